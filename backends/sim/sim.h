@@ -1,0 +1,237 @@
+/* sim.h - the public interface of the PTX simulator (library `tilec_sim`).
+ *
+ * The simulator reads PTX text, anybody's, and runs it on the CPU with the semantics of the PTX
+ * ISA.  While it runs it watches for races, hangs, reads of data that has not arrived, accesses out
+ * of bounds and the like, and reports each as a finding.  It needs no GPU, depends on libc, libm and
+ * pthreads only, never calls exit() and never writes to stdout or stderr by itself.
+ *
+ *     SimDevice *dev = sim_device_new();
+ *     SimError err;
+ *     SimModule *mod = sim_module_load(dev, text, length, "attn.ptx", &err);
+ *     uint64_t q = sim_alloc(dev, bytes, "Q");           // device memory, not initialised
+ *     sim_write(dev, q, host, bytes);                     // now initialised
+ *     void *args[] = { &q, &k, &v, &o, &scale, &s };      // as for cuLaunchKernel
+ *     SimLaunch launch = sim_launch_defaults();
+ *     launch.entry = "attention";  launch.grid[0] = 4;  launch.block[0] = 128;
+ *     launch.args = args;          launch.arg_count = 6;
+ *     SimReport *report = sim_launch(mod, &launch);
+ *     if (report->status == SIM_STATUS_FINDINGS)
+ *         sim_report_print(report, stdout);
+ *     sim_report_free(report);
+ *
+ * Handles are opaque; what one function allocates its `_free` partner releases.  A device and its
+ * modules belong to one thread at a time (a launch uses several threads inside).
+ */
+#ifndef TILEC_SIM_H
+#define TILEC_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct SimDevice SimDevice; /* device memory: allocations in one address space */
+typedef struct SimModule SimModule; /* one PTX file, decoded */
+
+/* The values are the exit codes that a command line over this library should use. */
+typedef enum SimStatus {
+    SIM_STATUS_OK = 0,      /* ran to the end, nothing to report */
+    SIM_STATUS_ERROR = 1,   /* malformed or unsupported PTX, a bad launch, or out of memory */
+    SIM_STATUS_FINDINGS = 3 /* ran, and found at least one fault */
+} SimStatus;
+
+/* Where and why something failed.  `line` is the line of the PTX text, 0 if none applies. */
+typedef struct SimError {
+    uint32_t line;
+    char message[500];
+} SimError;
+
+/* ------------------------------------------------------------------------ device memory */
+
+SimDevice *sim_device_new(void);
+void sim_device_free(SimDevice *dev); /* also frees every allocation and module of the device */
+
+/* Allocates device memory; the address is a multiple of 1024 and there is a gap after every
+ * allocation, so that running off the end is found.  The bytes count as uninitialised until the
+ * host or a kernel writes them.  `name` is used in reports, may be NULL, and is copied.
+ * Returns 0 when out of memory. */
+uint64_t sim_alloc(SimDevice *dev, size_t bytes, const char *name);
+bool sim_free(SimDevice *dev, uint64_t address);
+
+/* Copies to or from device memory.  False if the range is not inside one allocation. */
+bool sim_write(SimDevice *dev, uint64_t address, const void *source, size_t bytes);
+bool sim_read(const SimDevice *dev, uint64_t address, void *destination, size_t bytes);
+bool sim_fill(SimDevice *dev, uint64_t address, int byte, size_t bytes);
+
+/* Declares bytes initialised or not without touching them. */
+bool sim_mark(SimDevice *dev, uint64_t address, size_t bytes, bool initialised);
+
+/* How many bytes of the range a kernel or the host has written so far. */
+size_t sim_count_initialised(const SimDevice *dev, uint64_t address, size_t bytes);
+
+/* ------------------------------------------------------------------------ modules */
+
+/* Decodes PTX text.  Every instruction of every function must be known: an unknown one is an error
+ * with its line.  Module-scope `.global` and `.const` variables get device memory here.  On failure
+ * returns NULL and fills `*err` (which may be NULL). */
+SimModule *sim_module_load(SimDevice *dev, const char *text, size_t length, const char *name,
+                           SimError *err);
+void sim_module_free(SimModule *mod);
+
+typedef struct SimParam {
+    const char *name;
+    uint32_t size;  /* bytes; an array parameter (a tensor map, a struct) counts whole */
+    uint32_t align; /* bytes */
+    uint32_t offset;
+    bool is_array;    /* declared with [] */
+    bool is_float;    /* declared .f32 or .f64 */
+    bool is_pointer;  /* declared with .ptr */
+} SimParam;
+
+typedef struct SimEntry {
+    const char *name;
+    const SimParam *params;
+    size_t param_count;
+    uint32_t param_bytes;
+    uint32_t required_block[3];   /* .reqntid, all 0 if absent */
+    uint32_t max_block[3];        /* .maxntid, all 0 if absent */
+    uint32_t required_cluster[3]; /* .reqnctapercluster, all 0 if absent */
+    uint32_t static_shared;       /* bytes of shared memory it declares itself */
+    uint32_t instruction_count;
+    uint32_t line;
+} SimEntry;
+
+size_t sim_entry_count(const SimModule *mod);
+const SimEntry *sim_entry_at(const SimModule *mod, size_t index);
+const SimEntry *sim_entry_find(const SimModule *mod, const char *name); /* NULL: the only entry */
+
+/* A module-scope variable: its device address (0 if there is none) and size. */
+uint64_t sim_global_find(const SimModule *mod, const char *name, size_t *size);
+
+const char *sim_module_target(const SimModule *mod); /* "sm_90a" */
+
+/* ------------------------------------------------------------------------ tensor maps */
+
+/* What cuTensorMapEncodeTiled takes (CUDA driver API); the enumerations have the driver's values.
+ * `strides` are in bytes, of dimensions 1 and up, as there. */
+typedef struct SimTensorMap {
+    uint32_t type; /* 0 u8, 1 u16, 2 u32, 3 s32, 4 u64, 5 s64, 6 f16, 7 f32, 8 f64, 9 bf16, ... */
+    uint32_t rank; /* 1..5 */
+    uint64_t address;
+    uint64_t size[5];
+    uint64_t stride[4];
+    uint32_t box[5];
+    uint32_t element_stride[5];
+    uint32_t interleave; /* 0 none, 1 16 bytes, 2 32 bytes */
+    uint32_t swizzle;    /* 0 none, 1 32B, 2 64B, 3 128B, 4.. as the driver */
+    uint32_t l2_promotion;
+    uint32_t fill; /* 0 zeros, 1 NaN */
+} SimTensorMap;
+
+/* Checks the driver's rules and writes the 128 bytes to pass as the kernel's parameter.  The bytes
+ * are the simulator's own form: a map made by the CUDA driver is not readable here, nor the other
+ * way round.  On failure returns false and fills `*err` (which may be NULL). */
+bool sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err);
+
+/* ------------------------------------------------------------------------ launching */
+
+typedef struct SimLaunch {
+    const char *entry;       /* NULL: the module's only entry */
+    uint32_t grid[3];        /* blocks */
+    uint32_t block[3];       /* threads; zeros: take .reqntid */
+    uint32_t cluster[3];     /* blocks in a cluster; zeros: take .reqnctapercluster, else 1 */
+    uint32_t dynamic_shared; /* bytes */
+    void *const *args;       /* pointers to the values, in order, as for cuLaunchKernel */
+    size_t arg_count;
+    const void *param_bytes; /* or: the packed parameter block (SimParam.offset); wins over args */
+    size_t param_size;
+
+    uint64_t seed;    /* schedules and asynchronous completion times are drawn from it */
+    bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
+    uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
+    uint32_t max_findings; /* distinct findings kept (all are counted) */
+    uint64_t step_limit;   /* warp instructions a cluster may run before it counts as hung; 0: a
+                              generous default */
+    bool count_banks;      /* fill SimReport.lines with shared-memory bank conflicts */
+} SimLaunch;
+
+SimLaunch sim_launch_defaults(void); /* checks on, seed 0, one thread a core, grid and block 1x1x1 */
+
+typedef enum SimFindingKind {
+    SIM_FIND_OUT_OF_BOUNDS,
+    SIM_FIND_MISALIGNED,
+    SIM_FIND_UNINITIALISED,
+    SIM_FIND_RACE,            /* two warps, no order between them, at least one writes */
+    SIM_FIND_ASYNC_EARLY,     /* touched before the asynchronous op that fills it was waited for */
+    SIM_FIND_ASYNC_OVERWRITE, /* written while an asynchronous op still reads or fills it */
+    SIM_FIND_PROXY_FENCE,     /* crossed between generic and async proxy without fence.proxy */
+    SIM_FIND_MMA_FENCE,       /* a wgmma.fence, tcgen05.fence or tcgen05.wait is missing */
+    SIM_FIND_MMA_REGISTERS,   /* registers of a wgmma touched in flight */
+    SIM_FIND_TRANSACTION,     /* transaction bytes expected and delivered differ */
+    SIM_FIND_BARRIER,         /* over- or under-arrival, counts that disagree, misuse */
+    SIM_FIND_PHASE,           /* a barrier phase overrun or reused */
+    SIM_FIND_TENSOR_MEMORY,   /* tensor memory not allocated, wrong lanes, ... */
+    SIM_FIND_LEAK,            /* something still allocated or in flight at exit */
+    SIM_FIND_NOT_UNIFORM,     /* an .aligned or .sync op that not all its lanes executed together */
+    SIM_FIND_HANG,
+    SIM_FIND_TRAP,    /* the kernel executed trap */
+    SIM_FIND_INVALID, /* operand values that the ISA declares undefined or reserved */
+    SIM_FIND_KIND_COUNT
+} SimFindingKind;
+
+const char *sim_finding_name(SimFindingKind kind); /* "race", "out-of-bounds", ... */
+
+typedef struct SimFinding {
+    SimFindingKind kind;
+    uint64_t count;    /* how often, over the launch, by the same pair of lines */
+    char *message;     /* one or several lines of text, complete with every place below */
+    uint32_t ptx_line; /* 0 if none */
+    const char *source_file; /* from .loc; NULL if none */
+    uint32_t source_line;
+    uint32_t block[3];
+    int32_t warp, lane; /* -1 if none */
+    uint64_t address;
+    uint32_t other_ptx_line; /* the other party; 0 if none */
+    const char *other_source_file;
+    uint32_t other_source_line;
+    int32_t other_warp;
+} SimFinding;
+
+/* Counts of one PTX line over the launch (only lines that ran). */
+typedef struct SimLine {
+    uint32_t ptx_line;
+    const char *source_file;
+    uint32_t source_line;
+    const char *mnemonic;
+    uint64_t executed;   /* warp instructions */
+    uint64_t wavefronts; /* shared memory passes that it took, 0 if it does not touch it */
+    uint64_t ideal;      /* passes without any bank conflict */
+} SimLine;
+
+typedef struct SimReport {
+    SimStatus status;
+    SimError error;             /* when status is SIM_STATUS_ERROR */
+    const SimFinding *findings; /* in order of PTX line */
+    size_t finding_count;
+    uint64_t finding_total; /* occurrences, also of those not kept */
+    const SimLine *lines;   /* when count_banks */
+    size_t line_count;
+    uint64_t instructions; /* warp instructions executed */
+} SimReport;
+
+/* Runs a kernel to its end.  Never NULL but when out of memory at once. */
+SimReport *sim_launch(SimModule *mod, const SimLaunch *launch);
+void sim_report_free(SimReport *report);
+
+/* Prints the error and the findings, one paragraph each, for people. */
+void sim_report_print(const SimReport *report, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
