@@ -1,0 +1,469 @@
+/* tir.c - building tile IR: types, operations, blocks, host expressions, replacement of uses. */
+#include "compiler/ir/tir.h"
+
+#include <assert.h>
+#include <string.h>
+
+const TirOpInfo *
+tir_op_info(TirOpcode op)
+{
+    static const TirOpInfo table[TIR_OPCODE_COUNT] = {
+#define TIR_OP(name, text, args, results, flags) {text, args, results, flags},
+#include "compiler/ir/tir.def"
+#undef TIR_OP
+    };
+    return &table[op];
+}
+
+/* ---- types ---- */
+
+TirType
+tir_scalar(DType dtype)
+{
+    return (TirType){.dtype = dtype};
+}
+
+TirType
+tir_tile1(DType dtype, int32_t n)
+{
+    return (TirType){.dtype = dtype, .rank = 1, .dim = {n}};
+}
+
+TirType
+tir_tile2(DType dtype, int32_t rows, int32_t cols)
+{
+    return (TirType){.dtype = dtype, .rank = 2, .dim = {rows, cols}};
+}
+
+bool
+tir_same_shape(TirType a, TirType b)
+{
+    if (a.rank != b.rank)
+        return false;
+    for (uint32_t k = 0; k < a.rank; k++)
+        if (a.dim[k] != b.dim[k])
+            return false;
+    return true;
+}
+
+bool
+tir_type_eq(TirType a, TirType b)
+{
+    return a.dtype == b.dtype && tir_same_shape(a, b);
+}
+
+int64_t
+tir_type_elements(TirType type)
+{
+    int64_t n = 1;
+    for (uint32_t k = 0; k < type.rank; k++)
+        n *= type.dim[k];
+    return n;
+}
+
+/* ---- functions, blocks, operations ---- */
+
+TirFn *
+tir_fn_new(TirModule *module, const char *name, Span span)
+{
+    TirFn *fn = arena_new(module->arena, TirFn);
+    fn->arena = module->arena;
+    fn->diag = module->diag;
+    fn->name = name;
+    fn->span = span;
+    fn->body = tir_block_new(fn);
+    vec_push(module->arena, &module->fns, fn);
+    return fn;
+}
+
+TirBlock *
+tir_block_new(TirFn *fn)
+{
+    return arena_new(fn->arena, TirBlock);
+}
+
+static TirVal *
+new_value(TirFn *fn, TirType type, const char *name)
+{
+    TirVal *value = arena_new(fn->arena, TirVal);
+    value->id = fn->next_id++;
+    value->name = name;
+    value->type = type;
+    return value;
+}
+
+TirVal *
+tir_block_param(TirFn *fn, TirBlock *block, TirType type, const char *name)
+{
+    TirVal *value = new_value(fn, type, name);
+    value->block = block;
+    value->index = block->params.n;
+    vec_push(fn->arena, &block->params, value);
+    return value;
+}
+
+static void
+insert_op(TirBuilder *b, TirOp *op)
+{
+    TirBlock *block = b->block;
+
+    vec_push(b->fn->arena, &block->ops, op);
+    if (b->at < 0)
+        return;
+    uint32_t at = (uint32_t)b->at;
+    assert(at < block->ops.n);
+    memmove(&block->ops.at[at + 1], &block->ops.at[at],
+            (block->ops.n - 1 - at) * sizeof block->ops.at[0]);
+    block->ops.at[at] = op;
+    b->at++; /* the next operation follows this one */
+}
+
+TirOp *
+tir_op_new(TirBuilder *b, TirOpcode opcode, uint32_t n_args, TirVal *const *args,
+           uint32_t n_results, const TirType *result_types)
+{
+    Arena *arena = b->fn->arena;
+    TirOp *op = arena_new(arena, TirOp);
+
+    op->op = opcode;
+    op->span = b->span;
+    op->parent = b->block;
+    op->n_args = n_args;
+    op->n_results = n_results;
+    op->segments = UINT32_MAX;
+    if (n_args > 0)
+        op->args = arena_copy(arena, args, n_args * sizeof *args);
+    if (n_results > 0)
+        op->results = arena_array(arena, TirVal *, n_results);
+    for (uint32_t k = 0; k < n_results; k++) {
+        TirVal *value = new_value(b->fn, result_types[k], NULL);
+        value->def = op;
+        value->block = b->block;
+        value->index = k;
+        op->results[k] = value;
+    }
+    insert_op(b, op);
+    return op;
+}
+
+static TirVal *
+make_value(TirBuilder *b, TirOpcode opcode, uint32_t n_args, TirVal *const *args, TirType type)
+{
+    return tir_op_new(b, opcode, n_args, args, 1, &type)->results[0];
+}
+
+/* ---- constants ---- */
+
+TirVal *
+tir_const_int(TirBuilder *b, int64_t value)
+{
+    TirVal *result = make_value(b, TIR_CONST, 0, NULL, tir_scalar(DT_I32));
+    result->def->integer = value;
+    return result;
+}
+
+TirVal *
+tir_const_bool(TirBuilder *b, bool value)
+{
+    TirVal *result = make_value(b, TIR_CONST, 0, NULL, tir_scalar(DT_BOOL));
+    result->def->integer = value;
+    return result;
+}
+
+TirVal *
+tir_const_float(TirBuilder *b, DType dtype, double value)
+{
+    return tir_splat_const(b, tir_scalar(dtype), value);
+}
+
+TirVal *
+tir_splat_const(TirBuilder *b, TirType type, double value)
+{
+    TirVal *result = make_value(b, TIR_CONST, 0, NULL, type);
+    if (dtype_is_float(type.dtype))
+        result->def->number = value;
+    else
+        result->def->integer = (int64_t)value;
+    return result;
+}
+
+/* ---- elementwise ---- */
+
+TirVal *
+tir_unary(TirBuilder *b, TirOpcode op, TirVal *a)
+{
+    return make_value(b, op, 1, &a, a->type);
+}
+
+static bool
+is_comparison(TirOpcode op)
+{
+    return op == TIR_EQ || op == TIR_NE || op == TIR_LT || op == TIR_LE || op == TIR_GT ||
+           op == TIR_GE;
+}
+
+TirVal *
+tir_binary(TirBuilder *b, TirOpcode op, TirVal *x, TirVal *y)
+{
+    TirVal *args[2] = {x, y};
+    TirType type = x->type;
+
+    if (is_comparison(op))
+        type.dtype = DT_BOOL;
+    return make_value(b, op, 2, args, type);
+}
+
+TirVal *
+tir_select(TirBuilder *b, TirVal *condition, TirVal *yes, TirVal *no)
+{
+    TirVal *args[3] = {condition, yes, no};
+    return make_value(b, TIR_SELECT, 3, args, yes->type);
+}
+
+TirVal *
+tir_cast(TirBuilder *b, TirVal *a, DType to)
+{
+    TirType type = a->type;
+
+    if (type.dtype == to)
+        return a;
+    type.dtype = to;
+    return make_value(b, TIR_CAST, 1, &a, type);
+}
+
+TirVal *
+tir_mask(TirBuilder *b, TirVal *a, TirVal *condition)
+{
+    TirVal *args[2] = {a, condition};
+    return make_value(b, TIR_MASK, 2, args, a->type);
+}
+
+/* ---- shapes, reductions, products ---- */
+
+TirVal *
+tir_iota(TirBuilder *b, TirVal *start, TirVal *bound, int32_t length)
+{
+    TirVal *args[2] = {start, bound};
+    return make_value(b, TIR_IOTA, 2, args, tir_tile1(DT_I32, length));
+}
+
+TirVal *
+tir_expand(TirBuilder *b, TirVal *a, uint32_t axis)
+{
+    TirType type = a->type;
+
+    assert(type.rank < TIR_MAX_RANK && axis <= type.rank);
+    for (uint32_t k = type.rank; k > axis; k--)
+        type.dim[k] = type.dim[k - 1];
+    type.dim[axis] = 1;
+    type.rank++;
+    TirVal *result = make_value(b, TIR_EXPAND, 1, &a, type);
+    result->def->axis = axis;
+    return result;
+}
+
+/* As in NumPy, missing dimensions are added in front. */
+TirVal *
+tir_broadcast_to(TirBuilder *b, TirVal *a, const TirType *shape_of)
+{
+    TirType type = *shape_of;
+
+    if (tir_same_shape(a->type, type))
+        return a;
+    if (a->type.rank > 0)
+        while (a->type.rank < type.rank)
+            a = tir_expand(b, a, 0);
+    if (tir_same_shape(a->type, type))
+        return a;
+    type.dtype = a->type.dtype;
+    return make_value(b, TIR_BROADCAST, 1, &a, type);
+}
+
+TirVal *
+tir_transpose(TirBuilder *b, TirVal *a)
+{
+    return make_value(b, TIR_TRANSPOSE, 1, &a,
+                      tir_tile2(a->type.dtype, a->type.dim[1], a->type.dim[0]));
+}
+
+TirVal *
+tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis)
+{
+    TirType type = a->type;
+
+    assert(axis < type.rank);
+    for (uint32_t k = axis; k + 1 < type.rank; k++)
+        type.dim[k] = type.dim[k + 1];
+    type.dim[--type.rank] = 0;
+    TirVal *result = make_value(b, TIR_REDUCE, 1, &a, type);
+    result->def->reduce = kind;
+    result->def->axis = axis;
+    return result;
+}
+
+TirVal *
+tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc)
+{
+    TirType type = tir_tile2(DT_F32, a->type.dim[0], x->type.dim[1]);
+
+    if (acc == NULL)
+        acc = tir_splat_const(b, type, 0.0);
+    TirVal *args[3] = {a, x, acc};
+    return make_value(b, TIR_MMA, 3, args, type);
+}
+
+/* ---- memory ---- */
+
+static uint32_t
+count_index_operands(const TirTensor *tensor, const TirIndex *index)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < tensor->rank; k++)
+        n += index[k].kind != INDEX_FULL;
+    return n;
+}
+
+static TirType
+index_type(const TirTensor *tensor, const TirIndex *index)
+{
+    TirType type = {.dtype = tensor->dtype};
+
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        if (index[k].kind == INDEX_SCALAR)
+            continue;
+        assert(type.rank < TIR_MAX_RANK);
+        type.dim[type.rank++] = index[k].length;
+    }
+    return type;
+}
+
+uint32_t
+tir_index_operands(const TirOp *op)
+{
+    return count_index_operands(op->tensor, op->index);
+}
+
+TirType
+tir_index_type(const TirOp *op)
+{
+    return index_type(op->tensor, op->index);
+}
+
+TirVal *
+tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands)
+{
+    TirType type = index_type(tensor, index);
+    TirOp *op =
+        tir_op_new(b, TIR_LOAD, count_index_operands(tensor, index), operands, 1, &type);
+
+    op->tensor = tensor;
+    memcpy(op->index, index, tensor->rank * sizeof *index);
+    return op->results[0];
+}
+
+TirOp *
+tir_store(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
+          TirVal *const *operands, TirVal *value)
+{
+    TirVal *args[TENSOR_MAX_RANK + 1];
+    uint32_t n = count_index_operands(tensor, index);
+
+    for (uint32_t k = 0; k < n; k++)
+        args[k] = operands[k];
+    args[n] = value;
+    TirOp *op = tir_op_new(b, opcode, n + 1, args, 0, NULL);
+    op->tensor = tensor;
+    memcpy(op->index, index, tensor->rank * sizeof *index);
+    return op;
+}
+
+/* ---- control ---- */
+
+static void
+add_blocks(TirFn *fn, TirOp *op, uint32_t n)
+{
+    op->n_blocks = n;
+    op->blocks = arena_array(fn->arena, TirBlock *, n);
+    for (uint32_t k = 0; k < n; k++) {
+        op->blocks[k] = tir_block_new(fn);
+        op->blocks[k]->owner = op;
+    }
+}
+
+TirOp *
+tir_for(TirBuilder *b, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial)
+{
+    Arena *arena = b->fn->arena;
+    TirVal **args = arena_array(arena, TirVal *, n + 2);
+    TirType *types = arena_array(arena, TirType, n + 1);
+
+    args[0] = lo;
+    args[1] = hi;
+    for (uint32_t k = 0; k < n; k++) {
+        args[k + 2] = initial[k];
+        types[k] = initial[k]->type;
+    }
+    TirOp *op = tir_op_new(b, TIR_FOR, n + 2, args, n, types);
+    add_blocks(b->fn, op, 1);
+    tir_block_param(b->fn, op->blocks[0], tir_scalar(DT_I32), NULL);
+    for (uint32_t k = 0; k < n; k++) {
+        tir_block_param(b->fn, op->blocks[0], types[k], initial[k]->name);
+        op->results[k]->name = initial[k]->name;
+    }
+    return op;
+}
+
+TirOp *
+tir_if(TirBuilder *b, TirVal *condition, uint32_t n, const TirType *types)
+{
+    TirOp *op = tir_op_new(b, TIR_IF, 1, &condition, n, types);
+    add_blocks(b->fn, op, 2);
+    return op;
+}
+
+TirOp *
+tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values)
+{
+    return tir_op_new(b, TIR_YIELD, n, values, 0, NULL);
+}
+
+static void
+replace_in_block(TirBlock *block, TirVal *from, TirVal *to)
+{
+    for (uint32_t k = 0; k < block->ops.n; k++) {
+        TirOp *op = block->ops.at[k];
+        for (uint32_t j = 0; j < op->n_args; j++)
+            if (op->args[j] == from)
+                op->args[j] = to;
+        for (uint32_t j = 0; j < op->n_blocks; j++)
+            replace_in_block(op->blocks[j], from, to);
+    }
+}
+
+void
+tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to)
+{
+    if (from != to)
+        replace_in_block(fn->body, from, to);
+}
+
+/* ---- host expressions ---- */
+
+HostExpr *
+host_int(Arena *arena, int64_t value)
+{
+    HostExpr *expr = arena_new(arena, HostExpr);
+    expr->kind = HOST_INT;
+    expr->integer = value;
+    return expr;
+}
+
+HostExpr *
+host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
+{
+    HostExpr *expr = arena_new(arena, HostExpr);
+    expr->kind = kind;
+    expr->a = a;
+    expr->b = b;
+    return expr;
+}
