@@ -1,0 +1,184 @@
+/* arena.c - bump allocation, growable arrays and the text builder. */
+#include "compiler/base/arena.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ArenaBlock {
+    ArenaBlock *next;
+    max_align_t data[];
+};
+
+enum { BLOCK_BYTES = 1 << 18, ALIGNMENT = sizeof(max_align_t) };
+
+static void *
+libc_allocate(void *user, size_t bytes)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void
+libc_release(void *user, void *block)
+{
+    (void)user;
+    free(block);
+}
+
+Allocator
+allocator_libc(void)
+{
+    return (Allocator){libc_allocate, libc_release, NULL};
+}
+
+void
+arena_init(Arena *arena, Allocator allocator, jmp_buf *on_failure)
+{
+    *arena = (Arena){.allocator = allocator, .on_failure = on_failure};
+}
+
+void
+arena_free(Arena *arena)
+{
+    for (ArenaBlock *block = arena->blocks; block != NULL;) {
+        ArenaBlock *next = block->next;
+        arena->allocator.release(arena->allocator.user, block);
+        block = next;
+    }
+    arena->blocks = NULL;
+    arena->cursor = arena->limit = NULL;
+}
+
+void *
+arena_alloc(Arena *arena, size_t bytes)
+{
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+
+    if (rounded == 0)
+        rounded = ALIGNMENT;
+    if (rounded > (size_t)(arena->limit - arena->cursor) || arena->cursor == NULL) {
+        size_t data = rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES;
+        ArenaBlock *block =
+            arena->allocator.allocate(arena->allocator.user, sizeof(ArenaBlock) + data);
+        if (block == NULL)
+            longjmp(*arena->on_failure, 1);
+        block->next = arena->blocks;
+        arena->blocks = block;
+        arena->cursor = (char *)block->data;
+        arena->limit = arena->cursor + data;
+        arena->total_bytes += sizeof(ArenaBlock) + data;
+    }
+    void *at = arena->cursor;
+    arena->cursor += rounded;
+    return memset(at, 0, rounded);
+}
+
+void *
+arena_copy(Arena *arena, const void *from, size_t bytes)
+{
+    void *to = arena_alloc(arena, bytes);
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+    return to;
+}
+
+char *
+arena_strndup(Arena *arena, const char *text, size_t n)
+{
+    char *copy = arena_alloc(arena, n + 1);
+    if (n > 0)
+        memcpy(copy, text, n);
+    return copy;
+}
+
+char *
+arena_printf(Arena *arena, const char *format, ...)
+{
+    va_list args, again;
+
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = arena_alloc(arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void *
+arena_grow(Arena *arena, void *at, size_t element_bytes, uint32_t n, uint32_t *cap)
+{
+    uint32_t wider = *cap < 8 ? 8 : *cap * 2;
+    void *grown = arena_alloc(arena, element_bytes * wider);
+    if (n > 0)
+        memcpy(grown, at, element_bytes * n);
+    *cap = wider;
+    return grown;
+}
+
+void
+buf_init(Buf *buf, Arena *arena)
+{
+    *buf = (Buf){.arena = arena};
+}
+
+static void
+buf_reserve(Buf *buf, size_t more)
+{
+    size_t need = buf->n + more + 1;
+    if (need <= buf->cap)
+        return;
+    size_t cap = buf->cap < 256 ? 256 : buf->cap;
+    while (cap < need)
+        cap *= 2;
+    char *grown = arena_alloc(buf->arena, cap);
+    if (buf->n > 0)
+        memcpy(grown, buf->at, buf->n);
+    buf->at = grown;
+    buf->cap = (uint32_t)cap;
+}
+
+void
+buf_addn(Buf *buf, const char *text, size_t n)
+{
+    buf_reserve(buf, n);
+    if (n > 0)
+        memcpy(buf->at + buf->n, text, n);
+    buf->n += (uint32_t)n;
+    buf->at[buf->n] = '\0';
+}
+
+void
+buf_add(Buf *buf, const char *text)
+{
+    buf_addn(buf, text, strlen(text));
+}
+
+void
+buf_char(Buf *buf, char c)
+{
+    buf_addn(buf, &c, 1);
+}
+
+void
+buf_printf(Buf *buf, const char *format, ...)
+{
+    char small[256];
+    va_list args, again;
+
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof small, format, args);
+    va_end(args);
+    if ((size_t)n < sizeof small) {
+        buf_addn(buf, small, (size_t)n);
+    } else {
+        buf_reserve(buf, (size_t)n);
+        vsnprintf(buf->at + buf->n, (size_t)n + 1, format, again);
+        buf->n += (uint32_t)n;
+    }
+    va_end(again);
+}

@@ -1,0 +1,75 @@
+/* arena.h - the one allocator of a compilation: bump allocation, freed as a whole.
+ *
+ * An Arena never returns NULL.  When the underlying allocator fails it jumps to
+ * `on_failure`, which the API edge (tilec.c) sets; nothing else in the compiler jumps.
+ */
+#ifndef TILEC_BASE_ARENA_H
+#define TILEC_BASE_ARENA_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where blocks come from.  `allocate` may return NULL; `user` is passed through. */
+typedef struct Allocator {
+    void *(*allocate)(void *user, size_t bytes);
+    void (*release)(void *user, void *block);
+    void *user;
+} Allocator;
+
+typedef struct ArenaBlock ArenaBlock;
+
+typedef struct Arena {
+    Allocator allocator;
+    ArenaBlock *blocks;   /* newest first */
+    char *cursor, *limit; /* free part of the newest block */
+    size_t total_bytes;   /* taken from the allocator so far */
+    jmp_buf *on_failure;  /* where out-of-memory lands; must be set before the first use */
+} Arena;
+
+/* The allocator of the C library. */
+Allocator allocator_libc(void);
+
+void arena_init(Arena *arena, Allocator allocator, jmp_buf *on_failure);
+void arena_free(Arena *arena);
+
+/* Zeroed memory of `bytes` bytes, aligned for any type. */
+void *arena_alloc(Arena *arena, size_t bytes);
+/* A copy of `bytes` bytes at `from`. */
+void *arena_copy(Arena *arena, const void *from, size_t bytes);
+/* A NUL-terminated copy of `n` characters. */
+char *arena_strndup(Arena *arena, const char *text, size_t n);
+/* printf into the arena. */
+char *arena_printf(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define arena_new(arena, Type) ((Type *)arena_alloc((arena), sizeof(Type)))
+#define arena_array(arena, Type, n) ((Type *)arena_alloc((arena), sizeof(Type) * (size_t)(n)))
+
+/* A growable array on an arena: VEC(Type) is a struct { Type *at; uint32_t n, cap; }. */
+#define VEC(Type)                                                                                  \
+    struct {                                                                                       \
+        Type *at;                                                                                  \
+        uint32_t n, cap;                                                                           \
+    }
+#define vec_push(arena, vec, value)                                                                \
+    do {                                                                                           \
+        if ((vec)->n == (vec)->cap)                                                                \
+            (vec)->at = arena_grow((arena), (vec)->at, sizeof *(vec)->at, (vec)->n, &(vec)->cap);  \
+        (vec)->at[(vec)->n++] = (value);                                                           \
+    } while (0)
+void *arena_grow(Arena *arena, void *at, size_t element_bytes, uint32_t n, uint32_t *cap);
+
+/* A text builder on an arena; `at` is always NUL-terminated once anything was added. */
+typedef struct Buf {
+    Arena *arena;
+    char *at;
+    uint32_t n, cap;
+} Buf;
+
+void buf_init(Buf *buf, Arena *arena);
+void buf_add(Buf *buf, const char *text);
+void buf_addn(Buf *buf, const char *text, size_t n);
+void buf_char(Buf *buf, char c);
+void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

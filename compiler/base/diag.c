@@ -1,0 +1,150 @@
+/* diag.c - collects messages and prints them with the source line and a caret. */
+#include "compiler/base/diag.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void
+diag_init(Diag *diag, Arena *arena)
+{
+    *diag = (Diag){.arena = arena};
+}
+
+SourceFile *
+diag_add_file(Diag *diag, const char *path, const char *text, size_t n)
+{
+    SourceFile *file = arena_new(diag->arena, SourceFile);
+    uint32_t base = 1;
+
+    if (diag->files.n > 0) {
+        const SourceFile *last = diag->files.at[diag->files.n - 1];
+        base = last->base + last->n + 1; /* one spare offset: the end of a file is its own */
+    }
+    *file = (SourceFile){
+        .path = arena_strndup(diag->arena, path, strlen(path)),
+        .text = arena_strndup(diag->arena, text, n),
+        .n = (uint32_t)n,
+        .base = base,
+        .index = diag->files.n + 1,
+    };
+    vec_push(diag->arena, &diag->files, file);
+    return file;
+}
+
+static void
+add_message(Diag *diag, DiagKind kind, Span span, const char *format, va_list args)
+{
+    va_list again;
+
+    if (diag->muted) {
+        diag->errors += kind == DIAG_ERROR;
+        return;
+    }
+    if (kind == DIAG_ERROR && ++diag->errors > DIAG_ERROR_LIMIT)
+        return;
+    if (kind == DIAG_NOTE && diag->errors > DIAG_ERROR_LIMIT)
+        return;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = arena_alloc(diag->arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    DiagMessage message = {kind, span, text};
+    vec_push(diag->arena, &diag->messages, message);
+}
+
+#define DEFINE_REPORT(name, kind)                                                                  \
+    void name(Diag *diag, Span span, const char *format, ...)                                     \
+    {                                                                                              \
+        va_list args;                                                                              \
+        va_start(args, format);                                                                    \
+        add_message(diag, kind, span, format, args);                                               \
+        va_end(args);                                                                              \
+    }
+
+DEFINE_REPORT(diag_error, DIAG_ERROR)
+DEFINE_REPORT(diag_warning, DIAG_WARNING)
+DEFINE_REPORT(diag_note, DIAG_NOTE)
+
+void
+diag_remark(Diag *diag, Span span, const char *format, ...)
+{
+    va_list args;
+
+    if (!diag->show_remarks)
+        return;
+    va_start(args, format);
+    add_message(diag, DIAG_REMARK, span, format, args);
+    va_end(args);
+}
+
+SourcePlace
+diag_place(const Diag *diag, uint32_t offset)
+{
+    SourcePlace place = {0};
+
+    for (uint32_t i = 0; i < diag->files.n; i++) {
+        const SourceFile *file = diag->files.at[i];
+        if (offset < file->base || offset > file->base + file->n)
+            continue;
+        place.file = file;
+        place.line = 1;
+        uint32_t begin = 0, at = offset - file->base;
+        for (uint32_t k = 0; k < at; k++) {
+            if (file->text[k] == '\n') {
+                place.line++;
+                begin = k + 1;
+            }
+        }
+        place.column = at - begin + 1;
+    }
+    return place;
+}
+
+/* The line a range begins on, and a caret line under it (tabs kept, so that both line up). */
+static void
+print_excerpt(const Diag *diag, Span span, SourcePlace place, Buf *out)
+{
+    const SourceFile *file = place.file;
+    uint32_t at = span.lo - file->base, begin = at - (place.column - 1), end = begin;
+
+    (void)diag;
+    while (end < file->n && file->text[end] != '\n' && file->text[end] != '\r')
+        end++;
+    buf_printf(out, "%5u | ", place.line);
+    buf_addn(out, file->text + begin, end - begin);
+    buf_add(out, "\n      | ");
+    for (uint32_t k = begin; k < at; k++)
+        buf_char(out, file->text[k] == '\t' ? '\t' : ' ');
+    buf_char(out, '^');
+    uint32_t stop = span.hi > span.lo ? span.hi - file->base : at + 1;
+    if (stop > end)
+        stop = end;
+    for (uint32_t k = at + 1; k < stop; k++)
+        buf_char(out, '~');
+    buf_char(out, '\n');
+}
+
+void
+diag_print(const Diag *diag, Buf *out)
+{
+    static const char *const names[] = {"error", "warning", "remark", "note"};
+
+    for (uint32_t i = 0; i < diag->messages.n; i++) {
+        const DiagMessage *message = &diag->messages.at[i];
+        SourcePlace place = {0};
+        if (message->span.lo != 0)
+            place = diag_place(diag, message->span.lo);
+        if (place.file != NULL)
+            buf_printf(out, "%s:%u:%u: ", place.file->path, place.line, place.column);
+        else
+            buf_add(out, "tilec: ");
+        buf_printf(out, "%s: %s\n", names[message->kind], message->text);
+        if (place.file != NULL)
+            print_excerpt(diag, message->span, place, out);
+    }
+    if (diag->errors > DIAG_ERROR_LIMIT)
+        buf_printf(out, "tilec: error: %u more errors not shown\n",
+                   diag->errors - DIAG_ERROR_LIMIT);
+}

@@ -1,0 +1,78 @@
+/* diag.h - source files, ranges of source text, and everything said to the user about them. */
+#ifndef TILEC_BASE_DIAG_H
+#define TILEC_BASE_DIAG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compiler/base/arena.h"
+
+/* A half-open range of bytes.  All files of a compilation share one number space: file k begins
+ * at its `base`, so a Span names its file.  Offset 0 belongs to no file: {0, 0} is "nowhere". */
+typedef struct Span {
+    uint32_t lo, hi;
+} Span;
+
+typedef struct SourceFile {
+    const char *path; /* as the user gave it, or "<stdlib>/softmax.tile" */
+    const char *text; /* NUL-terminated */
+    uint32_t n;       /* bytes of text */
+    uint32_t base;    /* Span offset of its first byte */
+    uint32_t index;   /* 1.. in order of addition: the file number of `.loc` */
+} SourceFile;
+
+typedef enum DiagKind { DIAG_ERROR, DIAG_WARNING, DIAG_REMARK, DIAG_NOTE } DiagKind;
+
+typedef struct DiagMessage {
+    DiagKind kind;
+    Span span;
+    const char *text;
+} DiagMessage;
+
+/* What was said so far, and the files it is about. */
+typedef struct Diag {
+    Arena *arena;
+    VEC(SourceFile *) files;
+    VEC(DiagMessage) messages;
+    uint32_t errors;
+    bool show_remarks; /* remarks are dropped unless asked for */
+    bool muted;        /* nothing is recorded: for trial evaluation */
+} Diag;
+
+enum { DIAG_ERROR_LIMIT = 20 }; /* errors after this many are counted, not kept */
+
+void diag_init(Diag *diag, Arena *arena);
+/* Adds a file; the text is copied. */
+SourceFile *diag_add_file(Diag *diag, const char *path, const char *text, size_t n);
+
+/* Messages start in lower case and carry no full stop.  A note belongs to the message before. */
+void diag_error(Diag *diag, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void diag_warning(Diag *diag, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void diag_remark(Diag *diag, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void diag_note(Diag *diag, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Where a range begins: file (NULL for "nowhere"), line and column from 1 (column in bytes). */
+typedef struct SourcePlace {
+    const SourceFile *file;
+    uint32_t line, column;
+} SourcePlace;
+SourcePlace diag_place(const Diag *diag, uint32_t offset);
+
+/* All messages as text: `path:line:column: error: ...`, the line, a caret line. */
+void diag_print(const Diag *diag, Buf *out);
+
+static inline Span
+span_join(Span a, Span b)
+{
+    if (a.lo == 0)
+        return b;
+    if (b.lo == 0)
+        return a;
+    return (Span){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
+}
+
+#endif

@@ -1,0 +1,471 @@
+/* layout.c - the algebra of register layouts, and addresses in shared memory. */
+#include "compiler/ir/layout.h"
+
+#include <string.h>
+
+static void
+add_digit(DigitList *list, int32_t extent, int32_t step0, int32_t step1)
+{
+    if (extent <= 1)
+        return;
+    if (list->n > 0) { /* two digits that continue each other are one */
+        LayoutDigit *last = &list->at[list->n - 1];
+        if (step0 == last->step[0] * last->extent && step1 == last->step[1] * last->extent) {
+            last->extent *= extent;
+            return;
+        }
+    }
+    list->at[list->n++] = (LayoutDigit){extent, {step0, step1}};
+}
+
+static int32_t
+digits_size(const DigitList *list)
+{
+    int32_t size = 1;
+    for (uint32_t i = 0; i < list->n; i++)
+        size *= list->at[i].extent;
+    return size;
+}
+
+static void
+digits_add(const DigitList *list, int32_t index, int32_t out[LAYOUT_RANK])
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        const LayoutDigit *digit = &list->at[i];
+        int32_t value = index % digit->extent;
+        index /= digit->extent;
+        for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+            out[axis] += value * digit->step[axis];
+    }
+}
+
+int32_t
+layout_registers(const Layout *layout)
+{
+    return digits_size(&layout->reg);
+}
+
+int32_t
+layout_warps(const Layout *layout)
+{
+    return digits_size(&layout->warp);
+}
+
+void
+layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t warp,
+                   int32_t out[LAYOUT_RANK])
+{
+    out[0] = out[1] = 0;
+    digits_add(&layout->reg, reg, out);
+    digits_add(&layout->lane, lane, out);
+    digits_add(&layout->warp, warp, out);
+}
+
+static bool
+digits_eq(const DigitList *a, const DigitList *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (a->at[i].extent != b->at[i].extent || a->at[i].step[0] != b->at[i].step[0] ||
+            a->at[i].step[1] != b->at[i].step[1])
+            return false;
+    }
+    return true;
+}
+
+bool
+layout_eq(const Layout *a, const Layout *b)
+{
+    if (a == b)
+        return true;
+    if (a == NULL || b == NULL || a->rank != b->rank)
+        return false;
+    for (uint32_t axis = 0; axis < a->rank; axis++) {
+        if (a->shape[axis] != b->shape[axis])
+            return false;
+    }
+    return digits_eq(&a->reg, &b->reg) && digits_eq(&a->lane, &b->lane) &&
+           digits_eq(&a->warp, &b->warp);
+}
+
+static void
+print_digits(const DigitList *list, uint32_t rank, Buf *out)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        if (rank == 2)
+            buf_printf(out, "%s%d:%d,%d", i > 0 ? " " : "", list->at[i].extent,
+                       list->at[i].step[0], list->at[i].step[1]);
+        else
+            buf_printf(out, "%s%d:%d", i > 0 ? " " : "", list->at[i].extent, list->at[i].step[0]);
+    }
+}
+
+void
+layout_print(const Layout *layout, Buf *out)
+{
+    buf_add(out, "{");
+    for (uint32_t axis = 0; axis < layout->rank; axis++)
+        buf_printf(out, "%s%d", axis > 0 ? "x" : "", layout->shape[axis]);
+    buf_add(out, " reg ");
+    print_digits(&layout->reg, layout->rank, out);
+    buf_add(out, " | lane ");
+    print_digits(&layout->lane, layout->rank, out);
+    buf_add(out, " | warp ");
+    print_digits(&layout->warp, layout->rank, out);
+    buf_add(out, "}");
+}
+
+static int32_t
+round_up(int32_t n, int32_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+const Layout *
+layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_t warps_n)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t wm = (int32_t)warps_m, wn = (int32_t)warps_n;
+    int32_t all_rows = round_up(rows, 16 * wm), all_cols = round_up(cols, 8 * wn);
+
+    layout->rank = 2;
+    layout->shape[0] = all_rows;
+    layout->shape[1] = all_cols;
+    add_digit(&layout->reg, 2, 0, 1);
+    add_digit(&layout->reg, 2, 8, 0);
+    add_digit(&layout->reg, all_cols / wn / 8, 0, 8);
+    add_digit(&layout->reg, all_rows / wm / 16, 16, 0);
+    add_digit(&layout->lane, 4, 0, 2);
+    add_digit(&layout->lane, 8, 1, 0);
+    add_digit(&layout->warp, wm, all_rows / wm, 0);
+    add_digit(&layout->warp, wn, 0, all_cols / wn);
+    return layout;
+}
+
+const Layout *
+layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps_n)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t wm = (int32_t)warps_m;
+    int32_t all_rows = round_up(rows, 16 * wm), all_k = round_up(k, 16);
+
+    layout->rank = 2;
+    layout->shape[0] = all_rows;
+    layout->shape[1] = all_k;
+    add_digit(&layout->reg, 2, 0, 1);
+    add_digit(&layout->reg, 2, 8, 0);
+    add_digit(&layout->reg, all_k / 8, 0, 8);
+    add_digit(&layout->reg, all_rows / wm / 16, 16, 0);
+    add_digit(&layout->lane, 4, 0, 2);
+    add_digit(&layout->lane, 8, 1, 0);
+    add_digit(&layout->warp, wm, all_rows / wm, 0);
+    add_digit(&layout->warp, (int32_t)warps_n, 0, 0);
+    return layout;
+}
+
+const Layout *
+layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t wn = (int32_t)warps_n;
+    int32_t all_k = round_up(k, 16), all_cols = round_up(cols, 8 * wn);
+
+    layout->rank = 2;
+    layout->shape[0] = all_k;
+    layout->shape[1] = all_cols;
+    add_digit(&layout->reg, 2, 1, 0);
+    add_digit(&layout->reg, all_k / 8, 8, 0);
+    add_digit(&layout->reg, all_cols / wn / 8, 0, 8);
+    add_digit(&layout->lane, 4, 2, 0);
+    add_digit(&layout->lane, 8, 0, 1);
+    add_digit(&layout->warp, (int32_t)warps_m, 0, 0);
+    add_digit(&layout->warp, wn, 0, all_cols / wn);
+    return layout;
+}
+
+/* The largest power of two that is at most n (n >= 1). */
+static int32_t
+floor_power(int32_t n)
+{
+    int32_t power = 1;
+    while (power * 2 <= n)
+        power *= 2;
+    return power;
+}
+
+const Layout *
+layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t w = (int32_t)warps;
+
+    layout->rank = type.rank;
+    if (type.rank == 0)
+        return layout;
+    if (type.rank == 1) {
+        int32_t n = type.dim[0];
+        while (vec > 1 && vec * WARP_LANES * w > n * 2 - 1 && vec * WARP_LANES > n)
+            vec /= 2; /* short vectors: use more lanes before wider accesses */
+        int32_t per_warp = vec * WARP_LANES;
+        int32_t active = (n + per_warp - 1) / per_warp; /* warps that have something to hold */
+        int32_t used = floor_power(active < w ? active : w);
+        int32_t all = round_up(n, per_warp * used);
+        layout->shape[0] = all;
+        add_digit(&layout->reg, vec, 1, 0);
+        add_digit(&layout->reg, all / (per_warp * used), per_warp * used, 0);
+        add_digit(&layout->lane, WARP_LANES, vec, 0);
+        add_digit(&layout->warp, used, per_warp, 0);
+        add_digit(&layout->warp, w / used, 0, 0);
+        return layout;
+    }
+    int32_t rows = type.dim[0], cols = type.dim[1];
+    while (vec > 1 && cols % vec != 0)
+        vec /= 2;
+    int32_t chunks = cols / vec;
+    int32_t lanes_c = floor_power(chunks < WARP_LANES ? chunks : WARP_LANES);
+    while (lanes_c > 1 && chunks % lanes_c != 0)
+        lanes_c /= 2;
+    int32_t lanes_r = WARP_LANES / lanes_c;
+    int32_t used = floor_power((rows + lanes_r - 1) / lanes_r);
+    if (used > w)
+        used = w;
+    int32_t all_rows = round_up(rows, lanes_r * used);
+    layout->shape[0] = all_rows;
+    layout->shape[1] = cols;
+    add_digit(&layout->reg, vec, 0, 1);
+    add_digit(&layout->reg, chunks / lanes_c, 0, vec * lanes_c);
+    add_digit(&layout->reg, all_rows / (lanes_r * used), lanes_r, 0);
+    add_digit(&layout->lane, lanes_c, 0, vec);
+    add_digit(&layout->lane, lanes_r, 1, 0);
+    add_digit(&layout->warp, used, all_rows / used, 0);
+    add_digit(&layout->warp, w / used, 0, 0);
+    return layout;
+}
+
+const Layout *
+layout_replicated(Arena *arena, TirType type, uint32_t warps)
+{
+    Layout *layout = arena_new(arena, Layout);
+    layout->rank = type.rank;
+    for (uint32_t axis = 0; axis < type.rank; axis++)
+        layout->shape[axis] = type.dim[axis];
+    if (type.rank == 2)
+        add_digit(&layout->reg, type.dim[1], 0, 1);
+    if (type.rank >= 1)
+        add_digit(&layout->reg, type.dim[0], 1, 0);
+    add_digit(&layout->lane, WARP_LANES, 0, 0);
+    add_digit(&layout->warp, (int32_t)warps, 0, 0);
+    return layout;
+}
+
+static void
+transpose_digits(DigitList *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        int32_t step = list->at[i].step[0];
+        list->at[i].step[0] = list->at[i].step[1];
+        list->at[i].step[1] = step;
+    }
+}
+
+const Layout *
+layout_transpose(Arena *arena, const Layout *layout)
+{
+    Layout *result = arena_copy(arena, layout, sizeof *layout);
+    result->shape[0] = layout->shape[1];
+    result->shape[1] = layout->shape[0];
+    transpose_digits(&result->reg);
+    transpose_digits(&result->lane);
+    transpose_digits(&result->warp);
+    return result;
+}
+
+const Layout *
+layout_slice(Arena *arena, const Layout *layout, uint32_t axis)
+{
+    Layout *result = arena_new(arena, Layout);
+    uint32_t keep = 1 - axis;
+
+    result->rank = layout->rank - 1;
+    if (layout->rank == 2)
+        result->shape[0] = layout->shape[keep];
+    else
+        keep = 1; /* rank 1: nothing is left */
+    for (uint32_t i = 0; i < layout->reg.n; i++) {
+        if (layout->rank == 2 && layout->reg.at[i].step[keep] != 0)
+            add_digit(&result->reg, layout->reg.at[i].extent, layout->reg.at[i].step[keep], 0);
+    }
+    for (uint32_t i = 0; i < layout->lane.n; i++)
+        add_digit(&result->lane, layout->lane.at[i].extent,
+                  layout->rank == 2 ? layout->lane.at[i].step[keep] : 0, 0);
+    for (uint32_t i = 0; i < layout->warp.n; i++)
+        add_digit(&result->warp, layout->warp.at[i].extent,
+                  layout->rank == 2 ? layout->warp.at[i].step[keep] : 0, 0);
+    return result;
+}
+
+const Layout *
+layout_expand(Arena *arena, const Layout *layout, uint32_t axis)
+{
+    Layout *result = arena_copy(arena, layout, sizeof *layout);
+    result->rank = layout->rank + 1;
+    if (axis == 0) {
+        result->shape[1] = layout->shape[0];
+        result->shape[0] = 1;
+        transpose_digits(&result->reg);
+        transpose_digits(&result->lane);
+        transpose_digits(&result->warp);
+    } else {
+        result->shape[1] = 1;
+    }
+    return result;
+}
+
+const int32_t *
+layout_register_map(Arena *arena, const Layout *from, const Layout *to)
+{
+    int32_t n = layout_registers(to), m = layout_registers(from), warps = layout_warps(to);
+    int32_t *map = arena_array(arena, int32_t, n > 0 ? n : 1);
+    bool live[LAYOUT_RANK];
+
+    if (layout_warps(from) != warps && from->rank > 0)
+        return NULL;
+    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+        live[axis] = axis < to->rank && axis < from->rank && from->shape[axis] > 1;
+    /* The lane and warp parts must agree on every live axis: layouts are linear in the digits, so
+     * it is enough to compare powers of two of the lane and each warp. */
+    for (int32_t warp = 0; warp < warps; warp++) {
+        for (int32_t lane = 0; lane < WARP_LANES; lane = lane == 0 ? 1 : lane * 2) {
+            int32_t a[LAYOUT_RANK], b[LAYOUT_RANK];
+            layout_coordinates(from, 0, lane, warp, a);
+            layout_coordinates(to, 0, lane, warp, b);
+            for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
+                if (live[axis] && a[axis] != b[axis])
+                    return NULL;
+            }
+        }
+    }
+    int32_t guess = 0;
+    for (int32_t r = 0; r < n; r++) {
+        int32_t want[LAYOUT_RANK];
+        bool found = false;
+        layout_coordinates(to, r, 0, 0, want);
+        for (int32_t k = 0; k < m && !found; k++) {
+            int32_t candidate = (guess + k) % m, have[LAYOUT_RANK];
+            layout_coordinates(from, candidate, 0, 0, have);
+            found = true;
+            for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+                found = found && (!live[axis] || have[axis] == want[axis]);
+            if (found) {
+                map[r] = candidate;
+                guess = candidate + 1;
+            }
+        }
+        if (!found)
+            return NULL;
+    }
+    return map;
+}
+
+/* The extent along `axis` of what one warp holds, and its origin, when it is a box. */
+bool
+layout_warp_local(const Layout *from, const Layout *to)
+{
+    int32_t warps = layout_warps(to);
+
+    if (from->rank != to->rank || layout_warps(from) != warps)
+        return false;
+    for (int32_t warp = 0; warp < warps; warp++) {
+        int32_t lo_a[LAYOUT_RANK] = {1 << 30, 1 << 30}, hi_a[LAYOUT_RANK] = {-1, -1};
+        int32_t lo_b[LAYOUT_RANK] = {1 << 30, 1 << 30}, hi_b[LAYOUT_RANK] = {-1, -1};
+        for (int32_t side = 0; side < 2; side++) {
+            const Layout *layout = side == 0 ? from : to;
+            int32_t *lo = side == 0 ? lo_a : lo_b, *hi = side == 0 ? hi_a : hi_b;
+            int32_t n = layout_registers(layout), at[LAYOUT_RANK];
+            for (int32_t lane = 0; lane < WARP_LANES; lane += WARP_LANES - 1) {
+                for (int32_t r = 0; r < n; r++) {
+                    layout_coordinates(layout, r, lane, warp, at);
+                    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
+                        lo[axis] = at[axis] < lo[axis] ? at[axis] : lo[axis];
+                        hi[axis] = at[axis] > hi[axis] ? at[axis] : hi[axis];
+                    }
+                }
+            }
+        }
+        for (uint32_t axis = 0; axis < from->rank; axis++) {
+            if (lo_a[axis] != lo_b[axis] || hi_a[axis] != hi_b[axis])
+                return false;
+        }
+    }
+    return true;
+}
+
+uint32_t
+layout_copy_lanes(const Layout *layout)
+{
+    uint32_t mask = 0, bit = 0;
+    for (uint32_t i = 0; i < layout->lane.n; i++) {
+        const LayoutDigit *digit = &layout->lane.at[i];
+        for (int32_t e = 1; e < digit->extent; e *= 2, bit++) {
+            if (digit->step[0] == 0 && digit->step[1] == 0)
+                mask |= 1u << bit;
+        }
+    }
+    for (; bit < 5; bit++)
+        mask |= 1u << bit; /* lanes that no digit names hold copies */
+    return mask;
+}
+
+bool
+layout_copies_warps(const Layout *layout)
+{
+    for (uint32_t i = 0; i < layout->warp.n; i++) {
+        if (layout->warp.at[i].step[0] == 0 && layout->warp.at[i].step[1] == 0)
+            return true;
+    }
+    return false;
+}
+
+int32_t
+shared_offset(const SharedLayout *layout, int32_t row, int32_t byte)
+{
+    int32_t chunk = byte / 16;
+    chunk ^= (row >> layout->shift) & ((1 << layout->bits) - 1);
+    return row * layout->pitch + chunk * 16 + byte % 16;
+}
+
+void
+shared_layout_print(const SharedLayout *layout, Buf *out)
+{
+    buf_printf(out, "{%dx%d pitch %d swizzle %d>>%d}", layout->rows, layout->cols, layout->pitch,
+               layout->bits, layout->shift);
+}
+
+int32_t
+shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
+{
+    /* Lanes are served in groups whose accesses add up to 128 bytes; inside a group, each pass
+     * serves one 4-byte word of each of the 32 banks, and lanes on one word share it. */
+    uint32_t group = bytes >= 16 ? 8 : bytes >= 8 ? 16 : 32;
+    int32_t extra = 0;
+
+    for (uint32_t first = 0; first < n; first += group) {
+        int32_t words[32][32], depth[32] = {0}, passes = 1;
+        for (uint32_t lane = first; lane < n && lane < first + group; lane++) {
+            if (at[lane] < 0)
+                continue;
+            for (int32_t byte = 0; byte < bytes; byte += 4) {
+                int32_t word = (at[lane] + byte) / 4, bank = word % 32, k = 0;
+                while (k < depth[bank] && words[bank][k] != word)
+                    k++;
+                if (k == depth[bank] && k < 32)
+                    words[bank][depth[bank]++] = word;
+                if (depth[bank] > passes)
+                    passes = depth[bank];
+            }
+        }
+        extra += passes - 1;
+    }
+    return extra;
+}

@@ -1,0 +1,100 @@
+/* layout.h - who holds which element of a tile, and where an element lies in shared memory.
+ *
+ * A register layout maps (register, lane, warp) to coordinates of the tile.  Each of the three
+ * indices is read as a mixed-radix number whose digits are listed least significant first; digit
+ * d with value v adds v * step[axis] to each coordinate:
+ *
+ *     the accumulator of mma.m16n8 over a 64 x 32 tile, 4 warps stacked along the rows
+ *     register  (2, {0,1}) (2, {8,0}) (4, {0,8})       lane  (4, {0,2}) (8, {1,0})
+ *     warp      (4, {16,0})
+ *
+ * A digit of a lane or warp whose steps are all zero means that those lanes or warps hold copies.
+ * Extents may be any integer (tile sizes like 80 or 192 are normal); lane digits are powers of
+ * two.  The physical `shape` may exceed the tile's own: elements past the tile are padding.
+ */
+#ifndef TILEC_IR_LAYOUT_H
+#define TILEC_IR_LAYOUT_H
+
+#include "compiler/base/arena.h"
+#include "compiler/ir/types.h"
+
+enum { LAYOUT_RANK = 2, LAYOUT_DIGITS = 8, WARP_LANES = 32 };
+
+typedef struct LayoutDigit {
+    int32_t extent;
+    int32_t step[LAYOUT_RANK];
+} LayoutDigit;
+
+typedef struct DigitList {
+    uint32_t n;
+    LayoutDigit at[LAYOUT_DIGITS];
+} DigitList;
+
+typedef struct Layout {
+    uint32_t rank;               /* 0: a scalar, the same in every thread */
+    int32_t shape[LAYOUT_RANK];  /* physical extents */
+    DigitList reg, lane, warp;
+} Layout;
+
+/* The number of registers (elements) that a thread holds. */
+int32_t layout_registers(const Layout *layout);
+int32_t layout_warps(const Layout *layout);
+/* The coordinates of element `reg` of thread (`warp`, `lane`). */
+void layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t warp,
+                        int32_t out[LAYOUT_RANK]);
+bool layout_eq(const Layout *a, const Layout *b);
+void layout_print(const Layout *layout, Buf *out);
+
+/* Constructors.  `warps_m` x `warps_n` warps divide rows and columns, warps_m varying fastest. */
+/* Accumulator of mma.m16n8k*: rows and columns are rounded up to whole warp tiles. */
+const Layout *layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m,
+                           uint32_t warps_n);
+/* Operand A (rows x k) and B (k x cols) of mma.m16n8k16 with 16-bit elements. */
+const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m,
+                           uint32_t warps_n);
+const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m,
+                           uint32_t warps_n);
+/* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
+ * are stacked along the rows in bands (`warps` of them). */
+const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
+/* Every thread holds everything. */
+const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
+
+/* Derived layouts. */
+const Layout *layout_transpose(Arena *arena, const Layout *layout);
+/* What is left of `layout` when `axis` is reduced away (copies along it). */
+const Layout *layout_slice(Arena *arena, const Layout *layout, uint32_t axis);
+/* `layout` (of rank r) with a dimension of 1 inserted at `axis`. */
+const Layout *layout_expand(Arena *arena, const Layout *layout, uint32_t axis);
+
+/* For each register of `to`, the register of `from` that holds the same element in the same
+ * thread, ignoring axes where `from` has extent 1 (broadcast).  NULL when some element would have
+ * to move between threads. */
+const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layout *to);
+/* True when going from one layout to the other moves elements only inside a warp. */
+bool layout_warp_local(const Layout *from, const Layout *to);
+/* Whether thread (lane, warp) is the first of those that hold its elements, as masks over the
+ * lane bits that only make copies; warp digits likewise.  A store is done by the first alone. */
+uint32_t layout_copy_lanes(const Layout *layout);
+bool layout_copies_warps(const Layout *layout);
+
+/* ---- shared memory ---- */
+
+/* A row-major buffer of `rows` x `pitch` bytes whose 16-byte chunks are permuted inside each row:
+ * chunk c of row r lies at c ^ ((r >> shift) & (2^bits - 1)).  A pitch of p chunks permits up to
+ * log2 of the largest power of two dividing p bits. */
+typedef struct SharedLayout {
+    int32_t rows, cols; /* physical extents, elements */
+    int32_t pitch;      /* bytes from row to row, a multiple of 16 */
+    int32_t bits, shift;
+} SharedLayout;
+
+/* Byte offset of the chunk that holds (row, byte column). */
+int32_t shared_offset(const SharedLayout *layout, int32_t row, int32_t byte);
+void shared_layout_print(const SharedLayout *layout, Buf *out);
+
+/* Bank conflicts of one warp instruction: extra passes beyond the fewest possible, for `n` lanes
+ * that access `bytes` bytes each at the byte offsets `at` (a lane with -1 does nothing). */
+int32_t shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes);
+
+#endif

@@ -1,0 +1,304 @@
+/* tir.h - tile IR: SSA over whole tiles, structured control flow, no threads.
+ *
+ * A TirModule holds the kernels of one compilation.  A kernel (TirFn) has tensors, named run-time
+ * sizes, scalar parameters, a grid and one body block.  A block is a list of operations; `for`
+ * and `if` own blocks.  Values are defined once, before their uses, and are visible in the blocks
+ * nested in the one that defines them.
+ *
+ * The fields in the group "filled in by passes" are empty when the front end is done; the head of
+ * each pass says which ones it needs and sets.
+ */
+#ifndef TILEC_IR_TIR_H
+#define TILEC_IR_TIR_H
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/ir/types.h"
+
+typedef struct TirVal TirVal;
+typedef struct TirOp TirOp;
+typedef struct TirBlock TirBlock;
+typedef struct TirFn TirFn;
+typedef struct Layout Layout;             /* compiler/ir/layout.h: who holds which element */
+typedef struct SharedLayout SharedLayout; /* compiler/ir/layout.h: where an element lies */
+
+/* ---- host expressions: what the launcher evaluates (grid extents, `require`) ---- */
+
+typedef enum HostKind {
+    HOST_INT,    /* `integer` */
+    HOST_FLOAT,  /* `number` */
+    HOST_SIZE,   /* size `index` of the kernel */
+    HOST_SCALAR, /* scalar parameter `index` of the kernel */
+    HOST_ADD, HOST_SUB, HOST_MUL, HOST_DIV, HOST_REM, HOST_CDIV, HOST_MIN, HOST_MAX,
+    HOST_EQ, HOST_NE, HOST_LT, HOST_LE, HOST_GT, HOST_GE, HOST_AND, HOST_OR,
+    HOST_NOT, HOST_NEG /* one operand: `a` */
+} HostKind;
+
+typedef struct HostExpr {
+    HostKind kind;
+    int64_t integer;
+    double number;
+    uint32_t index;
+    const struct HostExpr *a, *b;
+} HostExpr;
+
+/* ---- the interface of a kernel ---- */
+
+typedef enum TensorMode { TENSOR_IN, TENSOR_OUT, TENSOR_INOUT } TensorMode;
+
+typedef struct TensorDim {
+    int32_t constant; /* extent when known at compile time, else 0 */
+    uint32_t size;    /* index into TirFn.sizes when `constant` is 0 */
+} TensorDim;
+
+/* A tensor parameter: strides of all dimensions but the last are run-time values, in elements;
+ * the last dimension is contiguous.  `align` is the alignment in bytes that the base address and
+ * every stride keep (the launcher refuses others). */
+typedef struct TirTensor {
+    const char *name;
+    Span span;
+    DType dtype;
+    TensorMode mode;
+    uint32_t rank;
+    TensorDim dim[TENSOR_MAX_RANK];
+    uint32_t align;
+    bool atomic; /* some atomic_add goes to it */
+} TirTensor;
+
+typedef struct TirSize {
+    const char *name;
+} TirSize;
+
+typedef struct TirScalar {
+    const char *name;
+    Span span;
+    DType dtype; /* DT_I32 or DT_F32 */
+} TirScalar;
+
+/* One axis of the grid, in source order: the first named varies fastest. */
+typedef struct TirGridAxis {
+    const char *name;
+    const HostExpr *extent;
+    Span span;
+    bool reversed; /* set by launch_order: the axis runs from its last index down */
+} TirGridAxis;
+
+typedef struct TirRequire {
+    const HostExpr *condition;
+    const char *message;
+    Span span;
+} TirRequire;
+
+/* A compile-time parameter and the value it was bound to, as text ("128", "true", "bf16"). */
+typedef struct TirConstant {
+    const char *name;
+    const char *value;
+} TirConstant;
+
+/* ---- values and operations ---- */
+
+struct TirVal {
+    uint32_t id;      /* unique in the function */
+    const char *name; /* from the source; may be NULL */
+    TirType type;
+    TirOp *def;       /* NULL for arguments of a block */
+    TirBlock *block;  /* the block that defines it */
+    uint32_t index;   /* which result of `def`, or which argument of `block` */
+    /* filled in by passes */
+    const Layout *layout; /* assign_layout: registers of which thread hold what; NULL: not in regs */
+};
+
+/* tir.def lists the operations: TIR_OP(ENUM, "text", args, results, flags). */
+typedef enum TirOpcode {
+#define TIR_OP(name, text, args, results, flags) TIR_##name,
+#include "compiler/ir/tir.def"
+#undef TIR_OP
+    TIR_OPCODE_COUNT
+} TirOpcode;
+
+typedef enum TirFlags {
+    TF_PURE = 1,        /* no effect but its results */
+    TF_ELEMENTWISE = 2, /* element i of the result depends on element i of each operand */
+    TF_EFFECT = 4,      /* writes memory or orders it */
+    TF_REGION = 8,      /* owns blocks */
+    TF_COMMUTES = 16,
+    TF_SCHEDULED = 32   /* made by the schedule passes, not by the front end */
+} TirFlags;
+
+typedef struct TirOpInfo {
+    const char *text;
+    int32_t args, results; /* -1: any number */
+    uint32_t flags;
+} TirOpInfo;
+const TirOpInfo *tir_op_info(TirOpcode op);
+
+typedef enum ReduceKind { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL } ReduceKind;
+
+/* How one dimension of a tensor is addressed by load, store, atomic_add, copy_async. */
+typedef enum IndexKind {
+    INDEX_SCALAR, /* one index: the dimension is dropped.  Takes one i32 scalar operand */
+    INDEX_RANGE,  /* `length` indices from the i32 scalar operand on */
+    INDEX_FULL    /* all of a compile-time extent (`length`).  Takes no operand */
+} IndexKind;
+
+typedef struct TirIndex {
+    IndexKind kind;
+    int32_t length;
+} TirIndex;
+
+/* Attributes of a loop, from the source or the command line; 0: the compiler chooses. */
+typedef struct LoopHints {
+    int32_t stages;  /* @stages(n): buffers of each pipelined load */
+    bool no_split;   /* @no_split */
+} LoopHints;
+
+/* The segments of a split loop (split_loops): iterations [bound[k], bound[k+1]) are segment k,
+ * bound[0] = the loop's first operand, bound[count] = its second.  A mask op is live in segment k
+ * iff bit k of its `segments` is set. */
+enum { MAX_SEGMENTS = 3 };
+
+struct TirOp {
+    TirOpcode op;
+    Span span;
+    TirBlock *parent;
+    uint32_t n_args, n_results, n_blocks;
+    TirVal **args;
+    TirVal **results;
+    TirBlock **blocks;
+
+    /* attributes; which ones an operation has stands beside it in tir.def */
+    double number;        /* CONST of a float */
+    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID: the index; ASYNC_WAIT: n */
+    uint32_t axis;        /* REDUCE, EXPAND: the axis */
+    ReduceKind reduce;
+    TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
+    TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
+    LoopHints hints;      /* FOR */
+
+    /* filled in by passes */
+    uint32_t segments;    /* MASK: bit k: needed in segment k of the loop around it (all when new) */
+    uint32_t n_segments;  /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
+                             operands 2 .. n_segments (after lo and hi, before the initial values) */
+    struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
+    uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
+};
+
+/* An SSA block: its arguments are the induction variable and the carried values of a loop. */
+struct TirBlock {
+    TirOp *owner; /* NULL for the body of the kernel */
+    VEC(TirVal *) params;
+    VEC(TirOp *) ops;
+};
+
+/* A buffer in shared memory (schedule, plan_shared). */
+typedef struct TirShared {
+    uint32_t id;
+    const char *name;
+    DType dtype;
+    int32_t rows, cols;
+    uint32_t slots;                /* ring depth */
+    const SharedLayout *layout;    /* layout pass */
+    uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all slots */
+} TirShared;
+
+struct TirFn {
+    Arena *arena;
+    Diag *diag;
+    const char *name;
+    Span span;
+    VEC(TirTensor *) tensors;
+    VEC(TirSize) sizes;
+    VEC(TirScalar) scalars;
+    VEC(TirConstant) constants;
+    VEC(TirGridAxis) grid;
+    VEC(TirRequire) requires;
+    TirBlock *body;
+    uint32_t next_id; /* of the next TirVal */
+    /* launch hints from the source or the command line; 0: the compiler chooses */
+    uint32_t hint_warps;
+    /* filled in by passes */
+    uint32_t warps;
+    VEC(TirShared *) shared;
+    uint32_t shared_bytes;
+};
+
+typedef struct TirModule {
+    Arena *arena;
+    Diag *diag;
+    VEC(TirFn *) fns;
+} TirModule;
+
+/* ---- building ---- */
+
+/* Where new operations go: at the end of `block`, or before position `at` when `at` >= 0. */
+typedef struct TirBuilder {
+    TirFn *fn;
+    TirBlock *block;
+    int32_t at; /* -1: append */
+    Span span;  /* given to each operation made */
+} TirBuilder;
+
+TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
+TirBlock *tir_block_new(TirFn *fn);
+TirVal *tir_block_param(TirFn *fn, TirBlock *block, TirType type, const char *name);
+
+TirType tir_scalar(DType dtype);
+TirType tir_tile1(DType dtype, int32_t n);
+TirType tir_tile2(DType dtype, int32_t rows, int32_t cols);
+bool tir_type_eq(TirType a, TirType b);
+bool tir_same_shape(TirType a, TirType b);
+int64_t tir_type_elements(TirType type);
+
+/* The general maker: `result_types` has `n_results` entries.  The caller sets attributes. */
+TirOp *tir_op_new(TirBuilder *b, TirOpcode op, uint32_t n_args, TirVal *const *args,
+                  uint32_t n_results, const TirType *result_types);
+/* Makers for the common shapes; each returns the first result.  Scalars and tiles alike; operands
+ * of elementwise operations must already have one shape (use tir_broadcast_to). */
+TirVal *tir_const_int(TirBuilder *b, int64_t value);             /* i32 */
+TirVal *tir_const_bool(TirBuilder *b, bool value);
+TirVal *tir_const_float(TirBuilder *b, DType dtype, double value);
+TirVal *tir_splat_const(TirBuilder *b, TirType type, double value);
+TirVal *tir_unary(TirBuilder *b, TirOpcode op, TirVal *a);
+TirVal *tir_binary(TirBuilder *b, TirOpcode op, TirVal *x, TirVal *y); /* comparisons give bool */
+TirVal *tir_select(TirBuilder *b, TirVal *condition, TirVal *yes, TirVal *no);
+TirVal *tir_cast(TirBuilder *b, TirVal *a, DType to);
+TirVal *tir_iota(TirBuilder *b, TirVal *start, TirVal *bound, int32_t length);
+TirVal *tir_expand(TirBuilder *b, TirVal *a, uint32_t axis);
+TirVal *tir_broadcast_to(TirBuilder *b, TirVal *a, const TirType *shape_of);
+TirVal *tir_transpose(TirBuilder *b, TirVal *a);
+TirVal *tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis);
+TirVal *tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc); /* acc may be NULL: zero */
+TirVal *tir_mask(TirBuilder *b, TirVal *a, TirVal *condition);
+/* `operands`: one for each INDEX_SCALAR and INDEX_RANGE, in order of the dimensions. */
+TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
+TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
+                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or TIR_ATOMIC_ADD */
+/* A loop over [lo, hi) with `n` carried values; the body block gets its arguments (induction
+ * variable first) named after `initial`.  The body must end with tir_yield. */
+TirOp *tir_for(TirBuilder *b, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial);
+/* A branch with `n` results of `types`; both blocks must end with tir_yield of `n` values. */
+TirOp *tir_if(TirBuilder *b, TirVal *condition, uint32_t n, const TirType *types);
+TirOp *tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values);
+
+/* Replaces every use of `from` in the function by `to`. */
+void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
+/* The number of operands of a load-like operation that are indices (the rest is the value). */
+uint32_t tir_index_operands(const TirOp *op);
+/* The type of the tile that a load-like operation addresses. */
+TirType tir_index_type(const TirOp *op);
+
+HostExpr *host_int(Arena *arena, int64_t value);
+HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);
+/* "cdiv(Sq, 128)": C's operators and precedence, plus min, max and cdiv. */
+void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);
+
+/* ---- text (tir_text.c, tir_read.c) and invariants (tir_verify.c) ---- */
+
+void tir_print(const TirModule *module, Buf *out);
+/* Reads what tir_print wrote; errors go to diag, NULL is returned then. */
+TirModule *tir_read(Arena *arena, Diag *diag, const SourceFile *file);
+/* Checks types, dominance, operand counts, terminators.  A broken invariant is a bug of ours: it
+ * is written to `out`; true when all is well. */
+bool tir_verify(const TirModule *module, Buf *out);
+
+#endif

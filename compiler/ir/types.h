@@ -1,0 +1,35 @@
+/* types.h - element types and tile types, shared by tile IR and its makers. */
+#ifndef TILEC_IR_TYPES_H
+#define TILEC_IR_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Element types.  The order is that of dtype_name(). */
+typedef enum DType {
+    DT_BOOL,
+    DT_I32,
+    DT_F16,
+    DT_BF16,
+    DT_F32,
+    DT_TF32, /* 32 bits in memory; an mma operand type only */
+    DT_E4M3,
+    DT_COUNT
+} DType;
+
+const char *dtype_name(DType dtype);  /* "bool", "i32", "f16", "bf16", "f32", "tf32", "e4m3" */
+uint32_t dtype_bits(DType dtype);     /* in memory; bool counts 8 */
+bool dtype_is_float(DType dtype);
+/* Finds a dtype by name; false when there is none. */
+bool dtype_parse(const char *text, DType *out);
+
+enum { TIR_MAX_RANK = 4, TENSOR_MAX_RANK = 6 };
+
+/* A scalar (rank 0) or a tile with compile-time extents. */
+typedef struct TirType {
+    DType dtype;
+    uint32_t rank;
+    int32_t dim[TIR_MAX_RANK];
+} TirType;
+
+#endif
