@@ -295,6 +295,7 @@ void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);
 /* ---- text (tir_text.c, tir_read.c) and invariants (tir_verify.c) ---- */
 
 void tir_print(const TirModule *module, Buf *out);
+void tir_print_fn(const TirFn *fn, Buf *out);
 /* Reads what tir_print wrote; errors go to diag, NULL is returned then. */
 TirModule *tir_read(Arena *arena, Diag *diag, const SourceFile *file);
 /* Checks types, dominance, operand counts, terminators.  A broken invariant is a bug of ours: it
