@@ -1,0 +1,510 @@
+"""tilec_torch.py - load a PTX file that tilec made and launch its kernels on PyTorch tensors.
+
+One file, to copy into a project: ctypes over the CUDA Driver API, nothing else.  The PTX file
+says what it needs to be launched (docs/metadata.md), so there is nothing to configure:
+
+    import torch, tilec_torch
+    attn = tilec_torch.load("attn.ptx")
+    out = attn.launch(Q=q, K=k, V=v, scale=0.125)         # missing outputs are made
+    out["O"], out["L"]
+
+Tensors may have any strides that the kernel accepts (the last dimension contiguous); sizes come
+from the tensors and are checked against each other; kernels run on torch's current stream.
+
+`attention(q, k, v, ...)` below is a torch.autograd.Function over a forward and a backward module.
+"""
+
+import ctypes
+import json
+import os
+import re
+import struct
+
+ABI = 1  # of the metadata this file understands
+SYMBOL = "tilec_metadata"
+
+
+class TilecError(RuntimeError):
+    """A launch that the kernel cannot run, or a call of the driver that failed."""
+
+
+# ---- metadata: the JSON object in the PTX file -------------------------------------------------
+
+
+def read_metadata(ptx_text):
+    """The metadata of a PTX file, as a dict; TilecError when it has none that can be read."""
+    match = re.search(r"\b" + SYMBOL + r"\s*\[\s*\d*\s*\]\s*=\s*\{([^}]*)\}", ptx_text)
+    if not match:
+        raise TilecError(f"no constant '{SYMBOL}' in the PTX: tilec did not make this file")
+    data = bytes(int(number, 0) for number in match.group(1).replace(",", " ").split())
+    return check_metadata(data)
+
+
+def check_metadata(data):
+    meta = json.loads(data.split(b"\0", 1)[0].decode())
+    if meta.get("tilec") != ABI:
+        raise TilecError(f"the metadata has version {meta.get('tilec')}, this launcher reads {ABI}")
+    return meta
+
+
+_TOKEN = re.compile(r"\s*(?:(\d+\.\d*(?:[eE][-+]?\d+)?|\d+)|([A-Za-z_]\w*)|(&&|\|\||[<>=!]=|[-+*/%<>!(),]))")
+_BINARY = [["||"], ["&&"], ["==", "!="], ["<", "<=", ">", ">="], ["+", "-"], ["*", "/", "%"]]
+
+
+def _divide(a, b):
+    if b == 0:
+        raise TilecError("division by zero in a launch expression")
+    if isinstance(a, float) or isinstance(b, float):
+        return a / b
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def compile_expression(text):
+    """A function of a dict of names, for an expression of the metadata (C's operators, and min,
+    max, cdiv)."""
+    tokens, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            raise TilecError(f"launch expression '{text}': unexpected '{text[position:]}'")
+        tokens.append(match.groups())
+        position = match.end()
+    tokens.append((None, None, ""))
+    at = 0
+
+    def operator():
+        return tokens[at][2]
+
+    def expect(what):
+        nonlocal at
+        if operator() != what:
+            raise TilecError(f"launch expression '{text}': expected '{what}'")
+        at += 1
+
+    def primary():
+        nonlocal at
+        number, name, symbol = tokens[at]
+        at += 1
+        if number is not None:
+            value = float(number) if re.search(r"[.eE]", number) else int(number)
+            return lambda env: value
+        if name in ("min", "max", "cdiv") and operator() == "(":
+            expect("(")
+            a = binary(0)
+            expect(",")
+            b = binary(0)
+            expect(")")
+            if name == "cdiv":
+                return lambda env: _divide(a(env) + b(env) - 1, b(env))
+            pick = min if name == "min" else max
+            return lambda env: pick(a(env), b(env))
+        if name in ("true", "false"):
+            return lambda env: int(name == "true")
+        if name is not None:
+            return lambda env: env[name]
+        if symbol == "(":
+            inside = binary(0)
+            expect(")")
+            return inside
+        if symbol == "-":
+            a = primary()
+            return lambda env: -a(env)
+        if symbol == "!":
+            a = primary()
+            return lambda env: int(not a(env))
+        raise TilecError(f"launch expression '{text}': expected a value")
+
+    operations = {
+        "||": lambda a, b: lambda e: int(bool(a(e)) or bool(b(e))),
+        "&&": lambda a, b: lambda e: int(bool(a(e)) and bool(b(e))),
+        "==": lambda a, b: lambda e: int(a(e) == b(e)),
+        "!=": lambda a, b: lambda e: int(a(e) != b(e)),
+        "<": lambda a, b: lambda e: int(a(e) < b(e)),
+        "<=": lambda a, b: lambda e: int(a(e) <= b(e)),
+        ">": lambda a, b: lambda e: int(a(e) > b(e)),
+        ">=": lambda a, b: lambda e: int(a(e) >= b(e)),
+        "+": lambda a, b: lambda e: a(e) + b(e),
+        "-": lambda a, b: lambda e: a(e) - b(e),
+        "*": lambda a, b: lambda e: a(e) * b(e),
+        "/": lambda a, b: lambda e: _divide(a(e), b(e)),
+        "%": lambda a, b: lambda e: a(e) - _divide(a(e), b(e)) * b(e),
+    }
+
+    def binary(level):
+        nonlocal at
+        if level == len(_BINARY):
+            return primary()
+        left = binary(level + 1)
+        while operator() in _BINARY[level]:
+            make = operations[operator()]
+            at += 1
+            left = make(left, binary(level + 1))
+        return left
+
+    result = binary(0)
+    if operator() != "" or tokens[at][:2] != (None, None):
+        raise TilecError(f"launch expression '{text}': text after its end")
+    return result
+
+
+# ---- the driver --------------------------------------------------------------------------------
+
+_driver = None
+
+
+def driver():
+    """libcuda, opened at the first use."""
+    global _driver
+    if _driver is None:
+        try:
+            _driver = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise TilecError(f"the CUDA driver cannot be opened: {error}") from error
+        _check(_driver.cuInit(0), "cuInit")
+    return _driver
+
+
+def _check(result, what):
+    if result == 0:
+        return
+    name, text = ctypes.c_char_p(), ctypes.c_char_p()
+    _driver.cuGetErrorName(result, ctypes.byref(name))
+    _driver.cuGetErrorString(result, ctypes.byref(text))
+    raise TilecError(
+        f"{what}: {(name.value or b'error').decode()} ({result}): {(text.value or b'').decode()}")
+
+
+def check_arch(arch, capability):
+    """Whether code for `arch` ("sm_90a") runs on a GPU of this (major, minor) capability."""
+    match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+    if not match:
+        raise TilecError(f"unknown architecture '{arch}' in the metadata")
+    need, suffix = (int(match.group(1)), int(match.group(2))), match.group(3)
+    if suffix == "a" and capability != need:
+        reason = "runs on that GPU alone"
+    elif suffix == "f" and (capability[0] != need[0] or capability < need):
+        reason = "runs on that family alone"
+    elif capability < need:
+        reason = "needs that GPU or a newer one"
+    else:
+        return
+    raise TilecError(f"the code is for {arch} and {reason}; this GPU is "
+                     f"sm_{capability[0]}{capability[1]}: compile with -arch sm_{capability[0]}{capability[1]}")
+
+
+class _LaunchAttribute(ctypes.Structure):  # CUlaunchAttribute
+    _fields_ = [("id", ctypes.c_uint), ("pad", ctypes.c_uint), ("value", ctypes.c_uint * 16)]
+
+
+class _LaunchConfig(ctypes.Structure):  # CUlaunchConfig
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("n", ctypes.c_uint)]
+
+
+CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "f32": "<f"}
+
+
+def _torch():
+    import torch
+    return torch
+
+
+def torch_dtype(name):
+    torch = _torch()
+    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
+            "bool": torch.bool}[name]
+
+
+class Prepared:
+    """A launch whose arguments are checked and packed: `run()` costs one driver call."""
+
+    def __init__(self, kernel, grid, packed, tensors):
+        self.kernel, self.grid, self.packed, self.tensors = kernel, grid, packed, tensors
+        base = ctypes.addressof(packed)
+        offsets = [p["offset"] for p in kernel.meta["params"]]
+        self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
+
+    def run(self, stream=None):
+        if 0 in self.grid:
+            return
+        if stream is None:
+            stream = _torch().cuda.current_stream().cuda_stream
+        self.kernel.call(self.grid, self.pointers, stream)
+
+
+class Kernel:
+    """One kernel of a module."""
+
+    def __init__(self, module, meta):
+        self.module, self.meta, self.name = module, meta, meta["name"]
+        self.grid_functions = [compile_expression(text) for text in meta["grid"]]
+        self.requires = [(compile_expression(r["condition"]), r) for r in meta["require"]]
+        self.functions = {}  # by device
+
+    def sizes(self, tensors, values, complete=True):
+        """The named sizes and scalars, from the tensors and from `values`."""
+        env = {}
+        for name in self.meta["sizes"]:
+            if name in values:
+                env[name] = int(values[name])
+        source = {name: f"given as {value}" for name, value in env.items()}
+        for t in self.meta["tensors"]:
+            tensor = tensors.get(t["name"])
+            if tensor is None:
+                continue
+            if tensor.dim() != len(t["shape"]):
+                raise TilecError(f"{self.name}: {t['name']} must have {len(t['shape'])} dimensions "
+                                 f"[{', '.join(map(str, t['shape']))}], not {tensor.dim()}")
+            for d, (want, have) in enumerate(zip(t["shape"], tensor.shape)):
+                if isinstance(want, int):
+                    if want != have:
+                        raise TilecError(f"{self.name}: dimension {d} of {t['name']} must be {want}, "
+                                         f"not {have}")
+                elif env.setdefault(want, have) != have:
+                    raise TilecError(f"{self.name}: dimension {d} of {t['name']} is {have}, but {want} "
+                                     f"is {env[want]} ({source[want]})")
+                else:
+                    source.setdefault(want, f"dimension {d} of {t['name']}")
+        for name, value in env.items():
+            if not 0 <= value < 2**31:
+                raise TilecError(f"{self.name}: {name} = {value} does not fit 32 bits")
+        for s in self.meta["scalars"]:
+            if s["name"] in values:
+                value = values[s["name"]]
+                env[s["name"]] = float(value) if s["type"] == "f32" else int(value)
+            elif complete:
+                raise TilecError(f"{self.name}: no value for the scalar '{s['name']}'")
+        return env
+
+    def shape(self, tensor, env):
+        missing = [d for d in tensor["shape"] if not isinstance(d, int) and d not in env]
+        if missing:
+            raise TilecError(f"{self.name}: the shape of {tensor['name']} needs {missing[0]}, which no "
+                             f"given tensor has")
+        return [d if isinstance(d, int) else env[d] for d in tensor["shape"]]
+
+    def prepare(self, tensors, values):
+        """Checks and packs a launch.  Every tensor must be there."""
+        env = self.sizes(tensors, values)
+        for condition, r in self.requires:
+            if not condition(env):
+                raise TilecError(f"{self.name}: {r['message'] or 'requires ' + r['condition']}")
+        used, strides = [], {}
+        for t in self.meta["tensors"]:
+            tensor = tensors.get(t["name"])
+            if tensor is None:
+                raise TilecError(f"{self.name}: no tensor for '{t['name']}'")
+            if tensor.dtype != torch_dtype(t["dtype"]):
+                raise TilecError(f"{self.name}: {t['name']} must be {t['dtype']}, not {tensor.dtype}")
+            strides[t["name"]] = self.check_layout(t, tensor)
+            used.append(tensor)
+        for name in self.meta["sizes"]:
+            if name not in env:
+                raise TilecError(f"{self.name}: no value for the size '{name}'")
+        grid = tuple(int(f(env)) for f in self.grid_functions)
+        if grid[0] > 2**31 - 1 or grid[1] > 65535 or grid[2] > 65535 or min(grid) < 0:
+            raise TilecError(f"{self.name}: the grid {grid} is beyond what CUDA launches")
+        params = self.meta["params"]
+        total = max([p["offset"] + p["bytes"] for p in params], default=1)
+        packed = ctypes.create_string_buffer(total)
+        for p in params:
+            if p["kind"] == "pointer":
+                value = tensors[p["tensor"]].data_ptr()
+            elif p["kind"] == "stride":
+                value = strides[p["tensor"]][p["dim"]]
+            elif p["kind"] in ("size", "scalar"):
+                value = env[p["name"]]
+            else:
+                raise TilecError(f"{self.name}: this launcher does not make a parameter of kind "
+                                 f"'{p['kind']}'")
+            struct.pack_into(_FORMAT[p["type"]], packed, p["offset"], value)
+        return Prepared(self, grid, packed, used)
+
+    def check_layout(self, t, tensor):
+        """The strides to pass (0 where an extent of 1 makes them meaningless)."""
+        size = tensor.element_size()
+        if tensor.numel() and tensor.data_ptr() % t["align"]:
+            raise TilecError(f"{self.name}: the address of {t['name']} must be a multiple of "
+                             f"{t['align']} bytes")
+        strides = [s if n > 1 else 0 for s, n in zip(tensor.stride(), tensor.shape)]
+        if strides and tensor.shape[-1] > 1 and strides[-1] != 1:
+            raise TilecError(f"{self.name}: the last dimension of {t['name']} must be contiguous "
+                             f"(its stride is {strides[-1]})")
+        for d, stride in enumerate(strides[:-1]):
+            if stride * size % t["align"]:
+                raise TilecError(f"{self.name}: stride {d} of {t['name']} is {stride * size} bytes; it "
+                                 f"must be a multiple of {t['align']}")
+        return strides
+
+    def function(self):
+        device = _torch().cuda.current_device()
+        if device not in self.functions:
+            handle = ctypes.c_void_p()
+            _check(driver().cuModuleGetFunction(ctypes.byref(handle), self.module.handle(),
+                                                self.meta["entry"].encode()), "cuModuleGetFunction")
+            shared = self.meta["shared"]
+            if shared > 48 * 1024:
+                _check(driver().cuFuncSetAttribute(handle, MAX_DYNAMIC_SHARED, shared),
+                       f"{self.name} needs {shared} bytes of shared memory")
+            self.functions[device] = handle
+        return self.functions[device]
+
+    def call(self, grid, pointers, stream):
+        block, shared, cluster = self.meta["block"], self.meta["shared"], self.meta["cluster"]
+        if cluster == [1, 1, 1]:
+            result = driver().cuLaunchKernel(self.function(), *grid, block, 1, 1, shared,
+                                             ctypes.c_void_p(stream), pointers, None)
+        else:
+            attribute = _LaunchAttribute(id=CLUSTER_DIMENSION)
+            attribute.value[0:3] = cluster
+            config = _LaunchConfig(grid=grid, block=(block, 1, 1), shared=shared, stream=stream,
+                                   attributes=ctypes.addressof(attribute), n=1)
+            result = driver().cuLaunchKernelEx(ctypes.byref(config), self.function(), pointers, None)
+        _check(result, f"launching {self.name}")
+
+
+class Module:
+    """A PTX file (text or path), or a cubin made from one."""
+
+    def __init__(self, source):
+        self.handles = {}  # by device
+        self.image = source
+        if isinstance(source, (str, os.PathLike)) and not str(source).lstrip().startswith("//"):
+            with open(source, "rb") as file:
+                self.image = file.read()
+        if isinstance(self.image, str):
+            self.image = self.image.encode()
+        if self.image[:4] == b"\x7fELF":
+            self.meta = None
+            self.meta = check_metadata(self.constant(SYMBOL))
+        else:
+            self.meta = read_metadata(self.image.decode())
+        self.kernels = [Kernel(self, meta) for meta in self.meta["kernels"]]
+
+    def __getitem__(self, name):
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise KeyError(name)
+
+    def handle(self):
+        torch = _torch()
+        device = torch.cuda.current_device()
+        if device not in self.handles:
+            torch.cuda.current_stream().synchronize()  # makes the context current
+            if self.meta:
+                check_arch(self.meta["arch"], torch.cuda.get_device_capability(device))
+            log = ctypes.create_string_buffer(16384)
+            keys = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES
+            values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+            module = ctypes.c_void_p()
+            result = driver().cuModuleLoadDataEx(ctypes.byref(module), self.image + b"\0", 2, keys, values)
+            _check(result, f"loading the module\n{log.value.decode(errors='replace')}")
+            self.handles[device] = module
+        return self.handles[device]
+
+    def constant(self, name):
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        _check(driver().cuModuleGetGlobal_v2(ctypes.byref(address), ctypes.byref(size), self.handle(),
+                                             name.encode()), f"no constant '{name}' in the module")
+        data = ctypes.create_string_buffer(size.value)
+        _check(driver().cuMemcpyDtoH_v2(data, address, size), f"reading '{name}'")
+        return data.raw
+
+    def prepare(self, **arguments):
+        """Checks and packs the launches of all kernels, in order; tensors are shared by name.
+        Outputs and workspaces that are not given are allocated; those that a kernel adds to are
+        filled with zeros first.  Returns (list of Prepared, dict of all tensors)."""
+        torch = _torch()
+        tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
+        values = {k: v for k, v in arguments.items() if not isinstance(v, torch.Tensor)}
+        device = next((t.device for t in tensors.values()), torch.device("cuda"))
+        env = {}
+        for kernel in self.kernels:
+            env.update(kernel.sizes(tensors, {**values, **env}, complete=False))
+        launches = []
+        for kernel in self.kernels:
+            for t in kernel.meta["tensors"]:
+                if t["name"] in tensors:
+                    continue
+                if t["mode"] == "in":
+                    raise TilecError(f"{kernel.name}: no tensor for '{t['name']}'")
+                make = torch.zeros if t["mode"] == "inout" or t["atomic"] else torch.empty
+                tensors[t["name"]] = make(kernel.shape(t, env), dtype=torch_dtype(t["dtype"]),
+                                          device=device)
+            own = {t["name"]: tensors[t["name"]] for t in kernel.meta["tensors"]}
+            launches.append(kernel.prepare(own, {**values, **env}))
+        return launches, tensors
+
+    def launch(self, **arguments):
+        """Runs all kernels in order on the current stream; returns all tensors by name."""
+        launches, tensors = self.prepare(**arguments)
+        for launch in launches:
+            launch.run()
+        return tensors
+
+
+def load(source):
+    return Module(source)
+
+
+# ---- attention with gradients ------------------------------------------------------------------
+
+
+def attention(q, k, v, forward, backward=None, scale=None, **scalars):
+    """softmax(scale q k^T) v through two modules of tilec, differentiable.
+
+    q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV]: any strides the kernels accept, so
+    a tensor stored as [B, H, S, D] is passed as x.transpose(1, 2).  `forward` and `backward` are
+    loaded modules of examples/attention.tile and attention_bwd.tile; masks were chosen when they
+    were compiled.
+    """
+    return _function().apply(q, k, v, forward, backward,
+                             scale if scale is not None else q.shape[-1] ** -0.5, scalars)
+
+
+_cached_function = None
+
+
+def _function():
+    global _cached_function
+    if _cached_function is None:
+        _cached_function = _make_function()
+    return _cached_function
+
+
+def _make_function():
+    torch = _torch()
+
+    def fill(module, scalars):  # scalars that this variant has but the caller left out are off
+        names = {s["name"] for kernel in module.kernels for s in kernel.meta["scalars"]}
+        return {**{name: 0.0 for name in names}, **scalars}
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v, forward, backward, scale, scalars):
+            out = forward.launch(Q=q, K=k, V=v, **fill(forward, {**scalars, "scale": scale}))
+            ctx.save_for_backward(q, k, v, out["O"], out["L"])
+            ctx.backward_module, ctx.scalars = backward, {**scalars, "scale": scale}
+            return out["O"]
+
+        @staticmethod
+        def backward(ctx, grad):
+            if ctx.backward_module is None:
+                raise TilecError("attention() was called without a backward module")
+            q, k, v, o, l = ctx.saved_tensors
+            if grad.stride(-1) != 1 or any(s * grad.element_size() % 16 for s in grad.stride()[:-1]):
+                grad = grad.contiguous()
+            module = ctx.backward_module
+            known = {t["name"] for kernel in module.kernels for t in kernel.meta["tensors"]}
+            given = {"Q": q, "K": k, "V": v, "O": o, "L": l, "dO": grad}
+            out = module.launch(**{n: t for n, t in given.items() if n in known},
+                                **fill(module, ctx.scalars))
+            return (out["dQ"].to(q.dtype), out["dK"].to(k.dtype), out["dV"].to(v.dtype),
+                    None, None, None, None)
+
+    return Attention
