@@ -1,0 +1,58 @@
+/* print.c - lane IR to PTX text: directives, declarations, one line an instruction. */
+#include "backends/ptx/print.h"
+
+void
+ptx_print_head(const Target *target, Buf *out)
+{
+    buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", target->ptx_version,
+               target->ptx_target);
+}
+
+void
+ptx_print_files(const Diag *diag, Buf *out)
+{
+    for (uint32_t i = 0; i < diag->files.n; i++)
+        buf_printf(out, ".file %u \"%s\"\n", diag->files.at[i]->index, diag->files.at[i]->path);
+}
+
+void
+ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
+{
+    static const char *const param_types[LIR_CLASSES] = {"pred", "u16", "u32", "f32", "u64"};
+    static const char *const reg_types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d"};
+    uint32_t line = 0, file = 0;
+    bool used[LIR_CLASSES] = {false};
+
+    if (fn->shared_bytes > 0)
+        buf_printf(out, ".extern .shared .align 1024 .b8 %s_shared[];\n\n", fn->name);
+    buf_printf(out, ".visible .entry %s(", fn->name);
+    for (uint32_t i = 0; i < fn->params.n; i++)
+        buf_printf(out, "%s\n    .param .%s %s", i > 0 ? "," : "",
+                   param_types[fn->params.at[i].class], fn->params.at[i].name);
+    buf_printf(out, "\n)\n.reqntid %u\n", fn->threads);
+    if (fn->min_blocks > 0)
+        buf_printf(out, ".minnctapersm %u\n", fn->min_blocks);
+    buf_add(out, "{\n");
+    for (uint32_t i = 1; i < fn->regs.n; i++)
+        used[fn->regs.at[i].class] = true;
+    for (uint32_t c = 0; c < LIR_CLASSES; c++) {
+        if (used[c])
+            buf_printf(out, "    .reg .%s %s<%u>;\n", reg_types[c], prefixes[c], fn->regs.n);
+    }
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
+            SourcePlace place = diag_place(diag, insn->span.lo);
+            if (place.file != NULL && (place.line != line || place.file->index != file)) {
+                line = place.line;
+                file = place.file->index;
+                buf_printf(out, "    .loc %u %u %u\n", file, line, place.column);
+            }
+        }
+        buf_add(out, insn->op == LIR_LABEL ? "" : "    ");
+        lir_print_insn(fn, insn, out);
+        buf_char(out, '\n');
+    }
+    buf_add(out, "}\n");
+}

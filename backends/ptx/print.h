@@ -1,0 +1,15 @@
+/* print.h - lane IR to PTX text; decides nothing. */
+#ifndef TILEC_BACKENDS_PTX_PRINT_H
+#define TILEC_BACKENDS_PTX_PRINT_H
+
+#include "compiler/ir/lir.h"
+#include "compiler/target.h"
+
+/* The directives every module begins with. */
+void ptx_print_head(const Target *target, Buf *out);
+/* One kernel.  `diag` supplies the files of line information; NULL: no .loc lines. */
+void ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out);
+/* The .file directives of the files that .loc lines name. */
+void ptx_print_files(const Diag *diag, Buf *out);
+
+#endif

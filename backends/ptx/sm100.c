@@ -1,0 +1,27 @@
+/* sm100.c - NVIDIA B200 (compute capability 10.0).
+ *
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits).  The rate of mma.sync on
+ * this chip is not published; taken as that of sm_90 (not measured here).
+ */
+#include "backends/ptx/targets.h"
+
+const Target target_sm100 = {
+    .name = "sm_100",
+    .ptx_target = "sm_100",
+    .ptx_version = "8.6",
+    .capability = 100,
+    .description = "B200: as sm_80, with vector atomics",
+    .shared_per_block = 227 * 1024,
+    .shared_per_sm = 228 * 1024,
+    .shared_reserved = 1024,
+    .registers_per_sm = 65536,
+    .registers_per_thread = 255,
+    .threads_per_sm = 2048,
+    .mma_flops = 2540,
+    .special_ops = 16,
+    .float_ops = 128,
+    .shared_bytes = 128,
+    .vector_atomics = true,
+    .mma = warp_mma_atoms,
+    .n_mma = WARP_MMA_ATOMS,
+};

@@ -1,0 +1,301 @@
+/* lir.c - building lane IR: regions, sharing of common subexpressions, hoisting. */
+#include "compiler/ir/lir.h"
+
+#include <string.h>
+
+static const LirOpInfo infos[] = {
+#define LIR_OP(name, mnemonic, groups, flags) {mnemonic, groups, flags},
+#include "compiler/ir/lir.def"
+#undef LIR_OP
+};
+
+/* One pure instruction in a region's table of those already made. */
+typedef struct LirMade {
+    LirInsn *insn;
+    struct LirMade *next;
+} LirMade;
+
+const LirOpInfo *
+lir_op_info(LirOpcode op)
+{
+    return &infos[op];
+}
+
+LirFn *
+lir_fn_new(Arena *arena, const char *name)
+{
+    LirFn *fn = arena_new(arena, LirFn);
+    LirRegInfo none = {LIR_B32, false, 0};
+
+    fn->arena = arena;
+    fn->name = name;
+    vec_push(arena, &fn->regs, none);
+    return fn;
+}
+
+LirRegion *
+lir_open(LirBuilder *b, bool is_loop)
+{
+    LirRegion *region = arena_new(b->fn->arena, LirRegion);
+
+    region->parent = b->region;
+    region->depth = b->region == NULL ? 0 : b->region->depth + 1;
+    region->is_loop = is_loop;
+    region->made_size = 256;
+    region->made = arena_array(b->fn->arena, LirMade *, region->made_size);
+    b->region = region;
+    return region;
+}
+
+void
+lir_close(LirBuilder *b)
+{
+    LirRegion *region = b->region;
+
+    b->region = region->parent;
+    for (uint32_t i = 0; i < region->insns.n; i++)
+        vec_push(b->fn->arena, &region->parent->insns, region->insns.at[i]);
+}
+
+void
+lir_begin(LirBuilder *b, LirFn *fn)
+{
+    b->fn = fn;
+    b->region = NULL;
+    lir_open(b, false);
+}
+
+void
+lir_end(LirBuilder *b)
+{
+    b->fn->insns.at = b->region->insns.at;
+    b->fn->insns.n = b->region->insns.n;
+    b->fn->insns.cap = b->region->insns.cap;
+    b->region = NULL;
+}
+
+static LirReg
+new_reg(LirBuilder *b, LirClass class, uint32_t depth, bool is_mutable)
+{
+    LirRegInfo info = {class, is_mutable, depth};
+    vec_push(b->fn->arena, &b->fn->regs, info);
+    return b->fn->regs.n - 1;
+}
+
+LirReg
+lir_new_reg(LirBuilder *b, LirClass class)
+{
+    return new_reg(b, class, b->region->depth, false);
+}
+
+LirReg
+lir_new_mutable(LirBuilder *b, LirClass class)
+{
+    return new_reg(b, class, b->region->depth, true);
+}
+
+uint32_t
+lir_new_label(LirBuilder *b)
+{
+    return ++b->fn->labels;
+}
+
+LirClass
+lir_class(const LirBuilder *b, LirReg reg)
+{
+    return b->fn->regs.at[reg].class;
+}
+
+static LirInsn *
+new_insn(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOperand *operands)
+{
+    LirInsn *insn = arena_new(b->fn->arena, LirInsn);
+
+    insn->op = op;
+    insn->n_dst = n_dst;
+    insn->n = n;
+    insn->operands = arena_copy(b->fn->arena, operands, n * sizeof *operands);
+    insn->span = b->span;
+    return insn;
+}
+
+LirInsn *
+lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOperand *operands)
+{
+    LirInsn *insn = new_insn(b, op, n_dst, n, operands);
+    vec_push(b->fn->arena, &b->region->insns, insn);
+    return insn;
+}
+
+static bool
+operand_eq(const LirOperand *a, const LirOperand *b)
+{
+    if (a->kind != b->kind || a->reg != b->reg || a->integer != b->integer)
+        return false;
+    if (a->kind == LIR_FLOAT && memcmp(&a->number, &b->number, sizeof a->number) != 0)
+        return false;
+    if (a->symbol == b->symbol)
+        return true;
+    return a->symbol != NULL && b->symbol != NULL && strcmp(a->symbol, b->symbol) == 0;
+}
+
+static uint32_t
+hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
+{
+    uint32_t h = 2166136261u ^ (uint32_t)op;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, &sources[i].number, sizeof bits);
+        h = (h ^ sources[i].reg) * 16777619u;
+        h = (h ^ (uint32_t)sources[i].integer) * 16777619u;
+        h = (h ^ bits ^ (uint32_t)sources[i].kind) * 16777619u;
+        for (const char *s = sources[i].symbol; s != NULL && *s != '\0'; s++)
+            h = (h ^ (uint32_t)(unsigned char)*s) * 16777619u;
+    }
+    return h ^ h >> 15;
+}
+
+/* An instruction of the open regions that computes the same; NULL when there is none. */
+static LirInsn *
+find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources, uint32_t hash)
+{
+    for (const LirRegion *region = b->region; region != NULL; region = region->parent) {
+        for (LirMade *made = region->made[hash % region->made_size]; made != NULL;
+             made = made->next) {
+            const LirInsn *insn = made->insn;
+            bool same = insn->op == op && insn->n == n + 1;
+            for (uint32_t i = 0; same && i < n; i++)
+                same = operand_eq(&insn->operands[i + 1], &sources[i]);
+            if (same)
+                return made->insn;
+        }
+    }
+    return NULL;
+}
+
+/* The outermost region an instruction may go to: out of loops whose values it does not use. */
+static LirRegion *
+place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources)
+{
+    LirRegion *region = b->region;
+    uint32_t depth = 0;
+
+    if (!b->hoist || (infos[op].flags & LF_KEEP) != 0)
+        return region;
+    for (uint32_t i = 0; i < n; i++) {
+        if (sources[i].kind == LIR_REG || sources[i].kind == LIR_ADDRESS) {
+            uint32_t d = b->fn->regs.at[sources[i].reg].depth;
+            depth = d > depth ? d : depth;
+        }
+    }
+    while (region->parent != NULL && region->is_loop && region->depth > depth)
+        region = region->parent;
+    return region;
+}
+
+static LirReg
+make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
+{
+    if ((infos[op].flags & LF_COMMUTES) != 0 && sources[0].kind == LIR_REG &&
+        sources[1].kind == LIR_REG && sources[0].reg > sources[1].reg) {
+        LirOperand first = sources[0];
+        sources[0] = sources[1];
+        sources[1] = first;
+    }
+    uint32_t hash = hash_insn(op, n, sources);
+    if (b->share) {
+        LirInsn *same = find_made(b, op, n, sources, hash);
+        if (same != NULL)
+            return same->operands[0].reg;
+    }
+    LirRegion *region = place_for(b, op, n, sources);
+    LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
+    memcpy(operands + 1, sources, n * sizeof *sources);
+    LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
+    vec_push(b->fn->arena, &region->insns, insn);
+    if (b->share) {
+        LirMade *made = arena_new(b->fn->arena, LirMade);
+        LirMade **slot = &region->made[hash % region->made_size];
+        made->insn = insn;
+        made->next = *slot;
+        *slot = made;
+    }
+    return operands[0].reg;
+}
+
+LirReg
+lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x)
+{
+    LirOperand sources[] = {x};
+    return make_pure(b, op, class, 1, sources);
+}
+
+LirReg
+lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y)
+{
+    LirOperand sources[] = {x, y};
+    return make_pure(b, op, class, 2, sources);
+}
+
+LirReg
+lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y, LirOperand z)
+{
+    LirOperand sources[] = {x, y, z};
+    return make_pure(b, op, class, 3, sources);
+}
+
+void
+lir_label(LirBuilder *b, uint32_t label)
+{
+    LirOperand operand = {.kind = LIR_TARGET_LABEL, .integer = label};
+    lir_emit(b, LIR_LABEL, 0, 1, &operand);
+}
+
+void
+lir_branch(LirBuilder *b, uint32_t label, LirReg guard, bool guard_not)
+{
+    LirOperand operand = {.kind = LIR_TARGET_LABEL, .integer = label};
+    LirInsn *insn = lir_emit(b, LIR_BRA, 0, 1, &operand);
+    insn->guard = guard;
+    insn->guard_not = guard_not;
+}
+
+void
+lir_comment(LirBuilder *b, const char *text)
+{
+    lir_emit(b, LIR_COMMENT, 0, 0, NULL)->text = text;
+}
+
+bool
+lir_remove_dead(LirFn *fn)
+{
+    uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);
+    bool changed = false;
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        uses[insn->guard]++;
+        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+            uses[insn->operands[k].reg]++;
+    }
+    /* Backwards: removing a reader may free what it read.  Loops need no second walk, because a
+     * mutable register's moves keep each other alive; those few are harmless. */
+    uint32_t kept = fn->insns.n;
+    for (uint32_t i = fn->insns.n; i-- > 0;) {
+        LirInsn *insn = fn->insns.at[i];
+        bool dead = (infos[insn->op].flags & (LF_PURE | LF_LOAD)) != 0 && insn->n_dst > 0;
+        for (uint32_t k = 0; dead && k < insn->n_dst; k++)
+            dead = uses[insn->operands[k].reg] == 0;
+        if (!dead) {
+            fn->insns.at[--kept] = insn;
+            continue;
+        }
+        changed = true;
+        uses[insn->guard]--;
+        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+            uses[insn->operands[k].reg]--;
+    }
+    memmove(fn->insns.at, fn->insns.at + kept, (fn->insns.n - kept) * sizeof *fn->insns.at);
+    fn->insns.n -= kept;
+    return changed;
+}

@@ -1,0 +1,172 @@
+/* lir.h - lane IR: the program of one thread; one instruction is one line of PTX.
+ *
+ * A LirFn is a list of instructions over virtual registers.  Registers are assigned once, except
+ * those marked `mutable` (values that a loop carries, results of branches), which are assigned by
+ * moves at the ends of blocks.  Control flow is by labels and branches; every branch is uniform
+ * over the warp.  lir.def holds the instructions: mnemonic and operand shape.
+ */
+#ifndef TILEC_IR_LIR_H
+#define TILEC_IR_LIR_H
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+
+typedef enum LirClass { LIR_PRED, LIR_B16, LIR_B32, LIR_F32, LIR_B64, LIR_CLASSES } LirClass;
+
+typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
+
+typedef struct LirRegInfo {
+    LirClass class;
+    bool is_mutable;
+    uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
+} LirRegInfo;
+
+/* lir.def: LIR_OP(ENUM, "mnemonic", "operand groups", flags) */
+typedef enum LirOpcode {
+#define LIR_OP(name, mnemonic, groups, flags) LIR_##name,
+#include "compiler/ir/lir.def"
+#undef LIR_OP
+    LIR_OPCODE_COUNT
+} LirOpcode;
+
+typedef enum LirFlags {
+    LF_PURE = 1,     /* the result depends on the operands alone: may be shared and hoisted */
+    LF_EFFECT = 2,   /* must stay, in order */
+    LF_LOAD = 4,     /* reads memory */
+    LF_COMMUTES = 8, /* the two operands may change places */
+    LF_KEEP = 16,    /* pure, but not worth a register over a loop: not hoisted */
+    LF_NO_DST = 32   /* the first group is an operand, not a result */
+} LirFlags;
+
+typedef struct LirOpInfo {
+    const char *mnemonic;
+    const char *groups;
+    uint32_t flags;
+} LirOpInfo;
+const LirOpInfo *lir_op_info(LirOpcode op);
+
+typedef enum LirOperandKind {
+    LIR_REG,     /* reg */
+    LIR_INT,     /* integer */
+    LIR_FLOAT,   /* number, printed as the bits of an f32 */
+    LIR_ADDRESS, /* [reg + integer], or [symbol + integer] when symbol is set */
+    LIR_SYMBOL,  /* symbol: a special register, a parameter, a shared array */
+    LIR_TARGET_LABEL /* integer */
+} LirOperandKind;
+
+typedef struct LirOperand {
+    LirOperandKind kind;
+    LirReg reg;
+    int64_t integer;
+    float number;
+    const char *symbol;
+} LirOperand;
+
+typedef struct LirInsn {
+    LirOpcode op;
+    LirReg guard;      /* predicate; 0: always */
+    bool guard_not;
+    uint32_t n;        /* operands, results first */
+    uint32_t n_dst;
+    LirOperand *operands;
+    const char *text;  /* COMMENT; the mnemonic of MMA */
+    Span span;
+} LirInsn;
+
+typedef struct LirParam {
+    const char *name;
+    LirClass class; /* B64: .u64, B32: .s32, F32: .f32 */
+} LirParam;
+
+typedef struct LirFn {
+    Arena *arena;
+    const char *name;
+    VEC(LirRegInfo) regs;
+    VEC(LirInsn *) insns;
+    VEC(LirParam) params;
+    uint32_t labels;
+    /* launch facts */
+    uint32_t threads, shared_bytes, min_blocks;
+} LirFn;
+
+static inline LirOperand
+lir_reg(LirReg reg)
+{
+    return (LirOperand){.kind = LIR_REG, .reg = reg};
+}
+static inline LirOperand
+lir_int(int64_t value)
+{
+    return (LirOperand){.kind = LIR_INT, .integer = value};
+}
+static inline LirOperand
+lir_float(float value)
+{
+    return (LirOperand){.kind = LIR_FLOAT, .number = value};
+}
+static inline LirOperand
+lir_symbol(const char *symbol)
+{
+    return (LirOperand){.kind = LIR_SYMBOL, .symbol = symbol};
+}
+static inline LirOperand
+lir_address(LirReg base, int64_t offset)
+{
+    return (LirOperand){.kind = LIR_ADDRESS, .reg = base, .integer = offset};
+}
+
+/* ---- building ----
+ *
+ * Instructions go to the innermost open region.  A pure instruction that was already made in an
+ * open region is not made again; one whose operands are all defined outside the innermost loops
+ * is placed before them. */
+
+typedef struct LirRegion {
+    struct LirRegion *parent;
+    uint32_t depth;
+    bool is_loop;
+    VEC(LirInsn *) insns;
+    struct LirMade **made; /* hash table of the pure instructions made here */
+    uint32_t made_size, made_count;
+} LirRegion;
+
+typedef struct LirBuilder {
+    LirFn *fn;
+    LirRegion *region;
+    Span span;
+    bool share;  /* common subexpressions are found (off at -O0) */
+    bool hoist;  /* loop invariants leave loops (off at -O0) */
+} LirBuilder;
+
+LirFn *lir_fn_new(Arena *arena, const char *name);
+void lir_begin(LirBuilder *b, LirFn *fn); /* opens the body */
+void lir_end(LirBuilder *b);              /* closes it: the instructions go to the function */
+LirRegion *lir_open(LirBuilder *b, bool is_loop);
+void lir_close(LirBuilder *b); /* appends the region's instructions to its parent */
+
+LirReg lir_new_reg(LirBuilder *b, LirClass class);
+LirReg lir_new_mutable(LirBuilder *b, LirClass class);
+uint32_t lir_new_label(LirBuilder *b);
+LirClass lir_class(const LirBuilder *b, LirReg reg);
+
+/* An instruction of any shape; `operands` holds results first. */
+LirInsn *lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n,
+                  const LirOperand *operands);
+/* Pure instructions with one result of class `class`. */
+LirReg lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x);
+LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
+LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
+               LirOperand z);
+void lir_label(LirBuilder *b, uint32_t label);
+void lir_branch(LirBuilder *b, uint32_t label, LirReg guard, bool guard_not);
+void lir_comment(LirBuilder *b, const char *text);
+
+/* ---- text and clean-up ---- */
+
+void lir_print(const LirFn *fn, Buf *out);
+/* The body of one instruction as PTX (no line end). */
+void lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out);
+/* Removes pure instructions and loads whose results nobody reads. */
+bool lir_remove_dead(LirFn *fn);
+
+#endif

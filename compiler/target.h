@@ -1,0 +1,58 @@
+/* target.h - what a target is: the record that passes ask about a GPU.
+ *
+ * Everything a pass wants to know about a chip is data here; only backends/ptx/sm*.c fills it in,
+ * and nothing else in the compiler names a target.  Each fact's source stands beside it there.
+ */
+#ifndef TILEC_TARGET_H
+#define TILEC_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compiler/ir/types.h"
+
+/* A warp-level matrix product m x n x k for one element type. */
+typedef struct MmaAtom {
+    DType dtype;
+    int32_t m, n, k;
+    const char *mnemonic; /* D, A, B, C in registers; f32 accumulators */
+} MmaAtom;
+
+typedef struct Target {
+    const char *name;        /* as the user says it: "sm_90" */
+    const char *ptx_target;  /* behind .target */
+    const char *ptx_version; /* behind .version */
+    int32_t capability;      /* 80, 90, 100: what the launcher compares with the device */
+    const char *description;
+
+    /* limits */
+    int32_t shared_per_block; /* bytes of dynamic shared memory a block may ask for */
+    int32_t shared_per_sm;    /* bytes all blocks of one SM share */
+    int32_t shared_reserved;  /* bytes the driver takes from shared_per_sm for each block */
+    int32_t registers_per_sm;
+    int32_t registers_per_thread;
+    int32_t threads_per_sm;
+
+    /* rates of one SM, a clock: for the cost model */
+    int32_t mma_flops;      /* dense 16-bit, warp-level mma.sync */
+    int32_t special_ops;    /* ex2, rcp, .. */
+    int32_t float_ops;      /* f32 lanes */
+    int32_t shared_bytes;
+
+    /* instructions beyond the common base (sm_80) */
+    bool vector_atomics; /* red.global.add.v2.f32, .v4.f32 */
+
+    const MmaAtom *mma;
+    uint32_t n_mma;
+} Target;
+
+/* The targets, in order of --list-targets. */
+extern const Target *const tilec_targets[];
+extern const uint32_t tilec_target_count;
+/* Finds a target by what the user says after -arch: its name, or the name with the letter `a`.
+ * NULL when there is none. */
+const Target *target_find(const char *name);
+/* The atom for an element type; NULL when the target has none. */
+const MmaAtom *target_mma(const Target *target, DType dtype);
+
+#endif
