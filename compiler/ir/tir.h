@@ -301,5 +301,6 @@ TirModule *tir_read(Arena *arena, Diag *diag, const SourceFile *file);
 /* Checks types, dominance, operand counts, terminators.  A broken invariant is a bug of ours: it
  * is written to `out`; true when all is well. */
 bool tir_verify(const TirModule *module, Buf *out);
+bool tir_verify_fn(const TirFn *fn, Buf *out);
 
 #endif
