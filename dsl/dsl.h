@@ -1,0 +1,21 @@
+/* dsl.h - source text to tree: what the driver calls. */
+#ifndef TILEC_DSL_DSL_H
+#define TILEC_DSL_DSL_H
+
+#include "dsl/ast.h"
+
+/* Finds the module `name` of `use name;`: its text and the path to show in messages.  False when
+ * there is none.  The text must live until dsl_parse returns. */
+typedef struct DslLoader {
+    bool (*load)(void *user, const char *name, const char **path, const char **text, size_t *n);
+    void *user;
+} DslLoader;
+
+/* Parses `file`, a file of `diag`, and the modules it uses.  Always returns a tree, of what could
+ * be parsed; diag->errors tells whether it is whole. */
+Ast *dsl_parse(Arena *arena, Diag *diag, const SourceFile *file, const DslLoader *loader);
+
+/* Parses one file and follows no `use`. */
+Module *dsl_parse_module(Arena *arena, Diag *diag, const SourceFile *file);
+
+#endif

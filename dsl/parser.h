@@ -1,0 +1,20 @@
+/* parser.h - what lexer and parser share; private to dsl/. */
+#ifndef TILEC_DSL_PARSER_H
+#define TILEC_DSL_PARSER_H
+
+#include "dsl/ast.h"
+
+typedef struct Parser {
+    Arena *arena;
+    Diag *diag;
+    const SourceFile *file;
+    Module *module;
+    uint32_t offset;     /* of the next byte the lexer reads, in the file */
+    Span comment;        /* where the comment being skipped begins */
+    uint32_t last_error; /* Span offset of the last syntax error: one is enough at a place */
+} Parser;
+
+/* A word with its place, as a token carries it. */
+typedef Name Word;
+
+#endif
