@@ -1,0 +1,629 @@
+/* tir_verify.c - the invariants of tile IR.
+ *
+ * Run after every pass in checked builds: operand counts and types of each operation, definitions
+ * before uses and only where they are visible, terminators, loops whose carried values agree with
+ * their operands and results, indices in range of what they name.  A violation is a bug of ours.
+ */
+#include "compiler/ir/tir.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Verifier {
+    const TirFn *fn;
+    Buf *out;
+    bool *visible; /* by value id: defined before here, in this block or one around it */
+    bool *defined; /* by value id: defined anywhere so far */
+    bool ok;
+} Verifier;
+
+static void
+describe_op(Buf *out, const TirOp *op)
+{
+    buf_printf(out, "'%s'", tir_op_info(op->op)->text);
+    if (op->n_results > 0)
+        buf_printf(out, " (which makes %s#%" PRIu32 ")",
+                   op->results[0]->name == NULL ? "" : op->results[0]->name, op->results[0]->id);
+}
+
+static void complain(Verifier *v, const TirOp *op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void
+complain(Verifier *v, const TirOp *op, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+
+    v->ok = false;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    buf_printf(v->out, "kernel %s: ", v->fn->name);
+    if (op != NULL) {
+        describe_op(v->out, op);
+        buf_add(v->out, ": ");
+        if (op->span.lo != 0 && v->fn->diag != NULL) {
+            SourcePlace place = diag_place(v->fn->diag, op->span.lo);
+            if (place.file != NULL)
+                buf_printf(v->out, "(%s:%" PRIu32 ") ", place.file->path, place.line);
+        }
+    }
+    buf_printf(v->out, "%s\n", text);
+}
+
+static const char *
+type_text(Verifier *v, TirType type)
+{
+    Buf text;
+
+    buf_init(&text, v->out->arena);
+    buf_add(&text, dtype_name(type.dtype));
+    for (uint32_t k = 0; k < type.rank; k++)
+        buf_printf(&text, "%c%" PRId32 "%s", k == 0 ? '[' : ',', type.dim[k],
+                   k + 1 == type.rank ? "]" : "");
+    return text.at;
+}
+
+/* ---- definitions and uses ---- */
+
+static void
+check_definition(Verifier *v, const TirOp *op, const TirVal *value)
+{
+    if (value->id >= v->fn->next_id) {
+        complain(v, op, "value #%" PRIu32 " has an id that was never given out", value->id);
+        return;
+    }
+    if (v->defined[value->id])
+        complain(v, op, "value #%" PRIu32 " is defined twice", value->id);
+    if (value->type.rank > TIR_MAX_RANK || (unsigned)value->type.dtype >= DT_COUNT)
+        complain(v, op, "value #%" PRIu32 " has no proper type", value->id);
+    for (uint32_t k = 0; k < value->type.rank && k < TIR_MAX_RANK; k++)
+        if (value->type.dim[k] <= 0)
+            complain(v, op, "value #%" PRIu32 " has an extent of %" PRId32, value->id,
+                     value->type.dim[k]);
+    v->visible[value->id] = v->defined[value->id] = true;
+}
+
+static bool
+check_uses(Verifier *v, const TirOp *op)
+{
+    bool ok = true;
+
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirVal *value = op->args[k];
+        if (value == NULL) {
+            complain(v, op, "operand %" PRIu32 " is missing", k);
+            ok = false;
+        } else if (value->id >= v->fn->next_id || !v->visible[value->id]) {
+            complain(v, op, "operand %" PRIu32 " (%s#%" PRIu32 ") is not defined before it", k,
+                     value->name == NULL ? "" : value->name, value->id);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+/* ---- types of each operation ---- */
+
+static void
+want_type(Verifier *v, const TirOp *op, const char *what, TirType have, TirType want)
+{
+    if (!tir_type_eq(have, want))
+        complain(v, op, "%s is %s, expected %s", what, type_text(v, have), type_text(v, want));
+}
+
+static void
+want_dtype(Verifier *v, const TirOp *op, const char *what, DType have, DType want)
+{
+    if (have != want)
+        complain(v, op, "%s is of %s, expected %s", what, dtype_name(have), dtype_name(want));
+}
+
+static void
+want_float(Verifier *v, const TirOp *op, TirType type)
+{
+    if (!dtype_is_float(type.dtype))
+        complain(v, op, "works on floats, not on %s", dtype_name(type.dtype));
+}
+
+static void
+check_elementwise(Verifier *v, const TirOp *op)
+{
+    TirType result = op->results[0]->type, first = op->args[0]->type;
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        if (!tir_same_shape(op->args[k]->type, result))
+            complain(v, op, "operand %" PRIu32 " is %s, the result %s: shapes differ", k,
+                     type_text(v, op->args[k]->type), type_text(v, result));
+    switch (op->op) {
+    case TIR_CAST:
+        return;
+    case TIR_SELECT:
+        want_dtype(v, op, "the condition", first.dtype, DT_BOOL);
+        want_dtype(v, op, "operand 1", op->args[1]->type.dtype, result.dtype);
+        want_dtype(v, op, "operand 2", op->args[2]->type.dtype, result.dtype);
+        return;
+    case TIR_MASK:
+    case TIR_PADMASK:
+        want_dtype(v, op, "operand 0", first.dtype, result.dtype);
+        want_dtype(v, op, "the condition", op->args[1]->type.dtype, DT_BOOL);
+        if (op->op == TIR_MASK)
+            want_float(v, op, result);
+        return;
+    case TIR_EQ: case TIR_NE: case TIR_LT: case TIR_LE: case TIR_GT: case TIR_GE:
+        want_dtype(v, op, "operand 1", op->args[1]->type.dtype, first.dtype);
+        want_dtype(v, op, "the result", result.dtype, DT_BOOL);
+        return;
+    default:
+        for (uint32_t k = 0; k < op->n_args; k++)
+            want_dtype(v, op, "an operand", op->args[k]->type.dtype, result.dtype);
+        break;
+    }
+    switch (op->op) {
+    case TIR_NOT: case TIR_AND: case TIR_OR: case TIR_XOR:
+        if (result.dtype != DT_BOOL && result.dtype != DT_I32)
+            complain(v, op, "works on bool and i32, not on %s", dtype_name(result.dtype));
+        break;
+    case TIR_REM: case TIR_SHL: case TIR_SHR:
+        want_dtype(v, op, "the result", result.dtype, DT_I32);
+        break;
+    case TIR_EXP: case TIR_EXP2: case TIR_LOG: case TIR_LOG2: case TIR_SQRT: case TIR_RSQRT:
+    case TIR_RCP: case TIR_TANH: case TIR_SIN: case TIR_COS: case TIR_FLOOR: case TIR_FMA:
+        want_float(v, op, result);
+        break;
+    default:
+        if (result.dtype == DT_BOOL)
+            complain(v, op, "does not work on bool");
+        break;
+    }
+}
+
+static void
+check_expand(Verifier *v, const TirOp *op, const TirVal *narrow, const TirVal *wide)
+{
+    TirType type = narrow->type;
+
+    if (op->axis > type.rank || type.rank >= TIR_MAX_RANK) {
+        complain(v, op, "axis %" PRIu32 " does not exist", op->axis);
+        return;
+    }
+    for (uint32_t k = type.rank; k > op->axis; k--)
+        type.dim[k] = type.dim[k - 1];
+    type.dim[op->axis] = 1;
+    type.rank++;
+    want_type(v, op, op->op == TIR_EXPAND ? "the result" : "operand 0", wide->type, type);
+}
+
+static void
+check_broadcast(Verifier *v, const TirOp *op)
+{
+    TirType from = op->args[0]->type, to = op->results[0]->type;
+
+    want_dtype(v, op, "the result", to.dtype, from.dtype);
+    if (from.rank == 0)
+        return;
+    bool fits = from.rank == to.rank;
+    for (uint32_t k = 0; fits && k < from.rank; k++)
+        fits = from.dim[k] == to.dim[k] || from.dim[k] == 1;
+    if (!fits)
+        complain(v, op, "%s does not broadcast to %s", type_text(v, from), type_text(v, to));
+}
+
+static void
+check_reduce(Verifier *v, const TirOp *op)
+{
+    TirType type = op->args[0]->type;
+    bool logical = op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL;
+
+    if (op->axis >= type.rank) {
+        complain(v, op, "axis %" PRIu32 " does not exist", op->axis);
+        return;
+    }
+    if (logical != (type.dtype == DT_BOOL))
+        complain(v, op, "any and all reduce bool, the others numbers; this is %s",
+                 type_text(v, type));
+    for (uint32_t k = op->axis; k + 1 < type.rank; k++)
+        type.dim[k] = type.dim[k + 1];
+    type.rank--;
+    want_type(v, op, "the result", op->results[0]->type, type);
+}
+
+static void
+check_mma(Verifier *v, const TirOp *op)
+{
+    TirType a = op->args[0]->type, b = op->args[1]->type;
+
+    if (a.rank != 2 || b.rank != 2 || a.dim[1] != b.dim[0]) {
+        complain(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
+        return;
+    }
+    want_dtype(v, op, "operand 1", b.dtype, a.dtype);
+    want_float(v, op, a);
+    TirType want = tir_tile2(DT_F32, a.dim[0], b.dim[1]);
+    want_type(v, op, "operand 2", op->args[2]->type, want);
+    want_type(v, op, "the result", op->results[0]->type, want);
+}
+
+/* ---- memory ---- */
+
+static bool
+is_tensor_of(const TirFn *fn, const TirTensor *tensor)
+{
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        if (fn->tensors.at[k] == tensor)
+            return true;
+    return false;
+}
+
+static void
+check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
+{
+    const TirTensor *tensor = op->tensor;
+    uint32_t rank = 0;
+
+    if (tensor == NULL || !is_tensor_of(v->fn, tensor)) {
+        complain(v, op, "names no tensor of the kernel");
+        return;
+    }
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        const TirIndex *index = &op->index[k];
+        rank += index->kind != INDEX_SCALAR;
+        if (index->kind == INDEX_FULL && (index->length != tensor->dim[k].constant ||
+                                          index->length == 0))
+            complain(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
+        if (index->kind == INDEX_RANGE && index->length <= 0)
+            complain(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
+    }
+    if (rank > TIR_MAX_RANK) {
+        complain(v, op, "addresses a tile of rank %" PRIu32, rank);
+        return;
+    }
+    uint32_t n = tir_index_operands(op);
+    if (op->n_args != first + n + after) {
+        complain(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args,
+                 first + n + after);
+        return;
+    }
+    for (uint32_t k = first; k < first + n; k++)
+        want_type(v, op, "an index", op->args[k]->type, tir_scalar(DT_I32));
+    TirType type = tir_index_type(op);
+    if (op->op == TIR_LOAD)
+        want_type(v, op, "the result", op->results[0]->type, type);
+    if (after == 1)
+        want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
+    if (op->op == TIR_ATOMIC_ADD && !tensor->atomic)
+        complain(v, op, "'%s' is not marked atomic", tensor->name);
+    if ((op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC) ? tensor->mode == TENSOR_OUT
+                                                         : tensor->mode == TENSOR_IN)
+        complain(v, op, "goes against the mode of '%s'", tensor->name);
+}
+
+static void
+check_slot(Verifier *v, const TirOp *op)
+{
+    for (uint32_t k = 0; k < v->fn->shared.n; k++) {
+        if (v->fn->shared.at[k] == op->shared) {
+            want_type(v, op, "the slot", op->args[0]->type, tir_scalar(DT_I32));
+            return;
+        }
+    }
+    complain(v, op, "names no shared buffer of the kernel");
+}
+
+static void
+check_fits_shared(Verifier *v, const TirOp *op, TirType type)
+{
+    const TirShared *shared = op->shared;
+
+    if (shared == NULL)
+        return;
+    want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
+    int64_t elements = (int64_t)shared->rows * shared->cols;
+    if (tir_type_elements(type) > elements)
+        complain(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32,
+                 type_text(v, type), shared->rows, shared->cols);
+}
+
+/* ---- control ---- */
+
+static void check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wanted);
+
+static void
+check_for(Verifier *v, const TirOp *op)
+{
+    uint32_t bounds = op->n_segments > 1 ? op->n_segments - 1 : 0;
+    const TirBlock *body = op->n_blocks == 1 ? op->blocks[0] : NULL;
+
+    if (body == NULL || op->n_args < 2 + bounds || op->n_segments > MAX_SEGMENTS) {
+        complain(v, op, "needs bounds and one block");
+        return;
+    }
+    uint32_t carried = op->n_args - 2 - bounds;
+    if (body->params.n != carried + 1 || op->n_results != carried) {
+        complain(v, op, "has %" PRIu32 " initial values, %" PRIu32 " block arguments after the "
+                 "index and %" PRIu32 " results", carried, body->params.n - 1, op->n_results);
+        return;
+    }
+    for (uint32_t k = 0; k < 2 + bounds; k++)
+        want_type(v, op, "a bound", op->args[k]->type, tir_scalar(DT_I32));
+    want_type(v, op, "the index", body->params.at[0]->type, tir_scalar(DT_I32));
+    for (uint32_t k = 0; k < carried; k++) {
+        TirType type = op->args[2 + bounds + k]->type;
+        want_type(v, op, "a block argument", body->params.at[k + 1]->type, type);
+        want_type(v, op, "a result", op->results[k]->type, type);
+    }
+    check_block(v, body, op->n_results, op->results);
+}
+
+static void
+check_if(Verifier *v, const TirOp *op)
+{
+    if (op->n_blocks != 2) {
+        complain(v, op, "needs two blocks");
+        return;
+    }
+    want_type(v, op, "the condition", op->args[0]->type, tir_scalar(DT_BOOL));
+    for (uint32_t k = 0; k < 2; k++) {
+        if (op->blocks[k]->params.n != 0)
+            complain(v, op, "its blocks take no arguments");
+        check_block(v, op->blocks[k], op->n_results, op->results);
+    }
+}
+
+/* ---- one operation, one block ---- */
+
+static void
+check_leaf(Verifier *v, const TirOp *op)
+{
+    TirType type = op->results[0]->type;
+    uint32_t n = op->op == TIR_PARAM  ? v->fn->scalars.n
+                 : op->op == TIR_SIZE ? v->fn->sizes.n
+                                      : v->fn->grid.n;
+
+    if (op->op == TIR_CONST) {
+        if (type.dtype == DT_BOOL && op->integer != 0 && op->integer != 1)
+            complain(v, op, "a bool is 0 or 1");
+        if (type.dtype == DT_I32 && (op->integer < INT32_MIN || op->integer > UINT32_MAX))
+            complain(v, op, "%" PRId64 " does not fit into 32 bits", op->integer);
+        return;
+    }
+    if (op->integer < 0 || op->integer >= n) {
+        complain(v, op, "number %" PRId64 " does not exist", op->integer);
+        return;
+    }
+    DType want = op->op == TIR_PARAM ? v->fn->scalars.at[op->integer].dtype : DT_I32;
+    want_type(v, op, "the result", type, tir_scalar(want));
+}
+
+static void
+check_types(Verifier *v, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_CONST: case TIR_PARAM: case TIR_SIZE: case TIR_GRID:
+        check_leaf(v, op);
+        return;
+    case TIR_IOTA:
+        want_type(v, op, "the start", op->args[0]->type, tir_scalar(DT_I32));
+        want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
+        want_type(v, op, "the result", op->results[0]->type,
+                  tir_tile1(DT_I32, op->results[0]->type.dim[0]));
+        return;
+    case TIR_EXPAND:
+        check_expand(v, op, op->args[0], op->results[0]);
+        return;
+    case TIR_SQUEEZE:
+        check_expand(v, op, op->results[0], op->args[0]);
+        return;
+    case TIR_BROADCAST:
+        check_broadcast(v, op);
+        return;
+    case TIR_TRANSPOSE:
+        if (op->args[0]->type.rank != 2)
+            complain(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
+        else
+            want_type(v, op, "the result", op->results[0]->type,
+                      tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1],
+                                op->args[0]->type.dim[0]));
+        return;
+    case TIR_REDUCE:
+        check_reduce(v, op);
+        return;
+    case TIR_MMA:
+        check_mma(v, op);
+        return;
+    case TIR_LOAD:
+        check_access(v, op, 0, 0);
+        return;
+    case TIR_STORE: case TIR_ATOMIC_ADD:
+        check_access(v, op, 0, 1);
+        return;
+    case TIR_COPY_ASYNC:
+        check_slot(v, op);
+        check_access(v, op, 1, 0);
+        if (op->tensor != NULL)
+            check_fits_shared(v, op, tir_index_type(op));
+        return;
+    case TIR_SHARED_READ:
+        check_slot(v, op);
+        check_fits_shared(v, op, op->results[0]->type);
+        return;
+    case TIR_SHARED_WRITE:
+        check_slot(v, op);
+        check_fits_shared(v, op, op->args[1]->type);
+        return;
+    case TIR_CONVERT:
+        want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
+        return;
+    case TIR_FOR:
+        check_for(v, op);
+        return;
+    case TIR_IF:
+        check_if(v, op);
+        return;
+    default:
+        if (tir_op_info(op->op)->flags & TF_ELEMENTWISE)
+            check_elementwise(v, op);
+        return;
+    }
+}
+
+static void
+check_op(Verifier *v, const TirBlock *block, const TirOp *op)
+{
+    const TirOpInfo *info = tir_op_info(op->op);
+
+    if (op->parent != block)
+        complain(v, op, "its parent is another block");
+    if ((info->args >= 0 && op->n_args != (uint32_t)info->args) ||
+        (info->results >= 0 && op->n_results != (uint32_t)info->results)) {
+        complain(v, op, "has %" PRIu32 " operands and %" PRIu32 " results", op->n_args,
+                 op->n_results);
+        return;
+    }
+    for (uint32_t k = 0; k < op->n_results; k++)
+        if (op->results[k]->def != op || op->results[k]->index != k)
+            complain(v, op, "result %" PRIu32 " does not point back at it", k);
+    for (uint32_t k = 0; k < op->n_blocks; k++)
+        if (op->blocks[k]->owner != op)
+            complain(v, op, "block %" PRIu32 " does not point back at it", k);
+    if (check_uses(v, op))
+        check_types(v, op);
+    for (uint32_t k = 0; k < op->n_results; k++)
+        check_definition(v, op, op->results[k]);
+}
+
+static void
+check_yield(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wanted)
+{
+    const TirOp *last = block->ops.n == 0 ? NULL : block->ops.at[block->ops.n - 1];
+
+    if (last == NULL || last->op != TIR_YIELD) {
+        complain(v, block->owner, "a block of it does not end with 'yield'");
+        return;
+    }
+    if (last->n_args != n) {
+        complain(v, last, "yields %" PRIu32 " values, expected %" PRIu32, last->n_args, n);
+        return;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (last->args[k] != NULL)
+            want_type(v, last, "an operand", last->args[k]->type, wanted[k]->type);
+}
+
+static void
+hide(Verifier *v, const TirVal *value)
+{
+    if (value->id < v->fn->next_id)
+        v->visible[value->id] = false;
+}
+
+/* `wanted`: the values whose types the block must yield. */
+static void
+check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wanted)
+{
+    for (uint32_t k = 0; k < block->params.n; k++) {
+        const TirVal *param = block->params.at[k];
+        if (param->def != NULL || param->block != block || param->index != k)
+            complain(v, block->owner, "argument %" PRIu32 " does not point back at its block", k);
+        check_definition(v, block->owner, param);
+    }
+    for (uint32_t k = 0; k < block->ops.n; k++) {
+        check_op(v, block, block->ops.at[k]);
+        if (block->ops.at[k]->op == TIR_YIELD && (k + 1 != block->ops.n || block->owner == NULL))
+            complain(v, block->ops.at[k], "stands elsewhere than at the end of a block");
+    }
+    if (block->owner != NULL)
+        check_yield(v, block, n, wanted);
+    for (uint32_t k = 0; k < block->params.n; k++)
+        hide(v, block->params.at[k]);
+    for (uint32_t k = 0; k < block->ops.n; k++)
+        for (uint32_t j = 0; j < block->ops.at[k]->n_results; j++)
+            hide(v, block->ops.at[k]->results[j]);
+}
+
+/* ---- the interface ---- */
+
+static void
+check_host(Verifier *v, const HostExpr *expr, const char *where)
+{
+    if (expr == NULL) {
+        complain(v, NULL, "an expression of %s is missing", where);
+        return;
+    }
+    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT)
+        return;
+    if (expr->kind == HOST_SIZE || expr->kind == HOST_SCALAR) {
+        if (expr->index >= (expr->kind == HOST_SIZE ? v->fn->sizes.n : v->fn->scalars.n))
+            complain(v, NULL, "%s names a size or scalar that does not exist", where);
+        return;
+    }
+    check_host(v, expr->a, where);
+    if (expr->kind != HOST_NOT && expr->kind != HOST_NEG)
+        check_host(v, expr->b, where);
+}
+
+static void
+check_interface(Verifier *v)
+{
+    const TirFn *fn = v->fn;
+
+    for (uint32_t k = 0; k < fn->tensors.n; k++) {
+        const TirTensor *tensor = fn->tensors.at[k];
+        if (tensor->rank == 0 || tensor->rank > TENSOR_MAX_RANK)
+            complain(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
+        if (tensor->align == 0 || (tensor->align & (tensor->align - 1)) != 0)
+            complain(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two",
+                     tensor->name, tensor->align);
+        for (uint32_t j = 0; j < tensor->rank && j < TENSOR_MAX_RANK; j++)
+            if (tensor->dim[j].constant < 0 ||
+                (tensor->dim[j].constant == 0 && tensor->dim[j].size >= fn->sizes.n))
+                complain(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent",
+                         tensor->name, j);
+        for (uint32_t j = 0; j < k; j++)
+            if (strcmp(fn->tensors.at[j]->name, tensor->name) == 0)
+                complain(v, NULL, "two tensors are called '%s'", tensor->name);
+    }
+    for (uint32_t k = 0; k < fn->scalars.n; k++)
+        if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
+            complain(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
+    for (uint32_t k = 0; k < fn->requires.n; k++)
+        check_host(v, fn->requires.at[k].condition, "a require");
+    if (fn->grid.n > 3)
+        complain(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        check_host(v, fn->grid.at[k].extent, "the grid");
+}
+
+bool
+tir_verify_fn(const TirFn *fn, Buf *out)
+{
+    Verifier v = {.fn = fn, .out = out, .ok = true};
+
+    v.visible = arena_array(out->arena, bool, fn->next_id + 1);
+    v.defined = arena_array(out->arena, bool, fn->next_id + 1);
+    check_interface(&v);
+    if (fn->body->owner != NULL || fn->body->params.n != 0)
+        complain(&v, NULL, "the body has an owner or arguments");
+    check_block(&v, fn->body, 0, NULL);
+    return v.ok;
+}
+
+bool
+tir_verify(const TirModule *module, Buf *out)
+{
+    bool ok = true;
+
+    for (uint32_t k = 0; k < module->fns.n; k++) {
+        ok = tir_verify_fn(module->fns.at[k], out) && ok;
+        for (uint32_t j = 0; j < k; j++) {
+            if (strcmp(module->fns.at[j]->name, module->fns.at[k]->name) == 0) {
+                buf_printf(out, "two kernels are called '%s'\n", module->fns.at[k]->name);
+                ok = false;
+            }
+        }
+    }
+    return ok;
+}
