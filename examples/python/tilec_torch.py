@@ -418,7 +418,7 @@ class Module:
     def prepare(self, **arguments):
         """Checks and packs the launches of all kernels, in order; tensors are shared by name.
         Outputs and workspaces that are not given are allocated; those that a kernel adds to are
-        filled with zeros first.  Returns (list of Prepared, dict of all tensors)."""
+        filled with zeros at each run."""
         torch = _torch()
         tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
         values = {k: v for k, v in arguments.items() if not isinstance(v, torch.Tensor)}
@@ -426,26 +426,40 @@ class Module:
         env = {}
         for kernel in self.kernels:
             env.update(kernel.sizes(tensors, {**values, **env}, complete=False))
-        launches = []
+        launches, zeroed = [], []
         for kernel in self.kernels:
             for t in kernel.meta["tensors"]:
                 if t["name"] in tensors:
                     continue
                 if t["mode"] == "in":
                     raise TilecError(f"{kernel.name}: no tensor for '{t['name']}'")
-                make = torch.zeros if t["mode"] == "inout" or t["atomic"] else torch.empty
-                tensors[t["name"]] = make(kernel.shape(t, env), dtype=torch_dtype(t["dtype"]),
-                                          device=device)
+                made = torch.empty(kernel.shape(t, env), dtype=torch_dtype(t["dtype"]), device=device)
+                if t["mode"] == "inout" or t["atomic"]:
+                    zeroed.append(made)
+                tensors[t["name"]] = made
             own = {t["name"]: tensors[t["name"]] for t in kernel.meta["tensors"]}
             launches.append(kernel.prepare(own, {**values, **env}))
-        return launches, tensors
+        return Plan(launches, tensors, zeroed)
 
     def launch(self, **arguments):
         """Runs all kernels in order on the current stream; returns all tensors by name."""
-        launches, tensors = self.prepare(**arguments)
-        for launch in launches:
-            launch.run()
-        return tensors
+        plan = self.prepare(**arguments)
+        plan.run()
+        return plan.tensors
+
+
+class Plan:
+    """Checked launches of all kernels of a module; `run()` may be called again and again."""
+
+    def __init__(self, launches, tensors, zeroed):
+        self.launches, self.tensors, self.zeroed = launches, tensors, zeroed
+
+    def run(self):
+        for tensor in self.zeroed:
+            tensor.zero_()
+        stream = _torch().cuda.current_stream().cuda_stream
+        for launch in self.launches:
+            launch.run(stream)
 
 
 def load(source):
