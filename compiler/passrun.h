@@ -12,6 +12,7 @@ typedef struct PassContext {
     Diag *diag;
     const Target *target;
     int32_t level;      /* -O0 .. -O3 */
+    uint64_t enabled;   /* bit i: row i of passes.def is on whatever the level (-f..) */
     uint64_t disabled;  /* bit i: row i of passes.def is off (-fno-..) */
     Buf *report;        /* facts for --report; NULL: not wanted */
 } PassContext;
@@ -32,5 +33,43 @@ bool pass_place_sync(PassContext *px, TirFn *fn);
 
 /* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic. */
 LirFn *lower_kernel(PassContext *px, TirFn *fn);
+
+/* ---- the table and its runner ---- */
+
+typedef struct PassInfo {
+    const char *name;
+    bool (*run)(PassContext *px, TirFn *fn); /* NULL: a choice that the lowering asks about */
+    int32_t level;  /* the first -O level it is on at */
+    bool needed;    /* -fno- is refused */
+    bool lowering;  /* belongs to the lowering: listed as such */
+    const char *help;
+} PassInfo;
+
+extern const PassInfo pass_table[];
+extern const uint32_t pass_count;
+
+/* The row of a name; `-` and `_` are the same.  -1 when there is none. */
+int32_t pass_find(const char *name, size_t n);
+/* The name nearest to a misspelt one; NULL when none is near. */
+const char *pass_nearest(const char *name);
+void pass_list(Buf *out);
+
+/* What the runner does beside running. */
+typedef struct PassRun {
+    bool verify;        /* check the function after each pass */
+    bool dump;          /* print the function after each pass .. */
+    int32_t dump_after; /* .. or after this row only; -1: after each */
+    Buf *dump_out;
+    Buf *bugs;          /* broken invariants, with the pass that broke them */
+    double *seconds;    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
+                           the checks and dumps */
+} PassRun;
+
+/* Runs all passes of the table that are on, in order.  False after errors or bugs. */
+bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
+/* Runs the passes named in `list` ("a,b"), on or not.  Unknown names are errors. */
+bool passes_run_list(PassContext *px, TirFn *fn, const PassRun *run, const char *list);
+/* Seconds since some fixed moment. */
+double pass_clock(void);
 
 #endif
