@@ -5,7 +5,7 @@
 %define api.token.prefix {TILE_PARSE_}
 %define api.location.type {Span}
 %define parse.error custom
-%define lr.type ielr
+%define lr.type canonical-lr
 %define lr.default-reduction accepting
 %expect 0
 %locations
