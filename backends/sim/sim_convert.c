@@ -1,0 +1,364 @@
+/* sim_convert.c - cvt and cvt.pack (PTX ISA 9.7.9.21, 9.7.9.22). */
+#include <fenv.h>
+
+#include "sim_exec.h"
+
+/* insn->mode[0] SimRounding, [1] rounding is to an integer, [2] flags, [3] bits of the destination
+ * register; type and type2 are those of the destination and the source. */
+enum { CVT_FTZ = 1, CVT_SAT = 2, CVT_RELU = 4, CVT_FINITE = 8 };
+
+/* ------------------------------------------------------------------------ fast forms */
+
+#define READ_X2 SIM_READF(a, 1); SIM_READF(b, 2)
+SIM_EXEC_(cvt_bf16x2_f32, uint32_t, sim_put32, uint32_t, READ_X2,
+          sim_to_bf16(a) << 16 | sim_to_bf16(b))
+SIM_EXEC_(cvt_f16x2_f32, uint32_t, sim_put32, uint32_t, READ_X2,
+          sim_to_f16(a) << 16 | sim_to_f16(b))
+SIM_EXEC_(cvt_bf16_f32, uint32_t, sim_put32, uint32_t, SIM_READF(a, 1), sim_to_bf16(a))
+SIM_EXEC_(cvt_f16_f32, uint32_t, sim_put32, uint32_t, SIM_READF(a, 1), sim_to_f16(a))
+SIM_EXEC1_32(cvt_f32_bf16, uint32_t, uint32_t, sim_f32_result(sim_bf16(a & 0xffff)))
+SIM_EXEC1_32(cvt_f32_f16, uint32_t, uint32_t, sim_f32_result(sim_f16(a & 0xffff)))
+SIM_EXEC1_32(cvt_f32_s32, int32_t, uint32_t, sim_f32_bits((float)a))
+SIM_EXEC1_32(cvt_f32_u32, uint32_t, uint32_t, sim_f32_bits((float)a))
+SIM_EXEC1_32(cvt_same_32, uint32_t, uint32_t, a)
+SIM_EXEC1_64(cvt_same_64, uint64_t, a)
+SIM_EXEC_(cvt_u64_u32, uint64_t, sim_put64, uint64_t, SIM_READ32(uint32_t, a, 1), a)
+SIM_EXEC_(cvt_s64_s32, uint64_t, sim_put64, uint64_t, SIM_READ32(int32_t, a, 1), a)
+SIM_EXEC_(cvt_u32_u64, uint32_t, sim_put32, uint32_t, SIM_READ64(uint64_t, a, 1), a)
+
+/* ------------------------------------------------------------------------ the general form */
+
+static bool
+is_integer(SimType type)
+{
+    char kind = sim_type_info(type)->kind;
+    return kind == 'u' || kind == 's' || kind == 'b';
+}
+
+static uint64_t
+cut(uint64_t value, uint32_t bits)
+{
+    return bits >= 64 ? value : value & ((UINT64_C(1) << bits) - 1);
+}
+
+static int64_t
+sign_extend(uint64_t value, uint32_t bits)
+{
+    return bits >= 64 ? (int64_t)value : (int64_t)(value << (64 - bits)) >> (64 - bits);
+}
+
+static double
+to_integral(double v, SimRounding rounding)
+{
+    switch (rounding) {
+    case SIM_RZ: return trunc(v);
+    case SIM_RM: return floor(v);
+    case SIM_RP: return ceil(v);
+    default: return nearbyint(v); /* to nearest even: the mode is never another one here */
+    }
+}
+
+/* Float to integer: clamps to the range.  NaN gives 0, or the top bit alone where one of the two
+ * types has 64 bits. */
+static uint64_t
+float_to_integer(double v, SimType from, SimType to, SimRounding rounding)
+{
+    uint32_t bits = sim_type_info(to)->bits;
+    bool is_signed = sim_type_info(to)->kind == 's';
+    if (isnan(v))
+        return from == SIM_F64 || bits == 64 ? UINT64_C(1) << (bits - 1) : 0;
+    v = to_integral(v, rounding);
+    double limit = ldexp(1.0, (int)bits - (is_signed ? 1 : 0));
+    if (is_signed) {
+        if (v >= limit)
+            return cut(~UINT64_C(0), bits - 1);
+        if (v < -limit)
+            return UINT64_C(1) << (bits - 1);
+        return cut((uint64_t)(int64_t)v, bits);
+    }
+    return v >= limit ? cut(~UINT64_C(0), bits) : v <= 0 ? 0 : (uint64_t)v;
+}
+
+/* Integer to a float narrower than 53 bits: the value is first made exact in a double, with what
+ * is lost kept as a sticky lowest bit. */
+static double
+sticky_double(uint64_t magnitude)
+{
+    int lost = magnitude >> 53 ? 64 - __builtin_clzll(magnitude) - 53 : 0;
+    uint64_t low = magnitude & ((UINT64_C(1) << lost) - 1);
+    return ldexp((double)(magnitude >> lost | (low != 0)), lost);
+}
+
+static uint64_t
+integer_to_float(uint64_t bits, SimType from, SimType to, SimRounding rounding)
+{
+    bool negative = sim_type_info(from)->kind == 's' && (int64_t)bits < 0;
+    uint64_t magnitude = negative ? 0 - bits : bits;
+    if (to == SIM_F64) {
+        static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
+        volatile uint64_t m = magnitude;
+        int mode = modes[rounding];
+        if (negative && mode != FE_TONEAREST && mode != FE_TOWARDZERO)
+            mode = mode == FE_UPWARD ? FE_DOWNWARD : FE_UPWARD;
+        fesetround(mode);
+        volatile double d = (double)m;
+        fesetround(FE_TONEAREST);
+        return sim_f64_bits(negative ? -d : d);
+    }
+    double v = sticky_double(magnitude);
+    return sim_round(negative ? -v : v, to, rounding, false);
+}
+
+static uint64_t
+saturate_integer(int64_t value, bool from_unsigned, SimType to)
+{
+    uint32_t bits = sim_type_info(to)->bits;
+    bool huge = from_unsigned && value < 0; /* above the signed range */
+    if (sim_type_info(to)->kind == 's') {
+        int64_t top = (int64_t)cut(~UINT64_C(0), bits - 1);
+        return cut((uint64_t)(huge || value > top ? top : value < -top - 1 ? -top - 1 : value),
+                   bits);
+    }
+    uint64_t top = cut(~UINT64_C(0), bits);
+    return !huge && value < 0 ? 0 : (uint64_t)value > top ? top : (uint64_t)value;
+}
+
+static uint64_t
+convert(const SimInsn *insn, uint64_t bits)
+{
+    SimType to = (SimType)insn->type, from = (SimType)insn->type2;
+    uint8_t flags = insn->mode[2];
+    SimRounding rounding = (SimRounding)insn->mode[0];
+    uint32_t from_bits = sim_type_info(from)->bits;
+    bits = cut(bits, from_bits);
+    if (is_integer(from)) {
+        bool is_signed = sim_type_info(from)->kind == 's';
+        uint64_t wide = is_signed ? (uint64_t)sign_extend(bits, from_bits) : bits;
+        if (!is_integer(to))
+            return integer_to_float(wide, from, to, rounding);
+        if (flags & CVT_SAT)
+            return saturate_integer((int64_t)wide, !is_signed, to);
+        return cut(wide, sim_type_info(to)->bits);
+    }
+    if (from == SIM_F32 && flags & CVT_FTZ)
+        bits = sim_flush((uint32_t)bits);
+    double v = sim_value(bits, from);
+    if (is_integer(to))
+        return float_to_integer(v, from, to, rounding);
+    if (insn->mode[1])
+        v = to_integral(v, rounding);
+    if (flags & CVT_SAT)
+        v = v > 0 ? (v < 1 ? v : 1) : 0;
+    if (flags & CVT_RELU && v < 0)
+        v = 0;
+    if (isnan(v) && to == SIM_F32)
+        return 0x7fffffff;
+    uint64_t out = sim_round(v, to, rounding, flags & CVT_FINITE);
+    return to == SIM_F32 && flags & CVT_FTZ ? sim_flush((uint32_t)out) : out;
+}
+
+static uint64_t
+read_lane(const SimWarp *warp, SimSlot slot, uint32_t l, bool wide)
+{
+    return wide ? sim_r64(warp, slot)[l] : sim_r32(warp, slot)[l];
+}
+
+static SimStep
+run_scalar(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t out32[SIM_LANES], to_bits = sim_type_info((SimType)insn->type)->bits;
+    uint64_t out64[SIM_LANES];
+    bool extend = sim_type_info((SimType)insn->type)->kind == 's';
+    sim_each_lane(l, mask) {
+        uint64_t v = convert(insn, read_lane(warp, insn->slot[1], l, insn->mode[4]));
+        if (extend) /* into a wider register */
+            v = cut((uint64_t)sign_extend(v, to_bits), insn->mode[3]);
+        out64[l] = v;
+        out32[l] = (uint32_t)v;
+    }
+    if (insn->mode[3] == 64)
+        sim_put64(warp, insn->slot[0], out64, mask);
+    else
+        sim_put32(warp, insn->slot[0], out32, mask);
+    return SIM_NEXT;
+}
+
+/* Two f32 to a packed pair: the first source is the upper half. */
+static SimStep
+run_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t out[SIM_LANES], half = sim_type_info((SimType)insn->type)->bits;
+    half = insn->type == SIM_E2M1 ? 4 : half;
+    sim_each_lane(l, mask) {
+        uint64_t high = convert(insn, sim_r32(warp, insn->slot[1])[l]);
+        uint64_t low = convert(insn, sim_r32(warp, insn->slot[2])[l]);
+        out[l] = (uint32_t)(high << half | low);
+    }
+    sim_put32(warp, insn->slot[0], out, mask);
+    return SIM_NEXT;
+}
+
+/* A packed pair of narrow floats to f16x2 or bf16x2. */
+static SimStep
+run_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t out[SIM_LANES], half = insn->type2 == SIM_E2M1 ? 4 : 8;
+    sim_each_lane(l, mask) {
+        uint32_t in = sim_r32(warp, insn->slot[1])[l], keep = (1u << half) - 1;
+        uint64_t low = convert(insn, in & keep), high = convert(insn, in >> half & keep);
+        out[l] = (uint32_t)(high << 16 | low);
+    }
+    sim_put32(warp, insn->slot[0], out, mask);
+    return SIM_NEXT;
+}
+
+/* ------------------------------------------------------------------------ decoding */
+
+static SimType
+element_of(SimType type) /* of a packed pair, else SIM_NO_TYPE */
+{
+    switch (type) {
+    case SIM_F16X2: return SIM_F16;
+    case SIM_BF16X2: return SIM_BF16;
+    case SIM_E4M3X2: return SIM_E4M3;
+    case SIM_E5M2X2: return SIM_E5M2;
+    case SIM_E2M1X2: return SIM_E2M1;
+    case SIM_E2M3X2: return SIM_E2M3;
+    case SIM_E3M2X2: return SIM_E3M2;
+    case SIM_UE8M0X2: return SIM_UE8M0;
+    default: return SIM_NO_TYPE;
+    }
+}
+
+static SimExec
+fast_form(const SimInsn *insn, SimType dst_register)
+{
+    static const struct { SimType to, from; SimExec exec; } forms[] = {
+        {SIM_BF16, SIM_F32, cvt_bf16_f32}, {SIM_F16, SIM_F32, cvt_f16_f32},
+        {SIM_F32, SIM_BF16, cvt_f32_bf16}, {SIM_F32, SIM_F16, cvt_f32_f16},
+        {SIM_F32, SIM_S32, cvt_f32_s32},   {SIM_F32, SIM_U32, cvt_f32_u32},
+        {SIM_U64, SIM_U32, cvt_u64_u32},   {SIM_S64, SIM_S32, cvt_s64_s32},
+        {SIM_S64, SIM_U32, cvt_u64_u32},   {SIM_U64, SIM_S32, cvt_s64_s32},
+        {SIM_U32, SIM_U64, cvt_u32_u64},   {SIM_U32, SIM_S64, cvt_u32_u64},
+        {SIM_S32, SIM_U64, cvt_u32_u64},   {SIM_S32, SIM_S64, cvt_u32_u64},
+        {SIM_U32, SIM_U32, cvt_same_32},   {SIM_S32, SIM_U32, cvt_same_32},
+        {SIM_U32, SIM_S32, cvt_same_32},   {SIM_S32, SIM_S32, cvt_same_32},
+        {SIM_U64, SIM_U64, cvt_same_64},   {SIM_S64, SIM_S64, cvt_same_64},
+        {SIM_U64, SIM_S64, cvt_same_64},   {SIM_S64, SIM_U64, cvt_same_64},
+    };
+    bool exact_register =
+        sim_type_info(dst_register)->bits == sim_type_info((SimType)insn->type)->bits;
+    if (insn->mode[0] != SIM_RN || insn->mode[1] || insn->mode[2] || !exact_register)
+        return run_scalar;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (forms[i].to == (SimType)insn->type && forms[i].from == (SimType)insn->type2 &&
+            insn->mode[4] == sim_type_is_wide(forms[i].from))
+            return forms[i].exec;
+    return run_scalar;
+}
+
+static bool
+decode_rounding(SimDecode *dx)
+{
+    static const char *const float_words[] = {"rn", "rz", "rm", "rp", "rna", NULL};
+    static const char *const integer_words[] = {"rni", "rzi", "rmi", "rpi", NULL};
+    int rounding = dec_choice(dx, float_words);
+    if (rounding < 0 && (rounding = dec_choice(dx, integer_words)) >= 0)
+        dx->out->mode[1] = 1;
+    dx->out->mode[0] = (uint8_t)(rounding < 0 ? SIM_RN : rounding);
+    return rounding >= 0;
+}
+
+static bool
+decode_cvt(SimDecode *dx)
+{
+    SimInsn *out = dx->out;
+    SimType have;
+    bool rounded = decode_rounding(dx);
+    out->mode[2] = (uint8_t)((dec_take(dx, "ftz") ? CVT_FTZ : 0) |
+                             (dec_take(dx, "sat") ? CVT_SAT : 0) |
+                             (dec_take(dx, "relu") ? CVT_RELU : 0) |
+                             (dec_take(dx, "satfinite") ? CVT_FINITE : 0));
+    SimType to = dec_type(dx), from = dec_type(dx), pair = element_of(to);
+    if (!to || !from)
+        return dec_fail(dx, "needs two types");
+    out->type = (uint8_t)to;
+    out->type2 = (uint8_t)from;
+    if (pair && from == SIM_F32) {
+        if (!rounded)
+            return dec_fail(dx, "needs a rounding");
+        bool plain = out->mode[0] == SIM_RN && !out->mode[2];
+        out->type = (uint8_t)pair;
+        out->exec = plain && pair == SIM_BF16  ? cvt_bf16x2_f32
+                    : plain && pair == SIM_F16 ? cvt_f16x2_f32
+                                               : run_pack;
+        return dec_plain(dx, to, from, 2);
+    }
+    if (pair && element_of(from)) {
+        out->type = (uint8_t)pair;
+        out->type2 = (uint8_t)element_of(from);
+        out->exec = run_unpack;
+        if ((pair != SIM_F16 && pair != SIM_BF16) || out->type2 == SIM_F16)
+            return dec_fail(dx, "these types do not go together");
+        return dec_plain(dx, to, from, 1);
+    }
+    if (pair || element_of(from) || to == SIM_PRED || from == SIM_PRED)
+        return dec_fail(dx, "these types do not go together");
+    bool narrowing = !is_integer(to) && !is_integer(from) &&
+                     (sim_type_info(to)->bits < sim_type_info(from)->bits || to == SIM_TF32);
+    bool crossing = is_integer(to) != is_integer(from);
+    if (!rounded && (narrowing || crossing))
+        return dec_fail(dx, "needs a rounding");
+    if (rounded && is_integer(to) && is_integer(from))
+        return dec_fail(dx, "a rounding between integers is illegal");
+    if (!dec_count(dx, 2, 2) || !dec_dst_wide(dx, dec_operand(dx, 0), to, &have))
+        return false;
+    SimType dst_register = have;
+    out->mode[3] = sim_type_info(have)->bits;
+    if (!dec_src_wide(dx, dec_operand(dx, 1), from, &have))
+        return false;
+    out->mode[4] = sim_type_is_wide(have);
+    out->exec = fast_form(out, dst_register);
+    return true;
+}
+
+/* cvt.pack.sat: two s32, saturated to narrow integers, above a third operand shifted up. */
+static SimStep
+run_cvt_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t out[SIM_LANES], bits = insn->mode[0];
+    int32_t top = (int32_t)((1u << (bits - insn->mode[1])) - 1), low = insn->mode[1] ? -top - 1 : 0;
+    sim_each_lane(l, mask) {
+        uint32_t packed = insn->mode[2] ? sim_r32(warp, insn->slot[3])[l] : 0;
+        for (int i = 1; i <= 2; i++) {
+            int32_t v = (int32_t)sim_r32(warp, insn->slot[i])[l];
+            v = v > top ? top : v < low ? low : v;
+            packed = packed << bits | ((uint32_t)v & ((1u << bits) - 1));
+        }
+        out[l] = packed;
+    }
+    sim_put32(warp, insn->slot[0], out, mask);
+    return SIM_NEXT;
+}
+
+static bool
+decode_cvt_pack(SimDecode *dx)
+{
+    static const char *const words[] = {"u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2", NULL};
+    static const uint8_t bits[] = {16, 16, 8, 8, 4, 4, 2, 2};
+    int choice = dec_take(dx, "sat") ? dec_choice(dx, words) : -1;
+    if (choice < 0 || !dec_take(dx, "s32"))
+        return dec_fail(dx, "malformed cvt.pack");
+    bool three = dec_take(dx, "b32");
+    dx->out->mode[0] = bits[choice];
+    dx->out->mode[1] = choice & 1;
+    dx->out->mode[2] = three;
+    dx->out->exec = run_cvt_pack;
+    return dec_plain(dx, SIM_B32, SIM_B32, three ? 3 : 2);
+}
+
+const SimFamily sim_convert_families[] = {
+    {"cvt", decode_cvt},
+    {"cvt.pack", decode_cvt_pack},
+    {NULL, NULL},
+};

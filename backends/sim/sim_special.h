@@ -1,0 +1,17 @@
+/* sim_special.h - special registers (PTX ISA 10): rows of a bank that each warp carries. */
+#ifndef TILEC_SIM_SPECIAL_H
+#define TILEC_SIM_SPECIAL_H
+
+#include "sim_decode.h"
+
+enum { SIM_SPECIAL_BYTES = 64 * 128 };
+
+/* The slot of a special register, if `name` is one that an operand of this type can read. */
+bool sim_special_find(SimDecode *dx, const char *name, SimType type, SimSlot *slot);
+
+bool sim_special_is_clock(const char *name); /* %clock, %clock64, %globaltimer and their halves */
+
+void sim_special_fill(SimWarp *warp, uint8_t *bank); /* at the start of a warp */
+void sim_special_refresh_clock(SimWarp *warp);
+
+#endif
