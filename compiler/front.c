@@ -1,0 +1,43 @@
+/* front.c - source text to tile IR: finds the modules of `use`, parses, checks, lowers. */
+#include "compiler/front.h"
+
+#include <string.h>
+
+#include "dsl/dsl.h"
+
+/* The caller's files first, so that a user can replace any module; then our own library. */
+static bool
+load_module(void *user, const char *name, const char **path, const char **text, size_t *n)
+{
+    const TilecOptions *options = user;
+
+    if (options->import != NULL && options->import(options->import_user, name, path, text, n))
+        return true;
+    for (const LibraryFile *file = library_files; file->name != NULL; file++) {
+        if (strcmp(file->name, name) == 0) {
+            *path = file->path;
+            *text = file->text;
+            *n = file->n;
+            return true;
+        }
+    }
+    return false;
+}
+
+TirModule *
+front_end(Arena *arena, Diag *diag, const FrontInput *input, Buf *tree)
+{
+    TilecOptions options = *input->options;
+    DslLoader loader = {load_module, &options};
+    Ast *ast = dsl_parse(arena, diag, input->file, &loader);
+
+    if (diag->errors > 0)
+        return NULL;
+    if (tree != NULL) {
+        ast_print(ast->main, tree);
+        return NULL;
+    }
+    diag_error(diag, (Span){input->file->base, input->file->base},
+               "compiling from source text is not in this build; only tile IR (.tir) is");
+    return NULL;
+}

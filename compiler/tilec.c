@@ -1,0 +1,458 @@
+/* tilec.c - one compilation from text to text: the C API over front end, passes and printers.
+ *
+ * Everything lives in one arena.  When the allocator fails, the arena jumps to the setjmp in
+ * guarded(), the only one there is.
+ */
+#include "compiler/tilec.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/ptx/print.h"
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/emit/metadata.h"
+#include "compiler/front.h"
+#include "compiler/ir/lir.h"
+#include "compiler/ir/tir.h"
+#include "compiler/passrun.h"
+#include "compiler/report.h"
+#include "compiler/target.h"
+
+typedef struct Compilation {
+    Arena arena;
+    jmp_buf on_failure;
+    Diag diag;
+    const TilecOptions *options;
+    const char *path, *text;
+    size_t n;
+    const char *list; /* tilec_list */
+    const Target *target;
+    TirModule *module;
+    uint64_t enabled, disabled;
+    int32_t dump_after;
+    Buf bugs, dump, report, output;
+    double *seconds; /* by row of the pass table, one more for checks */
+    double front_seconds, lower_seconds, print_seconds;
+    bool ready; /* the buffers above exist */
+} Compilation;
+
+TilecOptions
+tilec_default_options(void)
+{
+    return (TilecOptions){.arch = "sm_80", .level = 3};
+}
+
+/* ---- options ---- */
+
+static void
+unknown_pass(Compilation *c, const char *name)
+{
+    const char *nearest = pass_nearest(name);
+
+    diag_error(&c->diag, (Span){0}, "there is no pass '%s'%s%s%s", name,
+               nearest == NULL ? "; --list-passes shows them" : "; did you mean '",
+               nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
+}
+
+/* "swizzle" or "no-swizzle"; the last word about a pass counts. */
+static void
+read_switch(Compilation *c, const char *text)
+{
+    bool off = strncmp(text, "no-", 3) == 0;
+    const char *name = off ? text + 3 : text;
+    int32_t row = pass_find(name, strlen(name));
+
+    if (row < 0) {
+        unknown_pass(c, name);
+        return;
+    }
+    if (off && pass_table[row].needed) {
+        diag_error(&c->diag, (Span){0}, "the pass '%s' can not be switched off: without it the "
+                   "code would be wrong", pass_table[row].name);
+        return;
+    }
+    uint64_t bit = (uint64_t)1 << row;
+    c->enabled = off ? c->enabled & ~bit : c->enabled | bit;
+    c->disabled = off ? c->disabled | bit : c->disabled & ~bit;
+}
+
+static bool
+read_options(Compilation *c)
+{
+    const TilecOptions *options = c->options;
+
+    c->target = target_find(options->arch == NULL ? "" : options->arch);
+    if (c->target == NULL)
+        diag_error(&c->diag, (Span){0}, "there is no target '%s'; --list-targets shows them",
+                   options->arch == NULL ? "" : options->arch);
+    if (options->level < 0 || options->level > 3)
+        diag_error(&c->diag, (Span){0}, "the level is %d, expected 0 .. 3", options->level);
+    for (size_t k = 0; k < options->n_switches; k++)
+        read_switch(c, options->switches[k]);
+    c->dump_after = -1;
+    if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
+        c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
+        if (c->dump_after < 0)
+            unknown_pass(c, options->dump_ir);
+        else if (pass_table[c->dump_after].run == NULL)
+            diag_error(&c->diag, (Span){0}, "'%s' is a choice inside the lowering: there is no "
+                       "tile IR after it", pass_table[c->dump_after].name);
+    }
+    return c->diag.errors == 0;
+}
+
+static bool
+failed(const Compilation *c)
+{
+    return c->diag.errors > 0 || c->bugs.n > 0;
+}
+
+/* ---- text to tile IR ---- */
+
+static bool
+ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void
+keep_kernel(Compilation *c, const char *name)
+{
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        if (strcmp(c->module->fns.at[k]->name, name) == 0) {
+            c->module->fns.at[0] = c->module->fns.at[k];
+            c->module->fns.n = 1;
+            return;
+        }
+    }
+    diag_error(&c->diag, (Span){0}, "there is no kernel '%s' in %s", name, c->path);
+}
+
+static bool
+verify_module(Compilation *c, const char *when)
+{
+    Buf text;
+
+    buf_init(&text, &c->arena);
+    if (tir_verify(c->module, &text))
+        return true;
+    buf_printf(&c->bugs, "%s:\n%s", when, text.at);
+    return false;
+}
+
+/* Fills in c->module; false when there is nothing more to do (errors, or the tree was the aim). */
+static bool
+read_program(Compilation *c)
+{
+    const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
+
+    if (c->n >= UINT32_MAX / 4) {
+        diag_error(&c->diag, (Span){0}, "%s is too large", c->path);
+        return false;
+    }
+    if (ends_with(c->path, ".tir")) {
+        c->module = tir_read(&c->arena, &c->diag, file);
+        if (c->module == NULL)
+            return false;
+        if (c->options->kernel != NULL)
+            keep_kernel(c, c->options->kernel);
+        Buf text;
+        buf_init(&text, &c->arena);
+        if (!tir_verify(c->module, &text)) /* written by hand: the user's mistake */
+            diag_error(&c->diag, (Span){0}, "%s is not valid tile IR:\n%s", c->path, text.at);
+        return !failed(c);
+    }
+    FrontInput input = {.options = c->options, .target = c->target, .file = file};
+    c->module = front_end(&c->arena, &c->diag, &input,
+                          c->options->emit == TILEC_EMIT_AST ? &c->output : NULL);
+    if (c->module == NULL || failed(c))
+        return false;
+    return verify_module(c, "after the front end");
+}
+
+/* ---- tile IR to text ---- */
+
+static PassContext
+pass_context(Compilation *c)
+{
+    return (PassContext){
+        .arena = &c->arena,
+        .diag = &c->diag,
+        .target = c->target,
+        .level = c->options->level,
+        .enabled = c->enabled,
+        .disabled = c->disabled,
+        .report = c->options->report ? &c->report : NULL,
+    };
+}
+
+static PassRun
+pass_run(Compilation *c)
+{
+    bool verify = c->options->verify;
+#ifndef NDEBUG
+    verify = true;
+#endif
+    return (PassRun){
+        .verify = verify,
+        .dump = c->options->dump_ir != NULL,
+        .dump_after = c->dump_after,
+        .dump_out = &c->dump,
+        .bugs = &c->bugs,
+        .seconds = c->seconds,
+    };
+}
+
+static const char *
+base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static void
+emit(Compilation *c, LirFn *const *lowered)
+{
+    const TilecOptions *options = c->options;
+    LaunchFacts *launch = arena_array(&c->arena, LaunchFacts, c->module->fns.n + 1);
+    const Diag *lines = options->line_info ? &c->diag : NULL;
+    Buf ptx, *out = &c->output;
+
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        launch[k].entry = lowered[k]->name;
+        launch[k].block = lowered[k]->threads;
+        launch[k].shared_bytes = lowered[k]->shared_bytes;
+    }
+    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), c->target->name,
+                         c->target->ptx_version, launch};
+    if (options->emit == TILEC_EMIT_JSON) {
+        metadata_json(c->module, &facts, out);
+        buf_char(out, '\n');
+        return;
+    }
+    if (options->emit == TILEC_EMIT_LIR) {
+        for (uint32_t k = 0; k < c->module->fns.n; k++)
+            lir_print(lowered[k], out);
+        return;
+    }
+    buf_init(&ptx, &c->arena);
+    metadata_comment(c->module, &facts, &ptx);
+    ptx_print_head(c->target, &ptx);
+    if (lines != NULL)
+        ptx_print_files(lines, &ptx);
+    metadata_declare(c->module, &facts, &ptx);
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        buf_char(&ptx, '\n');
+        ptx_print_kernel(lowered[k], lines, &ptx);
+    }
+    if (options->emit == TILEC_EMIT_HEADER)
+        header_print(c->module, &facts, options->header_name,
+                     options->header_with_ptx ? ptx.at : NULL, out);
+    else
+        *out = ptx;
+}
+
+static void
+compile(Compilation *c)
+{
+    const TilecOptions *options = c->options;
+
+    if (!read_options(c))
+        return;
+    double begin = pass_clock();
+    bool go_on = read_program(c);
+    c->front_seconds = pass_clock() - begin;
+    if (!go_on)
+        return;
+
+    PassContext px = pass_context(c);
+    PassRun run = pass_run(c);
+    if (options->run_pass != NULL) {
+        for (uint32_t k = 0; k < c->module->fns.n; k++)
+            if (!passes_run_list(&px, c->module->fns.at[k], &run, options->run_pass))
+                return;
+        tir_print(c->module, &c->output);
+        return;
+    }
+    if (options->emit == TILEC_EMIT_TIR) {
+        tir_print(c->module, &c->output);
+        return;
+    }
+    LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        TirFn *fn = c->module->fns.at[k];
+        if (options->report)
+            buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
+                       options->level);
+        if (!passes_run(&px, fn, &run)) {
+            if (c->bugs.n > 0)
+                return;
+            continue; /* errors of the other kernels are worth seeing as well */
+        }
+        begin = pass_clock();
+        lowered[k] = lower_kernel(&px, fn);
+        c->lower_seconds += pass_clock() - begin;
+        if (lowered[k] == NULL && !failed(c))
+            buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
+        if (lowered[k] != NULL && options->report)
+            report_kernel(fn, lowered[k], c->target, &c->report);
+    }
+    if (failed(c))
+        return;
+    begin = pass_clock();
+    emit(c, lowered);
+    c->print_seconds = pass_clock() - begin;
+}
+
+/* ---- the API edge ---- */
+
+static void
+list_tables(Compilation *c)
+{
+    if (strcmp(c->list, "passes") == 0) {
+        pass_list(&c->output);
+    } else if (strcmp(c->list, "targets") == 0) {
+        for (uint32_t k = 0; k < tilec_target_count; k++)
+            buf_printf(&c->output, "%-8s PTX %-5s %4d KiB shared  %s\n", tilec_targets[k]->name,
+                       tilec_targets[k]->ptx_version, tilec_targets[k]->shared_per_block / 1024,
+                       tilec_targets[k]->description);
+    } else {
+        diag_error(&c->diag, (Span){0}, "there is no table '%s'", c->list);
+    }
+}
+
+static void
+time_report(Compilation *c, Buf *out)
+{
+    double total = c->front_seconds + c->lower_seconds + c->print_seconds;
+
+    for (uint32_t row = 0; row <= pass_count; row++)
+        total += c->seconds[row];
+    buf_printf(out, "%9.3f ms  front end\n", 1e3 * c->front_seconds);
+    for (uint32_t row = 0; row < pass_count; row++)
+        if (pass_table[row].run != NULL)
+            buf_printf(out, "%9.3f ms  %s\n", 1e3 * c->seconds[row], pass_table[row].name);
+    buf_printf(out, "%9.3f ms  checks and dumps\n", 1e3 * c->seconds[pass_count]);
+    buf_printf(out, "%9.3f ms  lowering\n", 1e3 * c->lower_seconds);
+    buf_printf(out, "%9.3f ms  printing\n", 1e3 * c->print_seconds);
+    buf_printf(out, "%9.3f ms  in all, %zu KiB\n", 1e3 * total, c->arena.total_bytes / 1024);
+}
+
+static const char *
+text_of(const Buf *buf)
+{
+    return buf->at == NULL ? "" : buf->at;
+}
+
+static void
+fill_result(Compilation *c, TilecResult *result)
+{
+    Buf messages, times;
+
+    buf_init(&messages, &c->arena);
+    buf_init(&times, &c->arena);
+    for (uint32_t k = 0; k < c->diag.messages.n; k++)
+        result->warnings += c->diag.messages.at[k].kind == DIAG_WARNING;
+    diag_print(&c->diag, &messages);
+    if (c->diag.errors == 0 && result->warnings > 0 && c->options != NULL &&
+        c->options->warnings_are_errors) {
+        buf_add(&messages, "tilec: error: warnings count as errors (-Werror)\n");
+        c->diag.errors = 1;
+    }
+    if (c->bugs.n > 0)
+        buf_printf(&messages, "tilec: internal error: please report this with the program that "
+                              "caused it\n%s", c->bugs.at);
+    result->errors = c->diag.errors;
+    result->status = c->bugs.n > 0 ? TILEC_BUG : c->diag.errors > 0 ? TILEC_ERROR : TILEC_OK;
+    result->messages = text_of(&messages);
+    result->dump = text_of(&c->dump);
+    result->report = text_of(&c->report);
+    if (c->seconds != NULL)
+        time_report(c, &times);
+    result->time_report = text_of(&times);
+    if (result->status == TILEC_OK) {
+        result->output = text_of(&c->output);
+        result->output_bytes = c->output.n;
+    }
+    result->memory_bytes = c->arena.total_bytes;
+}
+
+/* Nothing here changes a local variable after setjmp. */
+static void
+guarded(Compilation *c, TilecResult *result)
+{
+    if (setjmp(c->on_failure) != 0) {
+        size_t bytes = c->arena.total_bytes;
+        arena_free(&c->arena);
+        *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
+                                .messages = "tilec: error: out of memory\n",
+                                .dump = "", .report = "", .time_report = "",
+                                .memory_bytes = bytes, .storage = c};
+        return;
+    }
+    diag_init(&c->diag, &c->arena);
+    buf_init(&c->bugs, &c->arena);
+    buf_init(&c->dump, &c->arena);
+    buf_init(&c->report, &c->arena);
+    buf_init(&c->output, &c->arena);
+    if (c->list != NULL) {
+        list_tables(c);
+    } else {
+        c->diag.show_remarks = c->options->remarks;
+        if (c->options->time_report)
+            c->seconds = arena_array(&c->arena, double, pass_count + 1);
+        compile(c);
+    }
+    fill_result(c, result);
+}
+
+static TilecStatus
+run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
+{
+    Allocator allocator = allocator_libc();
+
+    if (given != NULL)
+        allocator = (Allocator){given->allocate, given->release, given->user};
+    *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
+                            .messages = "tilec: error: out of memory\n",
+                            .dump = "", .report = "", .time_report = ""};
+    Compilation *c = allocator.allocate(allocator.user, sizeof *c);
+    if (c == NULL)
+        return result->status;
+    *c = *task;
+    arena_init(&c->arena, allocator, &c->on_failure);
+    result->storage = c;
+    guarded(c, result);
+    return result->status;
+}
+
+TilecStatus
+tilec_compile(const TilecOptions *options, const char *path, const char *text, size_t n,
+              TilecResult *result)
+{
+    Compilation task = {.options = options, .path = path, .text = text, .n = n};
+    return run(options->allocator, &task, result);
+}
+
+TilecStatus
+tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result)
+{
+    Compilation task = {.list = which};
+    return run(allocator, &task, result);
+}
+
+void
+tilec_result_free(TilecResult *result)
+{
+    Compilation *c = result->storage;
+
+    if (c != NULL) {
+        Allocator allocator = c->arena.allocator;
+        arena_free(&c->arena);
+        allocator.release(allocator.user, c);
+    }
+    *result = (TilecResult){.messages = "", .dump = "", .report = "", .time_report = ""};
+}

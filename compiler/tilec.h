@@ -1,0 +1,114 @@
+/* tilec.h - the C API of the compiler (library `libtilec`).
+ *
+ *     TilecOptions options = tilec_default_options();
+ *     options.arch = "sm_90";
+ *     TilecResult result;
+ *     if (tilec_compile(&options, "attention.tile", text, n, &result) == TILEC_OK)
+ *         cuModuleLoadData(&module, result.output);
+ *     else
+ *         fputs(result.messages, stderr);
+ *     tilec_result_free(&result);
+ *
+ * The library never exits, prints, reads the environment or opens a file: text comes in, text
+ * goes out, and a callback finds the modules of `use`.  Two compilations may run at the same time
+ * in two threads.  All strings of a result live until tilec_result_free.
+ */
+#ifndef TILEC_H
+#define TILEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TILEC_VERSION "0.1.0"
+
+typedef enum TilecStatus {
+    TILEC_OK = 0,
+    TILEC_ERROR = 1,        /* the program or an option is wrong; see `messages` */
+    TILEC_BUG = 2,          /* the compiler broke an invariant of its own */
+    TILEC_OUT_OF_MEMORY = 3 /* the allocator gave NULL */
+} TilecStatus;
+
+/* What `output` is. */
+typedef enum TilecEmit {
+    TILEC_EMIT_PTX,
+    TILEC_EMIT_HEADER, /* a C header that launches the kernels */
+    TILEC_EMIT_JSON,   /* what the PTX says of itself */
+    TILEC_EMIT_AST,    /* the program as the parser understood it */
+    TILEC_EMIT_TIR,    /* tile IR before any pass */
+    TILEC_EMIT_LIR     /* lane IR */
+} TilecEmit;
+
+/* NAME=VALUE for a compile-time parameter. */
+typedef struct TilecDefine {
+    const char *name, *value;
+} TilecDefine;
+
+typedef struct TilecAllocator {
+    void *(*allocate)(void *user, size_t bytes); /* may return NULL */
+    void (*release)(void *user, void *block);
+    void *user;
+} TilecAllocator;
+
+/* Finds the module `name` of `use name;`: its text, and the path to show in messages; both must
+ * live until tilec_compile returns.  False: not found (the built-in library is looked at then). */
+typedef bool (*TilecImport)(void *user, const char *name, const char **path, const char **text,
+                            size_t *n);
+
+typedef struct TilecOptions {
+    const char *arch; /* "sm_80", "sm_90", "sm_100", "sm_90a", "sm_100a" */
+    TilecEmit emit;
+    int level; /* 0 .. 3 */
+    const TilecDefine *defines;
+    size_t n_defines;
+    const char *kernel;             /* compile this one only; NULL: all */
+    const char *const *switches;    /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
+    size_t n_switches;
+    bool line_info;                 /* .loc and .file lines */
+    bool warnings_are_errors;
+    bool remarks;                   /* say what was and was not done, and why */
+    bool verify;                    /* check the IR after each pass */
+    bool report, time_report;       /* fill those texts of the result */
+    const char *dump_ir;            /* NULL: no; "": after every pass; else after this pass */
+    const char *run_pass;           /* "a,b": run these passes only; the output is tile IR */
+    const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
+    bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
+    TilecImport import;             /* NULL: the built-in library only */
+    void *import_user;
+    const TilecAllocator *allocator; /* NULL: malloc and free */
+} TilecOptions;
+
+typedef struct TilecResult {
+    TilecStatus status;
+    const char *output; /* NUL-terminated; NULL unless the status is TILEC_OK */
+    size_t output_bytes;
+    const char *messages; /* errors, warnings, remarks; "" when there are none */
+    const char *dump;     /* dump_ir; "" when not asked for; also set after errors */
+    const char *report, *time_report;
+    unsigned errors, warnings;
+    size_t memory_bytes; /* taken from the allocator */
+    void *storage;       /* ours */
+} TilecResult;
+
+/* sm_80, -O3, PTX. */
+TilecOptions tilec_default_options(void);
+
+/* Compiles `n` bytes of text.  `path` stands in messages; a name that ends in ".tir" says that the
+ * text is tile IR.  Always fills `result`, which must be freed whatever the status. */
+TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
+                          size_t n, TilecResult *result);
+void tilec_result_free(TilecResult *result);
+
+/* Tables as text, one line each: `which` is "passes" or "targets"; NULL for anything else.  The
+ * result is filled as by tilec_compile. */
+TilecStatus tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
