@@ -123,7 +123,8 @@ round_up(int32_t n, int32_t to)
 }
 
 const Layout *
-layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_t warps_n)
+layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_t warps_n,
+             uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);
     int32_t wm = (int32_t)warps_m, wn = (int32_t)warps_n;
@@ -140,11 +141,12 @@ layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_
     add_digit(&layout->lane, 8, 1, 0);
     add_digit(&layout->warp, wm, all_rows / wm, 0);
     add_digit(&layout->warp, wn, 0, all_cols / wn);
+    add_digit(&layout->warp, (int32_t)(warps / (warps_m * warps_n)), 0, 0);
     return layout;
 }
 
 const Layout *
-layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps_n)
+layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);
     int32_t wm = (int32_t)warps_m;
@@ -160,12 +162,13 @@ layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t w
     add_digit(&layout->lane, 4, 0, 2);
     add_digit(&layout->lane, 8, 1, 0);
     add_digit(&layout->warp, wm, all_rows / wm, 0);
-    add_digit(&layout->warp, (int32_t)warps_n, 0, 0);
+    add_digit(&layout->warp, (int32_t)(warps / warps_m), 0, 0);
     return layout;
 }
 
 const Layout *
-layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n)
+layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n,
+             uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);
     int32_t wn = (int32_t)warps_n;
@@ -181,6 +184,7 @@ layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t w
     add_digit(&layout->lane, 8, 0, 1);
     add_digit(&layout->warp, (int32_t)warps_m, 0, 0);
     add_digit(&layout->warp, wn, 0, all_cols / wn);
+    add_digit(&layout->warp, (int32_t)(warps / (warps_m * warps_n)), 0, 0);
     return layout;
 }
 

@@ -45,15 +45,16 @@ void layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t
 bool layout_eq(const Layout *a, const Layout *b);
 void layout_print(const Layout *layout, Buf *out);
 
-/* Constructors.  `warps_m` x `warps_n` warps divide rows and columns, warps_m varying fastest. */
+/* Constructors.  `warps_m` x `warps_n` warps divide rows and columns, warps_m varying fastest;
+ * the rest of `warps` hold copies. */
 /* Accumulator of mma.m16n8k*: rows and columns are rounded up to whole warp tiles. */
 const Layout *layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m,
-                           uint32_t warps_n);
+                           uint32_t warps_n, uint32_t warps);
 /* Operand A (rows x k) and B (k x cols) of mma.m16n8k16 with 16-bit elements. */
 const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m,
-                           uint32_t warps_n);
+                           uint32_t warps);
 const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m,
-                           uint32_t warps_n);
+                           uint32_t warps_n, uint32_t warps);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
  * are stacked along the rows in bands (`warps` of them). */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);

@@ -181,6 +181,7 @@ struct TirOp {
                              operands 2 .. n_segments (after lo and hi, before the initial values) */
     struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
+    bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
 };
 
 /* An SSA block: its arguments are the induction variable and the carried values of a loop. */

@@ -1,0 +1,336 @@
+/* assign_layout.c - decide which thread holds which element of every tile.
+ *
+ *   level    tile IR, scheduled
+ *   does     divides every mma among the warps (and chooses its orientation), lets the layouts of
+ *            the accumulators spread over the values computed from them, gives the rest blocked
+ *            layouts, and inserts `convert` (or a trip through a shared buffer, for an operand of
+ *            an mma) where a value is wanted in another layout than it has
+ *   leaves   a layout on every tile in registers; mma ops with warps_m, warps_n, swapped
+ *
+ * The divisions are chosen by trial: layouts are inferred for a choice, and the choice costs the
+ * bytes that go through shared memory: operands that products read, values that conversions move.
+ * Products whose results meet element by element are decided together.
+ */
+#include <string.h>
+
+#include "compiler/passes/layout_infer.h"
+#include "compiler/passes/tir_util.h"
+
+/* ---- choosing the division of products ---- */
+
+enum { MAX_PRODUCTS = 64, MAX_CHOICES = 16 };
+
+typedef struct Choice {
+    bool swapped;
+    uint32_t warps_m, warps_n;
+} Choice;
+
+typedef struct Product {
+    TirOp *op;
+    uint32_t cluster; /* index of the product that decides for this one */
+} Product;
+
+typedef struct Chooser {
+    LayoutPass *lp;
+    Product products[MAX_PRODUCTS];
+    uint32_t n;
+} Chooser;
+
+static void
+find_products(Chooser *c, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op == TIR_MMA && c->n < MAX_PRODUCTS) {
+            c->products[c->n] = (Product){op, c->n};
+            c->n++;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_products(c, op->blocks[k]);
+    }
+}
+
+/* The product whose result reaches `value` through elementwise operations; -1: none. */
+static int32_t
+product_behind(const Chooser *c, const TirVal *value, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || depth > 24)
+        return -1;
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (c->products[i].op == def)
+            return (int32_t)i;
+    }
+    if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+        return -1;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        int32_t found = product_behind(c, def->args[k], depth + 1);
+        if (found >= 0)
+            return found;
+    }
+    return -1;
+}
+
+static void
+join_clusters(Chooser *c, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->results[0]->type.rank == 2) {
+            int32_t first = -1;
+            for (uint32_t k = 0; k < op->n_args; k++) {
+                int32_t found = product_behind(c, op->args[k], 0);
+                if (found < 0)
+                    continue;
+                uint32_t root = c->products[found].cluster;
+                if (first >= 0 && (uint32_t)first != root) {
+                    for (uint32_t p = 0; p < c->n; p++) {
+                        if (c->products[p].cluster == root)
+                            c->products[p].cluster = (uint32_t)first;
+                    }
+                } else {
+                    first = (int32_t)root;
+                }
+            }
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_clusters(c, op->blocks[k]);
+    }
+}
+
+static void
+apply_choice(Chooser *c, uint32_t cluster, Choice choice)
+{
+    for (uint32_t p = 0; p < c->n; p++) {
+        if (c->products[p].cluster != cluster)
+            continue;
+        c->products[p].op->swapped = choice.swapped;
+        c->products[p].op->warps_m = choice.warps_m;
+        c->products[p].op->warps_n = choice.warps_n;
+    }
+}
+
+/* All ways to divide `op` among the warps, without padding rows that need not be. */
+static uint32_t
+list_choices(const Chooser *c, const TirOp *op, Choice *out)
+{
+    uint32_t n = 0, warps = c->lp->fn->warps;
+
+    for (uint32_t swapped = 0; swapped < 2; swapped++) {
+        int32_t rows = op->results[0]->type.dim[swapped], cols = op->results[0]->type.dim[1 - swapped];
+        uint32_t atoms_m = (uint32_t)(rows + 15) / 16, atoms_n = (uint32_t)(cols + 7) / 8;
+        for (uint32_t wm = warps; wm >= 1; wm /= 2) {
+            if (atoms_m % wm != 0)
+                continue;
+            uint32_t wn = warps / wm;
+            while (wn > 1 && atoms_n % wn != 0)
+                wn /= 2;
+            if (n < MAX_CHOICES)
+                out[n++] = (Choice){swapped != 0, wm, wn};
+        }
+    }
+    return n;
+}
+
+static void
+choose_divisions(LayoutPass *lp)
+{
+    Chooser *c = arena_new(lp->px->arena, Chooser);
+
+    c->lp = lp;
+    find_products(c, lp->fn->body);
+    join_clusters(c, lp->fn->body);
+    for (uint32_t p = 0; p < c->n; p++) {
+        Choice choices[MAX_CHOICES];
+        list_choices(c, c->products[p].op, choices);
+        if (c->products[p].cluster == p)
+            apply_choice(c, p, choices[0]);
+    }
+    /* Coordinate descent from "rows over warps": change one cluster at a time while it pays. */
+    layout_infer(lp);
+    int64_t best = layout_cost(lp);
+    bool improved = c->n > 0;
+    for (uint32_t round = 0; improved && round < 4; round++) {
+        improved = false;
+        for (uint32_t p = 0; p < c->n; p++) {
+            if (c->products[p].cluster != p)
+                continue;
+            Choice choices[MAX_CHOICES];
+            uint32_t n = list_choices(c, c->products[p].op, choices);
+            const TirOp *op = c->products[p].op;
+            Choice kept = {op->swapped, op->warps_m, op->warps_n};
+            for (uint32_t k = 0; k < n; k++) {
+                apply_choice(c, p, choices[k]);
+                layout_infer(lp);
+                int64_t cost = layout_cost(lp);
+                if (cost < best) {
+                    best = cost;
+                    kept = choices[k];
+                    improved = true;
+                }
+            }
+            apply_choice(c, p, kept);
+        }
+    }
+    layout_infer(lp);
+}
+
+/* ---- inserting conversions ---- */
+
+typedef VEC(TirOp *) OpList;
+
+typedef struct Inserter {
+    LayoutPass *lp;
+    OpList *out;     /* operations of the block so far */
+    TirBlock *block;
+} Inserter;
+
+static TirOp *
+insert_op(Inserter *in, TirOpcode opcode, uint32_t n_args, TirVal *const *args,
+          uint32_t n_results, const TirType *types, Span span)
+{
+    TirBlock *scratch = tir_block_new(in->lp->fn);
+    TirBuilder b = {.fn = in->lp->fn, .block = scratch, .at = -1, .span = span};
+    TirOp *op = tir_op_new(&b, opcode, n_args, args, n_results, types);
+    move_op(in->lp->px->arena, op, in->block, in->out);
+    return op;
+}
+
+static TirVal *demand(Inserter *in, TirVal *value, const Layout *want, Span span);
+
+/* A copy of a cheap operation whose result has layout `want`. */
+static TirVal *
+clone_with_layout(Inserter *in, TirVal *value, const Layout *want)
+{
+    TirOp *def = value->def;
+    TirVal **args = arena_array(in->lp->px->arena, TirVal *, def->n_args + 1);
+
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        const Layout *need = layout_of_operand(in->lp, def, k, want);
+        args[k] = need == NULL ? def->args[k] : demand(in, def->args[k], need, def->span);
+    }
+    TirOp *op = insert_op(in, def->op, def->n_args, args, 1, &value->type, def->span);
+    op->number = def->number;
+    op->integer = def->integer;
+    op->axis = def->axis;
+    op->segments = def->segments;
+    op->results[0]->name = value->name;
+    op->results[0]->layout = want;
+    return op->results[0];
+}
+
+/* `value` in layout `want`: itself, a cheap copy, or a conversion. */
+static TirVal *
+demand(Inserter *in, TirVal *value, const Layout *want, Span span)
+{
+    if (value->type.rank == 0 || layout_eq(value->layout, want))
+        return value;
+    if (layout_is_cheap(in->lp, value))
+        return clone_with_layout(in, value, want);
+    TirOp *op = insert_op(in, TIR_CONVERT, 1, &value, 1, &value->type, span);
+    op->results[0]->layout = want;
+    op->results[0]->name = value->name;
+    if (!layout_is_view(value) &&
+        layout_register_map(in->lp->px->arena, value->layout, want) == NULL) {
+        TirShared *shared = arena_new(in->lp->px->arena, TirShared);
+        shared->id = in->lp->fn->shared.n;
+        shared->name = value->name != NULL ? value->name : "convert";
+        shared->dtype = value->type.dtype;
+        shared->rows = value->type.rank == 2 ? value->type.dim[0] : 1;
+        shared->cols = value->type.dim[value->type.rank - 1];
+        shared->slots = 1;
+        vec_push(in->lp->px->arena, &in->lp->fn->shared, shared);
+        op->shared = shared;
+    }
+    return op->results[0];
+}
+
+/* An operand of an mma that lies in registers of the wrong threads: through shared memory, in its
+ * own orientation (a transpose costs nothing when it is read back). */
+static TirVal *
+operand_through_shared(Inserter *in, TirVal *value, Span span)
+{
+    Arena *arena = in->lp->px->arena;
+    bool transposed = false;
+
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
+        transposed = !transposed;
+        value = value->def->args[0];
+    }
+    if (value->layout == NULL) /* computed from nothing that has a layout yet */
+        value = demand(in, value, layout_default(in->lp, value->type), span);
+    TirShared *shared = arena_new(arena, TirShared);
+    shared->id = in->lp->fn->shared.n;
+    shared->name = value->name != NULL ? value->name : "operand";
+    shared->dtype = value->type.dtype;
+    shared->rows = value->type.dim[0];
+    shared->cols = value->type.dim[1];
+    shared->slots = 1;
+    vec_push(arena, &in->lp->fn->shared, shared);
+    TirType i32 = tir_scalar(DT_I32);
+    TirVal *slot = insert_op(in, TIR_CONST, 0, NULL, 1, &i32, span)->results[0];
+    TirVal *args[] = {slot, value};
+    insert_op(in, TIR_SHARED_WRITE, 2, args, 0, NULL, span)->shared = shared;
+    TirOp *read = insert_op(in, TIR_SHARED_READ, 1, &slot, 1, &value->type, span);
+    read->shared = shared;
+    if (!transposed)
+        return read->results[0];
+    TirType turned = tir_tile2(value->type.dtype, value->type.dim[1], value->type.dim[0]);
+    return insert_op(in, TIR_TRANSPOSE, 1, &read->results[0], 1, &turned, span)->results[0];
+}
+
+static void insert_block(LayoutPass *lp, TirBlock *block);
+
+static void
+insert_for_op(Inserter *in, TirOp *op)
+{
+    LayoutPass *lp = in->lp;
+
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirVal *value = op->args[k];
+        if (value->type.rank == 0)
+            continue;
+        if (op->op == TIR_MMA && k < 2) {
+            if (layout_is_cheap(lp, value))
+                op->args[k] = demand(in, value, layout_of_mma_operand(lp, op, k), op->span);
+            else if (!layout_operand_fits(lp, op, k))
+                op->args[k] = operand_through_shared(in, value, op->span);
+            continue;
+        }
+        const Layout *need = layout_required(lp, op, k);
+        if (need != NULL)
+            op->args[k] = demand(in, value, need, op->span);
+    }
+}
+
+static void
+insert_block(LayoutPass *lp, TirBlock *block)
+{
+    OpList out = {0};
+    Inserter in = {lp, &out, block};
+    OpList before = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        vec_push(lp->px->arena, &before, block->ops.at[i]);
+    for (uint32_t i = 0; i < before.n; i++) {
+        TirOp *op = before.at[i];
+        insert_for_op(&in, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            insert_block(lp, op->blocks[k]);
+        vec_push(lp->px->arena, &out, op);
+    }
+    block->ops.at = out.at;
+    block->ops.n = out.n;
+    block->ops.cap = out.cap;
+}
+
+bool
+pass_assign_layout(PassContext *px, TirFn *fn)
+{
+    LayoutPass lp = {.px = px, .fn = fn};
+
+    choose_divisions(&lp);
+    insert_block(&lp, fn->body);
+    return true;
+}

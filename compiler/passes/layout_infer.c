@@ -1,0 +1,431 @@
+/* layout_infer.c - layouts spread forwards from products and reductions, and backwards to the
+ * operands of values that have one; what is left gets a blocked layout. */
+#include "compiler/passes/layout_infer.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16 };
+
+bool
+layout_is_view(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_SHARED_READ;
+}
+
+static bool
+is_cheap_at(const TirVal *value, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (value->type.rank == 0)
+        return true;
+    if (def == NULL || depth > 12)
+        return false;
+    switch (def->op) {
+    case TIR_CONST:
+    case TIR_IOTA:
+        return true;
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+        return is_cheap_at(def->args[0], depth + 1);
+    default:
+        if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+            return false;
+        for (uint32_t k = 0; k < def->n_args; k++) {
+            if (!is_cheap_at(def->args[k], depth + 1))
+                return false;
+        }
+        return true;
+    }
+}
+
+bool
+layout_is_cheap(LayoutPass *lp, const TirVal *value)
+{
+    (void)lp;
+    return is_cheap_at(value, 0);
+}
+
+const Layout *
+layout_default(LayoutPass *lp, TirType type)
+{
+    int32_t bytes = (int32_t)dtype_bits(type.dtype) / 8;
+    return layout_blocked(lp->px->arena, type, VECTOR_BYTES / bytes, lp->fn->warps);
+}
+
+/* ---- products ---- */
+
+static const Layout *
+mma_result_layout(LayoutPass *lp, const TirOp *op)
+{
+    TirType type = op->results[0]->type;
+    Arena *arena = lp->px->arena;
+
+    if (op->swapped)
+        return layout_transpose(arena, layout_mma_c(arena, type.dim[1], type.dim[0], op->warps_m,
+                                                    op->warps_n, lp->fn->warps));
+    return layout_mma_c(arena, type.dim[0], type.dim[1], op->warps_m, op->warps_n, lp->fn->warps);
+}
+
+const Layout *
+layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
+{
+    TirType type = mma->args[k]->type;
+    Arena *arena = lp->px->arena;
+    bool left = (k == 0) != mma->swapped; /* plays the part of A in the instruction */
+    int32_t rows = mma->swapped ? type.dim[1] : type.dim[0];
+    int32_t cols = mma->swapped ? type.dim[0] : type.dim[1];
+    const Layout *layout =
+        left ? layout_mma_a(arena, rows, cols, mma->warps_m, lp->fn->warps)
+             : layout_mma_b(arena, rows, cols, mma->warps_m, mma->warps_n, lp->fn->warps);
+    return mma->swapped ? layout_transpose(arena, layout) : layout;
+}
+
+bool
+layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k)
+{
+    const TirVal *value = mma->args[k];
+
+    if (layout_is_view(value))
+        return true;
+    if (value->layout == NULL)
+        return false;
+    return layout_register_map(lp->px->arena, value->layout, layout_of_mma_operand(lp, mma, k)) !=
+           NULL;
+}
+
+/* ---- what operands need ---- */
+
+/* `layout` with the axes that `shape` has as 1 collapsed. */
+static const Layout *
+collapse(LayoutPass *lp, const Layout *layout, TirType shape)
+{
+    Layout *result = arena_new(lp->px->arena, Layout);
+
+    result->rank = layout->rank;
+    for (uint32_t axis = 0; axis < layout->rank; axis++)
+        result->shape[axis] = shape.dim[axis] == 1 ? 1 : layout->shape[axis];
+    const DigitList *from[] = {&layout->reg, &layout->lane, &layout->warp};
+    DigitList *to[] = {&result->reg, &result->lane, &result->warp};
+    for (uint32_t part = 0; part < 3; part++) {
+        for (uint32_t i = 0; i < from[part]->n; i++) {
+            LayoutDigit digit = from[part]->at[i];
+            bool live = false;
+            for (uint32_t axis = 0; axis < layout->rank; axis++) {
+                if (shape.dim[axis] == 1)
+                    digit.step[axis] = 0;
+                live = live || digit.step[axis] != 0;
+            }
+            if (live || part > 0)
+                to[part]->at[to[part]->n++] = digit;
+        }
+    }
+    return result;
+}
+
+const Layout *
+layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want)
+{
+    TirType type = op->args[k]->type;
+
+    if (type.rank == 0 || want == NULL)
+        return NULL;
+    switch (op->op) {
+    case TIR_EXPAND:
+        return layout_slice(lp->px->arena, want, op->axis);
+    case TIR_SQUEEZE:
+        return layout_expand(lp->px->arena, want, op->axis);
+    case TIR_BROADCAST:
+        return collapse(lp, want, type);
+    case TIR_TRANSPOSE:
+        return layout_transpose(lp->px->arena, want);
+    default:
+        return want;
+    }
+}
+
+/* Whether a thread's elements already come in runs of 16 bytes along the last axis. */
+static bool
+stores_well(const Layout *layout, TirType type)
+{
+    uint32_t last = type.rank - 1;
+    int32_t bytes = (int32_t)dtype_bits(type.dtype) / 8;
+    return layout->reg.n > 0 && layout->reg.at[0].step[last] == 1 &&
+           layout->reg.at[0].extent * bytes >= VECTOR_BYTES;
+}
+
+const Layout *
+layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
+{
+    const TirVal *value = op->args[k];
+
+    if (value->type.rank == 0)
+        return NULL;
+    switch (op->op) {
+    case TIR_MMA:
+        return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);
+    case TIR_YIELD: {
+        const TirOp *owner = op->parent->owner;
+        if (owner == NULL)
+            return NULL;
+        return owner->op == TIR_FOR ? owner->blocks[0]->params.at[k + 1]->layout
+                                    : owner->results[k]->layout;
+    }
+    case TIR_FOR: {
+        uint32_t first = loop_first_initial(op);
+        return k < first ? NULL : op->blocks[0]->params.at[k - first + 1]->layout;
+    }
+    case TIR_STORE:
+        if (value->type.rank == 2 && value->layout != NULL &&
+            !stores_well(value->layout, value->type) && pass_enabled(lp->px, "stage-output") &&
+            op->index[op->tensor->rank - 1].kind != INDEX_SCALAR)
+            return layout_default(lp, value->type);
+        return value->layout;
+    case TIR_REDUCE:
+    case TIR_ATOMIC_ADD:
+    case TIR_SHARED_WRITE:
+    case TIR_CONVERT:
+        if (layout_is_view(value))
+            return layout_default(lp, value->type);
+        return value->layout;
+    default:
+        return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
+    }
+}
+
+/* ---- inference ---- */
+
+static void
+clear_block(TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        block->params.at[k]->layout = NULL;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            op->results[k]->layout = NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            clear_block(op->blocks[k]);
+    }
+}
+
+static bool
+set_layout(TirVal *value, const Layout *layout)
+{
+    if (layout == NULL || value->layout != NULL || value->type.rank == 0 || layout_is_view(value))
+        return false;
+    value->layout = layout;
+    return true;
+}
+
+/* The layout an elementwise operation takes over from its operands: that of the first which is
+ * not cheap to compute elsewhere. */
+static const Layout *
+from_operands(LayoutPass *lp, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirVal *arg = op->args[k];
+        if (arg->layout != NULL && !layout_is_cheap(lp, arg))
+            return arg->layout;
+    }
+    return NULL;
+}
+
+static const Layout *
+forward(LayoutPass *lp, const TirOp *op)
+{
+    const TirVal *arg = op->n_args > 0 ? op->args[0] : NULL;
+    Arena *arena = lp->px->arena;
+
+    switch (op->op) {
+    case TIR_MMA:
+        return mma_result_layout(lp, op);
+    case TIR_REDUCE:
+        return arg->layout == NULL ? NULL : layout_slice(arena, arg->layout, op->axis);
+    case TIR_EXPAND:
+        return arg->layout == NULL || layout_is_cheap(lp, arg)
+                   ? NULL
+                   : layout_expand(arena, arg->layout, op->axis);
+    case TIR_SQUEEZE:
+        return arg->layout == NULL ? NULL : layout_slice(arena, arg->layout, op->axis);
+    case TIR_TRANSPOSE:
+        return arg->layout == NULL ? NULL : layout_transpose(arena, arg->layout);
+    default:
+        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
+            return from_operands(lp, op);
+        return NULL;
+    }
+}
+
+static bool
+infer_block(LayoutPass *lp, TirBlock *block)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            changed |= infer_block(lp, op->blocks[k]);
+        if (op->op == TIR_FOR || op->op == TIR_IF) {
+            for (uint32_t k = 0; k < op->n_results; k++) {
+                TirVal *result = op->results[k];
+                for (uint32_t b = 0; b < op->n_blocks; b++) {
+                    TirVal *yielded = block_yield(op->blocks[b])->args[k];
+                    if (op->op == TIR_FOR)
+                        changed |= set_layout(op->blocks[0]->params.at[k + 1],
+                                              layout_is_cheap(lp, yielded) ? NULL
+                                                                           : yielded->layout);
+                    else if (!layout_is_cheap(lp, yielded))
+                        changed |= set_layout(result, yielded->layout);
+                }
+                if (op->op == TIR_FOR) {
+                    TirVal *param = op->blocks[0]->params.at[k + 1];
+                    changed |= set_layout(param, result->layout);
+                    changed |= set_layout(result, param->layout);
+                }
+            }
+        } else if (op->n_results == 1 && op->results[0]->type.rank > 0 &&
+                   op->results[0]->layout == NULL) {
+            changed |= set_layout(op->results[0], forward(lp, op));
+        }
+        /* Backwards: operands that have no layout of their own take the one that is needed. */
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *arg = op->args[k];
+            if (arg->type.rank > 0 && arg->layout == NULL && !layout_is_view(arg))
+                changed |= set_layout(arg, layout_required(lp, op, k));
+        }
+    }
+    return changed;
+}
+
+/* The first tile in registers that has no layout yet. */
+static TirVal *
+undecided(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            TirVal *value = op->results[k];
+            if (value->type.rank > 0 && value->layout == NULL && !layout_is_view(value))
+                return value;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            TirVal *value = undecided(lp, op->blocks[k]);
+            if (value != NULL)
+                return value;
+        }
+    }
+    return NULL;
+}
+
+/* A value that nothing decides gets a blocked layout; better one that carries data, from which
+ * the index vectors and constants around it follow. */
+static TirVal *
+undecided_data(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
+            op->results[0]->layout == NULL && !layout_is_view(op->results[0]) &&
+            !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST)
+            return op->results[0];
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            TirVal *value = undecided_data(lp, op->blocks[k]);
+            if (value != NULL)
+                return value;
+        }
+    }
+    return NULL;
+}
+
+void
+layout_infer(LayoutPass *lp)
+{
+    clear_block(lp->fn->body);
+    for (;;) {
+        while (infer_block(lp, lp->fn->body))
+            ;
+        TirVal *value = undecided_data(lp, lp->fn->body);
+        if (value == NULL)
+            value = undecided(lp, lp->fn->body);
+        if (value == NULL)
+            break;
+        value->layout = layout_default(lp, value->type);
+    }
+}
+
+/* ---- cost ---- */
+
+static int64_t
+tile_bytes(const TirVal *value)
+{
+    return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
+}
+
+static int64_t
+mma_cost(LayoutPass *lp, const TirOp *op)
+{
+    int64_t cost = 0, warps = lp->fn->warps;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        bool left = (k == 0) != op->swapped;
+        const TirVal *value = op->args[k];
+        /* Every warp reads its share of rows (or columns), all of the contracted dimension. */
+        int64_t reads = tile_bytes(value) * warps / (left ? op->warps_m : op->warps_n);
+        if (layout_is_view(value)) {
+            cost += reads;
+        } else if (!layout_operand_fits(lp, op, k)) {
+            cost += tile_bytes(value) + reads + 2 * SYNC_COST;
+        }
+    }
+    return cost;
+}
+
+static int64_t
+block_cost(LayoutPass *lp, const TirBlock *block)
+{
+    int64_t cost = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            cost += block_cost(lp, op->blocks[k]) * (op->op == TIR_FOR ? LOOP_ROUNDS : 1);
+        if (op->op == TIR_MMA)
+            cost += mma_cost(lp, op);
+        for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
+            const TirVal *arg = op->args[k];
+            if (arg->type.rank == 0 || layout_is_view(arg) || layout_is_cheap(lp, arg))
+                continue;
+            const Layout *need = layout_required(lp, op, k);
+            if (need == NULL || layout_eq(arg->layout, need))
+                continue;
+            if (layout_register_map(lp->px->arena, arg->layout, need) == NULL)
+                cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
+        }
+        if (op->op == TIR_REDUCE) {
+            const Layout *layout = op->args[0]->layout;
+            for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
+                if (layout->warp.at[d].step[op->axis] != 0)
+                    cost += 2 * SYNC_COST;
+            }
+        }
+        if (op->op == TIR_ATOMIC_ADD) {
+            const TirVal *value = op->args[op->n_args - 1];
+            if (value->layout != NULL && value->layout->reg.n > 0 && value->type.rank > 0 &&
+                value->layout->reg.at[0].step[value->type.rank - 1] != 1)
+                cost += 4 * tile_bytes(value); /* neither paired nor coalesced */
+        }
+    }
+    return cost;
+}
+
+int64_t
+layout_cost(LayoutPass *lp)
+{
+    return block_cost(lp, lp->fn->body);
+}

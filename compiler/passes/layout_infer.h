@@ -1,0 +1,35 @@
+/* layout_infer.h - how layouts spread from products over the values around them. */
+#ifndef TILEC_PASSES_LAYOUT_INFER_H
+#define TILEC_PASSES_LAYOUT_INFER_H
+
+#include "compiler/ir/layout.h"
+#include "compiler/passrun.h"
+
+typedef struct LayoutPass {
+    PassContext *px;
+    TirFn *fn;
+} LayoutPass;
+
+/* Sets the layout of every tile in registers, from the divisions of the products (warps_m,
+ * warps_n, swapped of each mma).  Inserts nothing: operands may disagree with what is required. */
+void layout_infer(LayoutPass *lp);
+/* What the present layouts cost, in bytes through shared memory, loops counted as 16 rounds. */
+int64_t layout_cost(LayoutPass *lp);
+
+/* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
+const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);
+/* The layout operand `k` of a cheap or elementwise `op` has when the result has `want`. */
+const Layout *layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want);
+/* Operand `k` (0 or 1) of an mma can be used where it is: in shared memory, or in the registers of
+ * the right threads. */
+bool layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k);
+/* The register layout an mma wants its operand in. */
+const Layout *layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k);
+/* A tile that lies in shared memory (shared_read, or a transpose of one). */
+bool layout_is_view(const TirVal *value);
+/* Computed anew for each user rather than moved: constants, index vectors, broadcasts of such. */
+bool layout_is_cheap(LayoutPass *lp, const TirVal *value);
+/* For values that nothing else decides. */
+const Layout *layout_default(LayoutPass *lp, TirType type);
+
+#endif

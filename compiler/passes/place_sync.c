@@ -1,0 +1,126 @@
+/* place_sync.c - barriers between conflicting uses of shared memory.
+ *
+ *   level    tile IR, buffers placed
+ *   does     walks the program with the bytes read and written since the last barrier, and puts a
+ *            barrier before every operation that would write what others may still read, or touch
+ *            what others may still write.  A loop is walked twice, the second time with what the
+ *            first left open.
+ *   leaves   barrier operations
+ *
+ * Slots of one ring are kept apart by the schedule and are not looked at here.
+ */
+#include <string.h>
+
+#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
+
+typedef VEC(TirOp *) OpList;
+
+/* Buffers touched since the last barrier, as bits by id. */
+typedef struct Open {
+    uint64_t read, written;
+} Open;
+
+typedef struct Syncer {
+    TirFn *fn;
+    bool changed;
+} Syncer;
+
+static bool
+conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_ring)
+{
+    for (uint32_t k = 0; k < s->fn->shared.n && k < 64; k++) {
+        const TirShared *other = s->fn->shared.at[k];
+        if ((open >> k & 1) == 0 || (other == shared && is_ring))
+            continue;
+        if (other->offset < shared->offset + shared->bytes &&
+            shared->offset < other->offset + other->bytes)
+            return true;
+    }
+    return false;
+}
+
+static void sync_block(Syncer *s, TirBlock *block, Open *open);
+
+static void
+sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
+{
+    SharedUse uses[MAX_SHARED_USES];
+    uint32_t n = shared_uses(op, uses);
+    bool needed = false;
+
+    if (op->op == TIR_BARRIER)
+        *open = (Open){0};
+    for (uint32_t k = 0; k < n; k++) {
+        if (conflicts(s, open->written, uses[k].shared, uses[k].is_ring))
+            needed = true;
+        if (uses[k].writes && conflicts(s, open->read, uses[k].shared, uses[k].is_ring))
+            needed = true;
+    }
+    if (needed) {
+        TirOp *barrier = arena_new(s->fn->arena, TirOp);
+        barrier->op = TIR_BARRIER;
+        barrier->parent = op->parent;
+        barrier->span = op->span;
+        vec_push(s->fn->arena, out, barrier);
+        *open = (Open){0};
+        s->changed = true;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        uint64_t bit = (uint64_t)1 << uses[k].shared->id;
+        /* A conversion synchronises between its own write and read: what stays open is the read.
+         * Copies are waited for by the schedule's own barriers. */
+        if (uses[k].reads)
+            open->read |= bit;
+        else if (op->op != TIR_COPY_ASYNC)
+            open->written |= bit;
+    }
+}
+
+static void
+sync_block(Syncer *s, TirBlock *block, Open *open)
+{
+    OpList out = {0}, before = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        vec_push(s->fn->arena, &before, block->ops.at[i]);
+    for (uint32_t i = 0; i < before.n; i++) {
+        TirOp *op = before.at[i];
+        if (op->op == TIR_FOR) {
+            Open entry = *open;
+            sync_block(s, op->blocks[0], open);
+            open->read |= entry.read;
+            open->written |= entry.written;
+            sync_block(s, op->blocks[0], open);
+            open->read |= entry.read; /* the loop may run no iteration */
+            open->written |= entry.written;
+        } else if (op->op == TIR_IF) {
+            Open yes = *open, no = *open;
+            sync_block(s, op->blocks[0], &yes);
+            sync_block(s, op->blocks[1], &no);
+            *open = (Open){yes.read | no.read, yes.written | no.written};
+        } else {
+            sync_op(s, op, open, &out);
+        }
+        vec_push(s->fn->arena, &out, op);
+    }
+    block->ops.at = out.at;
+    block->ops.n = out.n;
+    block->ops.cap = out.cap;
+}
+
+bool
+pass_place_sync(PassContext *px, TirFn *fn)
+{
+    Syncer s = {.fn = fn};
+    Open open = {0};
+
+    if (fn->shared.n > 64) {
+        diag_error(px->diag, fn->span, "kernel '%s' needs %u shared buffers; 64 are supported",
+                   fn->name, fn->shared.n);
+        return false;
+    }
+    sync_block(&s, fn->body, &open);
+    return s.changed;
+}

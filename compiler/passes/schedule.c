@@ -1,0 +1,481 @@
+/* schedule.c - stage the operands of products through shared memory, ahead of their use.
+ *
+ *   level    tile IR
+ *   needs    fn->warps
+ *   does     every load whose tile feeds an mma becomes a copy to a shared buffer and a
+ *            shared_read of it; inside loops the copies run `stages - 1` iterations ahead:
+ *
+ *                prologue: copies of the first stages-1 iterations, a group each
+ *                for ..  { async_wait; barrier; copies for iteration i+stages-1; commit; read .. }
+ *
+ *   leaves   shared buffers without layout or place; register values without layout
+ *
+ * Loads of a loop body form groups: those between which no mma stands are waited for together.
+ * Every group commits once an iteration, also when nothing is left to copy, so the number of
+ * younger groups at a wait is a constant: groups * (stages - 1) - 1.
+ * One barrier a group is enough: it tells that this iteration's data is there for every warp and
+ * that all warps are done with the slot which the next copy overwrites (they read it an
+ * iteration ago).
+ */
+#include <string.h>
+
+#include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
+
+typedef struct Scheduler {
+    PassContext *px;
+    TirFn *fn;
+    bool pipeline;
+} Scheduler;
+
+typedef VEC(TirOp *) OpList;
+
+/* ---- which loads are staged ---- */
+
+static bool
+feeds_mma(const TirFn *fn, const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value)
+                continue;
+            if (op->op == TIR_MMA && k < 2)
+                return true;
+            if (op->op == TIR_TRANSPOSE && feeds_mma(fn, fn->body, op->results[0]))
+                return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (feeds_mma(fn, op->blocks[k], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The bytes one cp.async may copy: 16, 8, 4, or 0 when none can. */
+static uint32_t
+async_bytes(const TirOp *load)
+{
+    const TirTensor *tensor = load->tensor;
+    if (load->index[tensor->rank - 1].kind == INDEX_SCALAR)
+        return 0; /* the contiguous dimension is not part of the tile */
+    for (uint32_t bytes = 16; bytes >= 4; bytes /= 2) {
+        if (tensor->align % bytes == 0)
+            return bytes;
+    }
+    return 0;
+}
+
+static bool
+is_product_operand(const Scheduler *s, const TirOp *op)
+{
+    return op->op == TIR_LOAD && op->results[0]->type.rank == 2 &&
+           dtype_bits(op->tensor->dtype) == 16 && feeds_mma(s->fn, s->fn->body, op->results[0]);
+}
+
+/* Whether a tensor is written by the kernel: then its loads stay where they are. */
+static bool
+is_written(const TirFn *fn, const TirBlock *block, const TirTensor *tensor)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (is_written(fn, op->blocks[k], tensor))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether `value`, an index, can be computed again for another iteration of the loop: made in the
+ * loop's own block by pure scalar operations. */
+static bool
+is_recomputable(const TirVal *value, const TirBlock *body)
+{
+    if (value->block != body)
+        return value->block != NULL; /* defined around the loop */
+    if (value->def == NULL)
+        return value == body->params.at[0]; /* not a carried value */
+    if ((tir_op_info(value->def->op)->flags & TF_PURE) == 0 || value->type.rank != 0)
+        return false;
+    if (value->def->op == TIR_REDUCE)
+        return false;
+    for (uint32_t k = 0; k < value->def->n_args; k++) {
+        if (!is_recomputable(value->def->args[k], body))
+            return false;
+    }
+    return true;
+}
+
+static TirShared *
+new_shared(Scheduler *s, const TirOp *load, uint32_t slots)
+{
+    TirType type = load->results[0]->type;
+    TirShared *shared = arena_new(s->fn->arena, TirShared);
+
+    shared->id = s->fn->shared.n;
+    shared->name = load->tensor->name;
+    shared->dtype = type.dtype;
+    shared->rows = type.rank == 2 ? type.dim[0] : 1;
+    shared->cols = type.dim[type.rank - 1];
+    shared->slots = slots;
+    vec_push(s->fn->arena, &s->fn->shared, shared);
+    return shared;
+}
+
+/* ---- making operations ---- */
+
+static TirOp *
+simple_op(Scheduler *s, OpList *out, TirBlock *parent, TirOpcode opcode, int64_t integer)
+{
+    TirOp *op = arena_new(s->fn->arena, TirOp);
+    op->op = opcode;
+    op->parent = parent;
+    op->integer = integer;
+    vec_push(s->fn->arena, out, op);
+    return op;
+}
+
+/* Appends to `b` a copy of what `load` loads in iteration `iteration` into `slot`. */
+static void
+emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *slot, const TirBlock *body,
+          TirVal *iteration)
+{
+    TirVal *args[TENSOR_MAX_RANK + 1] = {slot};
+    uint32_t n = tir_index_operands(load);
+    ScalarMap map = {0};
+
+    if (body != NULL)
+        scalar_map_add(&map, b->fn->arena, body->params.at[0], iteration);
+    for (uint32_t k = 0; k < n; k++)
+        args[k + 1] = body == NULL ? load->args[k] : clone_scalar(b, &map, load->args[k], body);
+    b->span = load->span;
+    TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, n + 1, args, 0, NULL);
+    copy->tensor = load->tensor;
+    copy->shared = shared;
+    memcpy(copy->index, load->index, sizeof load->index);
+}
+
+/* Turns a load into a read of its buffer. */
+static void
+make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *slot)
+{
+    load->op = TIR_SHARED_READ;
+    load->shared = shared;
+    load->n_args = 1;
+    load->args = arena_copy(s->fn->arena, &slot, sizeof slot);
+}
+
+/* ---- a loop ---- */
+
+typedef struct Group {
+    VEC(TirOp *) loads;
+} Group;
+
+typedef struct LoopPlan {
+    VEC(Group) groups;
+    int32_t stages;
+} LoopPlan;
+
+/* Loads of the loop that can run ahead, in groups, in order of their first use. */
+static void
+find_groups(Scheduler *s, const TirBlock *body, LoopPlan *plan)
+{
+    Arena *arena = s->fn->arena;
+    bool open = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op == TIR_MMA || op->n_blocks > 0)
+            open = false;
+        if (op->op != TIR_LOAD || async_bytes(op) == 0 ||
+            is_written(s->fn, s->fn->body, op->tensor))
+            continue;
+        bool vector = op->results[0]->type.rank == 1 && dtype_bits(op->tensor->dtype) == 32;
+        if (!vector && !is_product_operand(s, op))
+            continue;
+        bool ahead = true, moves = false;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            ahead = ahead && is_recomputable(op->args[k], body);
+            moves = moves || op->args[k]->block == body;
+        }
+        if (!ahead || (vector && (!moves || plan->groups.n == 0)))
+            continue;
+        if (!open && !vector) {
+            Group none = {0};
+            vec_push(arena, &plan->groups, none);
+            open = true;
+        }
+        vec_push(arena, &plan->groups.at[plan->groups.n - 1].loads, op);
+    }
+}
+
+static void
+emit_group_copies(TirBuilder *b, const Group *group, TirVal *slot, const TirBlock *body,
+                  TirVal *iteration)
+{
+    for (uint32_t k = 0; k < group->loads.n; k++)
+        emit_copy(b, group->loads.at[k], group->loads.at[k]->shared, slot, body, iteration);
+}
+
+/* Copies for the iterations [lo, lo + stages - 1), appended to `out`. */
+static void
+emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
+              const LoopPlan *plan)
+{
+    TirBlock *scratch = tir_block_new(s->fn);
+    TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
+
+    if (parent->owner != NULL && plan->stages > 1) /* an earlier run of the loop may still read */
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+    for (int32_t stage = 0; stage + 1 < plan->stages; stage++) {
+        TirVal *iteration = tir_binary(&b, TIR_ADD, loop->args[0], tir_const_int(&b, stage));
+        TirVal *there = tir_binary(&b, TIR_LT, iteration, loop->args[1]);
+        for (uint32_t g = 0; g < plan->groups.n; g++) {
+            TirOp *branch = tir_if(&b, there, 0, NULL);
+            TirBuilder inner = {.fn = s->fn, .block = branch->blocks[0], .at = -1};
+            emit_group_copies(&inner, &plan->groups.at[g], tir_const_int(&inner, stage),
+                              loop->blocks[0], iteration);
+            tir_yield(&inner, 0, NULL);
+            inner.block = branch->blocks[1];
+            tir_yield(&inner, 0, NULL);
+            tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+        }
+    }
+    for (uint32_t i = 0; i < scratch->ops.n; i++)
+        move_op(s->fn->arena, scratch->ops.at[i], parent, out);
+}
+
+/* The head of a group inside the loop: wait, barrier, next copies, commit. */
+static void
+emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
+                const LoopPlan *plan, uint32_t group, TirVal *copy_slot)
+{
+    TirBlock *scratch = tir_block_new(s->fn);
+    TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
+    int32_t ahead = plan->stages - 1;
+
+    if (ahead == 0) {
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+        emit_group_copies(&b, &plan->groups.at[group], copy_slot, body, body->params.at[0]);
+        tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+        tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+    } else {
+        TirOp *wait = tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
+        wait->integer = (int64_t)plan->groups.n * ahead - 1;
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+        TirVal *iteration = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, ahead));
+        TirVal *there = tir_binary(&b, TIR_LT, iteration, loop->args[1]);
+        TirOp *branch = tir_if(&b, there, 0, NULL);
+        TirBuilder inner = {.fn = s->fn, .block = branch->blocks[0], .at = -1};
+        emit_group_copies(&inner, &plan->groups.at[group], copy_slot, body, iteration);
+        tir_yield(&inner, 0, NULL);
+        inner.block = branch->blocks[1];
+        tir_yield(&inner, 0, NULL);
+        tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+    }
+    for (uint32_t i = 0; i < scratch->ops.n; i++)
+        move_op(s->fn->arena, scratch->ops.at[i], body, out);
+}
+
+/* Rewrites the loop's body; the prologue goes to `out`, before the loop. */
+static void
+pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan *plan)
+{
+    TirBlock *body = loop->blocks[0];
+    TirVal *slot, *copy_slot;
+    OpList ops = {0};
+
+    for (uint32_t g = 0; g < plan->groups.n; g++) {
+        const Group *group = &plan->groups.at[g];
+        for (uint32_t k = 0; k < group->loads.n; k++)
+            group->loads.at[k]->shared =
+                new_shared(s, group->loads.at[k], (uint32_t)plan->stages);
+    }
+    emit_prologue(s, out, parent, loop, plan);
+
+    TirBlock *scratch = tir_block_new(s->fn);
+    TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
+    TirVal *next = NULL;
+    if (plan->stages == 1) {
+        slot = copy_slot = tir_const_int(&b, 0);
+    } else {
+        TirBlock *outer = tir_block_new(s->fn);
+        TirBuilder ob = {.fn = s->fn, .block = outer, .at = -1, .span = loop->span};
+        TirVal *zero = tir_const_int(&ob, 0);
+        move_op(s->fn->arena, outer->ops.at[0], parent, out);
+        slot = loop_add_carried(s->fn, loop, zero, "slot");
+        TirVal *one = tir_const_int(&b, 1);
+        TirVal *last = tir_const_int(&b, plan->stages - 1);
+        if (plan->stages == 2) {
+            copy_slot = next = tir_binary(&b, TIR_SUB, one, slot);
+        } else {
+            TirVal *none = tir_const_int(&b, 0);
+            copy_slot = tir_select(&b, tir_binary(&b, TIR_EQ, slot, none), last,
+                                   tir_binary(&b, TIR_SUB, slot, one));
+            next = tir_select(&b, tir_binary(&b, TIR_EQ, slot, last), none,
+                              tir_binary(&b, TIR_ADD, slot, one));
+        }
+    }
+    for (uint32_t i = 0; i < scratch->ops.n; i++)
+        move_op(s->fn->arena, scratch->ops.at[i], body, &ops);
+
+    /* A group's head stands where its first load stood; its loads become reads right there. */
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        bool staged = false;
+        for (uint32_t g = 0; g < plan->groups.n; g++) {
+            const Group *group = &plan->groups.at[g];
+            for (uint32_t k = 0; k < group->loads.n; k++) {
+                if (group->loads.at[k] != op)
+                    continue;
+                staged = true;
+                if (k == 0)
+                    emit_group_head(s, &ops, body, loop, plan, g, copy_slot);
+            }
+        }
+        if (staged)
+            make_read(s, op, op->shared, slot);
+        if (op->op == TIR_YIELD && next != NULL)
+            op_add_arg(s->fn->arena, op, next);
+        vec_push(s->fn->arena, &ops, op);
+    }
+    body->ops.at = ops.at;
+    body->ops.n = ops.n;
+    body->ops.cap = ops.cap;
+}
+
+/* ---- blocks ---- */
+
+static void schedule_block(Scheduler *s, TirBlock *block);
+
+/* Loads and their transposes whose first use is still ahead. */
+typedef struct Deferred {
+    OpList ops;
+    int64_t commits_after; /* groups committed since the youngest of them */
+    bool is_async;
+} Deferred;
+
+static void
+flush_deferred(Scheduler *s, OpList *out, TirBlock *block, Deferred *deferred)
+{
+    if (deferred->ops.n == 0)
+        return;
+    if (deferred->is_async) {
+        simple_op(s, out, block, TIR_ASYNC_WAIT, deferred->commits_after);
+        simple_op(s, out, block, TIR_BARRIER, 0);
+    }
+    for (uint32_t i = 0; i < deferred->ops.n; i++)
+        vec_push(s->fn->arena, out, deferred->ops.at[i]);
+    memset(deferred, 0, sizeof *deferred);
+}
+
+static bool
+uses_deferred(const TirOp *op, const Deferred *deferred)
+{
+    for (uint32_t i = 0; i < deferred->ops.n; i++) {
+        if (op_uses_deep(op, deferred->ops.at[i]->results[0]))
+            return true;
+    }
+    return false;
+}
+
+/* A product operand outside any pipelined loop: copied now, waited for at its first use. */
+static void
+stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *deferred)
+{
+    TirBlock *scratch = tir_block_new(s->fn);
+    TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = load->span};
+    TirShared *shared = new_shared(s, load, 1);
+    TirVal *slot = tir_const_int(&b, 0);
+
+    if (async_bytes(load) > 0 && !is_written(s->fn, s->fn->body, load->tensor)) {
+        emit_copy(&b, load, shared, slot, NULL, NULL);
+        tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+        for (uint32_t i = 0; i < scratch->ops.n; i++)
+            move_op(s->fn->arena, scratch->ops.at[i], block, out);
+        make_read(s, load, shared, slot);
+        vec_push(s->fn->arena, &deferred->ops, load);
+        deferred->commits_after = 0;
+        deferred->is_async = true;
+        return;
+    }
+    /* Too loosely aligned for asynchronous copies: through registers. */
+    vec_push(s->fn->arena, out, load);
+    TirVal *args[] = {slot, load->results[0]};
+    TirOp *write = tir_op_new(&b, TIR_SHARED_WRITE, 2, args, 0, NULL);
+    TirOp *read = tir_op_new(&b, TIR_SHARED_READ, 1, &slot, 1, &load->results[0]->type);
+    write->shared = read->shared = shared;
+    tir_replace_uses(s->fn, load->results[0], read->results[0]);
+    write->args[1] = load->results[0];
+    for (uint32_t i = 0; i < scratch->ops.n; i++)
+        move_op(s->fn->arena, scratch->ops.at[i], block, out);
+}
+
+static void
+schedule_block(Scheduler *s, TirBlock *block)
+{
+    OpList out = {0};
+    Deferred deferred = {0};
+    OpList before = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        vec_push(s->fn->arena, &before, block->ops.at[i]);
+    for (uint32_t i = 0; i < before.n; i++) {
+        TirOp *op = before.at[i];
+        LoopPlan plan = {0};
+
+        if (is_product_operand(s, op)) {
+            stage_once(s, &out, block, op, &deferred);
+            continue;
+        }
+        if (op->op == TIR_TRANSPOSE && uses_deferred(op, &deferred)) {
+            vec_push(s->fn->arena, &deferred.ops, op);
+            continue;
+        }
+        if (op->op == TIR_FOR) {
+            find_groups(s, op->blocks[0], &plan);
+            plan.stages = !s->pipeline ? 1 : op->hints.stages > 0 ? op->hints.stages : 2;
+            if (plan.groups.n > 0) {
+                pipeline_loop(s, &out, block, op, &plan);
+                deferred.commits_after += (int64_t)plan.groups.n * (plan.stages - 1);
+            }
+        }
+        if (uses_deferred(op, &deferred))
+            flush_deferred(s, &out, block, &deferred);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            schedule_block(s, op->blocks[k]);
+        vec_push(s->fn->arena, &out, op);
+    }
+    flush_deferred(s, &out, block, &deferred);
+    block->ops.at = out.at;
+    block->ops.n = out.n;
+    block->ops.cap = out.cap;
+}
+
+/* How many warps a block gets: enough that the accumulators of the products fit in registers. */
+static uint32_t
+choose_warps(const TirFn *fn)
+{
+    int64_t held = 0;
+
+    if (fn->hint_warps > 0)
+        return fn->hint_warps;
+    held = accumulator_elements(fn->body);
+    return held > 200 * 4 * 32 ? 8 : 4;
+}
+
+bool
+pass_schedule(PassContext *px, TirFn *fn)
+{
+    Scheduler s = {.px = px, .fn = fn, .pipeline = pass_enabled(px, "pipeline")};
+
+    fn->warps = choose_warps(fn);
+    sink_loads(fn, fn->body);
+    schedule_block(&s, fn->body);
+    return true;
+}

@@ -1,0 +1,46 @@
+/* shared_uses.c - how operations touch shared buffers. */
+#include "compiler/passes/shared_uses.h"
+
+const TirOp *
+view_source(const TirVal *value, bool *transposed)
+{
+    const TirOp *def = value->def;
+
+    *transposed = false;
+    while (def != NULL && def->op == TIR_TRANSPOSE) {
+        *transposed = !*transposed;
+        def = def->args[0]->def;
+    }
+    return def != NULL && def->op == TIR_SHARED_READ ? def : NULL;
+}
+
+uint32_t
+shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
+{
+    uint32_t n = 0;
+    bool transposed;
+
+    switch (op->op) {
+    case TIR_COPY_ASYNC:
+    case TIR_SHARED_WRITE:
+        out[n++] = (SharedUse){op->shared, false, true, op->shared->slots > 1};
+        break;
+    case TIR_MMA:
+    case TIR_CONVERT:
+        for (uint32_t k = 0; k < op->n_args && k < 2; k++) {
+            const TirOp *read = view_source(op->args[k], &transposed);
+            if (read != NULL)
+                out[n++] = (SharedUse){read->shared, true, false, read->shared->slots > 1};
+        }
+        if (op->op == TIR_CONVERT && op->shared != NULL)
+            out[n++] = (SharedUse){op->shared, true, true, false};
+        break;
+    case TIR_REDUCE:
+        if (op->shared != NULL)
+            out[n++] = (SharedUse){op->shared, true, true, false};
+        break;
+    default:
+        break;
+    }
+    return n;
+}

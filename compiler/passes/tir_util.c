@@ -1,0 +1,177 @@
+/* tir_util.c - small operations on tile IR that several passes need. */
+#include "compiler/passes/tir_util.h"
+
+void
+scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to)
+{
+    vec_push(arena, &map->from, from);
+    vec_push(arena, &map->to, to);
+}
+
+TirVal *
+clone_scalar(TirBuilder *b, ScalarMap *map, TirVal *value, const TirBlock *body)
+{
+    for (uint32_t i = 0; i < map->from.n; i++) {
+        if (map->from.at[i] == value)
+            return map->to.at[i];
+    }
+    if (value->block != body || value->def == NULL)
+        return value;
+    TirOp *def = value->def;
+    TirVal **args = arena_array(b->fn->arena, TirVal *, def->n_args + 1);
+    for (uint32_t k = 0; k < def->n_args; k++)
+        args[k] = clone_scalar(b, map, def->args[k], body);
+    TirOp *copy = tir_op_new(b, def->op, def->n_args, args, 1, &value->type);
+    copy->integer = def->integer;
+    copy->number = def->number;
+    copy->span = def->span;
+    copy->results[0]->name = value->name;
+    scalar_map_add(map, b->fn->arena, value, copy->results[0]);
+    return copy->results[0];
+}
+
+void
+op_set_parent(TirOp *op, TirBlock *parent)
+{
+    op->parent = parent;
+    for (uint32_t k = 0; k < op->n_results; k++)
+        op->results[k]->block = parent;
+}
+
+void
+op_add_arg(Arena *arena, TirOp *op, TirVal *value)
+{
+    TirVal **args = arena_array(arena, TirVal *, op->n_args + 1);
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k] = op->args[k];
+    args[op->n_args++] = value;
+    op->args = args;
+}
+
+bool
+op_uses_deep(const TirOp *op, const TirVal *value)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == value)
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (op_uses_deep(op->blocks[k]->ops.at[i], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+uint32_t
+loop_first_initial(const TirOp *loop)
+{
+    return loop->n_segments > 1 ? 1 + loop->n_segments : 2;
+}
+
+TirVal *
+loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name)
+{
+    TirVal *param = tir_block_param(fn, loop->blocks[0], initial->type, name);
+    TirVal *result = arena_new(fn->arena, TirVal);
+    TirVal **results = arena_array(fn->arena, TirVal *, loop->n_results + 1);
+
+    for (uint32_t k = 0; k < loop->n_results; k++)
+        results[k] = loop->results[k];
+    *result = (TirVal){.id = fn->next_id++,
+                       .name = name,
+                       .type = initial->type,
+                       .def = loop,
+                       .block = loop->parent,
+                       .index = loop->n_results};
+    results[loop->n_results++] = result;
+    loop->results = results;
+    op_add_arg(fn->arena, loop, initial);
+    return param;
+}
+
+TirOp *
+block_yield(const TirBlock *block)
+{
+    return block->ops.at[block->ops.n - 1];
+}
+
+static void
+sink_one(TirFn *fn, TirBlock *block, uint32_t at)
+{
+    TirOp *op = block->ops.at[at];
+    uint32_t to = at;
+
+    (void)fn;
+    while (to + 1 < block->ops.n && !op_uses_deep(block->ops.at[to + 1], op->results[0]) &&
+           block->ops.at[to + 1]->op != TIR_YIELD) {
+        const TirOp *next = block->ops.at[to + 1];
+        if ((next->op == TIR_STORE || next->op == TIR_ATOMIC_ADD) && next->tensor == op->tensor)
+            break;
+        to++;
+    }
+    for (uint32_t i = at; i < to; i++)
+        block->ops.at[i] = block->ops.at[i + 1];
+    block->ops.at[to] = op;
+}
+
+void
+sink_loads(TirFn *fn, TirBlock *block)
+{
+    /* Backwards, so that a transpose has moved before the load it reads. */
+    for (uint32_t i = block->ops.n; i-- > 0;) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            sink_loads(fn, op->blocks[k]);
+        if (op->op == TIR_TRANSPOSE || (op->op == TIR_LOAD && block->owner != NULL))
+            sink_one(fn, block, i);
+    }
+}
+
+static uint32_t
+count_in_block(const TirBlock *block, const TirVal *value)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            n += op->args[k] == value;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_in_block(op->blocks[k], value);
+    }
+    return n;
+}
+
+uint32_t
+count_uses(const TirFn *fn, const TirVal *value)
+{
+    return count_in_block(fn->body, value);
+}
+
+int64_t
+accumulator_elements(const TirBlock *block)
+{
+    int64_t carried = 0, largest = 0, nested = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR) {
+            int64_t inside = accumulator_elements(op->blocks[0]);
+            for (uint32_t k = 0; k < op->n_results; k++) {
+                if (op->results[k]->type.rank == 2)
+                    inside += tir_type_elements(op->results[k]->type);
+            }
+            nested = inside > nested ? inside : nested;
+        }
+        if (op->op == TIR_MMA) {
+            /* An accumulator that comes from outside the block is a carried one. */
+            int64_t n = tir_type_elements(op->results[0]->type);
+            bool is_zero = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
+            if (is_zero && n > largest)
+                largest = n;
+        }
+    }
+    carried = largest > nested ? largest : nested;
+    return carried + (nested > 0 && largest > 0 ? largest : 0);
+}

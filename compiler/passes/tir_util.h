@@ -1,0 +1,43 @@
+/* tir_util.h - small operations on tile IR that several passes need. */
+#ifndef TILEC_PASSES_TIR_UTIL_H
+#define TILEC_PASSES_TIR_UTIL_H
+
+#include "compiler/ir/tir.h"
+
+/* Scalars of one block and what stands for them elsewhere. */
+typedef struct ScalarMap {
+    VEC(TirVal *) from;
+    VEC(TirVal *) to;
+} ScalarMap;
+
+void scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to);
+/* The value of `value` under `map`: what `body` computes is computed again by `b`; what is
+ * defined outside `body` stands for itself. */
+TirVal *clone_scalar(TirBuilder *b, ScalarMap *map, TirVal *value, const TirBlock *body);
+
+/* Appends `op` to `out` as an operation of `parent`. */
+#define move_op(arena, op, new_parent, out)                                                        \
+    do {                                                                                           \
+        TirOp *moved = (op);                                                                       \
+        op_set_parent(moved, (new_parent));                                                        \
+        vec_push((arena), (out), moved);                                                           \
+    } while (0)
+void op_set_parent(TirOp *op, TirBlock *parent);
+void op_add_arg(Arena *arena, TirOp *op, TirVal *value);
+/* Whether `op`, or an operation in a block it owns, reads `value`. */
+bool op_uses_deep(const TirOp *op, const TirVal *value);
+/* The first operand of a loop that is an initial value. */
+uint32_t loop_first_initial(const TirOp *loop);
+/* Adds a carried value to a loop; the caller adds the operand of its yield. */
+TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
+/* The yield that ends a block. */
+TirOp *block_yield(const TirBlock *block);
+/* Moves loads (and transposes of them) down to just before their first use in the same block. */
+void sink_loads(TirFn *fn, TirBlock *block);
+/* The number of uses of a value in the whole function. */
+uint32_t count_uses(const TirFn *fn, const TirVal *value);
+/* Elements of the accumulators that are alive together, a bound: carried ones and the largest
+ * that is not. */
+int64_t accumulator_elements(const TirBlock *block);
+
+#endif
