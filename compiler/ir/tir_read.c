@@ -29,6 +29,7 @@ typedef struct Token {
     TokenKind kind;
     const char *text;
     Span span;
+    bool new_line; /* the first one on its line */
 } Token;
 
 /* Values by their text; open addressing, grown at half full. */
@@ -152,11 +153,13 @@ next(Reader *r)
 {
     const char *text = r->file->text; /* ends with a NUL, which stops every scan */
 
+    uint32_t before = r->at;
     skip_blanks(r);
     uint32_t lo = r->at, hi = lo;
     char c = text[lo];
+    r->token.new_line = memchr(text + before, '\n', lo - before) != NULL;
     if (lo >= r->file->n || r->failed) {
-        r->token = (Token){TOK_END, "", {r->file->base + lo, r->file->base + lo}};
+        r->token = (Token){TOK_END, "", {r->file->base + lo, r->file->base + lo}, true};
     } else if (isalpha((unsigned char)c) || c == '_') {
         while (is_word(text[hi]))
             hi++;
@@ -695,7 +698,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
     default:
         break;
     }
-    if (r->token.kind == TOK_VALUE)
+    if (r->token.kind == TOK_VALUE && !r->token.new_line) /* else it begins the next operation */
         take_uses(r, args);
 }
 

@@ -1,0 +1,258 @@
+/* test_api.c - libtilec as a caller sees it: results, callbacks, and memory that runs out at every
+ * possible moment of a whole compilation.
+ *
+ * usage: test_api FOLDER     the folder of the examples
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/tilec.h"
+
+static const char tir_text[] = "kernel copy {\n"
+                               "    size S\n"
+                               "    tensor X: in f32[S, 64] align 16\n"
+                               "    tensor Y: out f32[S, 64] align 16\n"
+                               "    grid m = cdiv(S, 32)\n"
+                               "    body {\n"
+                               "        %m_0: i32 = grid m\n"
+                               "        %1: i32 = const 32\n"
+                               "        %2: i32 = mul %m_0, %1\n"
+                               "        %x_3: f32[32,64] = load X[%2 +: 32, :]\n"
+                               "        store Y[%2 +: 32, :], %x_3\n"
+                               "    }\n"
+                               "}\n";
+
+/* ---- an allocator that counts and fails ---- */
+
+typedef struct Meter {
+    long calls, live; /* allocations asked for; blocks not released */
+    long fail_at;     /* this one and all later ones give NULL; -1: none */
+} Meter;
+
+static void *
+meter_allocate(void *user, size_t bytes)
+{
+    Meter *meter = user;
+    void *block = NULL;
+
+    if (meter->calls++ < meter->fail_at || meter->fail_at < 0)
+        block = malloc(bytes);
+    meter->live += block != NULL;
+    return block;
+}
+
+static void
+meter_release(void *user, void *block)
+{
+    Meter *meter = user;
+
+    meter->live -= block != NULL;
+    free(block);
+}
+
+/* Compiles with allocation number 0, 1, 2, .. failing until none does. */
+static void
+survive(TilecOptions options, const char *path, const char *text, size_t n)
+{
+    for (long k = 0;; k++) {
+        Meter meter = {.fail_at = k};
+        TilecAllocator allocator = {meter_allocate, meter_release, &meter};
+        TilecResult result;
+        options.allocator = &allocator;
+        TilecStatus status = tilec_compile(&options, path, text, n, &result);
+        if (status != TILEC_OUT_OF_MEMORY) {
+            if (status != TILEC_OK)
+                print_error("%s", result.messages);
+            assert_int_equal(status, TILEC_OK);
+            assert_true(k > 0);
+            tilec_result_free(&result);
+            assert_int_equal(meter.live, 0);
+            return;
+        }
+        assert_null(result.output);
+        assert_string_equal(result.messages, "tilec: error: out of memory\n");
+        tilec_result_free(&result);
+        assert_int_equal(meter.live, 0);
+    }
+}
+
+static void
+every_allocation_may_fail_tir(void **state)
+{
+    TilecOptions options = tilec_default_options();
+
+    (void)state;
+    options.time_report = true;
+    options.dump_ir = "";
+    options.emit = TILEC_EMIT_TIR;
+    survive(options, "copy.tir", tir_text, sizeof tir_text - 1);
+    options.emit = TILEC_EMIT_PTX;
+    options.report = true;
+    survive(options, "copy.tir", tir_text, sizeof tir_text - 1);
+}
+
+static void
+every_allocation_may_fail_source(void **state)
+{
+    const char *folder = *state;
+    char path[1000];
+    char *text = malloc(1 << 20);
+    TilecOptions options = tilec_default_options();
+
+    snprintf(path, sizeof path, "%s/attention.tile", folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_non_null(text);
+    size_t n = fread(text, 1, 1 << 20, file);
+    fclose(file);
+    survive(options, path, text, n);
+    options.emit = TILEC_EMIT_AST;
+    survive(options, path, text, n);
+    options.emit = TILEC_EMIT_HEADER;
+    options.header_with_ptx = true;
+    options.line_info = true;
+    survive(options, path, text, n);
+    free(text);
+}
+
+/* ---- results ---- */
+
+static void
+tile_ir_reads_back(void **state)
+{
+    TilecOptions options = tilec_default_options();
+    TilecResult result;
+
+    (void)state;
+    options.emit = TILEC_EMIT_TIR;
+    assert_int_equal(
+        tilec_compile(&options, "copy.tir", tir_text, sizeof tir_text - 1, &result), TILEC_OK);
+    assert_string_equal(result.output, tir_text);
+    assert_int_equal(result.output_bytes, sizeof tir_text - 1);
+    assert_string_equal(result.messages, "");
+    assert_string_equal(result.dump, "");
+    assert_true(result.memory_bytes > 0);
+    tilec_result_free(&result);
+    tilec_result_free(&result); /* twice is harmless */
+}
+
+static void
+compiling_twice_gives_the_same(void **state)
+{
+    TilecOptions options = tilec_default_options();
+    TilecResult one, two;
+
+    (void)state;
+    assert_int_equal(tilec_compile(&options, "copy.tir", tir_text, sizeof tir_text - 1, &one),
+                     TILEC_OK);
+    assert_int_equal(tilec_compile(&options, "copy.tir", tir_text, sizeof tir_text - 1, &two),
+                     TILEC_OK);
+    assert_non_null(strstr(one.output, ".visible .entry copy("));
+    assert_string_equal(one.output, two.output);
+    tilec_result_free(&one);
+    tilec_result_free(&two);
+}
+
+static void
+errors_are_texts(void **state)
+{
+    TilecOptions options = tilec_default_options();
+    TilecResult result;
+
+    (void)state;
+    options.arch = "sm_1";
+    assert_int_equal(tilec_compile(&options, "x.tir", "", 0, &result), TILEC_ERROR);
+    assert_int_equal(result.errors, 1);
+    assert_null(result.output);
+    assert_string_equal(result.messages, "tilec: error: there is no target 'sm_1'; "
+                                         "--list-targets shows them\n");
+    tilec_result_free(&result);
+    options = tilec_default_options();
+    options.level = 7;
+    assert_int_equal(tilec_compile(&options, "x.tir", "", 0, &result), TILEC_ERROR);
+    assert_string_equal(result.messages, "tilec: error: the level is 7, expected 0 .. 3\n");
+    tilec_result_free(&result);
+}
+
+static bool
+import_one(void *user, const char *name, const char **path, const char **text, size_t *n)
+{
+    int *calls = user;
+    static const char module[] = "fn twice(x) { return x + x; }\n";
+
+    ++*calls;
+    if (strcmp(name, "mine") != 0)
+        return false;
+    *path = "mine.tile";
+    *text = module;
+    *n = sizeof module - 1;
+    return true;
+}
+
+static void
+modules_come_from_the_callback(void **state)
+{
+    static const char text[] =
+        "use mine;\n"
+        "kernel k(X: in f32[S, 64], Y: out f32[S, 64]) {\n"
+        "    grid m in tiles(S, 32);\n"
+        "    store Y[m, :] = twice(load X[m, :]);\n"
+        "}\n";
+    TilecOptions options = tilec_default_options();
+    TilecResult result;
+    int calls = 0;
+
+    (void)state;
+    options.import = import_one;
+    options.import_user = &calls;
+    TilecStatus status = tilec_compile(&options, "k.tile", text, sizeof text - 1, &result);
+    if (status != TILEC_OK)
+        print_error("%s", result.messages);
+    assert_int_equal(status, TILEC_OK);
+    assert_int_equal(calls, 1);
+    tilec_result_free(&result);
+    options.import = NULL;
+    assert_int_equal(tilec_compile(&options, "k.tile", text, sizeof text - 1, &result),
+                     TILEC_ERROR);
+    assert_non_null(strstr(result.messages, "k.tile:1:5: error: there is no module 'mine'"));
+    tilec_result_free(&result);
+}
+
+static void
+tables_are_listed(void **state)
+{
+    TilecResult result;
+
+    (void)state;
+    assert_int_equal(tilec_list(NULL, "passes", &result), TILEC_OK);
+    assert_non_null(strstr(result.output, "swizzle"));
+    tilec_result_free(&result);
+    assert_int_equal(tilec_list(NULL, "targets", &result), TILEC_OK);
+    assert_non_null(strstr(result.output, "sm_100"));
+    tilec_result_free(&result);
+    assert_int_equal(tilec_list(NULL, "chairs", &result), TILEC_ERROR);
+    tilec_result_free(&result);
+}
+
+int
+main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tile_ir_reads_back),
+        cmocka_unit_test(compiling_twice_gives_the_same),
+        cmocka_unit_test(errors_are_texts),
+        cmocka_unit_test(modules_come_from_the_callback),
+        cmocka_unit_test(tables_are_listed),
+        cmocka_unit_test(every_allocation_may_fail_tir),
+        cmocka_unit_test_prestate(every_allocation_may_fail_source,
+                                  argc > 1 ? argv[1] : "examples"),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
