@@ -1,0 +1,204 @@
+/* ast_to_tir_internal.h - what the files of ast_to_tir share.
+ *
+ * Values.  An expression evaluates to a Value: a constant known now (int, float, bool, type), a
+ * scalar or tile computed at run time (a TirVal), a range of indices, a tuple of values.  A scalar
+ * that follows from sizes and scalar parameters alone also has a host expression, which is what
+ * `grid` and `require` need.
+ *
+ * Variables.  A `var` is a binding whose value is replaced at each assignment, so the operations
+ * made are in SSA form at once.  A loop first gives every variable a block argument, walks its
+ * body, and then drops the arguments whose variable the body left alone.
+ */
+#ifndef TILEC_LOWER_AST_TO_TIR_INTERNAL_H
+#define TILEC_LOWER_AST_TO_TIR_INTERNAL_H
+
+#include "compiler/lower/ast_to_tir.h"
+
+enum {
+    TILE_MAX_EXTENT = 8192,
+    TILE_MAX_ELEMENTS = 1 << 17,
+    GRID_MAX_AXES = 3,
+    CALL_MAX_DEPTH = 64
+};
+
+typedef struct Value Value;
+
+typedef enum ValueKind {
+    VALUE_ERROR, /* said already: whatever uses it stays silent */
+    VALUE_NOTHING, /* what a function without `return` gives */
+    VALUE_INT,
+    VALUE_FLOAT,
+    VALUE_BOOL,
+    VALUE_TYPE,
+    VALUE_TILE,  /* a scalar (rank 0) or a tile, at run time */
+    VALUE_RANGE, /* consecutive indices */
+    VALUE_STEPS, /* what `for` and `grid` go over */
+    VALUE_TUPLE,
+    VALUE_TENSOR
+} ValueKind;
+
+typedef struct Range Range;
+typedef struct Steps Steps;
+
+struct Value {
+    ValueKind kind;
+    DType dtype;          /* TYPE */
+    int64_t integer;      /* INT, BOOL */
+    double number;        /* FLOAT */
+    TirType type;         /* TILE */
+    TirVal *tir;          /* TILE; NULL while only host expressions are wanted */
+    const HostExpr *host; /* TILE of rank 0: the same for the launcher, if it can know; or NULL */
+    const Range *range;
+    const Steps *steps;
+    TirTensor *tensor;
+    uint32_t n_fields;    /* TUPLE */
+    const Value *fields;
+    const char *const *names; /* of the fields; an entry, or all, may be NULL */
+};
+
+/* start, start + 1, .. of `length` indices; those at or after `bound` are padding. */
+struct Range {
+    Value start, bound; /* i32 scalars or ints */
+    int32_t length;
+    bool exact; /* no index is padding */
+};
+
+/* lo, lo + step, .. below hi; with `tile` each step is a range of `tile` indices. */
+struct Steps {
+    Value lo, hi, step;
+    int32_t tile; /* 0: integers */
+};
+
+typedef struct Binding Binding;
+
+/* A variable, or a part of one: what may stand left of `=`. */
+typedef struct Place {
+    Binding *root; /* never an alias itself; NULL: an error, said already */
+    uint32_t n;
+    uint32_t path[8]; /* fields, outermost first */
+} Place;
+
+struct Binding {
+    Binding *next; /* older */
+    const char *name;
+    Span span;
+    Value value;
+    bool is_var;
+    bool is_alias; /* a `var` parameter: stands for `place` */
+    Place place;
+    const char *what; /* "parameter", "size", ..: for messages; NULL: let or var */
+};
+
+/* One call being expanded; the outermost is the kernel itself. */
+typedef struct Frame {
+    struct Frame *caller;
+    const Function *function; /* NULL for the kernel */
+    Span call;
+    Binding *bindings;
+    uint32_t depth;         /* calls around this one */
+    uint32_t runtime_depth; /* run-time loops and branches around, in this frame */
+    bool returned;
+    Value result;
+} Frame;
+
+typedef struct Lower {
+    const AstToTir *options;
+    Arena *arena;
+    Diag *diag;
+    const Ast *ast;
+    const Kernel *kernel;
+    TirFn *fn;
+    TirBuilder b;
+    Frame *frame;
+    bool host_only;     /* build nothing: only constants and host expressions are wanted */
+    bool has_grid;
+    uint32_t n_leaves;  /* size and param operations at the head of the body */
+} Lower;
+
+/* ---- ast_to_tir.c: messages and names ---- */
+
+/* Reports an error, with a note for each call around; one error at one place is said once. */
+Value fail(Lower *low, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* ", did you mean 'x'?" for a name that is close to a visible one, else "". */
+const char *suggest_name(Lower *low, const char *name);
+bool close_name(const char *wanted, const char *have, uint32_t *best);
+
+Binding *find_binding(Lower *low, const char *name);
+/* Adds a name to the current scope; an error when it is taken. */
+Binding *declare(Lower *low, const char *name, Span span, Value value);
+/* The value of a name, with operations for sizes and parameters made when first needed. */
+Value read_binding(Lower *low, Binding *binding);
+bool find_type(Lower *low, const char *name, DType *dtype);
+
+/* ---- ast_to_tir_value.c: values and arithmetic ---- */
+
+Value value_int(int64_t integer);
+Value value_float(double number);
+Value value_bool(bool truth);
+Value value_type(DType dtype);
+Value value_tile(TirVal *tir, const HostExpr *host);
+bool is_constant(const Value *value);
+bool is_scalar_of(const Value *value, DType dtype);
+/* "f32[64, 128]", "the int 5", ..: for messages. */
+const char *value_text(Lower *low, const Value *value);
+const char *type_text(Lower *low, TirType type);
+bool dtype_usable(Lower *low, Span span, DType dtype);
+
+/* A constant as a run-time value of `type`; false when it does not fit (and it says so). */
+bool adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out);
+/* Constants become i32, f32 or bool scalars, ranges become tiles; others stay. */
+Value to_runtime(Lower *low, Span span, const Value *value);
+/* A range as its tile of indices; anything else stays. */
+Value range_to_tile(Lower *low, const Value *value);
+/* An i32 scalar or an int as an operand; NULL after an error. */
+TirVal *index_operand(Lower *low, Span span, const Value *value);
+const HostExpr *host_of(Lower *low, const Value *value);
+
+/* Brings values to one dtype and shape (constants adapt, shapes broadcast). */
+bool unify(Lower *low, Span span, const char *what, Value *x, Value *y);
+/* NumPy's rule; false when the shapes do not fit. */
+bool broadcast_shape(TirType x, TirType y, TirType *out);
+/* `value` with the shape and dtype of `type`: constants adapt, dimensions of 1 grow. */
+bool fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type, Value *out);
+
+Value value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y);
+Value value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y);
+Value value_cdiv(Lower *low, Span span, const Value *x, const Value *y);
+Value value_unary(Lower *low, Span span, Op op, const Value *x);
+Value value_cast(Lower *low, Span span, const Value *x, DType to);
+/* A tile operation on floats, computed in f32 for 16-bit types. */
+TirVal *float_unary(Lower *low, TirOpcode op, TirVal *x);
+bool is_16bit_float(DType dtype);
+
+/* ---- ast_to_tir_expr.c ---- */
+
+Value eval(Lower *low, const Expr *expr);
+/* A compile-time int in [least, most]; false after an error. */
+bool eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most,
+              int64_t *out);
+/* The indices of load, store and atomic_add; false after an error.  `clip` tells which operand
+ * ranges may be wider than what they stand for (loads cut those off). */
+typedef struct Access {
+    TirTensor *tensor;
+    TirIndex index[TENSOR_MAX_RANK];
+    TirVal *operands[TENSOR_MAX_RANK];
+    TirType type;                       /* of the tile addressed */
+    const Range *clip[TIR_MAX_RANK];    /* for each dimension of the tile, or NULL */
+} Access;
+bool eval_access(Lower *low, const char *name, Span name_span, Span span,
+                 const SubscriptList *index, bool writes, Access *out);
+Place eval_place(Lower *low, const Expr *expr);
+Value read_place(Lower *low, const Place *place);
+void write_place(Lower *low, const Place *place, Value value);
+
+/* ---- ast_to_tir_call.c ---- */
+
+Value eval_call(Lower *low, const Expr *call);
+bool is_builtin(const char *name);
+Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
+
+/* ---- ast_to_tir_stmt.c ---- */
+
+void lower_block(Lower *low, const Block *block);
+
+#endif
