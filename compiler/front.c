@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "compiler/auto_tiles.h"
+#include "compiler/lower/ast_to_tir.h"
 #include "dsl/dsl.h"
 
 /* The caller's files first, so that a user can replace any module; then our own library. */
@@ -37,7 +39,22 @@ front_end(Arena *arena, Diag *diag, const FrontInput *input, Buf *tree)
         ast_print(ast->main, tree);
         return NULL;
     }
-    diag_error(diag, (Span){input->file->base, input->file->base},
-               "compiling from source text is not in this build; only tile IR (.tir) is");
-    return NULL;
+    AutoTiles tiles = {.target = input->target, .options = input->options};
+    Define *defines = arena_array(arena, Define, options.n_defines + 1);
+    for (size_t k = 0; k < options.n_defines; k++)
+        defines[k] = (Define){options.defines[k].name, options.defines[k].value};
+    AstToTir lowering = {
+        .arena = arena,
+        .diag = diag,
+        .ast = ast,
+        .defines = defines,
+        .n_defines = (uint32_t)options.n_defines,
+        .kernel = options.kernel,
+        .choose = auto_tiles_choose,
+        .user = &tiles,
+    };
+    TirModule *module = arena_new(arena, TirModule);
+    module->arena = arena;
+    module->diag = diag;
+    return ast_to_tir(&lowering, module) && diag->errors == 0 ? module : NULL;
 }

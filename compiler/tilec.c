@@ -154,6 +154,9 @@ read_program(Compilation *c)
         return false;
     }
     if (ends_with(c->path, ".tir")) {
+        if (c->options->n_defines > 0)
+            diag_error(&c->diag, (Span){0}, "-D %s: tile IR has no parameters left to set",
+                       c->options->defines[0].name);
         c->module = tir_read(&c->arena, &c->diag, file);
         if (c->module == NULL)
             return false;
