@@ -16,13 +16,4 @@ typedef struct FrontInput {
  * understood it, and NULL is returned. */
 TirModule *front_end(Arena *arena, Diag *diag, const FrontInput *input, Buf *tree);
 
-/* A module of the library that is part of the compiler. */
-typedef struct LibraryFile {
-    const char *name, *path; /* "softmax", "<stdlib>/softmax.tile" */
-    const char *text;
-    size_t n;
-} LibraryFile;
-
-extern const LibraryFile library_files[]; /* made from stdlib/ by the build; ends with a NULL name */
-
 #endif
