@@ -1,0 +1,216 @@
+/* launch.c - checks a launch against the metadata and packs its parameters (see launch.h). */
+#include "backends/cuda/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool
+launch_check_arch(const char *arch, int major, int minor, Fault *fault)
+{
+    char *end;
+    long number = strncmp(arch, "sm_", 3) == 0 ? strtol(arch + 3, &end, 10) : 0;
+
+    if (number < 10)
+        return fault_set(fault, "the metadata names an unknown architecture '%s'", arch);
+    int have = major * 10 + minor;
+    const char *reason = NULL;
+    if (*end == 'a' && have != number)
+        reason = "runs on that GPU alone";
+    else if (*end == 'f' && (major != number / 10 || have < number))
+        reason = "runs on that family alone";
+    else if (have < number)
+        reason = "needs that GPU or a newer one";
+    if (!reason)
+        return true;
+    return fault_set(fault, "the code is for %s and %s; this GPU is sm_%d: compile with -arch sm_%d",
+                     arch, reason, have, have);
+}
+
+LaunchValues
+launch_values_new(Arena *arena, const MetaKernel *kernel)
+{
+    uint32_t sizes = kernel->sizes.n + 1, scalars = kernel->scalars.n + 1;
+
+    return (LaunchValues){kernel, arena_array(arena, int64_t, sizes), arena_array(arena, bool, sizes),
+                          arena_array(arena, Number, scalars), arena_array(arena, bool, scalars)};
+}
+
+bool
+launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const int64_t *shape,
+                  Fault *fault)
+{
+    const MetaKernel *kernel = values->kernel;
+    const MetaTensor *t = &kernel->tensors.at[tensor];
+
+    if (rank != t->rank)
+        return fault_set(fault, "%s: %s must have %u dimensions, not %u", kernel->name, t->name,
+                         (unsigned)t->rank, (unsigned)rank);
+    for (uint32_t d = 0; d < rank; d++) {
+        if (t->extent[d] >= 0) {
+            if (shape[d] != t->extent[d])
+                return fault_set(fault, "%s: dimension %u of %s must be %lld, not %lld", kernel->name,
+                                 (unsigned)d, t->name, (long long)t->extent[d], (long long)shape[d]);
+            continue;
+        }
+        uint32_t size = t->size[d];
+        if (values->size_known[size] && values->size[size] != shape[d])
+            return fault_set(fault, "%s: dimension %u of %s is %lld, but %s is %lld", kernel->name,
+                             (unsigned)d, t->name, (long long)shape[d], kernel->sizes.at[size],
+                             (long long)values->size[size]);
+        if (shape[d] < 0 || shape[d] > INT32_MAX)
+            return fault_set(fault, "%s: %s = %lld does not fit 32 bits", kernel->name,
+                             kernel->sizes.at[size], (long long)shape[d]);
+        values->size[size] = shape[d];
+        values->size_known[size] = true;
+    }
+    return true;
+}
+
+bool
+launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault *fault)
+{
+    const MetaTensor *t = &values->kernel->tensors.at[tensor];
+
+    for (uint32_t d = 0; d < t->rank; d++) {
+        if (t->extent[d] < 0 && !values->size_known[t->size[d]])
+            return fault_set(fault, "%s: the shape of %s needs %s, which no given array has: add "
+                                    "--set %s=VALUE", values->kernel->name, t->name,
+                             values->kernel->sizes.at[t->size[d]],
+                             values->kernel->sizes.at[t->size[d]]);
+        shape[d] = t->extent[d] >= 0 ? t->extent[d] : values->size[t->size[d]];
+    }
+    return true;
+}
+
+static bool
+look_up(const void *user, const char *name, size_t n, Number *out)
+{
+    const LaunchValues *values = user;
+    const MetaKernel *kernel = values->kernel;
+
+    for (uint32_t i = 0; i < kernel->sizes.n; i++)
+        if (strlen(kernel->sizes.at[i]) == n && strncmp(kernel->sizes.at[i], name, n) == 0) {
+            *out = (Number){.integer = values->size[i]};
+            return values->size_known[i];
+        }
+    for (uint32_t i = 0; i < kernel->scalars.n; i++)
+        if (strlen(kernel->scalars.at[i].name) == n &&
+            strncmp(kernel->scalars.at[i].name, name, n) == 0) {
+            *out = values->scalar[i];
+            return values->scalar_known[i];
+        }
+    return false;
+}
+
+static bool
+check_view(const MetaKernel *kernel, const MetaTensor *t, const TensorView *view, Fault *fault)
+{
+    if (strcmp(view->dtype, t->dtype) != 0)
+        return fault_set(fault, "%s: %s must be %s, not %s", kernel->name, t->name, t->dtype,
+                         view->dtype);
+    if (view->address % t->align != 0)
+        return fault_set(fault, "%s: the address of %s must be a multiple of %u bytes", kernel->name,
+                         t->name, (unsigned)t->align);
+    if (t->rank > 0 && view->shape[t->rank - 1] > 1 && view->stride[t->rank - 1] != 1)
+        return fault_set(fault, "%s: the last dimension of %s must be contiguous (its stride is %lld)",
+                         kernel->name, t->name, (long long)view->stride[t->rank - 1]);
+    for (uint32_t d = 0; d + 1 < t->rank; d++)
+        if (view->shape[d] > 1 && view->stride[d] * (int64_t)t->element_bytes % t->align != 0)
+            return fault_set(fault, "%s: stride %u of %s is %lld bytes; it must be a multiple of %u",
+                             kernel->name, (unsigned)d, t->name,
+                             (long long)view->stride[d] * t->element_bytes, (unsigned)t->align);
+    return true;
+}
+
+static bool
+check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *out, Fault *fault)
+{
+    const MetaKernel *kernel = values->kernel;
+    static const int64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
+    Number number;
+
+    for (uint32_t i = 0; i < kernel->sizes.n; i++)
+        if (!values->size_known[i])
+            return fault_set(fault, "%s: no value for the size %s: add --set %s=VALUE", kernel->name,
+                             kernel->sizes.at[i], kernel->sizes.at[i]);
+    for (uint32_t i = 0; i < kernel->scalars.n; i++)
+        if (!values->scalar_known[i])
+            return fault_set(fault, "%s: no value for the scalar %s: add --set %s=VALUE",
+                             kernel->name, kernel->scalars.at[i].name, kernel->scalars.at[i].name);
+    for (uint32_t i = 0; i < kernel->tensors.n; i++)
+        if (!check_view(kernel, &kernel->tensors.at[i], &view[i], fault))
+            return false;
+    for (uint32_t i = 0; i < kernel->requires.n; i++) {
+        const MetaRequire *require = &kernel->requires.at[i];
+        if (!expression_evaluate(require->condition, look_up, values, &number, fault))
+            return false;
+        if (!number_true(number))
+            return fault_set(fault, "%s: %s (%s)", kernel->name,
+                             *require->message ? require->message : "a requirement is not met",
+                             require->condition);
+    }
+    for (uint32_t d = 0; d < 3; d++) {
+        if (!expression_evaluate(kernel->grid[d], look_up, values, &number, fault))
+            return false;
+        if (number.is_float || number.integer < 0 || number.integer > grid_limit[d])
+            return fault_set(fault, "%s: the grid's dimension %u is %s = %lld; CUDA allows 0 to %lld",
+                             kernel->name, (unsigned)d, kernel->grid[d], (long long)number.integer,
+                             (long long)grid_limit[d]);
+        out->grid[d] = (uint32_t)number.integer;
+        out->cluster[d] = kernel->cluster[d] ? kernel->cluster[d] : 1;
+        if (out->grid[d] % out->cluster[d] != 0)
+            return fault_set(fault, "%s: the grid's dimension %u is %u, no multiple of the cluster's %u",
+                             kernel->name, (unsigned)d, (unsigned)out->grid[d],
+                             (unsigned)out->cluster[d]);
+    }
+    return true;
+}
+
+bool
+launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view, LaunchReady *out,
+               Fault *fault)
+{
+    const MetaKernel *kernel = values->kernel;
+
+    *out = (LaunchReady){.entry = kernel->entry,
+                         .block = {kernel->block, 1, 1},
+                         .shared = kernel->shared,
+                         .param_bytes = kernel->param_bytes,
+                         .n_args = kernel->params.n};
+    if (!check_launch(values, view, out, fault))
+        return false;
+    out->params = arena_alloc(arena, kernel->param_bytes + 1);
+    out->args = arena_array(arena, void *, kernel->params.n + 1);
+    for (uint32_t i = 0; i < kernel->params.n; i++) {
+        const MetaParam *p = &kernel->params.at[i];
+        unsigned char *to = out->params + p->offset;
+        out->args[i] = to;
+        switch (p->kind) {
+        case META_POINTER:
+            memcpy(to, &view[p->index].address, 8);
+            break;
+        case META_STRIDE: {
+            /* the stride of an extent of 1 is never used; 0 keeps it aligned */
+            int64_t stride = view[p->index].shape[p->dim] > 1 ? view[p->index].stride[p->dim] : 0;
+            memcpy(to, &stride, 8);
+            break;
+        }
+        case META_SIZE: {
+            int32_t size = (int32_t)values->size[p->index];
+            memcpy(to, &size, 4);
+            break;
+        }
+        case META_SCALAR: {
+            const Number *value = &values->scalar[p->index];
+            float real = (float)number_real(*value);
+            int32_t integer = (int32_t)value->integer;
+            memcpy(to, kernel->scalars.at[p->index].is_float ? (void *)&real : (void *)&integer, 4);
+            break;
+        }
+        case META_TENSOR_MAP:
+            return fault_set(fault, "%s has tensor maps, which this program cannot make yet",
+                             kernel->name);
+        }
+    }
+    return true;
+}

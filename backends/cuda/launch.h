@@ -1,0 +1,126 @@
+/* launch.h - what a PTX file says of itself, read back, and launches checked against it.
+ *
+ * The metadata (docs/metadata.md) comes from PTX text or from the bytes of the constant in a loaded
+ * module.  A launch is given as views of tensors and values of scalars; launch_prepare() refuses
+ * what the kernel cannot run, with a sentence, and packs the parameters.
+ */
+#ifndef TILEC_CUDA_LAUNCH_H
+#define TILEC_CUDA_LAUNCH_H
+
+#include <stddef.h>
+
+#include "backends/cuda/expression.h"
+#include "backends/cuda/fault.h"
+#include "compiler/base/arena.h"
+
+enum { LAUNCH_ABI = 1, LAUNCH_MAX_RANK = 6 };
+
+typedef enum MetaMode { META_IN, META_OUT, META_INOUT } MetaMode;
+
+typedef struct MetaTensor {
+    const char *name, *dtype;
+    uint32_t element_bytes;
+    MetaMode mode;
+    uint32_t rank;
+    int64_t extent[LAUNCH_MAX_RANK]; /* when fixed, else -1 */
+    uint32_t size[LAUNCH_MAX_RANK];  /* else: which of the kernel's sizes */
+    uint32_t align;                  /* of the address and all strides, in bytes */
+    bool atomic;
+} MetaTensor;
+
+typedef struct MetaScalar {
+    const char *name;
+    bool is_float; /* f32, else i32 */
+} MetaScalar;
+
+typedef enum MetaParamKind {
+    META_POINTER,
+    META_STRIDE,
+    META_SIZE,
+    META_SCALAR,
+    META_TENSOR_MAP
+} MetaParamKind;
+
+typedef struct MetaParam {
+    MetaParamKind kind;
+    uint32_t index; /* of the tensor, size or scalar; of the map for META_TENSOR_MAP */
+    uint32_t dim;   /* META_STRIDE */
+    uint32_t offset, bytes;
+} MetaParam;
+
+typedef struct MetaTensorMap {
+    uint32_t tensor, rank;
+    uint32_t dim[5], box[5];
+    uint32_t swizzle, l2_promotion;
+} MetaTensorMap;
+
+typedef struct MetaRequire {
+    const char *condition, *message;
+} MetaRequire;
+
+typedef struct MetaKernel {
+    const char *name, *entry;
+    VEC(const char *) sizes;
+    VEC(MetaScalar) scalars;
+    VEC(MetaTensor) tensors;
+    VEC(MetaParam) params;
+    VEC(MetaTensorMap) maps;
+    VEC(MetaRequire) requires;
+    const char *grid[3];
+    uint32_t block, shared, cluster[3];
+    uint32_t param_bytes;
+} MetaKernel;
+
+typedef struct Metadata {
+    const char *version, *arch, *source;
+    VEC(MetaKernel) kernels;
+} Metadata;
+
+/* The JSON text in PTX text, on the arena; NULL (and a fault) when there is none. */
+const char *metadata_find(Arena *arena, const char *ptx, size_t n, Fault *fault);
+/* Reads the JSON text; NULL and a fault when it is not what this reader knows. */
+Metadata *metadata_parse(Arena *arena, const char *json, Fault *fault);
+
+/* Whether code for `arch` ("sm_90a") runs on a GPU of compute capability major.minor. */
+bool launch_check_arch(const char *arch, int major, int minor, Fault *fault);
+
+/* A tensor in device memory; strides in elements. */
+typedef struct TensorView {
+    uint64_t address;
+    uint32_t rank;
+    int64_t shape[LAUNCH_MAX_RANK], stride[LAUNCH_MAX_RANK];
+    const char *dtype;
+} TensorView;
+
+/* The values of one kernel's names; `known` says which are given. */
+typedef struct LaunchValues {
+    const MetaKernel *kernel;
+    int64_t *size;
+    bool *size_known;
+    Number *scalar;
+    bool *scalar_known;
+} LaunchValues;
+
+LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel);
+/* Takes named sizes from a tensor's shape; false when it does not fit the kernel or the sizes. */
+bool launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const int64_t *shape,
+                       Fault *fault);
+/* The shape of a tensor by the sizes known. */
+bool launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault *fault);
+
+/* Everything a driver needs. */
+typedef struct LaunchReady {
+    const char *entry;
+    uint32_t grid[3], block[3], cluster[3], shared;
+    unsigned char *params; /* packed */
+    uint32_t param_bytes;
+    void **args; /* pointers into `params`, as cuLaunchKernel wants them */
+    uint32_t n_args;
+} LaunchReady;
+
+/* Checks everything (sizes, strides, alignment, `require`, the grid) and packs the parameters;
+ * `view` has one entry for each of the kernel's tensors. */
+bool launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
+                    LaunchReady *out, Fault *fault);
+
+#endif

@@ -1,0 +1,43 @@
+/* machine.h - what tilerun runs on: a GPU, or the simulator; the same calls for both. */
+#ifndef TILEC_CUDA_MACHINE_H
+#define TILEC_CUDA_MACHINE_H
+
+#include "backends/cuda/launch.h"
+
+typedef struct Machine Machine;
+
+typedef enum RunStatus {
+    RUN_OK,
+    RUN_FAULT,   /* it did not run; the fault says why */
+    RUN_FINDINGS /* it ran; the simulator printed what it found */
+} RunStatus;
+
+struct Machine {
+    const char *name;
+    void *state;
+    uint64_t seed;  /* how the simulator orders things; the GPU ignores it */
+    bool no_checks; /* the simulator looks for no faults but those of bounds */
+    /* Loads PTX text, or a cubin where the machine takes one. */
+    bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
+    /* A module-scope variable's bytes, on the arena; NULL and a fault when there is none. */
+    char *(*global)(Machine *, Arena *, const char *name, size_t *bytes, Fault *);
+    bool (*check_arch)(Machine *, const char *arch, Fault *);
+    bool (*allocate)(Machine *, size_t bytes, const char *name, uint64_t *address, Fault *);
+    bool (*write)(Machine *, uint64_t address, const void *from, size_t bytes, Fault *);
+    bool (*read)(Machine *, uint64_t address, void *to, size_t bytes, Fault *);
+    /* Zeros; `undefined`: and a read of it before it is written is a fault (where that is seen). */
+    bool (*clear)(Machine *, uint64_t address, size_t bytes, bool undefined, Fault *);
+    /* Bytes written so far, or `bytes` where that is not known. */
+    size_t (*count_written)(Machine *, uint64_t address, size_t bytes);
+    RunStatus (*launch)(Machine *, const LaunchReady *, Fault *);
+    /* Milliseconds of each of `n` runs of all launches, after warm-up runs; NULL: cannot time. */
+    bool (*time)(Machine *, const LaunchReady *launches, uint32_t n_launches, uint32_t n, float *out,
+                 Fault *);
+    void (*close)(Machine *);
+};
+
+bool machine_open_gpu(Machine *machine, Arena *arena, Fault *fault);
+/* Fails with a sentence when tilerun was built without the simulator. */
+bool machine_open_sim(Machine *machine, Arena *arena, Fault *fault);
+
+#endif

@@ -1,0 +1,176 @@
+/* machine_sim.c - a Machine over the simulator (backends/sim/sim.h). */
+#include "backends/cuda/machine.h"
+
+#ifdef TILERUN_HAS_SIM
+
+#include <stdlib.h>
+
+#include "backends/sim/sim.h"
+
+typedef struct Simulator {
+    SimDevice *device;
+    SimModule *module;
+} Simulator;
+
+static bool
+from_error(const SimError *error, const char *path, Fault *fault)
+{
+    if (error->line)
+        return fault_set(fault, "%s:%u: %s", path, (unsigned)error->line, error->message);
+    return fault_set(fault, "%s: %s", path, error->message);
+}
+
+static bool
+sim_load(Machine *machine, const char *image, size_t n, const char *path, Fault *fault)
+{
+    Simulator *sim = machine->state;
+    SimError error = {0};
+
+    if (n >= 4 && image[0] == '\x7f' && image[1] == 'E')
+        return fault_set(fault, "%s is a cubin: the simulator runs PTX text", path);
+    sim->module = sim_module_load(sim->device, image, n, path, &error);
+    return sim->module || from_error(&error, path, fault);
+}
+
+static char *
+sim_global(Machine *machine, Arena *arena, const char *name, size_t *bytes, Fault *fault)
+{
+    Simulator *sim = machine->state;
+    uint64_t address = sim_global_find(sim->module, name, bytes);
+
+    if (!address) {
+        fault_set(fault, "the module has no variable '%s'", name);
+        return NULL;
+    }
+    char *data = arena_alloc(arena, *bytes + 1);
+    if (sim_read(sim->device, address, data, *bytes))
+        return data;
+    fault_set(fault, "the variable '%s' cannot be read", name);
+    return NULL;
+}
+
+static bool
+sim_check_arch(Machine *machine, const char *arch, Fault *fault)
+{
+    (void)machine;
+    (void)arch;
+    (void)fault;
+    return true; /* the simulator is every GPU */
+}
+
+static bool
+sim_allocate(Machine *machine, size_t bytes, const char *name, uint64_t *address, Fault *fault)
+{
+    Simulator *sim = machine->state;
+
+    *address = sim_alloc(sim->device, bytes ? bytes : 1, name);
+    return *address || fault_set(fault, "%s: the simulator is out of memory", name);
+}
+
+static bool
+sim_copy_in(Machine *machine, uint64_t address, const void *from, size_t bytes, Fault *fault)
+{
+    Simulator *sim = machine->state;
+
+    return bytes == 0 || sim_write(sim->device, address, from, bytes) ||
+           fault_set(fault, "the simulator's memory cannot be written");
+}
+
+static bool
+sim_copy_out(Machine *machine, uint64_t address, void *to, size_t bytes, Fault *fault)
+{
+    Simulator *sim = machine->state;
+
+    return bytes == 0 || sim_read(sim->device, address, to, bytes) ||
+           fault_set(fault, "the simulator's memory cannot be read");
+}
+
+static bool
+sim_clear(Machine *machine, uint64_t address, size_t bytes, bool undefined, Fault *fault)
+{
+    Simulator *sim = machine->state;
+
+    return bytes == 0 ||
+           (sim_fill(sim->device, address, 0, bytes) &&
+            sim_mark(sim->device, address, bytes, !undefined)) ||
+           fault_set(fault, "the simulator's memory cannot be written");
+}
+
+static size_t
+sim_count_written(Machine *machine, uint64_t address, size_t bytes)
+{
+    Simulator *sim = machine->state;
+
+    return bytes ? sim_count_initialised(sim->device, address, bytes) : 0;
+}
+
+static RunStatus
+sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
+{
+    Simulator *sim = machine->state;
+    SimLaunch launch = sim_launch_defaults();
+    RunStatus status = RUN_OK;
+
+    if (ready->grid[0] == 0 || ready->grid[1] == 0 || ready->grid[2] == 0)
+        return RUN_OK;
+    launch.entry = ready->entry;
+    for (int d = 0; d < 3; d++) {
+        launch.grid[d] = ready->grid[d];
+        launch.block[d] = ready->block[d];
+        launch.cluster[d] = ready->cluster[d];
+    }
+    launch.dynamic_shared = ready->shared;
+    launch.args = ready->args;
+    launch.arg_count = ready->n_args;
+    launch.seed = machine->seed;
+    launch.checks = !machine->no_checks;
+    SimReport *report = sim_launch(sim->module, &launch);
+    if (!report) {
+        fault_set(fault, "out of memory");
+        return RUN_FAULT;
+    }
+    if (report->status == SIM_STATUS_ERROR) {
+        from_error(&report->error, ready->entry, fault);
+        status = RUN_FAULT;
+    } else if (report->status == SIM_STATUS_FINDINGS) {
+        fprintf(stderr, "%s, seed %llu:\n", ready->entry, (unsigned long long)machine->seed);
+        sim_report_print(report, stderr);
+        status = RUN_FINDINGS;
+    }
+    sim_report_free(report);
+    return status;
+}
+
+static void
+sim_close(Machine *machine)
+{
+    Simulator *sim = machine->state;
+
+    sim_device_free(sim->device);
+}
+
+bool
+machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
+{
+    Simulator *sim = arena_new(arena, Simulator);
+
+    sim->device = sim_device_new();
+    if (!sim->device)
+        return fault_set(fault, "out of memory");
+    *machine = (Machine){"the simulator", sim, 0, false, sim_load, sim_global, sim_check_arch,
+                         sim_allocate, sim_copy_in, sim_copy_out, sim_clear, sim_count_written,
+                         sim_run, NULL, sim_close};
+    return true;
+}
+
+#else
+
+bool
+machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
+{
+    (void)machine;
+    (void)arena;
+    return fault_set(fault, "this tilerun was built without the simulator");
+}
+
+#endif

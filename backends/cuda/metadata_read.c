@@ -1,0 +1,316 @@
+/* metadata_read.c - the metadata of a PTX module: from text to MetaKernel (see launch.h). */
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/launch.h"
+
+#define SYMBOL "tilec_metadata"
+
+const char *
+metadata_find(Arena *arena, const char *ptx, size_t n, Fault *fault)
+{
+    char *text = arena_strndup(arena, ptx, n);
+
+    for (char *at = strstr(text, SYMBOL); at; at = strstr(at + 1, SYMBOL)) {
+        char *end = at + strlen(SYMBOL);
+        end += strspn(end, " \t\r\n");
+        if (*end != '[')
+            continue;
+        end = strchr(end, ']');
+        if (!end)
+            break;
+        end++;
+        end += strspn(end, " \t\r\n");
+        if (*end != '=')
+            continue;
+        end++;
+        end += strspn(end, " \t\r\n");
+        if (*end != '{')
+            continue;
+        end++;
+        Buf bytes;
+        buf_init(&bytes, arena);
+        for (;;) {
+            end += strspn(end, " \t\r\n,");
+            if (!isdigit((unsigned char)*end))
+                break;
+            unsigned long byte = strtoul(end, &end, 0);
+            if (byte == 0)
+                break;
+            buf_char(&bytes, (char)byte);
+        }
+        return bytes.at ? bytes.at : "";
+    }
+    fault_set(fault, "the PTX has no constant '" SYMBOL "': tilec did not make it; give --entry, "
+                     "--grid, --block and --arg");
+    return NULL;
+}
+
+/* ---- JSON ---- */
+
+typedef struct Reader {
+    Arena *arena;
+    Fault *fault;
+    bool failed;
+} Reader;
+
+static void
+fail(Reader *r, const char *what)
+{
+    if (!r->failed)
+        fault_set(r->fault, "the metadata of the PTX cannot be read: %s", what);
+    r->failed = true;
+}
+
+static const char *
+get_text(Reader *r, const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+    if (!cJSON_IsString(item)) {
+        fail(r, arena_printf(r->arena, "no text '%s'", key));
+        return "";
+    }
+    return arena_strndup(r->arena, item->valuestring, strlen(item->valuestring));
+}
+
+static uint32_t
+get_number(Reader *r, const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+    if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 4294967295.0) {
+        fail(r, arena_printf(r->arena, "no number '%s'", key));
+        return 0;
+    }
+    return (uint32_t)item->valuedouble;
+}
+
+static const cJSON *
+get_array(Reader *r, const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+    if (!cJSON_IsArray(item))
+        fail(r, arena_printf(r->arena, "no list '%s'", key));
+    return item;
+}
+
+static void
+get_numbers(Reader *r, const cJSON *object, const char *key, uint32_t *out, uint32_t n)
+{
+    const cJSON *item;
+    uint32_t i = 0;
+
+    cJSON_ArrayForEach (item, get_array(r, object, key))
+        if (i < n && cJSON_IsNumber(item))
+            out[i++] = (uint32_t)item->valuedouble;
+    if (i != n)
+        fail(r, arena_printf(r->arena, "'%s' must have %u numbers", key, (unsigned)n));
+}
+
+static uint32_t
+find_tensor(Reader *r, const MetaKernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->tensors.n; i++)
+        if (strcmp(kernel->tensors.at[i].name, name) == 0)
+            return i;
+    fail(r, arena_printf(r->arena, "no tensor '%s'", name));
+    return 0;
+}
+
+static uint32_t
+find_size(Reader *r, const MetaKernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->sizes.n; i++)
+        if (strcmp(kernel->sizes.at[i], name) == 0)
+            return i;
+    fail(r, arena_printf(r->arena, "no size '%s'", name));
+    return 0;
+}
+
+static uint32_t
+find_scalar(Reader *r, const MetaKernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->scalars.n; i++)
+        if (strcmp(kernel->scalars.at[i].name, name) == 0)
+            return i;
+    fail(r, arena_printf(r->arena, "no scalar '%s'", name));
+    return 0;
+}
+
+static uint32_t
+dtype_bytes(Reader *r, const char *dtype)
+{
+    static const struct {
+        const char *name;
+        uint32_t bytes;
+    } types[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"tf32", 4},
+                 {"i32", 4}, {"bool", 1}, {"e4m3", 1}};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, dtype) == 0)
+            return types[i].bytes;
+    fail(r, arena_printf(r->arena, "unknown element type '%s'", dtype));
+    return 1;
+}
+
+static void
+read_tensor(Reader *r, MetaKernel *kernel, const cJSON *item)
+{
+    MetaTensor tensor = {.name = get_text(r, item, "name"), .dtype = get_text(r, item, "dtype")};
+    const char *mode = get_text(r, item, "mode");
+    const cJSON *dim;
+
+    tensor.element_bytes = dtype_bytes(r, tensor.dtype);
+    tensor.mode = strcmp(mode, "in") == 0 ? META_IN : strcmp(mode, "out") == 0 ? META_OUT : META_INOUT;
+    tensor.align = get_number(r, item, "align");
+    if (tensor.align == 0)
+        tensor.align = 1;
+    tensor.atomic = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "atomic"));
+    cJSON_ArrayForEach (dim, get_array(r, item, "shape")) {
+        if (tensor.rank == LAUNCH_MAX_RANK) {
+            fail(r, "a tensor has too many dimensions");
+            return;
+        }
+        uint32_t d = tensor.rank++;
+        tensor.extent[d] = cJSON_IsNumber(dim) ? (int64_t)dim->valuedouble : -1;
+        if (cJSON_IsString(dim))
+            tensor.size[d] = find_size(r, kernel, dim->valuestring);
+    }
+    vec_push(r->arena, &kernel->tensors, tensor);
+}
+
+static void
+read_param(Reader *r, MetaKernel *kernel, const cJSON *item)
+{
+    const char *kind = get_text(r, item, "kind");
+    MetaParam param = {.offset = get_number(r, item, "offset"),
+                       .bytes = get_number(r, item, "bytes")};
+
+    if (strcmp(kind, "pointer") == 0) {
+        param.kind = META_POINTER;
+        param.index = find_tensor(r, kernel, get_text(r, item, "tensor"));
+    } else if (strcmp(kind, "stride") == 0) {
+        param.kind = META_STRIDE;
+        param.index = find_tensor(r, kernel, get_text(r, item, "tensor"));
+        param.dim = get_number(r, item, "dim");
+        if (param.dim >= LAUNCH_MAX_RANK)
+            fail(r, "a stride of a dimension that is not there");
+    } else if (strcmp(kind, "size") == 0) {
+        param.kind = META_SIZE;
+        param.index = find_size(r, kernel, get_text(r, item, "name"));
+    } else if (strcmp(kind, "scalar") == 0) {
+        param.kind = META_SCALAR;
+        param.index = find_scalar(r, kernel, get_text(r, item, "name"));
+    } else if (strcmp(kind, "tensormap") == 0) {
+        param.kind = META_TENSOR_MAP;
+        param.index = get_number(r, item, "map");
+    } else {
+        fail(r, arena_printf(r->arena, "unknown kind of parameter '%s'", kind));
+    }
+    static const uint32_t bytes_of_kind[] = {8, 8, 4, 4, 128};
+    if (param.bytes != bytes_of_kind[param.kind] || param.offset > 32764)
+        fail(r, "a parameter has a wrong size or offset");
+    if (param.offset + param.bytes > kernel->param_bytes)
+        kernel->param_bytes = param.offset + param.bytes;
+    vec_push(r->arena, &kernel->params, param);
+}
+
+static void
+read_map(Reader *r, MetaKernel *kernel, const cJSON *item)
+{
+    MetaTensorMap map = {.tensor = find_tensor(r, kernel, get_text(r, item, "tensor")),
+                         .swizzle = get_number(r, item, "swizzle"),
+                         .l2_promotion = get_number(r, item, "l2_promotion")};
+    int n = cJSON_GetArraySize(get_array(r, item, "dims"));
+
+    if (n < 1 || n > 5) {
+        fail(r, "a tensor map must have 1 to 5 dimensions");
+        return;
+    }
+    map.rank = (uint32_t)n;
+    get_numbers(r, item, "dims", map.dim, map.rank);
+    get_numbers(r, item, "box", map.box, map.rank);
+    for (uint32_t d = 0; d < map.rank && !r->failed; d++)
+        if (map.dim[d] >= kernel->tensors.at[map.tensor].rank)
+            fail(r, "a tensor map names a dimension that is not there");
+    vec_push(r->arena, &kernel->maps, map);
+}
+
+static void
+read_kernel(Reader *r, Metadata *meta, const cJSON *object)
+{
+    MetaKernel kernel = {.name = get_text(r, object, "name"), .entry = get_text(r, object, "entry")};
+    const cJSON *item;
+
+    cJSON_ArrayForEach (item, get_array(r, object, "sizes"))
+        if (cJSON_IsString(item))
+            vec_push(r->arena, &kernel.sizes,
+                     arena_strndup(r->arena, item->valuestring, strlen(item->valuestring)));
+    cJSON_ArrayForEach (item, get_array(r, object, "scalars")) {
+        MetaScalar scalar = {get_text(r, item, "name"), strcmp(get_text(r, item, "type"), "f32") == 0};
+        vec_push(r->arena, &kernel.scalars, scalar);
+    }
+    cJSON_ArrayForEach (item, get_array(r, object, "tensors"))
+        read_tensor(r, &kernel, item);
+    cJSON_ArrayForEach (item, get_array(r, object, "tensormaps"))
+        read_map(r, &kernel, item);
+    cJSON_ArrayForEach (item, get_array(r, object, "params"))
+        read_param(r, &kernel, item);
+    for (uint32_t i = 0; i < kernel.params.n; i++) {
+        const MetaParam *p = &kernel.params.at[i];
+        if (p->kind == META_STRIDE && !r->failed && p->dim >= kernel.tensors.at[p->index].rank)
+            fail(r, "a stride of a dimension that is not there");
+        if (p->kind == META_TENSOR_MAP && p->index >= kernel.maps.n)
+            fail(r, "a parameter names a tensor map that is not there");
+    }
+    uint32_t axes = 0;
+    cJSON_ArrayForEach (item, get_array(r, object, "grid"))
+        if (cJSON_IsString(item) && axes < 3)
+            kernel.grid[axes++] = arena_strndup(r->arena, item->valuestring,
+                                                strlen(item->valuestring));
+    if (axes != 3)
+        fail(r, "'grid' must have 3 expressions");
+    kernel.block = get_number(r, object, "block");
+    kernel.shared = get_number(r, object, "shared");
+    get_numbers(r, object, "cluster", kernel.cluster, 3);
+    cJSON_ArrayForEach (item, get_array(r, object, "require")) {
+        MetaRequire require = {get_text(r, item, "condition"), get_text(r, item, "message")};
+        vec_push(r->arena, &kernel.requires, require);
+    }
+    vec_push(r->arena, &meta->kernels, kernel);
+}
+
+Metadata *
+metadata_parse(Arena *arena, const char *json, Fault *fault)
+{
+    Reader reader = {arena, fault, false};
+    cJSON *root = cJSON_Parse(json);
+    Metadata *meta = arena_new(arena, Metadata);
+    const cJSON *item;
+
+    if (!root) {
+        fail(&reader, "it is no JSON");
+        return NULL;
+    }
+    uint32_t abi = get_number(&reader, root, "tilec");
+    if (!reader.failed && abi != LAUNCH_ABI) {
+        fault_set(fault, "the PTX has metadata of version %u, this program reads version %d: use the "
+                         "tilerun that came with the tilec that made it", (unsigned)abi, LAUNCH_ABI);
+        reader.failed = true;
+    }
+    if (!reader.failed) {
+        meta->version = get_text(&reader, root, "version");
+        meta->arch = get_text(&reader, root, "arch");
+        meta->source = get_text(&reader, root, "source");
+        cJSON_ArrayForEach (item, get_array(&reader, root, "kernels"))
+            read_kernel(&reader, meta, item);
+        if (meta->kernels.n == 0)
+            fail(&reader, "it has no kernel");
+    }
+    cJSON_Delete(root);
+    return reader.failed ? NULL : meta;
+}

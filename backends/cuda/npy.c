@@ -1,0 +1,162 @@
+/* npy.c - see npy.h. */
+#include "backends/cuda/npy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
+
+bool
+npy_type_of(const char *dtype, char *kind, uint32_t *bytes)
+{
+    static const struct {
+        const char *dtype;
+        char kind;
+        uint32_t bytes;
+    } types[] = {{"f16", 'f', 2}, {"bf16", 'u', 2}, {"f32", 'f', 4}, {"tf32", 'f', 4},
+                 {"i32", 'i', 4}, {"bool", 'b', 1}, {"e4m3", 'u', 1}};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].dtype, dtype) == 0) {
+            *kind = types[i].kind;
+            *bytes = types[i].bytes;
+            return true;
+        }
+    return false;
+}
+
+const char *
+npy_type_name(Arena *arena, const NpyArray *array)
+{
+    const char *word = array->kind == 'f'   ? "float"
+                       : array->kind == 'i' ? "int"
+                       : array->kind == 'u' ? "uint"
+                       : array->kind == 'b' ? "bool"
+                                            : "void";
+    return array->kind == 'b' ? word : arena_printf(arena, "%s%u", word, (unsigned)array->bytes * 8);
+}
+
+/* The text after `'key':` in the header, NULL when it is not there. */
+static const char *
+find_key(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+
+    if (!at)
+        return NULL;
+    at += strlen(key);
+    at += strspn(at, " :");
+    return at;
+}
+
+static bool
+parse_header(const char *header, const char *path, NpyArray *out, Fault *fault)
+{
+    const char *descr = find_key(header, "'descr'"), *order = find_key(header, "'fortran_order'");
+    const char *shape = find_key(header, "'shape'");
+
+    if (!descr || !order || !shape || *descr != '\'' || *shape != '(')
+        return fault_set(fault, "%s: the header of the .npy file cannot be read", path);
+    if (descr[1] == '>')
+        return fault_set(fault, "%s: the array is big endian; save it as little endian", path);
+    out->kind = descr[2];
+    out->bytes = (uint32_t)strtoul(descr + 3, NULL, 10);
+    if (!strchr("fiubV", out->kind) || out->bytes == 0 || out->bytes > 16)
+        return fault_set(fault, "%s: arrays of type %.*s are not supported", path,
+                         (int)strcspn(descr + 1, "'"), descr + 1);
+    out->rank = 0;
+    out->total = out->bytes;
+    for (const char *at = shape + 1; *at && *at != ')';) {
+        char *end;
+        long long extent = strtoll(at, &end, 10);
+        if (end == at || extent < 0 || out->rank == NPY_MAX_RANK)
+            return fault_set(fault, "%s: the shape of the array cannot be read", path);
+        if (extent && out->total > SIZE_MAX / 2 / (uint64_t)extent)
+            return fault_set(fault, "%s: the array is larger than memory", path);
+        out->shape[out->rank++] = extent;
+        out->total *= (size_t)extent;
+        at = end + strspn(end, ", L");
+    }
+    if (strncmp(order, "True", 4) == 0 && out->rank > 1)
+        return fault_set(fault, "%s: the array is in Fortran order; save np.ascontiguousarray(x)",
+                         path);
+    return true;
+}
+
+static bool
+read_file(Arena *arena, FILE *file, const char *path, NpyArray *out, Fault *fault)
+{
+    unsigned char head[12];
+    size_t length;
+
+    if (fread(head, 1, 10, file) != 10 || memcmp(head, magic, sizeof magic) != 0)
+        return fault_set(fault, "%s is not a .npy file", path);
+    length = head[8] | (size_t)head[9] << 8;
+    if (head[6] >= 2) {
+        if (fread(head + 10, 1, 2, file) != 2)
+            return fault_set(fault, "%s ends in its header", path);
+        length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
+    }
+    if (length > 1 << 20)
+        return fault_set(fault, "%s: the header of the .npy file cannot be read", path);
+    char *header = arena_alloc(arena, length + 1);
+    if (fread(header, 1, length, file) != length)
+        return fault_set(fault, "%s ends in its header", path);
+    *out = (NpyArray){0};
+    if (!parse_header(header, path, out, fault))
+        return false;
+    /* the size is checked against the file before so much memory is taken */
+    long start = ftell(file);
+    if (start < 0 || fseek(file, 0, SEEK_END) != 0 || ftell(file) < start ||
+        (size_t)(ftell(file) - start) < out->total || fseek(file, start, SEEK_SET) != 0)
+        return fault_set(fault, "%s is shorter than its header says (%zu bytes of data)", path,
+                         out->total);
+    out->data = arena_alloc(arena, out->total ? out->total : 1);
+    if (fread(out->data, 1, out->total, file) != out->total)
+        return fault_set(fault, "%s cannot be read: %s", path, strerror(errno));
+    return true;
+}
+
+bool
+npy_read(Arena *arena, const char *path, NpyArray *out, Fault *fault)
+{
+    FILE *file = fopen(path, "rb");
+
+    if (!file)
+        return fault_set(fault, "cannot open %s: %s", path, strerror(errno));
+    bool ok = read_file(arena, file, path, out, fault);
+    fclose(file);
+    return ok;
+}
+
+bool
+npy_write(const char *path, const NpyArray *array, Fault *fault)
+{
+    char header[512];
+    int n = snprintf(header, sizeof header, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (",
+                     array->bytes == 1 ? '|' : '<', array->kind, (unsigned)array->bytes);
+
+    for (uint32_t d = 0; d < array->rank; d++)
+        n += snprintf(header + n, sizeof header - (size_t)n, "%s%lld", d ? ", " : "",
+                      (long long)array->shape[d]);
+    n += snprintf(header + n, sizeof header - (size_t)n, array->rank == 1 ? ",), }" : "), }");
+    while ((10 + n + 1) % 64 != 0) /* the data begins at a multiple of 64 */
+        header[n++] = ' ';
+    header[n++] = '\n';
+
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return fault_set(fault, "cannot write %s: %s", path, strerror(errno));
+    unsigned char head[10] = {0};
+    memcpy(head, magic, sizeof magic);
+    head[6] = 1;
+    head[8] = (unsigned char)(n & 255);
+    head[9] = (unsigned char)(n >> 8);
+    bool ok = fwrite(head, 1, sizeof head, file) == sizeof head &&
+              fwrite(header, 1, (size_t)n, file) == (size_t)n &&
+              fwrite(array->data, 1, array->total, file) == array->total;
+    if (fclose(file) != 0 || !ok)
+        return fault_set(fault, "cannot write %s: %s", path, strerror(errno));
+    return true;
+}

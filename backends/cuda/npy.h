@@ -1,0 +1,31 @@
+/* npy.h - arrays in numpy's .npy files (version 1 to 3, little endian, C order). */
+#ifndef TILEC_CUDA_NPY_H
+#define TILEC_CUDA_NPY_H
+
+#include <stdint.h>
+
+#include "backends/cuda/fault.h"
+#include "compiler/base/arena.h"
+
+enum { NPY_MAX_RANK = 8 };
+
+typedef struct NpyArray {
+    char kind;       /* numpy's letter: f, i, u, b (bool), V (raw bytes) */
+    uint32_t bytes;  /* of an element */
+    uint32_t rank;
+    int64_t shape[NPY_MAX_RANK];
+    size_t total;    /* bytes of all elements */
+    void *data;      /* C order, on the arena */
+} NpyArray;
+
+bool npy_read(Arena *arena, const char *path, NpyArray *out, Fault *fault);
+bool npy_write(const char *path, const NpyArray *array, Fault *fault);
+
+/* "float32", "uint16", ..: for messages. */
+const char *npy_type_name(Arena *arena, const NpyArray *array);
+
+/* How a tilec element type travels: f16 float16, bf16 uint16 (its bits), f32 and tf32 float32, i32
+ * int32, bool bool, e4m3 uint8.  False when there is no such type. */
+bool npy_type_of(const char *dtype, char *kind, uint32_t *bytes);
+
+#endif

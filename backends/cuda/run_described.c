@@ -1,0 +1,487 @@
+/* run_described.c - runs a PTX file that tilec made, from what it says of itself.
+ *
+ * Tensors are shared by name between the kernels of the file.  Each is a Slot: given with --in, or
+ * allocated with the shape that the named sizes give it, and then zero.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/tilerun.h"
+
+typedef struct Slot {
+    const MetaTensor *tensor;  /* as the first kernel that has it describes it */
+    const MetaKernel *kernel;  /* that kernel */
+    const NpyArray *input;     /* NULL: not given */
+    const char *output;        /* path; NULL: not wanted */
+    bool shaped;
+    bool undefined;            /* nothing reads it before a kernel writes it */
+    TensorView view;
+    size_t bytes;              /* of its memory, with space between rows */
+    unsigned char *first;      /* the output of the first seed */
+} Slot;
+
+typedef struct Session {
+    RunContext *cx;
+    Metadata *meta;
+    VEC(const MetaKernel *) kernels; /* those to run */
+    VEC(LaunchValues) values;        /* of each */
+    VEC(Slot) slots;
+} Session;
+
+static Slot *
+find_slot(Session *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++)
+        if (strcmp(s->slots.at[i].tensor->name, name) == 0)
+            return &s->slots.at[i];
+    return NULL;
+}
+
+/* "Q, K, V": the names that the user could have meant. */
+static const char *
+list_tensors(Session *s)
+{
+    Buf out;
+
+    buf_init(&out, s->cx->arena);
+    for (uint32_t i = 0; i < s->slots.n; i++)
+        buf_printf(&out, "%s%s", i ? ", " : "", s->slots.at[i].tensor->name);
+    return out.at ? out.at : "none";
+}
+
+static bool
+load_metadata(Session *s)
+{
+    RunContext *cx = s->cx;
+    const char *json;
+
+    if (cx->image_bytes >= 4 && memcmp(cx->image, "\x7f" "ELF", 4) == 0) {
+        size_t bytes;
+        json = cx->machine->global(cx->machine, cx->arena, "tilec_metadata", &bytes, cx->fault);
+    } else {
+        json = metadata_find(cx->arena, cx->image, cx->image_bytes, cx->fault);
+    }
+    s->meta = json ? metadata_parse(cx->arena, json, cx->fault) : NULL;
+    return s->meta && cx->machine->check_arch(cx->machine, s->meta->arch, cx->fault);
+}
+
+static bool
+choose_kernels(Session *s)
+{
+    const char *entry = s->cx->options->entry;
+    Buf names;
+
+    buf_init(&names, s->cx->arena);
+    for (uint32_t i = 0; i < s->meta->kernels.n; i++) {
+        const MetaKernel *kernel = &s->meta->kernels.at[i];
+        buf_printf(&names, "%s%s", i ? ", " : "", kernel->name);
+        if (entry && strcmp(entry, kernel->name) != 0 && strcmp(entry, kernel->entry) != 0)
+            continue;
+        vec_push(s->cx->arena, &s->kernels, kernel);
+        vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel));
+    }
+    if (s->kernels.n)
+        return true;
+    return fault_set(s->cx->fault, "--entry %s: the file has %s", entry, names.at);
+}
+
+/* One slot for each tensor name; kernels that share a name must agree about it. */
+static bool
+make_slots(Session *s)
+{
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        const MetaKernel *kernel = s->kernels.at[k];
+        for (uint32_t i = 0; i < kernel->tensors.n; i++) {
+            const MetaTensor *t = &kernel->tensors.at[i];
+            Slot *slot = find_slot(s, t->name);
+            if (!slot) {
+                Slot made = {.tensor = t, .kernel = kernel};
+                made.undefined = t->mode == META_OUT && !t->atomic;
+                vec_push(s->cx->arena, &s->slots, made);
+            } else if (strcmp(slot->tensor->dtype, t->dtype) != 0 || slot->tensor->rank != t->rank) {
+                return fault_set(s->cx->fault, "kernels %s and %s of the file disagree about %s: run "
+                                               "them one at a time with --entry",
+                                 slot->kernel->name, kernel->name, t->name);
+            }
+        }
+    }
+    return true;
+}
+
+static bool
+take_input(Session *s, const NamedValue *given)
+{
+    RunContext *cx = s->cx;
+    Slot *slot = find_slot(s, given->name);
+    NpyArray *array = arena_new(cx->arena, NpyArray);
+    char kind;
+    uint32_t bytes;
+
+    if (!slot)
+        return fault_set(cx->fault, "--in %s: there is no such tensor; the file has %s", given->name,
+                         list_tensors(s));
+    if (slot->tensor->mode == META_OUT)
+        return fault_set(cx->fault, "--in %s: %s only writes this tensor; use --out", given->name,
+                         slot->kernel->name);
+    if (slot->input)
+        return fault_set(cx->fault, "--in %s is given twice", given->name);
+    if (!npy_read(cx->arena, given->value, array, cx->fault))
+        return false;
+    if (!npy_type_of(slot->tensor->dtype, &kind, &bytes))
+        return fault_set(cx->fault, "%s has the type %s, which has no .npy form", given->name,
+                         slot->tensor->dtype);
+    /* numpy writes ml_dtypes' bfloat16 as raw bytes of its size, and either sign is the same bits */
+    bool bits = array->kind == 'V' || array->kind == 'u' || array->kind == 'i';
+    if (array->bytes != bytes || (array->kind != kind && !(kind == 'u' && bits)))
+        return fault_set(cx->fault, "%s is %s; %s must hold %s%s", given->name, slot->tensor->dtype,
+                         given->value,
+                         npy_type_name(cx->arena, &(NpyArray){.kind = kind, .bytes = bytes}),
+                         arena_printf(cx->arena, "%s, not %s",
+                                      strcmp(slot->tensor->dtype, "bf16") == 0 ? " (the bits)" : "",
+                                      npy_type_name(cx->arena, array)));
+    slot->input = array;
+    slot->undefined = false;
+    return true;
+}
+
+static bool
+take_set(Session *s, const NamedValue *given)
+{
+    bool found = false;
+
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        const MetaKernel *kernel = s->kernels.at[k];
+        LaunchValues *values = &s->values.at[k];
+        char *end;
+        for (uint32_t i = 0; i < kernel->sizes.n; i++)
+            if (strcmp(kernel->sizes.at[i], given->name) == 0) {
+                errno = 0;
+                values->size[i] = strtoll(given->value, &end, 10);
+                if (*end || end == given->value || errno || values->size[i] < 0 ||
+                    values->size[i] > INT32_MAX)
+                    return fault_set(s->cx->fault, "--set %s=%s: a size is a whole number from 0 to "
+                                                   "2147483647", given->name, given->value);
+                values->size_known[i] = found = true;
+            }
+        for (uint32_t i = 0; i < kernel->scalars.n; i++)
+            if (strcmp(kernel->scalars.at[i].name, given->name) == 0) {
+                Number *n = &values->scalar[i];
+                bool real = kernel->scalars.at[i].is_float;
+                errno = 0;
+                n->is_float = real;
+                if (real)
+                    n->real = strtod(given->value, &end);
+                else
+                    n->integer = strtoll(given->value, &end, 10);
+                bool range = !real && (errno || n->integer < INT32_MIN || n->integer > INT32_MAX);
+                if (*end || end == given->value || range)
+                    return fault_set(s->cx->fault, "--set %s=%s: this scalar is %s", given->name,
+                                     given->value, real ? "f32" : "i32");
+                values->scalar_known[i] = found = true;
+            }
+    }
+    return found || fault_set(s->cx->fault, "--set %s: there is no size or scalar of this name",
+                              given->name);
+}
+
+/* Strides in C order, with rows, planes, .. widened where the kernel wants them aligned. */
+static void
+choose_strides(Slot *slot)
+{
+    const MetaTensor *t = slot->tensor;
+    int64_t unit = t->align % t->element_bytes == 0 ? t->align / t->element_bytes : 1;
+    int64_t stride = 1;
+
+    for (uint32_t d = t->rank; d-- > 0;) {
+        slot->view.stride[d] = stride;
+        stride *= slot->view.shape[d];
+        if (d > 0)
+            stride = (stride + unit - 1) / unit * unit;
+    }
+    slot->bytes = (size_t)stride * t->element_bytes;
+}
+
+/* Gives the sizes that this kernel's own tensors do not fix the value they have elsewhere. */
+static void
+borrow_sizes(Session *s, uint32_t k)
+{
+    LaunchValues *values = &s->values.at[k];
+
+    for (uint32_t i = 0; i < values->kernel->sizes.n; i++)
+        for (uint32_t other = 0; other < s->kernels.n && !values->size_known[i]; other++) {
+            const LaunchValues *from = &s->values.at[other];
+            for (uint32_t j = 0; j < from->kernel->sizes.n; j++)
+                if (from->size_known[j] &&
+                    strcmp(from->kernel->sizes.at[j], values->kernel->sizes.at[i]) == 0) {
+                    values->size[i] = from->size[j];
+                    values->size_known[i] = true;
+                }
+        }
+}
+
+static bool
+bind_known_shapes(Session *s, uint32_t k)
+{
+    LaunchValues *values = &s->values.at[k];
+
+    for (uint32_t i = 0; i < values->kernel->tensors.n; i++) {
+        Slot *slot = find_slot(s, values->kernel->tensors.at[i].name);
+        if (slot->shaped && !launch_bind_shape(values, i, slot->view.rank, slot->view.shape,
+                                               s->cx->fault))
+            return false;
+    }
+    return true;
+}
+
+static void
+set_shape(Slot *slot, uint32_t rank, const int64_t *shape)
+{
+    slot->view.rank = rank;
+    for (uint32_t d = 0; d < rank; d++)
+        slot->view.shape[d] = shape[d];
+    slot->view.dtype = slot->tensor->dtype;
+    slot->shaped = true;
+}
+
+static bool
+shape_all(Session *s)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        if (!slot->input)
+            continue;
+        if (slot->input->rank > LAUNCH_MAX_RANK)
+            return fault_set(s->cx->fault, "%s has too many dimensions", slot->tensor->name);
+        set_shape(slot, slot->input->rank, slot->input->shape);
+    }
+    for (uint32_t k = 0; k < s->kernels.n; k++)
+        if (!bind_known_shapes(s, k))
+            return false;
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        LaunchValues *values = &s->values.at[k];
+        if (!bind_known_shapes(s, k))
+            return false;
+        borrow_sizes(s, k);
+        for (uint32_t i = 0; i < values->kernel->tensors.n; i++) {
+            const MetaTensor *t = &values->kernel->tensors.at[i];
+            Slot *slot = find_slot(s, t->name);
+            int64_t shape[LAUNCH_MAX_RANK];
+            if (slot->shaped)
+                continue;
+            if (t->mode == META_IN)
+                return fault_set(s->cx->fault, "%s reads %s: give it with --in %s=FILE.npy",
+                                 values->kernel->name, t->name, t->name);
+            if (!launch_shape(values, i, shape, s->cx->fault))
+                return false;
+            set_shape(slot, t->rank, shape);
+        }
+    }
+    return true;
+}
+
+static bool
+allocate_all(Session *s)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        /* the largest alignment that any of the kernels wants */
+        MetaTensor *widest = arena_copy(s->cx->arena, slot->tensor, sizeof *slot->tensor);
+        for (uint32_t k = 0; k < s->kernels.n; k++)
+            for (uint32_t j = 0; j < s->kernels.at[k]->tensors.n; j++) {
+                const MetaTensor *t = &s->kernels.at[k]->tensors.at[j];
+                if (strcmp(t->name, widest->name) == 0 && t->align > widest->align)
+                    widest->align = t->align;
+            }
+        slot->tensor = widest;
+        choose_strides(slot);
+        if (!s->cx->machine->allocate(s->cx->machine, slot->bytes, slot->tensor->name,
+                                      &slot->view.address, s->cx->fault))
+            return false;
+    }
+    return true;
+}
+
+/* Copies between an array in C order and memory with the slot's strides. */
+static void
+copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool to_memory)
+{
+    uint32_t rank = slot->view.rank, element = slot->tensor->element_bytes;
+    int64_t index[LAUNCH_MAX_RANK] = {0}, rows = 1;
+    size_t row = rank ? (size_t)slot->view.shape[rank - 1] * element : element;
+
+    for (uint32_t d = 0; d + 1 < rank; d++)
+        rows *= slot->view.shape[d];
+    for (int64_t r = 0; r < rows; r++, array += row) {
+        int64_t offset = 0;
+        for (uint32_t d = 0; d + 1 < rank; d++)
+            offset += index[d] * slot->view.stride[d];
+        unsigned char *at = memory + (size_t)offset * element;
+        memcpy(to_memory ? at : array, to_memory ? array : at, row);
+        for (uint32_t d = rank > 0 ? rank - 1 : 0; d-- > 0;) {
+            if (++index[d] < slot->view.shape[d])
+                break;
+            index[d] = 0;
+        }
+    }
+}
+
+/* Puts the inputs in memory, and zeros everywhere else. */
+static bool
+fill_all(Session *s, Machine *machine)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        if (!slot->input) {
+            if (!machine->clear(machine, slot->view.address, slot->bytes, slot->undefined,
+                                s->cx->fault))
+                return false;
+            continue;
+        }
+        unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1);
+        if (!memory)
+            return fault_set(s->cx->fault, "out of memory");
+        copy_strided(slot, slot->input->data, memory, true);
+        bool ok = machine->write(machine, slot->view.address, memory, slot->bytes, s->cx->fault);
+        free(memory);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool
+fetch_output(Session *s, Slot *slot, NpyArray *out)
+{
+    RunContext *cx = s->cx;
+    size_t total = slot->tensor->element_bytes;
+    unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1);
+
+    *out = (NpyArray){.rank = slot->view.rank};
+    for (uint32_t d = 0; d < out->rank; d++) {
+        out->shape[d] = slot->view.shape[d];
+        total *= (size_t)slot->view.shape[d];
+    }
+    out->total = total;
+    out->data = arena_alloc(cx->arena, total ? total : 1);
+    if (!memory)
+        return fault_set(cx->fault, "out of memory");
+    bool ok = npy_type_of(slot->tensor->dtype, &out->kind, &out->bytes) &&
+              cx->machine->read(cx->machine, slot->view.address, memory, slot->bytes, cx->fault);
+    if (ok)
+        copy_strided(slot, out->data, memory, false);
+    free(memory);
+    return ok;
+}
+
+static bool
+save_outputs(Session *s)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        NpyArray array;
+        if (!slot->output)
+            continue;
+        if (!fetch_output(s, slot, &array) || !npy_write(slot->output, &array, s->cx->fault))
+            return false;
+        printf("%s: %s[", slot->tensor->name, slot->tensor->dtype);
+        for (uint32_t d = 0; d < array.rank; d++)
+            printf("%s%lld", d ? ", " : "", (long long)array.shape[d]);
+        printf("] in %s\n", slot->output);
+    }
+    return true;
+}
+
+/* What the simulator can tell beside its findings: outputs not written, and (with several seeds)
+ * outputs that depend on the order of things. */
+static bool
+note_outputs(Session *s, bool first)
+{
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        NpyArray array;
+        if (slot->undefined && first) {
+            size_t wanted = slot->tensor->element_bytes, written;
+            for (uint32_t d = 0; d < slot->view.rank; d++)
+                wanted *= (size_t)slot->view.shape[d];
+            written = s->cx->machine->count_written(s->cx->machine, slot->view.address, slot->bytes);
+            if (written < wanted)
+                fprintf(stderr, "tilerun: note: %zu of %zu bytes of %s were not written\n",
+                        wanted - written, wanted, slot->tensor->name);
+        }
+        if (!slot->output || s->cx->options->seeds <= 1)
+            continue;
+        if (!fetch_output(s, slot, &array))
+            return false;
+        if (first)
+            slot->first = array.data;
+        else if (slot->first && memcmp(slot->first, array.data, array.total) != 0) {
+            fprintf(stderr, "tilerun: note: %s differs between seeds\n", slot->tensor->name);
+            slot->first = NULL;
+        }
+    }
+    return true;
+}
+
+static RunStatus
+run_seeds(Session *s, const LaunchReady *launches)
+{
+    RunContext *cx = s->cx;
+    RunStatus status = RUN_OK;
+
+    for (uint32_t i = 0; i < cx->options->seeds; i++) {
+        cx->machine->seed = cx->options->seed + i;
+        if (!fill_all(s, cx->machine))
+            return RUN_FAULT;
+        RunStatus one = run_launches(cx, launches, s->kernels.n);
+        if (one == RUN_FAULT || !note_outputs(s, i == 0))
+            return RUN_FAULT;
+        if (one == RUN_FINDINGS)
+            status = one;
+    }
+    return status;
+}
+
+RunStatus
+run_described(RunContext *cx)
+{
+    Session s = {.cx = cx};
+    const RunOptions *options = cx->options;
+
+    if (!load_metadata(&s) || !choose_kernels(&s) || !make_slots(&s))
+        return RUN_FAULT;
+    for (uint32_t i = 0; i < options->inputs.n; i++)
+        if (!take_input(&s, &options->inputs.at[i]))
+            return RUN_FAULT;
+    for (uint32_t i = 0; i < options->sets.n; i++)
+        if (!take_set(&s, &options->sets.at[i]))
+            return RUN_FAULT;
+    for (uint32_t i = 0; i < options->outputs.n; i++) {
+        Slot *slot = find_slot(&s, options->outputs.at[i].name);
+        if (!slot) {
+            fault_set(cx->fault, "--out %s: there is no such tensor; the file has %s",
+                      options->outputs.at[i].name, list_tensors(&s));
+            return RUN_FAULT;
+        }
+        slot->output = options->outputs.at[i].value;
+    }
+    if (!shape_all(&s) || !allocate_all(&s))
+        return RUN_FAULT;
+
+    LaunchReady *launches = arena_array(cx->arena, LaunchReady, s.kernels.n);
+    for (uint32_t k = 0; k < s.kernels.n; k++) {
+        const MetaKernel *kernel = s.kernels.at[k];
+        TensorView *views = arena_array(cx->arena, TensorView, kernel->tensors.n + 1);
+        for (uint32_t i = 0; i < kernel->tensors.n; i++)
+            views[i] = find_slot(&s, kernel->tensors.at[i].name)->view;
+        if (!bind_known_shapes(&s, k) ||
+            !launch_prepare(cx->arena, &s.values.at[k], views, &launches[k], cx->fault))
+            return RUN_FAULT;
+        print_launch(cx, &launches[k]);
+    }
+    RunStatus status = run_seeds(&s, launches);
+    if (status == RUN_FAULT || !save_outputs(&s) ||
+        (options->time_runs && !run_timed(cx, launches, s.kernels.n)))
+        return RUN_FAULT;
+    return status;
+}

@@ -1,0 +1,325 @@
+/* tilerun.c - runs a PTX file on arrays from .npy files, on the GPU or in the simulator.
+ *
+ * Exit status: 0 all went well, 1 an error, 3 the simulator found faults.
+ */
+#include "backends/cuda/tilerun.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef TILEC_VERSION
+#define TILEC_VERSION "0.1.0"
+#endif
+
+static const char usage[] =
+    "usage: tilerun FILE.ptx --in NAME=FILE.npy.. --set NAME=VALUE.. --out NAME=FILE.npy..\n"
+    "       tilerun FILE.ptx --entry NAME --grid X,Y,Z --block N [--smem BYTES] --arg ..\n"
+    "\n"
+    "Runs a PTX file that tilec made, from what it says of itself: sizes come from the arrays.\n"
+    "  --in NAME=FILE.npy     a tensor that the kernels read (f16: float16; bf16: uint16, the bits)\n"
+    "  --out NAME=FILE.npy    a tensor to save after the run\n"
+    "  --set NAME=VALUE       a scalar, or a size that no array has\n"
+    "  --entry NAME           only this kernel; else all, in the order of the file\n"
+    "\n"
+    "Any other PTX is described by hand, arguments in the order of the kernel's parameters:\n"
+    "  --entry NAME  --grid X,Y,Z  --block N[,Y,Z]  --smem BYTES  --cluster X,Y,Z\n"
+    "  --arg in=FILE.npy      --arg out=FILE.npy:TYPE:SHAPE, as out=o.npy:f32:2,256\n"
+    "  --arg f32=VALUE        --arg i32=VALUE    --arg i64=VALUE    --arg scratch=BYTES\n"
+    "\n"
+    "  --device gpu|sim       where to run; else the GPU where there is one\n"
+    "  --time N               then time N runs on the GPU and print the median\n"
+    "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
+    "  --no-check             simulator: do not look for races and the like\n"
+    "  --version  --help\n";
+
+enum { EXIT_FINDINGS = 3 };
+
+/* ---- what both ways of running share ---- */
+
+void
+print_launch(const RunContext *cx, const LaunchReady *launch)
+{
+    printf("%s: grid %u x %u x %u, block %u, %u bytes of dynamic shared memory, on %s\n",
+           launch->entry, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
+           (unsigned)launch->grid[2],
+           (unsigned)(launch->block[0] * launch->block[1] * launch->block[2]),
+           (unsigned)launch->shared, cx->machine->name);
+    fflush(stdout);
+}
+
+RunStatus
+run_launches(RunContext *cx, const LaunchReady *launches, uint32_t n)
+{
+    RunStatus status = RUN_OK;
+
+    for (uint32_t k = 0; k < n; k++) {
+        RunStatus one = cx->machine->launch(cx->machine, &launches[k], cx->fault);
+        if (one == RUN_FAULT)
+            return one;
+        if (one == RUN_FINDINGS)
+            status = one;
+    }
+    return status;
+}
+
+static int
+compare_floats(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+bool
+run_timed(RunContext *cx, const LaunchReady *launches, uint32_t n)
+{
+    uint32_t runs = cx->options->time_runs;
+    float *times = arena_array(cx->arena, float, runs);
+
+    if (!cx->machine->time)
+        return fault_set(cx->fault, "--time needs a GPU; this ran on %s", cx->machine->name);
+    if (!cx->machine->time(cx->machine, launches, n, runs, times, cx->fault))
+        return false;
+    qsort(times, runs, sizeof *times, compare_floats);
+    printf("time: median %.4f ms, fastest %.4f ms, slowest %.4f ms, of %u runs\n",
+           (double)(runs % 2 ? times[runs / 2] : (times[runs / 2 - 1] + times[runs / 2]) / 2),
+           (double)times[0], (double)times[runs - 1], (unsigned)runs);
+    return true;
+}
+
+/* ---- the command line ---- */
+
+/* Splits NAME=VALUE. */
+static bool
+split(Arena *arena, const char *option, const char *text, NamedValue *out, Fault *fault)
+{
+    const char *equals = strchr(text, '=');
+
+    if (!equals || equals == text || equals[1] == '\0')
+        return fault_set(fault, "%s %s: expected NAME=VALUE", option, text);
+    out->name = arena_strndup(arena, text, (size_t)(equals - text));
+    out->value = equals + 1;
+    return true;
+}
+
+static bool
+parse_whole(const char *option, const char *text, uint64_t limit, uint64_t *out, Fault *fault)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || *out > limit)
+        return fault_set(fault, "%s %s: expected a whole number up to %llu", option, text,
+                         (unsigned long long)limit);
+    return true;
+}
+
+/* X[,Y[,Z]]; what is left out is 1. */
+static bool
+parse_three(const char *option, const char *text, uint32_t out[3], Fault *fault)
+{
+    const char *at = text;
+
+    out[0] = out[1] = out[2] = 1;
+    for (int d = 0; d < 3; d++) {
+        char *end;
+        errno = 0;
+        unsigned long value = strtoul(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno || value > INT32_MAX || (*end && *end != ','))
+            break;
+        out[d] = (uint32_t)value;
+        if (!*end)
+            return true;
+        at = end + 1;
+    }
+    return fault_set(fault, "%s %s: expected up to three numbers, as 8,4,2", option, text);
+}
+
+/* An option with a value. */
+static bool
+take_option(Arena *arena, RunOptions *o, const char *option, const char *value, Fault *fault)
+{
+    NamedValue named;
+    uint64_t number;
+
+    if (strcmp(option, "--in") == 0 || strcmp(option, "--out") == 0 ||
+        strcmp(option, "--set") == 0 || strcmp(option, "--arg") == 0) {
+        if (!split(arena, option, value, &named, fault))
+            return false;
+        if (option[2] == 'i')
+            vec_push(arena, &o->inputs, named);
+        else if (option[2] == 'o')
+            vec_push(arena, &o->outputs, named);
+        else if (option[2] == 's')
+            vec_push(arena, &o->sets, named);
+        else
+            vec_push(arena, &o->args, named);
+        return true;
+    }
+    if (strcmp(option, "--entry") == 0) {
+        o->entry = value;
+        return true;
+    }
+    if (strcmp(option, "--device") == 0) {
+        o->device = value;
+        return strcmp(value, "gpu") == 0 || strcmp(value, "sim") == 0 ||
+               fault_set(fault, "--device %s: expected gpu or sim", value);
+    }
+    if (strcmp(option, "--grid") == 0) {
+        o->grid_given = true;
+        return parse_three(option, value, o->grid, fault);
+    }
+    if (strcmp(option, "--block") == 0) {
+        o->block_given = true;
+        return parse_three(option, value, o->block, fault);
+    }
+    if (strcmp(option, "--cluster") == 0)
+        return parse_three(option, value, o->cluster, fault);
+    if (strcmp(option, "--seed") == 0)
+        return parse_whole(option, value, UINT64_MAX, &o->seed, fault);
+    if (!parse_whole(option, value, option[2] == 's' && option[3] == 'm' ? 1 << 20 : 1000000, &number,
+                     fault))
+        return false;
+    if (strcmp(option, "--smem") == 0)
+        o->shared = (uint32_t)number;
+    else if (strcmp(option, "--time") == 0)
+        o->time_runs = (uint32_t)number;
+    else
+        o->seeds = number ? (uint32_t)number : 1;
+    return true;
+}
+
+static bool
+parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fault)
+{
+    static const char *const with_value[] = {"--in",    "--out",  "--set",     "--arg",  "--entry",
+                                             "--device", "--grid", "--block",   "--smem", "--cluster",
+                                             "--time",  "--seed", "--seeds"};
+
+    *o = (RunOptions){.seeds = 1, .cluster = {1, 1, 1}};
+    for (int i = 1; i < argc; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof with_value / sizeof *with_value; k++)
+            known |= strcmp(argv[i], with_value[k]) == 0;
+        if (known) {
+            if (i + 1 == argc)
+                return fault_set(fault, "%s needs a value", argv[i]);
+            if (!take_option(arena, o, argv[i], argv[i + 1], fault))
+                return false;
+            i++;
+        } else if (strcmp(argv[i], "--no-check") == 0) {
+            o->no_checks = true;
+        } else if (argv[i][0] == '-' && argv[i][1]) {
+            return fault_set(fault, "unknown option '%s' (tilerun --help lists them)", argv[i]);
+        } else if (o->path) {
+            return fault_set(fault, "one file at a time: '%s' and '%s'", o->path, argv[i]);
+        } else {
+            o->path = argv[i];
+        }
+    }
+    if (!o->path)
+        return fault_set(fault, "which file? (tilerun --help)");
+    return true;
+}
+
+/* ---- running ---- */
+
+static bool
+read_image(RunContext *cx)
+{
+    const char *path = cx->options->path;
+    FILE *file = fopen(path, "rb");
+    Buf text;
+    char part[65536];
+    size_t n;
+
+    if (!file)
+        return fault_set(cx->fault, "cannot open %s: %s", path, strerror(errno));
+    buf_init(&text, cx->arena);
+    while ((n = fread(part, 1, sizeof part, file)) > 0)
+        buf_addn(&text, part, n);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    if (failed)
+        return fault_set(cx->fault, "cannot read %s", path);
+    if (text.n == 0)
+        return fault_set(cx->fault, "%s is empty", path);
+    cx->image = text.at;
+    cx->image_bytes = text.n;
+    return true;
+}
+
+static bool
+open_machine(RunContext *cx)
+{
+    const char *device = cx->options->device;
+    Fault no_gpu;
+
+    if (device && strcmp(device, "gpu") == 0)
+        return machine_open_gpu(cx->machine, cx->arena, cx->fault);
+    if (!device && machine_open_gpu(cx->machine, cx->arena, &no_gpu))
+        return true;
+    if (!machine_open_sim(cx->machine, cx->arena, cx->fault))
+        return device ? false
+                      : fault_set(cx->fault, "%s, and this tilerun was built without the simulator",
+                                  no_gpu.text);
+    cx->machine->no_checks = cx->options->no_checks;
+    return true;
+}
+
+static RunStatus
+run(RunContext *cx)
+{
+    const RunOptions *o = cx->options;
+    bool by_hand = o->args.n > 0 || o->grid_given || o->block_given;
+
+    if (by_hand && (o->inputs.n || o->outputs.n || o->sets.n)) {
+        fault_set(cx->fault, "--in, --out and --set are for files that tilec made; with --grid, "
+                             "--block and --arg everything is given by --arg");
+        return RUN_FAULT;
+    }
+    if (!read_image(cx) || !open_machine(cx))
+        return RUN_FAULT;
+    RunStatus status = RUN_FAULT;
+    if (cx->machine->load(cx->machine, cx->image, cx->image_bytes, o->path, cx->fault))
+        status = by_hand ? run_by_hand(cx) : run_described(cx);
+    cx->machine->close(cx->machine);
+    return status;
+}
+
+int
+main(int argc, char **argv)
+{
+    Arena arena;
+    jmp_buf out_of_memory;
+    RunOptions options;
+    Machine machine = {0};
+    Fault fault = {""};
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(usage, stdout);
+            return 0;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            puts("tilerun " TILEC_VERSION);
+            return 0;
+        }
+    }
+    if (setjmp(out_of_memory)) {
+        fputs("tilerun: error: out of memory\n", stderr);
+        return 1;
+    }
+    arena_init(&arena, allocator_libc(), &out_of_memory);
+    RunStatus status = RUN_FAULT;
+    if (parse_command_line(&arena, argc, argv, &options, &fault)) {
+        RunContext cx = {&arena, &options, &machine, &fault, NULL, 0};
+        status = run(&cx);
+    }
+    if (status == RUN_FAULT)
+        fprintf(stderr, "tilerun: error: %s\n", fault.text);
+    arena_free(&arena);
+    return status == RUN_OK ? 0 : status == RUN_FINDINGS ? EXIT_FINDINGS : 1;
+}

@@ -1,0 +1,50 @@
+/* tilerun.h - the options of the command line, and the two ways to run a file. */
+#ifndef TILEC_CUDA_TILERUN_H
+#define TILEC_CUDA_TILERUN_H
+
+#include "backends/cuda/machine.h"
+#include "backends/cuda/npy.h"
+
+/* NAME=VALUE of --in, --out, --set; KIND=VALUE of --arg. */
+typedef struct NamedValue {
+    const char *name, *value;
+} NamedValue;
+
+typedef struct RunOptions {
+    const char *path;
+    const char *entry;  /* NULL: all kernels */
+    const char *device; /* "gpu", "sim", or NULL: gpu where there is one */
+    VEC(NamedValue) inputs;
+    VEC(NamedValue) outputs;
+    VEC(NamedValue) sets;
+    VEC(NamedValue) args; /* any: the PTX of another maker, described by hand */
+    uint32_t grid[3], block[3], cluster[3], shared;
+    bool grid_given, block_given;
+    uint32_t time_runs; /* 0: not timed */
+    uint64_t seed;
+    uint32_t seeds; /* how many, from `seed` on */
+    bool no_checks;
+} RunOptions;
+
+/* A PTX file read, and the machine it is loaded on. */
+typedef struct RunContext {
+    Arena *arena;
+    const RunOptions *options;
+    Machine *machine;
+    Fault *fault;
+    const char *image;
+    size_t image_bytes;
+} RunContext;
+
+/* By the file's metadata. */
+RunStatus run_described(RunContext *cx);
+/* By --entry, --grid, --block, --smem and --arg. */
+RunStatus run_by_hand(RunContext *cx);
+
+/* Runs the launches in order; 0 seeds count as one.  Prints nothing. */
+RunStatus run_launches(RunContext *cx, const LaunchReady *launches, uint32_t n);
+/* Prints the median over `options->time_runs` runs. */
+bool run_timed(RunContext *cx, const LaunchReady *launches, uint32_t n);
+void print_launch(const RunContext *cx, const LaunchReady *launch);
+
+#endif
