@@ -21,6 +21,7 @@
  * in front of the number is the one from the source.  Attributes that have their default value
  * are left out.  tir_read.c reads exactly this.
  */
+#include "compiler/ir/layout.h"
 #include "compiler/ir/tir.h"
 
 #include <inttypes.h>
@@ -35,19 +36,40 @@ typedef struct Printer {
     uint32_t *number; /* position of each value, by id */
     uint32_t next;
     uint32_t depth;
+    VEC(const Layout *) layouts; /* the different ones, in order of first appearance */
 } Printer;
 
 /* ---- numbering ---- */
 
 static void
+number_layout(Printer *p, const Layout *layout)
+{
+    uint32_t at = 0;
+
+    if (layout == NULL)
+        return;
+    while (at < p->layouts.n && !layout_eq(p->layouts.at[at], layout))
+        at++;
+    if (at == p->layouts.n)
+        vec_push(p->out->arena, &p->layouts, layout);
+}
+
+static void
+number_value(Printer *p, const TirVal *value)
+{
+    p->number[value->id] = p->next++;
+    number_layout(p, value->layout);
+}
+
+static void
 number_block(Printer *p, const TirBlock *block)
 {
     for (uint32_t k = 0; k < block->params.n; k++)
-        p->number[block->params.at[k]->id] = p->next++;
+        number_value(p, block->params.at[k]);
     for (uint32_t k = 0; k < block->ops.n; k++) {
         const TirOp *op = block->ops.at[k];
         for (uint32_t j = 0; j < op->n_results; j++)
-            p->number[op->results[j]->id] = p->next++;
+            number_value(p, op->results[j]);
         for (uint32_t j = 0; j < op->n_blocks; j++)
             number_block(p, op->blocks[j]);
     }
@@ -128,12 +150,26 @@ print_value(Printer *p, const TirVal *value)
     buf_printf(p->out, "%" PRIu32, p->number[value->id]);
 }
 
+/* " @3" */
+static void
+print_layout(Printer *p, const Layout *layout)
+{
+    uint32_t at = 0;
+
+    if (layout == NULL)
+        return;
+    while (!layout_eq(p->layouts.at[at], layout))
+        at++;
+    buf_printf(p->out, " @%" PRIu32, at);
+}
+
 static void
 print_definition(Printer *p, const TirVal *value)
 {
     print_value(p, value);
     buf_add(p->out, ": ");
     print_type(p->out, value->type);
+    print_layout(p, value->layout);
 }
 
 static void
@@ -303,6 +339,7 @@ print_for(Printer *p, const TirOp *op)
             if (k > 1)
                 buf_add(p->out, ", ");
             print_value(p, body->params.at[k]);
+            print_layout(p, body->params.at[k]->layout);
             buf_add(p->out, " = ");
             print_value(p, k + 1 + bounds < op->n_args ? op->args[k + 1 + bounds] : NULL);
         }
@@ -409,6 +446,8 @@ print_operands(Printer *p, const TirOp *op)
     }
     if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
+    if (op->op == TIR_MMA && op->swapped)
+        buf_add(out, " swapped");
 }
 
 static void
@@ -513,14 +552,25 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);
     }
+    for (uint32_t k = 0; k < p->layouts.n; k++) {
+        begin_line(p);
+        buf_printf(p->out, "layout @%" PRIu32 " = ", k);
+        layout_print(p->layouts.at[k], p->out);
+        buf_char(p->out, '\n');
+    }
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
         begin_line(p);
         buf_printf(p->out,
                    "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] slots %" PRIu32
-                   " offset %" PRIu32 " bytes %" PRIu32 "\n",
+                   " offset %" PRIu32 " bytes %" PRIu32,
                    shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
                    shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
+        if (shared->layout != NULL) {
+            buf_char(p->out, ' ');
+            shared_layout_print(shared->layout, p->out);
+        }
+        buf_char(p->out, '\n');
     }
     if (fn->shared_bytes != 0) {
         begin_line(p);

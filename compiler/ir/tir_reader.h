@@ -1,0 +1,66 @@
+/* tir_reader.h - inside the reader of tile IR: tokens, and the small parts that they make up.
+ * Only tir_token.c and tir_read.c include it.
+ */
+#ifndef TILEC_IR_TIR_READER_H
+#define TILEC_IR_TIR_READER_H
+
+#include "compiler/ir/layout.h"
+#include "compiler/ir/tir.h"
+
+typedef enum TokenKind {
+    TOK_END,
+    TOK_NAME,   /* identifier or keyword */
+    TOK_VALUE,  /* %name_12 or %12; the text is without the sign */
+    TOK_SHARED, /* $name_0 */
+    TOK_NUMBER, /* 12, 1.5, 1e-3; sign not included */
+    TOK_STRING, /* the text is the contents, unescaped */
+    TOK_SIGN    /* punctuation, one or two characters */
+} TokenKind;
+
+typedef struct Token {
+    TokenKind kind;
+    const char *text;
+    Span span;
+    bool new_line; /* the first one on its line */
+} Token;
+
+/* Values by their text; open addressing, grown at half full. */
+typedef struct ValueEntry {
+    const char *text;
+    TirVal *value;
+} ValueEntry;
+
+typedef struct Reader {
+    Arena *arena;
+    Diag *diag;
+    const SourceFile *file;
+    uint32_t at; /* first byte that is not tokenised */
+    Token token; /* the one to look at */
+    bool failed;
+    TirModule *module;
+    TirFn *fn;
+    ValueEntry *values;
+    uint32_t n_values, values_cap;
+    VEC(const Layout *) layouts; /* of this kernel, by number */
+} Reader;
+
+/* The first error counts: after it, every function does nothing and gives some harmless value. */
+void reader_fail_at(Reader *r, Span span, const char *message);
+void reader_fail(Reader *r, const char *message);
+void reader_next(Reader *r);
+bool reader_sees(const Reader *r, const char *text);
+bool reader_accept(Reader *r, const char *text);
+void reader_expect(Reader *r, const char *text);
+const char *reader_take(Reader *r, TokenKind kind, const char *what);
+int64_t reader_integer(Reader *r, int64_t lowest, int64_t highest);
+uint32_t reader_u32(Reader *r);
+int32_t reader_extent(Reader *r);
+double reader_number(Reader *r);
+DType reader_dtype(Reader *r);
+TirType reader_type(Reader *r);
+/* "{64x32 reg 2:0,1 .. | lane .. | warp ..}", as layout_print writes it. */
+const Layout *reader_layout(Reader *r);
+/* "{64x32 pitch 128 swizzle 3>>0}", as shared_layout_print writes it. */
+const SharedLayout *reader_shared_layout(Reader *r);
+
+#endif
