@@ -1,0 +1,658 @@
+/* header.c - --emit=header: one C99 header that loads, checks and launches the kernels of a module
+ * with the CUDA Driver API, for programs that link nothing of ours (see metadata.h).
+ *
+ * The text is also C++.  Names: STEM is the source's name, KERNEL the kernel's, with STEM_ before
+ * it when it does not begin with STEM.
+ *
+ *     struct KERNEL_args                 a view for each tensor, a member for each scalar
+ *     KERNEL_BLOCK, _SHARED, ..          what the launch needs, for bindings to other languages
+ *     STEM_load, STEM_unload             module and functions, in the current context
+ *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "compiler/emit/metadata.h"
+
+typedef struct Writer {
+    Buf *out;
+    const TirModule *module;
+    const ModuleFacts *facts;
+    const char *stem;
+} Writer;
+
+/* ---- names ---- */
+
+/* A user's name as a C and C++ identifier: keywords get a trailing underscore. */
+static const char *
+identifier(Arena *arena, const char *name)
+{
+    static const char *const keywords[] = {
+        "alignas",  "and",      "asm",      "auto",     "bool",     "break",   "case",    "catch",
+        "char",     "class",    "const",    "continue", "default",  "delete",  "do",      "double",
+        "else",     "enum",     "explicit", "export",   "extern",   "false",   "float",   "for",
+        "friend",   "goto",     "if",       "inline",   "int",      "long",    "mutable", "namespace",
+        "new",      "not",      "operator", "or",       "private",  "public",  "protected", "register",
+        "restrict", "return",   "short",    "signed",   "sizeof",   "static",  "struct",  "switch",
+        "template", "this",     "throw",    "true",     "try",      "typedef", "typename", "union",
+        "unsigned", "using",    "virtual",  "void",     "volatile", "while",   "xor"};
+
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i], name) == 0)
+            return arena_printf(arena, "%s_", name);
+    return name;
+}
+
+static const char *
+stem_name(Arena *arena, const char *source)
+{
+    const char *base = strrchr(source, '/');
+
+    base = base ? base + 1 : source;
+    char *stem = arena_strndup(arena, base, strcspn(base, "."));
+    for (char *c = stem; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    return *stem && !isdigit((unsigned char)*stem) ? stem : arena_printf(arena, "tile_%s", stem);
+}
+
+static const char *
+kernel_prefix(const Writer *w, const TirFn *fn)
+{
+    if (strncmp(fn->name, w->stem, strlen(w->stem)) == 0)
+        return fn->name;
+    return arena_printf(w->out->arena, "%s_%s", w->stem, fn->name);
+}
+
+static const char *
+upper(Arena *arena, const char *name)
+{
+    char *copy = arena_strndup(arena, name, strlen(name));
+
+    for (char *c = copy; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return copy;
+}
+
+/* A C string literal. */
+static void
+add_literal(Buf *out, const char *text)
+{
+    buf_char(out, '"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            buf_printf(out, "\\%c", *text);
+        else if (*text == '?')
+            buf_add(out, "\\?"); /* no trigraphs */
+        else if (*text == '\n')
+            buf_add(out, "\\n");
+        else
+            buf_char(out, *text);
+    }
+    buf_char(out, '"');
+}
+
+/* ---- host expressions as C: sizes are the locals `size_NAME` ---- */
+
+static bool
+is_real(const TirFn *fn, const HostExpr *e)
+{
+    if (e->kind == HOST_FLOAT)
+        return true;
+    if (e->kind == HOST_SCALAR)
+        return fn->scalars.at[e->index].dtype == DT_F32;
+    if (e->kind == HOST_INT || e->kind == HOST_SIZE || (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
+        return false;
+    return is_real(fn, e->a) || (e->b && is_real(fn, e->b));
+}
+
+static void add_expression(Buf *out, const TirFn *fn, const HostExpr *e);
+
+static void
+add_call(Buf *out, const TirFn *fn, const char *function, const HostExpr *e)
+{
+    buf_printf(out, "%s(", function);
+    add_expression(out, fn, e->a);
+    buf_add(out, ", ");
+    add_expression(out, fn, e->b);
+    buf_char(out, ')');
+}
+
+static void
+add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
+{
+    static const char *const symbols[] = {
+        [HOST_ADD] = " + ", [HOST_SUB] = " - ", [HOST_MUL] = " * ", [HOST_DIV] = " / ",
+        [HOST_EQ] = " == ", [HOST_NE] = " != ", [HOST_LT] = " < ",  [HOST_LE] = " <= ",
+        [HOST_GT] = " > ",  [HOST_GE] = " >= ", [HOST_AND] = " && ", [HOST_OR] = " || "};
+
+    switch (e->kind) {
+    case HOST_INT:
+        buf_printf(out, "INT64_C(%lld)", (long long)e->integer);
+        return;
+    case HOST_FLOAT:
+        buf_printf(out, "%.17g", e->number);
+        return;
+    case HOST_SIZE:
+        buf_printf(out, "size_%s", fn->sizes.at[e->index].name);
+        return;
+    case HOST_SCALAR:
+        buf_printf(out, "args->%s", identifier(out->arena, fn->scalars.at[e->index].name));
+        return;
+    case HOST_CDIV:
+        add_call(out, fn, "tilec_cdiv", e);
+        return;
+    case HOST_REM:
+        add_call(out, fn, "tilec_rem", e);
+        return;
+    case HOST_MIN:
+    case HOST_MAX:
+        buf_char(out, '(');
+        add_expression(out, fn, e->a);
+        buf_add(out, e->kind == HOST_MIN ? " < " : " > ");
+        add_expression(out, fn, e->b);
+        buf_add(out, " ? ");
+        add_expression(out, fn, e->a);
+        buf_add(out, " : ");
+        add_expression(out, fn, e->b);
+        buf_char(out, ')');
+        return;
+    case HOST_NOT:
+    case HOST_NEG:
+        buf_add(out, e->kind == HOST_NOT ? "!(" : "-(");
+        add_expression(out, fn, e->a);
+        buf_char(out, ')');
+        return;
+    default:
+        break;
+    }
+    if (e->kind == HOST_DIV && !is_real(fn, e)) {
+        add_call(out, fn, "tilec_div", e);
+        return;
+    }
+    buf_char(out, '(');
+    add_expression(out, fn, e->a);
+    buf_add(out, symbols[e->kind]);
+    add_expression(out, fn, e->b);
+    buf_char(out, ')');
+}
+
+/* ---- what every generated header shares, guarded so that several can be included ---- */
+
+static void
+write_shared_part(Buf *out)
+{
+    buf_add(out,
+            "#ifndef TILEC_GENERATED_COMMON\n"
+            "#define TILEC_GENERATED_COMMON\n"
+            "/* A tensor in device memory.  Shapes and strides count elements; the last stride is 1. */\n");
+    for (int rank = 1; rank <= TENSOR_MAX_RANK; rank++)
+        buf_printf(out,
+                   "typedef struct tilec_view%d {\n    CUdeviceptr data;\n    int64_t shape[%d], "
+                   "stride[%d];\n} tilec_view%d;\n", rank, rank, rank, rank);
+    buf_add(out,
+            "static inline int64_t\n"
+            "tilec_div(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? a / b : 0;\n"
+            "}\n"
+            "static inline int64_t\n"
+            "tilec_rem(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? a % b : 1; /* as if it did not divide */\n"
+            "}\n"
+            "static inline int64_t\n"
+            "tilec_cdiv(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? (a + b - 1) / b : 0;\n"
+            "}\n"
+            "/* Why a launch is refused, in `message` (which may be NULL). */\n"
+            "static inline CUresult\n"
+            "tilec_refuse(char *message, size_t bytes, const char *format, ...)\n"
+            "{\n"
+            "    va_list list;\n"
+            "\n"
+            "    va_start(list, format);\n"
+            "    if (message && bytes)\n"
+            "        vsnprintf(message, bytes, format, list);\n"
+            "    va_end(list);\n"
+            "    return CUDA_ERROR_INVALID_VALUE;\n"
+            "}\n"
+            "/* Rank, alignment and strides of one tensor. */\n"
+            "static inline CUresult\n"
+            "tilec_check_view(const char *name, CUdeviceptr data, const int64_t *shape,\n"
+            "                 const int64_t *stride, int rank, int element_bytes, int align,\n"
+            "                 char *message, size_t bytes)\n"
+            "{\n"
+            "    if (data % (CUdeviceptr)align)\n"
+            "        return tilec_refuse(message, bytes, \"the address of %s must be a multiple of %d "
+            "bytes\",\n"
+            "                            name, align);\n"
+            "    for (int d = 0; d < rank; d++) {\n"
+            "        if (shape[d] < 0 || shape[d] > INT32_MAX)\n"
+            "            return tilec_refuse(message, bytes, \"dimension %d of %s is %lld, which 32 bits "
+            "cannot hold\",\n"
+            "                                d, name, (long long)shape[d]);\n"
+            "        if (shape[d] > 1 && d == rank - 1 && stride[d] != 1)\n"
+            "            return tilec_refuse(message, bytes, \"the last dimension of %s must be "
+            "contiguous\", name);\n"
+            "        if (shape[d] > 1 && d < rank - 1 && stride[d] * element_bytes % align)\n"
+            "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; it must be "
+            "a multiple of %d\",\n"
+            "                                d, name, (long long)stride[d] * element_bytes, align);\n"
+            "    }\n"
+            "    return CUDA_SUCCESS;\n"
+            "}\n"
+            "#endif /* TILEC_GENERATED_COMMON */\n\n");
+}
+
+/* ---- one kernel ---- */
+
+static void
+write_args(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
+{
+    Buf *out = w->out;
+    const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
+
+    buf_printf(out, "/* ---- kernel %s", fn->name);
+    for (uint32_t i = 0; i < fn->constants.n; i++)
+        buf_printf(out, "%s%s=%s", i ? ", " : ": ", fn->constants.at[i].name,
+                   fn->constants.at[i].value);
+    buf_add(out, " ---- */\n");
+    buf_printf(out, "#define %s_ENTRY \"%s\"\n", big, facts->entry);
+    buf_printf(out, "#define %s_BLOCK %u /* threads; it runs with no other number */\n", big,
+               (unsigned)facts->block);
+    buf_printf(out, "#define %s_SHARED %u /* bytes of dynamic shared memory */\n", big,
+               (unsigned)facts->shared_bytes);
+    for (uint32_t d = 0; d < 3; d++)
+        buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
+                   (unsigned)(facts->cluster[d] ? facts->cluster[d] : 1));
+    buf_printf(out, "\ntypedef struct %s_args {\n", prefix);
+    for (uint32_t i = 0; i < fn->tensors.n; i++) {
+        const TirTensor *t = fn->tensors.at[i];
+        buf_printf(out, "    tilec_view%u %s; /* %s %s[", (unsigned)t->rank,
+                   identifier(out->arena, t->name),
+                   t->mode == TENSOR_IN ? "in" : t->mode == TENSOR_OUT ? "out" : "inout",
+                   dtype_name(t->dtype));
+        for (uint32_t d = 0; d < t->rank; d++) {
+            buf_add(out, d ? ", " : "");
+            if (t->dim[d].constant)
+                buf_printf(out, "%d", (int)t->dim[d].constant);
+            else
+                buf_add(out, fn->sizes.at[t->dim[d].size].name);
+        }
+        buf_printf(out, "], aligned to %u bytes */\n", (unsigned)t->align);
+    }
+    for (uint32_t i = 0; i < fn->scalars.n; i++)
+        buf_printf(out, "    %s %s;\n", fn->scalars.at[i].dtype == DT_F32 ? "float" : "int32_t",
+                   identifier(out->arena, fn->scalars.at[i].name));
+    buf_printf(out, "} %s_args;\n\n", prefix);
+}
+
+/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size. */
+static void
+write_sizes(const Writer *w, const TirFn *fn)
+{
+    for (uint32_t s = 0; s < fn->sizes.n; s++) {
+        bool found = false;
+        for (uint32_t i = 0; i < fn->tensors.n && !found; i++)
+            for (uint32_t d = 0; d < fn->tensors.at[i]->rank && !found; d++) {
+                const TensorDim *dim = &fn->tensors.at[i]->dim[d];
+                found = dim->constant == 0 && dim->size == s;
+                if (found)
+                    buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
+                               fn->sizes.at[s].name,
+                               identifier(w->out->arena, fn->tensors.at[i]->name), (unsigned)d);
+            }
+    }
+    for (uint32_t s = 0; s < fn->sizes.n; s++)
+        buf_printf(w->out, "    (void)size_%s;\n", fn->sizes.at[s].name);
+}
+
+static void
+write_check_tensor(const Writer *w, const TirFn *fn, const TirTensor *t)
+{
+    Buf *out = w->out;
+    const char *name = identifier(out->arena, t->name);
+
+    buf_printf(out,
+               "    result = tilec_check_view(\"%s\", args->%s.data, args->%s.shape, args->%s.stride, "
+               "%u, %u, %u,\n                              message, bytes);\n"
+               "    if (result != CUDA_SUCCESS)\n        return result;\n",
+               t->name, name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8,
+               (unsigned)t->align);
+    for (uint32_t d = 0; d < t->rank; d++) {
+        if (t->dim[d].constant)
+            buf_printf(out,
+                       "    if (args->%s.shape[%u] != %d)\n        return tilec_refuse(message, bytes, "
+                       "\"dimension %u of %s must be %d, not %%lld\",\n"
+                       "                            (long long)args->%s.shape[%u]);\n",
+                       name, (unsigned)d, (int)t->dim[d].constant, (unsigned)d, t->name,
+                       (int)t->dim[d].constant, name, (unsigned)d);
+        else
+            buf_printf(out,
+                       "    if (args->%s.shape[%u] != size_%s)\n        return tilec_refuse(message, "
+                       "bytes, \"dimension %u of %s is %%lld, but %s is %%lld\",\n"
+                       "                            (long long)args->%s.shape[%u], (long long)size_%s);"
+                       "\n", name, (unsigned)d, fn->sizes.at[t->dim[d].size].name, (unsigned)d,
+                       t->name, fn->sizes.at[t->dim[d].size].name, name, (unsigned)d,
+                       fn->sizes.at[t->dim[d].size].name);
+    }
+}
+
+static void
+write_check(const Writer *w, const TirFn *fn)
+{
+    Buf *out = w->out;
+    const char *prefix = kernel_prefix(w, fn);
+
+    buf_printf(out,
+               "/* CUDA_SUCCESS when the kernel can run with these arguments, else why not. */\n"
+               "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
+               "    CUresult result;\n", prefix, prefix);
+    write_sizes(w, fn);
+    buf_char(out, '\n');
+    for (uint32_t i = 0; i < fn->tensors.n; i++)
+        write_check_tensor(w, fn, fn->tensors.at[i]);
+    for (uint32_t i = 0; i < fn->requires.n; i++) {
+        const TirRequire *require = &fn->requires.at[i];
+        buf_add(out, "    if (!(");
+        add_expression(out, fn, require->condition);
+        buf_add(out, "))\n        return tilec_refuse(message, bytes, \"%s\", ");
+        add_literal(out, require->message ? require->message : "a requirement is not met");
+        buf_add(out, ");\n");
+    }
+    buf_add(out, "    (void)result;\n    return CUDA_SUCCESS;\n}\n\n");
+}
+
+static void
+write_grid(const Writer *w, const TirFn *fn)
+{
+    Buf *out = w->out;
+    const char *prefix = kernel_prefix(w, fn);
+
+    buf_printf(out, "static inline void\n%s_grid(const %s_args *args, int64_t grid[3])\n{\n", prefix,
+               prefix);
+    write_sizes(w, fn);
+    buf_add(out, "    (void)args;\n");
+    for (uint32_t d = 0; d < 3; d++) {
+        buf_printf(out, "    grid[%u] = ", (unsigned)d);
+        if (d >= fn->grid.n)
+            buf_add(out, "1");
+        else
+            add_expression(out, fn, fn->grid.at[d].extent);
+        for (uint32_t i = 3; d == 2 && i < fn->grid.n; i++) { /* further axes share the last one */
+            buf_add(out, " * ");
+            add_expression(out, fn, fn->grid.at[i].extent);
+        }
+        buf_add(out, ";\n");
+    }
+    buf_add(out, "}\n\n");
+}
+
+/* Declares the CUtensorMap number `index` and encodes it. */
+static void
+write_tensor_map(const Writer *w, const TirFn *fn, const TensorMapFacts *map, uint32_t index)
+{
+    Buf *out = w->out;
+    const TirTensor *t = fn->tensors.at[map->tensor];
+    const char *name = identifier(out->arena, t->name);
+    const char *type = t->dtype == DT_F16    ? "FLOAT16"
+                       : t->dtype == DT_BF16 ? "BFLOAT16"
+                       : t->dtype == DT_F32  ? "FLOAT32"
+                       : t->dtype == DT_TF32 ? "TFLOAT32"
+                       : t->dtype == DT_I32  ? "INT32"
+                                             : "UINT8";
+
+    buf_add(out, "    {\n");
+    buf_printf(out, "        cuuint64_t size[%u] = {", (unsigned)map->rank);
+    for (uint32_t d = 0; d < map->rank; d++)
+        buf_printf(out, "%s(cuuint64_t)args->%s.shape[%u]", d ? ", " : "", name,
+                   (unsigned)map->dim[d]);
+    buf_printf(out, "};\n        cuuint64_t stride[%u] = {", map->rank > 1 ? map->rank - 1 : 1);
+    for (uint32_t d = 1; d < map->rank; d++)
+        buf_printf(out, "%s(cuuint64_t)args->%s.stride[%u] * %u", d > 1 ? ", " : "", name,
+                   (unsigned)map->dim[d], (unsigned)dtype_bits(t->dtype) / 8);
+    buf_printf(out, "%s};\n        cuuint32_t box[%u] = {", map->rank > 1 ? "" : "0",
+               (unsigned)map->rank);
+    for (uint32_t d = 0; d < map->rank; d++)
+        buf_printf(out, "%s%u", d ? ", " : "", (unsigned)map->box[d]);
+    buf_printf(out, "}, step[%u] = {", (unsigned)map->rank);
+    for (uint32_t d = 0; d < map->rank; d++)
+        buf_add(out, d ? ", 1" : "1");
+    const char *swizzle = map->swizzle_bytes ? arena_printf(out->arena, "%uB", map->swizzle_bytes)
+                                             : "NONE";
+    const char *promotion =
+        map->l2_promotion_bytes ? arena_printf(out->arena, "L2_%uB", map->l2_promotion_bytes) : "NONE";
+    buf_printf(out,
+               "};\n"
+               "        result = cuTensorMapEncodeTiled(\n"
+               "            &map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u,\n"
+               "            (void *)(uintptr_t)args->%s.data, size, stride, box, step,\n"
+               "            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_%s,\n"
+               "            CU_TENSOR_MAP_L2_PROMOTION_%s, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
+               "        if (result != CUDA_SUCCESS)\n            return result;\n    }\n",
+               (unsigned)index, type, (unsigned)map->rank, name, swizzle, promotion);
+}
+
+static void
+write_param_values(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
+{
+    Buf *out = w->out;
+    uint32_t n = kernel_param_count(fn, facts);
+    KernelParam *params = arena_array(out->arena, KernelParam, n + 1);
+
+    kernel_params(fn, facts, params);
+    for (uint32_t i = 0; i < n; i++) {
+        const KernelParam *p = &params[i];
+        const char *tensor = p->kind == PARAM_POINTER || p->kind == PARAM_STRIDE
+                                 ? identifier(out->arena, fn->tensors.at[p->tensor]->name) : "";
+        if (p->kind == PARAM_POINTER)
+            buf_printf(out, "    CUdeviceptr p%u = args->%s.data;\n", (unsigned)i, tensor);
+        else if (p->kind == PARAM_STRIDE)
+            buf_printf(out, "    int64_t p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n",
+                       (unsigned)i, tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
+        else if (p->kind == PARAM_SIZE)
+            buf_printf(out, "    int32_t p%u = (int32_t)size_%s;\n", (unsigned)i,
+                       fn->sizes.at[p->index].name);
+        else if (p->kind == PARAM_SCALAR)
+            buf_printf(out, "    %s p%u = args->%s;\n",
+                       fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t", (unsigned)i,
+                       identifier(out->arena, fn->scalars.at[p->index].name));
+    }
+    buf_printf(out, "    void *params[%u] = {", n ? (unsigned)n : 1);
+    for (uint32_t i = 0; i < n; i++) {
+        buf_add(out, i == 0 ? "" : i % 12 ? ", " : ",\n        ");
+        buf_printf(out, params[i].kind == PARAM_TENSOR_MAP ? "&map[%u]" : "&p%u",
+                   params[i].kind == PARAM_TENSOR_MAP ? (unsigned)params[i].index : (unsigned)i);
+    }
+    buf_add(out, n ? "};\n" : "NULL};\n");
+}
+
+static void
+write_launch(const Writer *w, const TirFn *fn, const LaunchFacts *facts, uint32_t index)
+{
+    Buf *out = w->out;
+    const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
+    bool cluster = facts->cluster[0] > 1 || facts->cluster[1] > 1 || facts->cluster[2] > 1;
+
+    buf_printf(out,
+               "/* Checks the arguments and launches; an empty grid is a success. */\n"
+               "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
+               "CUstream stream)\n{\n", prefix, w->stem, prefix);
+    buf_printf(out,
+               "    CUresult result = %s_check(args, NULL, 0);\n    int64_t grid[3];\n"
+               "    if (result != CUDA_SUCCESS)\n        return result;\n"
+               "    %s_grid(args, grid);\n"
+               "    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)\n        return CUDA_SUCCESS;\n"
+               "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
+               "        return CUDA_ERROR_INVALID_VALUE;\n", prefix, prefix);
+    write_sizes(w, fn);
+    if (facts->n_maps)
+        buf_printf(out, "    CUtensorMap map[%u];\n", (unsigned)facts->n_maps);
+    for (uint32_t i = 0; i < facts->n_maps; i++)
+        write_tensor_map(w, fn, &facts->maps[i], i);
+    write_param_values(w, fn, facts);
+    if (!cluster) {
+        buf_printf(out,
+                   "    return cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
+                   "(unsigned)grid[2],\n                          %s_BLOCK, 1, 1, %s_SHARED, stream, "
+                   "params, NULL);\n}\n\n", (unsigned)index, big, big);
+        return;
+    }
+    buf_printf(out,
+               "    CUlaunchAttribute attribute;\n    CUlaunchConfig config;\n"
+               "    memset(&attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n"
+               "    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n"
+               "    attribute.value.clusterDim.x = %s_CLUSTER_X;\n"
+               "    attribute.value.clusterDim.y = %s_CLUSTER_Y;\n"
+               "    attribute.value.clusterDim.z = %s_CLUSTER_Z;\n"
+               "    config.gridDimX = (unsigned)grid[0];\n    config.gridDimY = (unsigned)grid[1];\n"
+               "    config.gridDimZ = (unsigned)grid[2];\n    config.blockDimX = %s_BLOCK;\n"
+               "    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
+               "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
+               "    config.attrs = &attribute;\n    config.numAttrs = 1;\n"
+               "    return cuLaunchKernelEx(&config, module->kernel[%u], params, NULL);\n}\n\n",
+               big, big, big, big, big, (unsigned)index);
+}
+
+/* ---- the module ---- */
+
+/* The condition on `have` (major * 10 + minor) under which the code runs. */
+static const char *
+arch_condition(Arena *arena, const char *arch)
+{
+    size_t n = strlen(arch);
+    int number = 0;
+
+    for (size_t i = 3; i < n && isdigit((unsigned char)arch[i]); i++)
+        number = number * 10 + (arch[i] - '0');
+    if (n && arch[n - 1] == 'a')
+        return arena_printf(arena, "have == %d", number);
+    if (n && arch[n - 1] == 'f')
+        return arena_printf(arena, "have / 10 == %d && have >= %d", number / 10, number);
+    return arena_printf(arena, "have >= %d", number);
+}
+
+static void
+write_load(const Writer *w, bool embedded)
+{
+    Buf *out = w->out;
+    uint32_t n = w->module->fns.n;
+
+    buf_printf(out,
+               "/* Loads the PTX into the current context%s.\n"
+               " * On failure `message` (which may be NULL) says why. */\n"
+               "static inline CUresult\n"
+               "%s_load(%s_module *out, const char *ptx, char *message, size_t bytes)\n{\n"
+               "    static const char *const entries[%u] = {",
+               embedded ? " (ptx NULL: the PTX below)" : "", w->stem, w->stem, (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i].entry);
+    buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i].shared_bytes);
+    buf_printf(out,
+               "};\n"
+               "    char jit_log[2048] = \"\";\n"
+               "    CUjit_option keys[2] = {CU_JIT_ERROR_LOG_BUFFER, "
+               "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};\n"
+               "    void *values[2] = {jit_log, (void *)(uintptr_t)sizeof jit_log};\n"
+               "    int major = 0, minor = 0, have, limit = 0;\n"
+               "    CUdevice device;\n"
+               "    CUresult result = cuCtxGetDevice(&device);\n\n"
+               "    if (result == CUDA_SUCCESS)\n"
+               "        result = cuDeviceGetAttribute(\n"
+               "            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);\n"
+               "    if (result == CUDA_SUCCESS)\n"
+               "        result = cuDeviceGetAttribute(\n"
+               "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
+               "    if (result == CUDA_SUCCESS)\n"
+               "        result = cuDeviceGetAttribute(\n"
+               "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n"
+               "    if (result != CUDA_SUCCESS) {\n"
+               "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
+               "        return result;\n    }\n"
+               "    have = major * 10 + minor;\n"
+               "    if (!(%s)) {\n"
+               "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
+               "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
+               arch_condition(out->arena, w->facts->arch), w->facts->arch);
+    if (embedded)
+        buf_printf(out, "    if (!ptx)\n        ptx = (const char *)%s_ptx;\n", w->stem);
+    buf_printf(out,
+               "    result = cuModuleLoadDataEx(&out->module, ptx, 2, keys, values);\n"
+               "    if (result != CUDA_SUCCESS) {\n"
+               "        tilec_refuse(message, bytes, \"the PTX cannot be loaded: %%s\", jit_log);\n"
+               "        return result;\n    }\n"
+               "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
+               "        if (shared[i] > limit) {\n"
+               "            tilec_refuse(message, bytes, \"%%s needs %%d bytes of shared memory; this "
+               "GPU has %%d\",\n"
+               "                         entries[i], shared[i], limit);\n"
+               "            result = CUDA_ERROR_INVALID_VALUE;\n            break;\n        }\n"
+               "        result = cuModuleGetFunction(&out->kernel[i], out->module, entries[i]);\n"
+               "        if (result == CUDA_SUCCESS && shared[i] > 48 * 1024)\n"
+               "            result = cuFuncSetAttribute(out->kernel[i],\n"
+               "                                        "
+               "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared[i]);\n"
+               "        if (result != CUDA_SUCCESS)\n"
+               "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
+               "entries[i]);\n    }\n"
+               "    if (result != CUDA_SUCCESS)\n        cuModuleUnload(out->module);\n"
+               "    return result;\n}\n\n"
+               "static inline CUresult\n%s_unload(%s_module *module)\n{\n"
+               "    return cuModuleUnload(module->module);\n}\n\n",
+               (unsigned)n, w->stem, w->stem);
+}
+
+static void
+write_embedded(const Writer *w, const char *ptx)
+{
+    size_t n = strlen(ptx);
+
+    buf_printf(w->out, "static const unsigned char %s_ptx[%zu] = {", w->stem, n + 1);
+    for (size_t i = 0; i <= n; i++) {
+        if (i % 24 == 0)
+            buf_add(w->out, "\n    ");
+        buf_printf(w->out, "%u,", (unsigned)(unsigned char)ptx[i]);
+    }
+    buf_add(w->out, "\n};\n\n");
+}
+
+void
+header_print(const TirModule *module, const ModuleFacts *facts, const char *name, const char *ptx,
+             Buf *out)
+{
+    Writer w = {out, module, facts, name ? name : stem_name(out->arena, facts->source)};
+    const char *guard = upper(out->arena, w.stem);
+
+    buf_printf(out, "/* %s.h - made by tilec %s from %s for %s: launches its kernels with the CUDA "
+                    "Driver API.\n *\n", w.stem, facts->version, facts->source, facts->arch);
+    buf_printf(out, " *     %s_module module;\n *     %s_load(&module, ptx, message, sizeof message);\n",
+               w.stem, w.stem);
+    for (uint32_t i = 0; i < module->fns.n; i++) {
+        const char *prefix = kernel_prefix(&w, module->fns.at[i]);
+        buf_printf(out, " *     %s_launch(&module, &%s, stream); // a %s_args\n", prefix,
+                   module->fns.n > 1 ? module->fns.at[i]->name : "args", prefix);
+    }
+    buf_add(out, " *\n * Nothing but the CUDA driver (libcuda) has to be linked. */\n");
+    buf_printf(out, "#ifndef TILEC_GENERATED_%s_H\n#define TILEC_GENERATED_%s_H\n\n"
+                    "#include <cuda.h>\n#include <stdarg.h>\n#include <stdint.h>\n#include <stdio.h>\n"
+                    "#include <string.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+               guard, guard);
+    write_shared_part(out);
+    if (ptx)
+        write_embedded(&w, ptx);
+    buf_printf(out, "typedef struct %s_module {\n    CUmodule module;\n    CUfunction kernel[%u];\n} "
+                    "%s_module;\n\n", w.stem, (unsigned)module->fns.n, w.stem);
+    write_load(&w, ptx != NULL);
+    for (uint32_t i = 0; i < module->fns.n; i++) {
+        const TirFn *fn = module->fns.at[i];
+        write_args(&w, fn, &facts->kernel[i]);
+        write_check(&w, fn);
+        write_grid(&w, fn);
+        write_launch(&w, fn, &facts->kernel[i], i);
+    }
+    buf_add(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}
