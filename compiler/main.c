@@ -378,6 +378,15 @@ write_file(const char *path, const char *text, size_t n)
     return status;
 }
 
+static bool
+same_file(const char *a, const char *b)
+{
+    struct stat one, two;
+
+    return stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
+}
+
 /* The callback of the library: NAME.tile beside the source, then in the -I folders. */
 static bool
 import_module(void *user, const char *name, const char **path, const char **text, size_t *n)
@@ -389,7 +398,8 @@ import_module(void *user, const char *name, const char **path, const char **text
         char *folder_name = text_printf("%s/%s", folder, name);
         char *full = text_printf("%s.tile%s", folder_name, "");
         free(folder_name);
-        char *contents = read_file(full, n);
+        /* a file that uses a module of its own name means another one */
+        char *contents = same_file(full, command->input) ? NULL : read_file(full, n);
         if (contents == NULL) {
             free(full);
             continue;
