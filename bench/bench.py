@@ -94,14 +94,27 @@ class File:
         if not self.is_attention or self.direction != case.direction:
             return False
         c = self.constants
-        off = ("0", "false")
         wanted = {"D": str(case.d), "DV": str(case.dv), "CAUSAL": "true" if case.causal else "false",
                   "T": case.dtype}
         for name, value in wanted.items():
             if c.get(name, value) != value:
                 return False
-        plain = ("WINDOW", "WINDOW_LEFT", "WINDOW_RIGHT", "LEFT", "RIGHT", "SOFTCAP", "ALIBI", "SINK")
-        return self.q["dtype"] == case.dtype and all(c.get(n, "0") in off + ("-1",) for n in plain)
+        plain = {"WINDOW": "0", "RIGHT": "-1", "SOFTCAP": "false", "ALIBI": "false"}
+        return self.q["dtype"] == case.dtype and all(c.get(n, off) == off for n, off in plain.items())
+
+
+    def ways(self, case):
+        """The ways to run a case: the backward has one with atomic additions and one without."""
+        if case.direction == "fwd":
+            return [("", self.module)]
+        kinds = (("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC))
+        found = [(s, self.module.select(*names)) for s, names in kinds if self.module.has(*names)]
+        return found or [("", self.module)]
+
+
+def one_a_stem(paths):
+    """Of x.ptx and x.cubin only the latter, which needs no compiling by the driver."""
+    return sorted({os.path.splitext(p)[0]: p for p in sorted(paths, reverse=True)}.values())
 
 
 def find_files(spec):
@@ -114,6 +127,7 @@ def find_files(spec):
         paths = sorted(glob.glob(path))
     if not paths:
         raise SystemExit(f"--ours {spec}: no such file")
+    paths = one_a_stem(paths)
     files = []
     for p in paths:
         try:
@@ -179,14 +193,14 @@ def flash_attn_package(case, x, function):
     return wrap_autograd(case, x, forward, (q, k, v), x.g, lambda y: y)
 
 
-def ours(case, x, file):
-    scalars = {s["name"]: 0.0 for k in file.module.kernels for s in k.meta["scalars"]}
+def ours(case, x, module):
+    scalars = {s["name"]: 0.0 for k in module.kernels for s in k.meta["scalars"]}
     scalars["scale"] = x.scale
-    known = {t["name"] for k in file.module.kernels for t in k.meta["tensors"]}
+    known = {t["name"] for k in module.kernels for t in k.meta["tensors"]}
     given = {"Q": x.q, "K": x.k, "V": x.v}
     if case.direction == "bwd":
         given.update({"O": x.o, "L": x.l, "dO": x.g})
-    plan = file.module.prepare(**{n: y for n, y in given.items() if n in known}, **scalars)
+    plan = module.prepare(**{n: y for n, y in given.items() if n in known}, **scalars)
 
     def results():
         plan.run()
@@ -308,10 +322,11 @@ def build(case, options, files):
         for f in fitting:
             stem = os.path.splitext(os.path.basename(f.path))[0]
             label = name if len(fitting) == 1 else f"{name}:{stem}"
-            try:
-                built[label] = ours(case, x, f)
-            except tilec_torch.TilecError as error:
-                print(f"#   {label}: {error}", flush=True)
+            for suffix, module in f.ways(case):
+                try:
+                    built[label + suffix] = ours(case, x, module)
+                except tilec_torch.TilecError as error:
+                    print(f"#   {label}{suffix}: {error}", flush=True)
         if not fitting:
             print(f"#   {name}: no file fits {case}", flush=True)
     return built
@@ -463,8 +478,8 @@ def main():
     files = [find_files(spec) for spec in options.ours]
     rungs = []
     if options.ladder:
-        for path in sorted(glob.glob(os.path.join(options.ladder, "*.ptx"))
-                           + glob.glob(os.path.join(options.ladder, "*.cubin"))):
+        for path in one_a_stem(glob.glob(os.path.join(options.ladder, "*.ptx"))
+                               + glob.glob(os.path.join(options.ladder, "*.cubin"))):
             rungs.append(os.path.splitext(os.path.basename(path))[0])
             files.append((rungs[-1], [File(path)]))
     cases = [Case(text) for text in options.case] or default_cases(options)

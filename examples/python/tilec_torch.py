@@ -247,11 +247,7 @@ class Kernel:
 
     def sizes(self, tensors, values, complete=True):
         """The named sizes and scalars, from the tensors and from `values`."""
-        env = {}
-        for name in self.meta["sizes"]:
-            if name in values:
-                env[name] = int(values[name])
-        source = {name: f"given as {value}" for name, value in env.items()}
+        env, source = {}, {}
         for t in self.meta["tensors"]:
             tensor = tensors.get(t["name"])
             if tensor is None:
@@ -269,6 +265,9 @@ class Kernel:
                                      f"is {env[want]} ({source[want]})")
                 else:
                     source.setdefault(want, f"dimension {d} of {t['name']}")
+        for name in self.meta["sizes"]:
+            if name in values:
+                env.setdefault(name, int(values[name]))
         for name, value in env.items():
             if not 0 <= value < 2**31:
                 raise TilecError(f"{self.name}: {name} = {value} does not fit 32 bits")
@@ -385,11 +384,21 @@ class Module:
             self.meta = read_metadata(self.image.decode())
         self.kernels = [Kernel(self, meta) for meta in self.meta["kernels"]]
 
-    def __getitem__(self, name):
-        for kernel in self.kernels:
-            if kernel.name == name:
-                return kernel
-        raise KeyError(name)
+    def select(self, *names):
+        """The same module with only these kernels, in this order."""
+        part = object.__new__(Module)
+        part.__dict__.update(self.__dict__)
+        part.kernels = []
+        for name in names:
+            found = [kernel for kernel in self.kernels if kernel.name == name]
+            if not found:
+                raise TilecError(f"the module has no kernel '{name}', but "
+                                 + ", ".join(kernel.name for kernel in self.kernels))
+            part.kernels += found
+        return part
+
+    def has(self, *names):
+        return set(names) <= {kernel.name for kernel in self.kernels}
 
     def handle(self):
         torch = _torch()
@@ -423,11 +432,12 @@ class Module:
         tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
         values = {k: v for k, v in arguments.items() if not isinstance(v, torch.Tensor)}
         device = next((t.device for t in tensors.values()), torch.device("cuda"))
-        env = {}
+        shared = {}  # sizes by name, for tensors whose kernel does not fix them itself
         for kernel in self.kernels:
-            env.update(kernel.sizes(tensors, {**values, **env}, complete=False))
+            shared = {**kernel.sizes(tensors, values, complete=False), **shared}
         launches, zeroed = [], []
         for kernel in self.kernels:
+            env = {**shared, **kernel.sizes(tensors, values, complete=False)}
             for t in kernel.meta["tensors"]:
                 if t["name"] in tensors:
                     continue
@@ -438,7 +448,7 @@ class Module:
                     zeroed.append(made)
                 tensors[t["name"]] = made
             own = {t["name"]: tensors[t["name"]] for t in kernel.meta["tensors"]}
-            launches.append(kernel.prepare(own, {**values, **env}))
+            launches.append(kernel.prepare(own, {**shared, **values}))
         return Plan(launches, tensors, zeroed)
 
     def launch(self, **arguments):
@@ -469,7 +479,12 @@ def load(source):
 # ---- attention with gradients ------------------------------------------------------------------
 
 
-def attention(q, k, v, forward, backward=None, scale=None, **scalars):
+# The kernels of examples/attention_bwd.tile, in order: with atomic additions, and without.
+BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
+BACKWARD_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+
+
+def attention(q, k, v, forward, backward=None, scale=None, deterministic=False, **scalars):
     """softmax(scale q k^T) v through two modules of tilec, differentiable.
 
     q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV]: any strides the kernels accept, so
@@ -477,6 +492,8 @@ def attention(q, k, v, forward, backward=None, scale=None, **scalars):
     loaded modules of examples/attention.tile and attention_bwd.tile; masks were chosen when they
     were compiled.
     """
+    if backward is not None:
+        backward = backward.select(*(BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
     return _function().apply(q, k, v, forward, backward,
                              scale if scale is not None else q.shape[-1] ** -0.5, scalars)
 
@@ -518,7 +535,6 @@ def _make_function():
             given = {"Q": q, "K": k, "V": v, "O": o, "L": l, "dO": grad}
             out = module.launch(**{n: t for n, t in given.items() if n in known},
                                 **fill(module, ctx.scalars))
-            return (out["dQ"].to(q.dtype), out["dK"].to(k.dtype), out["dV"].to(v.dtype),
-                    None, None, None, None)
+            return out["dQ"], out["dK"], out["dV"], None, None, None, None
 
     return Attention

@@ -27,7 +27,7 @@ def defines(variant):
     if left >= 0:
         options.append(f"WINDOW={left + 1}")  # counts the key on the diagonal
     if right >= 0:
-        options.append(f"WINDOW_RIGHT={right + 1}")
+        options.append(f"RIGHT={right}")
     if variant.softcap:
         options.append("SOFTCAP=true")
     if variant.alibi:

@@ -8,7 +8,7 @@ PyTorch computation on the same data, plus 1e-5.  Beside that, in every case:
 - inputs lie in memory filled with NaN: what is read beyond a tensor and used shows;
 - outputs are poisoned before the run, so that what is not written shows;
 - memory around and between the rows of the outputs, and all inputs, must be unchanged after it;
-- the forward pass, run twice, must give the same bits;
+- the forward pass and the deterministic backward, run twice, must give the same bits;
 - a row with nothing to attend to gives O = 0, L = -inf and gradients of 0.
 
 One line a case goes to OUT/grid.csv; a table by group comes last.  The exit status is 1 when any
@@ -29,6 +29,10 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "python"))
 import cases as grid_cases  # noqa: E402
 
 SOFTCAP = 2.0
+BACKWARD = {  # kernels of attention_bwd.tile: with atomic additions, and without
+    "bwd": ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert"),
+    "det": ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"),
+}
 FIELDS = ["index", "group", "direction", "variant", "batch", "hq", "hk", "sq", "sk", "layout", "status",
           "worst", "errors", "allowed", "note"]
 MAX_RESTARTS = 8
@@ -143,7 +147,7 @@ def reference(case, q, k, v, slopes, scale):
 def with_gradients(case, tensors, slopes, scale, grad, dtype, need_gradients):
     """{"O":, "L":, "dQ":, "dK":, "dV":} of the reference in `dtype`."""
     import torch
-    leaves = [x.to(dtype).detach().requires_grad_(need_gradients) for x in tensors]
+    leaves = [x.to(dtype).detach().requires_grad_(bool(need_gradients)) for x in tensors]
     o, l = reference(case, *leaves, slopes, scale)
     out = {"O": o.detach(), "L": l.detach()}
     if need_gradients:
@@ -187,7 +191,8 @@ class Runner:
         """Rows for the CSV, one a direction."""
         import torch
         forward = self.module(case.variant, "fwd")
-        backward = self.module(case.variant, "bwd") if "bwd" in directions else None
+        need_gradients = set(directions) & set(BACKWARD)
+        backward = self.module(case.variant, "bwd") if need_gradients else None
         dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[case.variant.dtype]
         generator = torch.Generator(device="cuda").manual_seed(1000 + index)
         v = case.variant
@@ -199,27 +204,31 @@ class Runner:
         grad = random(case.batch, case.sq, case.hq, v.dv)
         slopes = torch.tensor([2.0 ** (-8 * (i + 1) / case.hq) for i in range(case.hq)], device="cuda")
         scale = v.d ** -0.5
-        exact = with_gradients(case, values, slopes, scale, grad, torch.float64, "bwd" in directions)
-        plain = with_gradients(case, values, slopes, scale, grad, dtype, "bwd" in directions)
+        exact = with_gradients(case, values, slopes, scale, grad, torch.float64, need_gradients)
+        plain = with_gradients(case, values, slopes, scale, grad, dtype, need_gradients)
         if case.layout == "qkv":
             inputs = place_qkv(values, dtype)
         else:
             inputs = [Placed(x.shape, dtype, case.layout, x) for x in values]
         given = dict(zip(("Q", "K", "V"), inputs))
-        given["slopes"] = Placed(slopes.shape, torch.float32, "bshd", slopes)
         rows = []
         outputs = self.launch(forward, given, scale, exact, ("O", "L"), case, twice=True)
         rows.append(self.judge(index, case, "fwd", outputs, exact, plain))
-        if "bwd" in directions:
-            if forward is None or outputs[2]:
+        if need_gradients:
+            if outputs[2]:
                 o, l = exact["O"].to(dtype), exact["L"].float()
             else:
                 o, l = outputs[0]["O"].tensor, outputs[0]["L"].tensor
             given["O"] = Placed(o.shape, dtype, case.layout, o)
             given["L"] = Placed(l.shape, torch.float32, case.layout, l)
             given["dO"] = Placed(grad.shape, dtype, case.layout, grad)
-            outputs = self.launch(backward, given, scale, exact, ("dQ", "dK", "dV"), case, twice=False)
-            rows.append(self.judge(index, case, "bwd", outputs, exact, plain))
+        for direction in directions:
+            if direction == "fwd":
+                continue
+            module = backward.select(*BACKWARD[direction]) if backward else None
+            outputs = self.launch(module, given, scale, exact, ("dQ", "dK", "dV"), case,
+                                  twice=direction == "det")
+            rows.append(self.judge(index, case, direction, outputs, exact, plain))
         return rows
 
     def launch(self, module, given, scale, exact, names, case, twice):
@@ -267,7 +276,7 @@ class Runner:
     def judge(index, case, direction, outputs, exact, plain):
         placed, complaints, refused = outputs
         row = {"index": index, "group": case.group, "direction": direction,
-               "variant": grid_cases.variant_name(case.variant, direction), "batch": case.batch,
+               "variant": grid_cases.variant_name(case.variant, "fwd" if direction == "fwd" else "bwd"), "batch": case.batch,
                "hq": case.hq, "hk": case.hk, "sq": case.sq, "sk": case.sk, "layout": case.layout}
         if refused:
             row.update(status="not run", note=refused, worst="")
@@ -356,7 +365,7 @@ def supervise(options):
         with open(options.csv, "a", newline="") as file:
             csv.DictWriter(file, FIELDS).writerow(
                 {"index": index, "group": case.group, "direction": options.directions[-1],
-                 "variant": grid_cases.variant_name(case.variant, options.directions[-1]),
+                 "variant": grid_cases.variant_name(case.variant, "bwd"),
                  "sq": case.sq, "sk": case.sk, "hq": case.hq, "hk": case.hk, "batch": case.batch,
                  "layout": case.layout, "status": "failed", "note": "crash: " + (reason or line)})
         with open(done_path, "w") as file:
@@ -398,7 +407,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where precompile.sh put the variants")
     parser.add_argument("--out", default=".", help="folder for grid.csv")
-    parser.add_argument("--directions", default="fwd,bwd", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det", type=lambda s: s.split(","))
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--match", help="only variants whose name contains this")
     parser.add_argument("--every", type=int, default=1, help="only every n-th case")
