@@ -167,12 +167,15 @@ number_word(Parser *parser, int64_t number, Span span)
 
 %%
 
+/* Lists that may be empty are not built from an empty one: where an element begins wrongly, the
+ * parser must be in a state that can recover. */
 program
-    : items
+    : %empty
+    | items
     ;
 
 items
-    : %empty
+    : item
     | items item
     ;
 
@@ -194,6 +197,7 @@ item
             add_item(parser, (Item){.kind = ITEM_FUNCTION, .function = function});
         }
     | error block
+        { yyerrok; }
     | error '}'
     | error ';'
     ;
@@ -360,15 +364,23 @@ extent_list
 /* ---- statements ---- */
 
 block
-    : '{' statements '}'
+    : '{' '}'
+        { $$ = arena_new(parser->arena, Block); $$->span = @$; }
+    | '{' error '}'
+        { $$ = arena_new(parser->arena, Block); $$->span = @$; }
+    | '{' statements '}'
         { $$ = $2; $$->span = @$; }
     | '{' statements error '}'
         { $$ = $2; $$->span = @$; }
     ;
 
 statements
-    : %empty
-        { $$ = arena_new(parser->arena, Block); }
+    : statement
+        {
+            $$ = arena_new(parser->arena, Block);
+            if ($1 != NULL)
+                vec_push(parser->arena, &$$->stmts, $1);
+        }
     | statements statement
         {
             $$ = $1;
@@ -458,9 +470,9 @@ statement
             $$->body = $1;
         }
     | error ';'
-        { $$ = NULL; }
+        { $$ = NULL; yyerrok; }
     | error block
-        { $$ = NULL; }
+        { $$ = NULL; yyerrok; }
     ;
 
 opt_message
@@ -720,8 +732,11 @@ primary
             $$ = expr_new(parser, EXPR_TUPLE, @$);
             $$->args = $2;
         }
-    | '(' error ')'
-        { $$ = expr_new(parser, EXPR_INT, @$); }
+    | '(' tuple_list ',' ')'
+        {
+            $$ = expr_new(parser, EXPR_TUPLE, @$);
+            $$->args = $2;
+        }
     ;
 
 type_name
@@ -888,11 +903,11 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
     for (int i = 0; i < count; i++)
         expected.has[tokens[i]] = true;
     int n = group_expected(&expected, shown), total = n;
-    for (int i = 0; i < YYNTOKENS; i++) {
-        if (!expected.has[i])
+    for (int i = 1; i <= YYNTOKENS; i++) { /* token 0, the end of the file, comes last */
+        if (!expected.has[i % YYNTOKENS])
             continue;
         if (n < SHOWN_MAX)
-            shown[n++] = yysymbol_name((yysymbol_kind_t)i);
+            shown[n++] = yysymbol_name((yysymbol_kind_t)(i % YYNTOKENS));
         total++;
     }
 
