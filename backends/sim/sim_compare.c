@@ -503,10 +503,12 @@ decode_mov(SimDecode *dx)
     uint8_t bits = sim_type_info(type)->bits;
     if (type == SIM_PRED) {
         out->exec = mov_pred;
-        if (!dec_dst(dx, d, type) || !dec_pred(dx, s, &negated))
-            return s->kind == PTX_NAME && *s->name == '%' && sim_special_find(dx, s->name, type, &slot)
-                       ? (dx->file->error->message[0] = '\0', dec_slot(dx, slot))
-                       : false;
+        if (!dec_dst(dx, d, type))
+            return false;
+        if (s->kind == PTX_NAME && !s->negated && sim_special_find(dx, s->name, type, &slot))
+            return dec_slot(dx, slot);
+        if (!dec_pred(dx, s, &negated))
+            return false;
         out->mode[0] = negated;
         return true;
     }

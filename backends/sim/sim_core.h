@@ -50,6 +50,7 @@ typedef struct SimCluster SimCluster;
 typedef struct SimRun SimRun;
 typedef struct SimOp SimOp;
 typedef struct SimShadow SimShadow;
+typedef struct SimSyncTable SimSyncTable;
 
 /* ------------------------------------------------------------------------ types */
 
@@ -78,7 +79,8 @@ const SimTypeInfo *sim_type_info(SimType type);
 typedef enum SimSpace {
     SIM_GENERIC,
     SIM_GLOBAL, /* also const, and the parameters of an entry: all are device allocations */
-    SIM_SHARED, /* shared::cta and shared::cluster: the rank is in the address */
+    SIM_SHARED, /* shared::cta: the address carries the block's own rank, or none */
+    SIM_SHARED_CLUSTER, /* the address carries the rank of the block it names */
     SIM_LOCAL   /* also the parameters of a device function: per-thread stack */
 } SimSpace;
 
@@ -174,8 +176,10 @@ struct SimModule {
     size_t insn_count, insn_capacity;
     uint8_t *constants; /* bank of immediates, each broadcast to 32 lanes */
     size_t constant_bytes, constant_capacity;
+    uint64_t *shared_address; /* addresses of shared variables that operands name: rows of the
+                                 special bank after SIM_SPECIAL_BYTES, with the rank put in */
+    size_t shared_address_count, shared_address_capacity;
     uint32_t shared_bytes; /* static shared memory of the module */
-    uint32_t cooperative_pad;
 };
 
 /* ------------------------------------------------------------------------ device memory */
@@ -327,6 +331,7 @@ struct SimCluster {
     uint64_t next_due; /* earliest time in pending */
     SimOp **ops; /* all ops by id, for the shadow */
     size_t op_count, op_capacity;
+    SimSyncTable *sync; /* memory locations used for synchronisation, for the clocks */
     uint64_t *executed, *wavefronts, *ideal; /* by instruction, when banks are counted */
     SimExtension ext[SIM_EXT_COUNT];
 };

@@ -109,7 +109,8 @@ dec_space(SimDecode *dx)
 {
     static const struct { const char *word; SimSpace space; } spaces[] = {
         {"global", SIM_GLOBAL},          {"shared", SIM_SHARED}, {"shared::cta", SIM_SHARED},
-        {"shared::cluster", SIM_SHARED}, {"local", SIM_LOCAL},   {"const", SIM_GLOBAL},
+        {"shared::cluster", SIM_SHARED_CLUSTER},
+        {"local", SIM_LOCAL},            {"const", SIM_GLOBAL},
         {"param::entry", SIM_GLOBAL},    {"param::func", SIM_LOCAL},
     };
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
@@ -342,6 +343,8 @@ variable_address(SimDecode *dx, const PtxOperand *operand, const PtxSymbol *symb
     if (symbol->space == PTX_ENTRY_PARAM) /* offset in the block of parameters, made generic */
         return sim_type_is_wide(type) ? dec_slot(dx, dec_const64(dx, SIM_WINDOW_PARAM + address))
                                       : dec_fail(dx, "the address of a parameter has 64 bits");
+    if (symbol->space == PTX_SHARED)
+        return dec_slot(dx, sim_special_shared_address(dx, address, sim_type_is_wide(type)));
     if (sim_type_is_wide(type))
         return dec_slot(dx, dec_const64(dx, address));
     if (symbol->space == PTX_GLOBAL || symbol->space == PTX_CONST)

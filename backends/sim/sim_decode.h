@@ -11,7 +11,8 @@
 
 #include "sim_parse.h"
 
-typedef struct SimDecode {
+typedef struct SimDecode SimDecode;
+struct SimDecode {
     PtxFile *file;
     SimModule *mod;
     PtxFunction *fn;
@@ -21,7 +22,7 @@ typedef struct SimDecode {
     size_t family_parts; /* how many parts the family's name has */
     size_t operand_count;
     bool frame_relative_ok; /* the family honours out->frame_relative */
-} SimDecode;
+};
 
 typedef bool (*SimDecodeFn)(SimDecode *dx);
 

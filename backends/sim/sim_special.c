@@ -60,6 +60,23 @@ sim_special_find(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
     return false;
 }
 
+SimSlot
+sim_special_shared_address(SimDecode *dx, uint64_t address, bool wide)
+{
+    SimModule *mod = dx->mod;
+    size_t i = 0;
+    while (i < mod->shared_address_count && mod->shared_address[i] != address)
+        i++;
+    if (i == mod->shared_address_count) {
+        mod->shared_address =
+            sim_arena_grow(&mod->arena, mod->shared_address, mod->shared_address_count,
+                           &mod->shared_address_capacity, sizeof *mod->shared_address);
+        mod->shared_address[mod->shared_address_count++] = address;
+    }
+    size_t row = SIM_SPECIAL_BYTES + i * SIM_SHARED_ROW_BYTES + (wide ? 128 : 0);
+    return (SimSlot)row | SIM_BANK_SPECIAL;
+}
+
 bool
 sim_special_is_clock(const char *name)
 {
@@ -123,6 +140,15 @@ sim_special_fill(SimWarp *warp, uint8_t *bank)
     fill(bank, TOTAL_SMEM, run->shared_bytes);
     fill(bank, RESERVED_SMEM, SIM_SHARED_BASE);
     fill(bank, EXPLICIT_CLUSTER, cluster->cta_count > 1 ? UINT32_MAX : 0);
+    const SimModule *mod = run->module;
+    for (size_t i = 0; i < mod->shared_address_count; i++) {
+        uint8_t *at = bank + SIM_SPECIAL_BYTES + i * SIM_SHARED_ROW_BYTES;
+        uint64_t *wide = (uint64_t *)(void *)(at + 128);
+        uint64_t address = mod->shared_address[i] | (uint64_t)cta->rank << SIM_SHARED_RANK_SHIFT;
+        fill(at, (Row)0, (uint32_t)address);
+        for (int l = 0; l < SIM_LANES; l++)
+            wide[l] = address;
+    }
 }
 
 /* Time is counted in warp instructions of the cluster. */

@@ -1,0 +1,284 @@
+/* sim_device.c - device memory: allocations in one 64-bit address space, loading of modules. */
+#include <stdlib.h>
+
+#include "sim_core.h"
+#include "sim_parse.h"
+
+enum { ALLOCATION_ALIGN = 1024, ALLOCATION_GAP = 1 << 16 };
+#define FIRST_ADDRESS UINT64_C(0x00007f0000000000)
+
+SimDevice *
+sim_device_new(void)
+{
+    SimDevice *dev = calloc(1, sizeof *dev);
+    if (!dev)
+        return NULL;
+    dev->next_address = FIRST_ADDRESS;
+    for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
+        pthread_mutex_init(&dev->atomic_lock[i], NULL);
+    return dev;
+}
+
+static void
+free_allocation(SimAllocation *a)
+{
+    free(a->data);
+    free(a->init);
+    free(a->name);
+    free(a);
+}
+
+void
+sim_device_free(SimDevice *dev)
+{
+    if (!dev)
+        return;
+    while (dev->modules)
+        sim_module_free(dev->modules);
+    for (size_t i = 0; i < dev->count; i++)
+        free_allocation(dev->allocations[i]);
+    for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
+        pthread_mutex_destroy(&dev->atomic_lock[i]);
+    free(dev->allocations);
+    free(dev);
+}
+
+uint64_t
+sim_alloc(SimDevice *dev, size_t bytes, const char *name)
+{
+    SimAllocation *a = calloc(1, sizeof *a);
+    if (dev->count == dev->capacity) {
+        size_t capacity = dev->capacity ? 2 * dev->capacity : 16;
+        SimAllocation **bigger = realloc(dev->allocations, capacity * sizeof(SimAllocation *));
+        if (!bigger) {
+            free(a);
+            return 0;
+        }
+        dev->allocations = bigger;
+        dev->capacity = capacity;
+    }
+    if (!a)
+        return 0;
+    size_t padded = (bytes + 63) / 64 * 64 + 64; /* vector loads of the host may look past the end */
+    a->size = bytes;
+    a->data = aligned_alloc(64, padded);
+    a->init = calloc(1, bytes + 64);
+    a->name = strdup(name ? name : "unnamed");
+    if (!a->data || !a->init || !a->name) {
+        free_allocation(a);
+        return 0;
+    }
+    memset(a->data, 0xa5, padded); /* what nobody wrote should not look like zeros */
+    a->address = dev->next_address;
+    uint64_t span = (bytes + ALLOCATION_GAP + ALLOCATION_ALIGN - 1) / ALLOCATION_ALIGN;
+    dev->next_address += span * ALLOCATION_ALIGN;
+    dev->allocations[dev->count++] = a;
+    return a->address;
+}
+
+/* Addresses only grow, so the array is sorted. */
+static size_t
+position_of(const SimDevice *dev, uint64_t address) /* index of the last one at or below it + 1 */
+{
+    size_t low = 0, high = dev->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (dev->allocations[middle]->address <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+SimAllocation *
+sim_device_find(const SimDevice *dev, uint64_t address)
+{
+    size_t at = position_of(dev, address);
+    if (at == 0)
+        return NULL;
+    SimAllocation *a = dev->allocations[at - 1];
+    return address - a->address < a->size ? a : NULL;
+}
+
+bool
+sim_free(SimDevice *dev, uint64_t address)
+{
+    size_t at = position_of(dev, address);
+    if (at == 0 || dev->allocations[at - 1]->address != address)
+        return false;
+    free_allocation(dev->allocations[at - 1]);
+    memmove(&dev->allocations[at - 1], &dev->allocations[at],
+            (dev->count - at) * sizeof *dev->allocations);
+    dev->count--;
+    return true;
+}
+
+static SimAllocation *
+whole_range(const SimDevice *dev, uint64_t address, size_t bytes)
+{
+    SimAllocation *a = sim_device_find(dev, address);
+    return a && bytes <= a->size - (address - a->address) ? a : NULL;
+}
+
+bool
+sim_write(SimDevice *dev, uint64_t address, const void *source, size_t bytes)
+{
+    SimAllocation *a = whole_range(dev, address, bytes);
+    if (!a)
+        return bytes == 0;
+    memcpy(a->data + (address - a->address), source, bytes);
+    memset(a->init + (address - a->address), 1, bytes);
+    return true;
+}
+
+bool
+sim_read(const SimDevice *dev, uint64_t address, void *destination, size_t bytes)
+{
+    const SimAllocation *a = whole_range(dev, address, bytes);
+    if (!a)
+        return bytes == 0;
+    memcpy(destination, a->data + (address - a->address), bytes);
+    return true;
+}
+
+bool
+sim_fill(SimDevice *dev, uint64_t address, int byte, size_t bytes)
+{
+    SimAllocation *a = whole_range(dev, address, bytes);
+    if (!a)
+        return bytes == 0;
+    memset(a->data + (address - a->address), byte, bytes);
+    memset(a->init + (address - a->address), 1, bytes);
+    return true;
+}
+
+bool
+sim_mark(SimDevice *dev, uint64_t address, size_t bytes, bool initialised)
+{
+    SimAllocation *a = whole_range(dev, address, bytes);
+    if (!a)
+        return bytes == 0;
+    memset(a->init + (address - a->address), initialised, bytes);
+    return true;
+}
+
+size_t
+sim_count_initialised(const SimDevice *dev, uint64_t address, size_t bytes)
+{
+    const SimAllocation *a = whole_range(dev, address, bytes);
+    size_t count = 0;
+    for (size_t i = 0; a && i < bytes; i++)
+        count += a->init[address - a->address + i];
+    return count;
+}
+
+/* ------------------------------------------------------------------------ modules */
+
+static void
+read_module(SimModule *mod, const char *text, size_t length, const char *name, SimError *error,
+            jmp_buf *failed)
+{
+    mod->name = sim_arena_copy(&mod->arena, name, strlen(name));
+    PtxFile *file = sim_arena_alloc(&mod->arena, sizeof *file);
+    file->mod = mod;
+    file->error = error;
+    file->failed = failed;
+    sim_parse(file, text, length);
+    sim_decode_file(file);
+}
+
+/* The one place that a failed allocation or a malformed text jumps to. */
+static bool
+guarded_read(SimModule *mod, const char *text, size_t length, const char *name, SimError *error)
+{
+    jmp_buf out_of_memory, failed;
+    mod->arena.out_of_memory = &out_of_memory;
+    if (setjmp(out_of_memory)) {
+        snprintf(error->message, sizeof error->message, "out of memory");
+        return false;
+    }
+    if (setjmp(failed))
+        return false;
+    read_module(mod, text, length, name, error, &failed);
+    mod->arena.out_of_memory = NULL;
+    return true;
+}
+
+SimModule *
+sim_module_load(SimDevice *dev, const char *text, size_t length, const char *name, SimError *err)
+{
+    SimError local;
+    SimError *error = err ? err : &local;
+    memset(error, 0, sizeof *error);
+    SimModule *mod = calloc(1, sizeof *mod);
+    if (!mod) {
+        snprintf(error->message, sizeof error->message, "out of memory");
+        return NULL;
+    }
+    mod->device = dev;
+    mod->next = dev->modules;
+    dev->modules = mod;
+    if (guarded_read(mod, text, length, name ? name : "ptx", error))
+        return mod;
+    sim_module_free(mod);
+    return NULL;
+}
+
+void
+sim_module_free(SimModule *mod)
+{
+    if (!mod)
+        return;
+    SimDevice *dev = mod->device;
+    for (SimModule **m = &dev->modules; *m; m = &(*m)->next)
+        if (*m == mod) {
+            *m = mod->next;
+            break;
+        }
+    for (size_t i = 0; i < mod->global_count; i++)
+        sim_free(dev, mod->globals[i].address);
+    sim_arena_free(&mod->arena);
+    free(mod);
+}
+
+size_t
+sim_entry_count(const SimModule *mod)
+{
+    return mod->entry_count;
+}
+
+const SimEntry *
+sim_entry_at(const SimModule *mod, size_t index)
+{
+    return index < mod->entry_count ? &mod->entries[index]->entry : NULL;
+}
+
+const SimEntry *
+sim_entry_find(const SimModule *mod, const char *name)
+{
+    if (!name)
+        return mod->entry_count == 1 ? &mod->entries[0]->entry : NULL;
+    for (size_t i = 0; i < mod->entry_count; i++)
+        if (strcmp(mod->entries[i]->name, name) == 0)
+            return &mod->entries[i]->entry;
+    return NULL;
+}
+
+uint64_t
+sim_global_find(const SimModule *mod, const char *name, size_t *size)
+{
+    for (size_t i = 0; i < mod->global_count; i++)
+        if (strcmp(mod->globals[i].name, name) == 0) {
+            if (size)
+                *size = mod->globals[i].size;
+            return mod->globals[i].address;
+        }
+    return 0;
+}
+
+const char *
+sim_module_target(const SimModule *mod)
+{
+    return mod->target ? mod->target : "";
+}

@@ -1,0 +1,457 @@
+/* sim_memory.c - ld, st, prefetch and friends (PTX ISA 9.7.9.8 to 9.7.9.18). */
+#include "sim_memory.h"
+
+#include "sim_exec.h"
+
+/* ------------------------------------------------------------------------ addresses */
+
+static bool
+find_shared(SimWarp *warp, uint32_t lane, uint64_t address, uint32_t size, bool of_cluster,
+            SimMemory *m)
+{
+    SimCluster *cluster = warp->cta->cluster;
+    uint32_t rank = (uint32_t)address >> SIM_SHARED_RANK_SHIFT;
+    uint32_t offset = (uint32_t)address & SIM_SHARED_OFFSET_MASK;
+    if (!of_cluster) {
+        if (rank && rank != warp->cta->rank) {
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, address, NULL,
+                     "a shared::cta access to shared memory of another block");
+            return false;
+        }
+        rank = warp->cta->rank;
+    }
+    m->space = SIM_SHARED;
+    m->generic = SIM_WINDOW_SHARED + ((uint64_t)rank << SIM_SHARED_RANK_SHIFT) + offset;
+    if (address >> 32 || rank >= cluster->cta_count) {
+        sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, address, NULL,
+                 "no shared memory at this address");
+        return false;
+    }
+    m->cta = &cluster->ctas[rank];
+    m->offset = offset - SIM_SHARED_BASE;
+    if (offset < SIM_SHARED_BASE || m->offset + size > m->cta->shared_size) {
+        sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, address, NULL,
+                 "access of %u bytes outside the block's %u bytes of shared memory", size,
+                 m->cta->shared_size);
+        return false;
+    }
+    m->data = m->cta->shared + m->offset;
+    return true;
+}
+
+static bool
+find_local(SimWarp *warp, uint32_t lane, uint64_t address, uint32_t size, SimMemory *m)
+{
+    m->space = SIM_LOCAL;
+    m->generic = SIM_WINDOW_LOCAL + address;
+    if (address + size > warp->local_size || address + size < address) {
+        sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, address, NULL,
+                 "access of %u bytes outside local memory", size);
+        return false;
+    }
+    m->data = warp->local + (size_t)lane * warp->local_size + address;
+    return true;
+}
+
+static bool
+find_global(SimWarp *warp, uint32_t lane, uint64_t address, uint32_t size, SimMemory *m)
+{
+    SimAllocation *in = warp->recent;
+    m->space = SIM_GLOBAL;
+    m->generic = address;
+    if (!in || address - in->address >= in->size) {
+        in = address - SIM_WINDOW_PARAM < SIM_WINDOW_SIZE
+                 ? warp->run->params
+                 : sim_device_find(warp->run->device, address);
+        if (in)
+            warp->recent = in;
+    }
+    if (!in || address - in->address >= in->size || size > in->size - (address - in->address)) {
+        const SimAllocation *near = in;
+        if (near)
+            sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, address, NULL,
+                     "access of %u bytes at offset %llu of '%s', which has %zu bytes", size,
+                     (unsigned long long)(address - near->address), near->name, near->size);
+        else
+            sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, address, NULL,
+                     "access of %u bytes where nothing is allocated", size);
+        return false;
+    }
+    m->in = in;
+    m->data = in->data + (address - in->address);
+    return true;
+}
+
+bool
+sim_memory_find(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, uint32_t size,
+                uint32_t align, SimMemory *m)
+{
+    m->cta = NULL;
+    m->in = NULL;
+    if (address & (align - 1)) {
+        sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)lane, address, NULL,
+                 "the address must be a multiple of %u", align);
+        return false;
+    }
+    if (space == SIM_GENERIC) {
+        if (address - SIM_WINDOW_SHARED < SIM_WINDOW_SIZE) {
+            space = SIM_SHARED_CLUSTER;
+            address -= SIM_WINDOW_SHARED;
+        } else if (address - SIM_WINDOW_LOCAL < SIM_WINDOW_SIZE) {
+            space = SIM_LOCAL;
+            address -= SIM_WINDOW_LOCAL;
+        } else {
+            space = SIM_GLOBAL;
+        }
+    }
+    switch (space) {
+    case SIM_SHARED: return find_shared(warp, lane, address, size, false, m);
+    case SIM_SHARED_CLUSTER: return find_shared(warp, lane, address, size, true, m);
+    case SIM_LOCAL: return find_local(warp, lane, address, size, m);
+    default: return find_global(warp, lane, address, size, m);
+    }
+}
+
+/* ------------------------------------------------------------------------ notes */
+
+void
+sim_memory_note_read(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t lane,
+                     SimAccess access)
+{
+    if (!warp->run->checks)
+        return;
+    if (m->space == SIM_SHARED) {
+        sim_shadow_read(warp, m->cta, m->offset, size, lane, access);
+    } else if (m->in && m->in->init) {
+        const uint8_t *init = m->in->init + (m->data - m->in->data);
+        if (memchr(init, 0, size))
+            sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, m->generic, NULL,
+                     "read of global memory that nobody wrote, in '%s'", m->in->name);
+    }
+}
+
+void
+sim_memory_note_write(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t lane,
+                      SimAccess access)
+{
+    if (m->space == SIM_GLOBAL && m->in->read_only)
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, m->generic, NULL,
+                 "write to constant memory or a parameter, '%s'", m->in->name);
+    if (m->space == SIM_GLOBAL && m->in->init)
+        memset(m->in->init + (m->data - m->in->data), 1, size);
+    if (m->space == SIM_SHARED && warp->run->checks)
+        sim_shadow_write(warp, m->cta, m->offset, size, lane, access);
+}
+
+/* Shared memory has 32 banks of 4 bytes; a pass serves 128 bytes: 32 lanes of 4 bytes, 16 of 8 or 8
+ * of 16.  Lanes that want the same word are served together. */
+void
+sim_memory_count_banks(SimWarp *warp, const SimInsn *insn, const uint32_t *offset, uint32_t mask,
+                       uint32_t size)
+{
+    SimCluster *cluster = warp->cta->cluster;
+    if (!cluster->wavefronts || !mask)
+        return;
+    uint32_t words = size <= 4 ? 1 : size / 4, lanes = SIM_LANES / words;
+    uint64_t passes = 0, ideal = 0;
+    for (uint32_t first = 0; first < SIM_LANES; first += lanes) {
+        uint32_t seen[SIM_LANES][SIM_LANES], count[SIM_LANES] = {0}, most = 0;
+        uint32_t part = lanes == 32 ? mask : mask >> first & ((1u << lanes) - 1);
+        sim_each_lane(l, part) {
+            for (uint32_t w = 0; w < words; w++) {
+                uint32_t word = offset[first + l] / 4 + w, bank = word % 32, i = 0;
+                while (i < count[bank] && seen[bank][i] != word)
+                    i++;
+                if (i == count[bank] && i < SIM_LANES)
+                    seen[bank][count[bank]++] = word;
+                most = count[bank] > most ? count[bank] : most;
+            }
+        }
+        passes += most;
+        ideal += part != 0;
+    }
+    cluster->wavefronts[insn->index] += passes;
+    cluster->ideal[insn->index] += ideal;
+}
+
+/* ------------------------------------------------------------------------ ld and st */
+
+/* type: of an element in memory; count elements; mode[0] log2 of the register's bytes beyond the
+ * first word: 0 word, 1 doubleword, 2 two doublewords; mode[1] sign-extend; mode[2] SimOrder;
+ * mode[4] bytes of an element. */
+static SimAccess
+access_of(const SimInsn *insn)
+{
+    return insn->mode[2] & SIM_ORDER_STRONG ? SIM_STRONG : SIM_WEAK;
+}
+
+static void
+put_element(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t lane, const uint8_t *data)
+{
+    uint64_t value = 0;
+    uint32_t bytes = insn->mode[4];
+    if (slot == SIM_NO_SLOT)
+        return;
+    switch (bytes) {
+    case 1: value = insn->mode[1] ? (uint64_t)(int8_t)*data : *data; break;
+    case 2: {
+        uint16_t v;
+        memcpy(&v, data, 2);
+        value = insn->mode[1] ? (uint64_t)(int16_t)v : v;
+        break;
+    }
+    case 4: {
+        uint32_t v;
+        memcpy(&v, data, 4);
+        value = insn->mode[1] ? (uint64_t)(int32_t)v : v;
+        break;
+    }
+    default: memcpy(&value, data, 8); break;
+    }
+    if (insn->mode[0] == 0) {
+        uint32_t keep = insn->mode[3] == 16 ? 0xffff : insn->mode[3] == 8 ? 0xff : UINT32_MAX;
+        sim_r32(warp, slot)[lane] = (uint32_t)value & keep;
+    } else {
+        sim_r64(warp, slot)[lane] = value;
+        if (insn->mode[0] == 2)
+            memcpy(&sim_r64(warp, slot + 256)[lane], data + 8, 8);
+    }
+}
+
+static void
+get_element(const SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t lane, uint8_t *data)
+{
+    if (insn->mode[0] == 0)
+        memcpy(data, &sim_r32(warp, slot)[lane], insn->mode[4] < 4 ? insn->mode[4] : 4);
+    else
+        memcpy(data, &sim_r64(warp, slot)[lane], insn->mode[4] < 8 ? insn->mode[4] : 8);
+    if (insn->mode[0] == 2)
+        memcpy(data + 8, &sim_r64(warp, slot + 256)[lane], 8);
+}
+
+static SimStep
+ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
+    uint32_t offset[SIM_LANES];
+    static const uint8_t zeros[64];
+    sim_each_lane(l, mask) {
+        SimMemory m;
+        uint64_t address = sim_lane_address(warp, insn, insn->count, l);
+        uint8_t buffer[64];
+        const uint8_t *data = zeros;
+        if (sim_memory_find(warp, l, (SimSpace)insn->space, address, size, size, &m)) {
+            if (insn->mode[2] && warp->run->checks)
+                sim_clock_acquire_at(warp, m.generic);
+            sim_memory_note_read(warp, &m, size, l, access_of(insn));
+            memcpy(buffer, m.data, size);
+            data = buffer;
+            if (m.space == SIM_SHARED) {
+                shared |= 1u << l;
+                offset[l] = m.offset;
+            }
+        }
+        for (uint32_t i = 0; i < insn->count; i++)
+            put_element(warp, insn, insn->slot[i], l, data + i * bytes);
+    }
+    if (shared)
+        sim_memory_count_banks(warp, insn, offset, shared, size);
+    return insn->mode[2] ? SIM_YIELD : SIM_NEXT;
+}
+
+static SimStep
+st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
+    uint32_t offset[SIM_LANES];
+    sim_each_lane(l, mask) {
+        SimMemory m;
+        uint64_t address = sim_lane_address(warp, insn, insn->count, l);
+        uint8_t buffer[64];
+        if (!sim_memory_find(warp, l, (SimSpace)insn->space, address, size, size, &m))
+            continue;
+        for (uint32_t i = 0; i < insn->count; i++)
+            get_element(warp, insn, insn->slot[i], l, buffer + i * bytes);
+        sim_memory_note_write(warp, &m, size, l, access_of(insn));
+        if (insn->mode[2] && warp->run->checks)
+            sim_clock_release_at(warp, m.generic);
+        if (!(m.in && m.in->read_only))
+            memcpy(m.data, buffer, size);
+        if (m.space == SIM_SHARED) {
+            shared |= 1u << l;
+            offset[l] = m.offset;
+        }
+    }
+    if (shared)
+        sim_memory_count_banks(warp, insn, offset, shared, size);
+    warp->cta->cluster->progress += insn->mode[2] != 0;
+    return insn->mode[2] ? SIM_YIELD : SIM_NEXT;
+}
+
+/* Cache hints and memory-model words: `.ca`, `.L2::128B`, ... (PTX ISA 9.7.9.1, 9.7.9.2). */
+void
+sim_take_hints(SimDecode *dx, bool *has_policy)
+{
+    static const char *const ignored[] = {
+        "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
+        "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+        "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+        "L2::64B", "L2::128B", "L2::256B", NULL};
+    while (dec_choice(dx, ignored) >= 0)
+        continue;
+    *has_policy = dec_take(dx, "L2::cache_hint");
+}
+
+uint8_t
+sim_take_order(SimDecode *dx)
+{
+    static const char *const strong[] = {"volatile", "relaxed", "acquire", "release", "mmio", NULL};
+    static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
+    dec_take(dx, "weak");
+    uint8_t order = 0;
+    int which;
+    while ((which = dec_choice(dx, strong)) >= 0)
+        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2   ? SIM_ORDER_ACQUIRE
+                                               : which == 3 ? SIM_ORDER_RELEASE
+                                                            : 0));
+    dec_choice(dx, scopes);
+    return order;
+}
+
+static bool
+decode_access(SimDecode *dx, bool is_load)
+{
+    SimInsn *out = dx->out;
+    bool policy, param = dec_take(dx, "param");
+    const PtxOperand *address = dec_operand(dx, is_load ? 1 : 0);
+    const PtxOperand *values = dec_operand(dx, is_load ? 0 : 1);
+    SimType have;
+    out->space = (uint8_t)dec_space(dx);
+    if (param)
+        out->space = dec_is_frame_param(dx, address) ? SIM_LOCAL : SIM_GLOBAL;
+    out->mode[2] = sim_take_order(dx);
+    sim_take_hints(dx, &policy);
+    static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+    out->count = (uint8_t)(1u << (dec_choice(dx, vectors) + 1));
+    SimType type = dec_type(dx);
+    uint32_t bits = sim_type_info(type)->bits;
+    size_t n = policy ? 3 : 2;
+    if (bits < 8 || bits * out->count > 256)
+        return dec_fail(dx, "this type cannot be %s", is_load ? "loaded" : "stored");
+    if (!dec_count(dx, n, n))
+        return false;
+    dx->frame_relative_ok = true;
+    out->type = (uint8_t)type;
+    out->mode[4] = (uint8_t)(bits / 8);
+    out->mode[1] = sim_type_info(type)->kind == 's';
+    out->exec = is_load ? ld : st;
+    bool is_list = values->kind == PTX_VECTOR;
+    if (is_list ? values->count != out->count : out->count != 1)
+        return dec_fail(dx, "a list of %u registers is expected", out->count);
+    SimType widest = type;
+    for (uint32_t i = 0; i < out->count; i++) {
+        const PtxOperand *element = is_list ? &values->element[i] : values;
+        if (!(is_load ? dec_dst_wide(dx, element, type, &have)
+                      : dec_src_wide(dx, element, type, &have)))
+            return false;
+        if (element->kind == PTX_SINK)
+            continue;
+        if (widest != type && sim_type_info(widest)->bits != sim_type_info(have)->bits)
+            return dec_fail(dx, "the registers must have one width");
+        widest = have;
+    }
+    uint32_t width = sim_type_info(widest)->bits;
+    out->mode[3] = (uint8_t)width;
+    out->mode[0] = width == 128 ? 2 : width == 64 ? 1 : 0;
+    bool ok = dec_address(dx, address);
+    if (policy && ok && !dec_src(dx, dec_operand(dx, 2), SIM_B64))
+        return false;
+    return ok;
+}
+static bool decode_ld(SimDecode *dx) { return decode_access(dx, true); }
+static bool decode_st(SimDecode *dx) { return decode_access(dx, false); }
+
+/* ------------------------------------------------------------------------ hints */
+
+static SimStep
+no_effect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    (void)warp, (void)insn, (void)mask;
+    return SIM_NEXT;
+}
+
+/* prefetch, prefetchu, applypriority, discard: performance hints; the modifiers are not checked
+ * one by one, since none has an effect.  (discard makes contents undefined: 9.7.9.16.) */
+static bool
+decode_hint(SimDecode *dx)
+{
+    dec_space(dx);
+    while (dec_next(dx))
+        continue;
+    dx->out->exec = no_effect;
+    dx->frame_relative_ok = true;
+    return true;
+}
+
+/* createpolicy gives an opaque 64-bit policy; its value has no effect here. */
+static SimStep
+createpolicy(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint64_t policy[SIM_LANES] = {0};
+    sim_put64(warp, insn->slot[0], policy, mask);
+    return SIM_NEXT;
+}
+static bool
+decode_createpolicy(SimDecode *dx)
+{
+    while (dec_next(dx))
+        continue;
+    dx->out->exec = createpolicy;
+    return dec_dst(dx, dec_operand(dx, 0), SIM_B64);
+}
+
+/* membar and fence (9.7.13.4).  Order between warps is modelled by the strong accesses around a
+ * fence; a fence by itself passes nothing.  fence.proxy.async covers what the warp knows. */
+static SimStep
+fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    (void)mask;
+    if (insn->mode[0])
+        sim_clock_proxy_fence(warp);
+    return SIM_YIELD;
+}
+static bool
+decode_fence(SimDecode *dx)
+{
+    static const char *const words[] = {
+        "sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl",
+        "mbarrier_init", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", NULL};
+    static const char *const proxies[] = {
+        "alias", "async", "async.global", "async::generic", "tensormap::generic", NULL};
+    if (dec_take(dx, "proxy")) {
+        int proxy = dec_choice(dx, proxies);
+        if (proxy < 0)
+            return dec_fail(dx, "needs a proxy");
+        dx->out->mode[0] = proxy == 1 || proxy == 3;
+        dec_space(dx);
+    }
+    while (dec_choice(dx, words) >= 0)
+        continue;
+    dx->out->exec = fence;
+    /* fence.proxy.tensormap::generic.acquire names the map and its size. */
+    return dec_count(dx, 0, 2);
+}
+
+const SimFamily sim_memory_families[] = {
+    {"ld", decode_ld},
+    {"ldu", decode_ld},
+    {"st", decode_st},
+    {"prefetch", decode_hint},
+    {"prefetchu", decode_hint},
+    {"applypriority", decode_hint},
+    {"discard", decode_hint},
+    {"createpolicy", decode_createpolicy},
+    {"membar", decode_fence},
+    {"fence", decode_fence},
+    {NULL, NULL},
+};

@@ -1,0 +1,58 @@
+/* sim_shadow.h - who touched which byte of shared memory when, and who knows of it.
+ *
+ * Order between warps is kept by vector clocks (one component a warp of the cluster): a barrier or
+ * any other release/acquire passes the clock on (PTX ISA 8.9, 8.10: causality order).  Each 4-byte
+ * cell remembers its last write and each warp's last read; two accesses of which one writes, by
+ * different warps, with no order between them, are a race.  Bytes within a cell are told apart.
+ *
+ * An asynchronous operation (SimOp, sim_async.h) is a party of its own: what it writes belongs to
+ * it from its issue on, and whoever touches those bytes must know of its completion: some warp
+ * waited for it (sim_op_observe), and that is ordered before the access.
+ *
+ * A second vector clock per warp says which of the known accesses a proxy fence covers; accesses
+ * of the async proxy (bulk copies, wgmma, tcgen05) to what the generic proxy wrote need it (8.6).
+ */
+#ifndef TILEC_SIM_SHADOW_H
+#define TILEC_SIM_SHADOW_H
+
+#include "sim_core.h"
+
+typedef enum SimAccess {
+    SIM_WEAK,   /* an ordinary access */
+    SIM_STRONG  /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
+} SimAccess;
+
+SimShadow *sim_shadow_new(uint32_t bytes, uint32_t agents); /* NULL when out of memory */
+void sim_shadow_free(SimShadow *shadow);
+
+/* Ordinary accesses of a lane to `size` bytes at `offset` (from the start of shared memory) of a
+ * block; they report what is wrong and then record the access. */
+void sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
+                     SimAccess access);
+void sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
+                      SimAccess access);
+
+/* The same for the bytes that an asynchronous op will read or write, at its issue by the warp.
+ * `async_proxy`: also check that generic writes to them are fenced. */
+void sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
+                           bool async_proxy);
+void sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
+                            bool async_proxy);
+
+/* Declares bytes written (mbarrier.init and the like), or forgets everything about them. */
+void sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised);
+
+/* ---- clocks.  All do nothing when checks are off. */
+
+/* Passes what the warp knows to `clock` and `proxy` (arrays of cluster->agents), and starts a new
+ * period of the warp, so that what it does next is not covered. */
+void sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy);
+void sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy);
+/* fence.proxy.async: all that the warp knows is now visible to the async proxy. */
+void sim_clock_proxy_fence(SimWarp *warp);
+/* A release to, or acquire from, the sync object at a memory address (generic, global or shared). */
+void sim_clock_release_at(SimWarp *warp, uint64_t address);
+void sim_clock_acquire_at(SimWarp *warp, uint64_t address);
+void sim_sync_table_free(SimSyncTable *table);
+
+#endif

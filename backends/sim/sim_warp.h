@@ -1,0 +1,31 @@
+/* sim_warp.h - a warp's groups of lanes, and running them. */
+#ifndef TILEC_SIM_WARP_H
+#define TILEC_SIM_WARP_H
+
+#include "sim_core.h"
+
+bool sim_warp_start(SimWarp *warp, SimCta *cta, uint32_t index); /* false: out of memory */
+void sim_warp_end(SimWarp *warp);
+
+/* Can some group run now?  Asks the sleeping ones whether their wait is over. */
+bool sim_warp_runnable(SimWarp *warp);
+
+/* Runs up to `budget` instructions of the groups that can run.  False after a fatal error. */
+bool sim_warp_run(SimWarp *warp, uint32_t budget);
+
+/* When nothing else can run: if groups wait for each other to converge, reports it and lets one go
+ * on.  False if that is not the warp's trouble. */
+bool sim_warp_break_stall(SimWarp *warp);
+
+/* One line for each group, for the report of a hang. */
+void sim_warp_describe(const SimWarp *warp, char *text, size_t size);
+
+/* After a lane exits: barriers that count the block's threads may be complete (sim_barrier.c). */
+void sim_barrier_recheck(SimCta *cta);
+bool sim_barrier_init(SimCta *cta);
+void sim_barrier_free(SimCta *cta);
+
+/* bar.warp.sync: the one op that lanes may meet at from different instructions (9.7.13.2). */
+SimStep sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask);
+
+#endif
