@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""house.py - rules of the house that no compiler checks.
+
+    house.py layers            who may include whom
+    house.py sizes             no source file of more than 900 lines
+    house.py mutable LIBRARY   the library has no mutable data
+    house.py limits TILEC      the binary is small; compiling is quick and takes little memory
+"""
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# folder: what its files may include, beside their own folder
+LAYERS = {
+    "compiler/base": [],
+    "dsl": ["compiler/base"],
+    "compiler/ir": ["compiler/base"],
+    "compiler/emit": ["compiler/base", "compiler/ir"],
+    "compiler/passes": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h"],
+    "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h",
+                       "compiler/emit/metadata.h", "compiler/passes", "dsl"],
+    "backends/ptx": ["compiler/base", "compiler/ir", "compiler/target.h"],
+    "backends/sim": [],
+    "backends/cuda": ["compiler/base", "backends/sim/sim.h"],
+}
+# the tree and tile IR meet here only
+MEETING = re.compile(r"compiler/lower/ast_to_tir\w*\.[ch]$")
+
+
+def sources(*suffixes):
+    for folder in ["dsl", "compiler", "backends", "stdlib"]:
+        for where, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                if name.endswith(suffixes):
+                    yield os.path.relpath(os.path.join(where, name), ROOT)
+
+
+def layers():
+    bad = []
+    for path in sources(".c", ".h", ".l", ".y"):
+        folder = os.path.dirname(path)
+        if folder not in LAYERS:
+            continue
+        with open(os.path.join(ROOT, path)) as file:
+            text = file.read()
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+            if "/" not in name:
+                if name.endswith(".tab.h"):
+                    continue
+                name = f"{folder}/{name}"  # beside the file
+            allowed = any(name == a or name.startswith(a + "/") for a in LAYERS[folder] + [folder])
+            if allowed and name.startswith("dsl/") and folder == "compiler/lower":
+                allowed = bool(MEETING.search(path))
+            if allowed and MEETING.search(path) and name.startswith("compiler/passes"):
+                allowed = False
+            if not allowed:
+                bad.append(f"{path}: may not include {name}")
+    return bad
+
+
+def sizes():
+    bad = []
+    for path in sources(".c", ".h", ".l", ".y"):
+        with open(os.path.join(ROOT, path)) as file:
+            lines = sum(1 for _ in file)
+        if lines > 900:
+            bad.append(f"{path}: {lines} lines, at most 900")
+    return bad
+
+
+def mutable(library):
+    """Sections of writable data; tables of constant pointers are in .data.rel.ro."""
+    bad, member = [], ""
+    said = subprocess.run(["size", "-A", library], capture_output=True, text=True, check=True).stdout
+    for line in said.split("\n"):
+        heading = re.match(r"^(\S+)\s+\(ex ", line)
+        if heading:
+            member = heading[1]
+        section = re.match(r"^(\.data|\.bss|\.tdata|\.tbss)(\.\S+)?\s+(\d+)", line)
+        if section and int(section[3]) > 0 and not line.startswith(".data.rel.ro"):
+            bad.append(f"{member}: {section[3]} bytes in {section[1]}{section[2] or ''}")
+    return bad if said else ["size said nothing"]
+
+
+def limits(tilec):
+    bad = []
+    if os.path.getsize(tilec) > 3 << 20:
+        bad.append(f"the binary has {os.path.getsize(tilec)} bytes, at most 3 MiB")
+    examples = os.path.join(ROOT, "examples")
+    for name in sorted(os.listdir(examples)):
+        if not name.endswith(".tile"):
+            continue
+        for arch in ["sm_80", "sm_90", "sm_100"]:
+            command = [tilec, os.path.join(examples, name), "-arch", arch, "-o", "/dev/null"]
+            best = 1e9
+            for _ in range(5):  # the machine may be busy; the quickest run tells
+                begin = time.perf_counter()
+                done = subprocess.run(command, capture_output=True, text=True)
+                best = min(best, time.perf_counter() - begin)
+            if done.returncode != 0:
+                bad.append(f"{name} for {arch}: {done.stderr.strip()}")
+            kernels = len(re.findall(r"^kernel ", open(os.path.join(examples, name)).read(), re.M))
+            if best > 0.030 * kernels:
+                bad.append(f"{name} for {arch}: {best * 1e3:.1f} ms for {kernels} kernels")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    if peak > 64 << 10:
+        bad.append(f"{peak >> 10} MiB of memory, at most 64")
+    return bad
+
+
+def main():
+    checks = {"layers": layers, "sizes": sizes, "mutable": mutable, "limits": limits}
+    bad = checks[sys.argv[1]](*sys.argv[2:])
+    for line in bad:
+        print(line)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
