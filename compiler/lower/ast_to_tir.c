@@ -85,16 +85,16 @@ close_name(const char *wanted, const char *have, uint32_t *best)
 }
 
 const char *
-suggest_name(Lower *low, const char *name)
+suggest_name(Lower *low, const char *name, bool tensor)
 {
     const char *found = NULL;
     uint32_t best = 3;
     DType dtype;
 
     for (const Binding *b = low->frame->bindings; b != NULL; b = b->next)
-        if (close_name(name, b->name, &best))
+        if ((!tensor || b->value.kind == VALUE_TENSOR) && close_name(name, b->name, &best))
             found = b->name;
-    for (dtype = DT_BOOL; dtype < DT_COUNT; dtype++)
+    for (dtype = DT_BOOL; dtype < DT_COUNT && !tensor; dtype++)
         if (close_name(name, dtype_name(dtype), &best))
             found = dtype_name(dtype);
     return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
@@ -115,6 +115,7 @@ Binding *
 declare(Lower *low, const char *name, Span span, Value value)
 {
     Binding *binding = arena_new(low->arena, Binding), *other = find_binding(low, name);
+    bool taken = true;
     DType dtype;
 
     if (other != NULL) {
@@ -122,10 +123,13 @@ declare(Lower *low, const char *name, Span span, Value value)
         diag_note(low->diag, other->span, "it is declared here");
     } else if (dtype_parse(name, &dtype) || strcmp(name, "inf") == 0 || strcmp(name, "pi") == 0) {
         fail(low, span, "'%s' has a meaning already and cannot be declared", name);
+    } else {
+        taken = false;
     }
     *binding = (Binding){.next = low->frame->bindings, .name = name, .span = span,
                          .value = value};
-    low->frame->bindings = binding;
+    if (!taken) /* else the name keeps its first meaning */
+        low->frame->bindings = binding;
     return binding;
 }
 
@@ -371,7 +375,7 @@ bind_tensor(Lower *low, const Param *param)
         Binding *binding = find_binding(low, type->base.text);
         if (binding == NULL || binding->value.kind != VALUE_ERROR)
             fail(low, type->base.span, "unknown type '%s'%s", type->base.text,
-                 suggest_name(low, type->base.text));
+                 suggest_name(low, type->base.text, false));
         value.kind = VALUE_ERROR;
     } else if (!dtype_usable(low, type->base.span, tensor->dtype)) {
         value.kind = VALUE_ERROR;

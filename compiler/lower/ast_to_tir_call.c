@@ -239,10 +239,10 @@ build_where(const Call *call)
     if (!broadcast_shape(condition.type, yes.type, &shape))
         return fail(low, call->expr->span, "the shapes %s and %s of where do not fit together",
                     value_text(low, &condition), value_text(low, &yes));
-    TirVal *result = tir_select(&low->b, tir_broadcast_to(&low->b, condition.tir, &shape),
-                                tir_broadcast_to(&low->b, yes.tir, &shape),
-                                tir_broadcast_to(&low->b, no.tir, &shape));
-    return value_tile(result, NULL);
+    condition.tir = tir_broadcast_to(&low->b, condition.tir, &shape);
+    yes.tir = tir_broadcast_to(&low->b, yes.tir, &shape);
+    no.tir = tir_broadcast_to(&low->b, no.tir, &shape);
+    return value_tile(tir_select(&low->b, condition.tir, yes.tir, no.tir), NULL);
 }
 
 static Value

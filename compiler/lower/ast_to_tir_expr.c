@@ -29,7 +29,7 @@ eval_name(Lower *low, const Expr *expr)
     if (is_builtin(expr->text))
         return fail(low, expr->span, "'%s' is a function: call it", expr->text);
     return fail(low, expr->span, "unknown name '%s'%s", expr->text,
-                suggest_name(low, expr->text));
+                suggest_name(low, expr->text, false));
 }
 
 Value
@@ -120,7 +120,7 @@ eval_place(Lower *low, const Expr *expr)
     Binding *binding = find_binding(low, expr->text);
     if (binding == NULL) {
         fail(low, expr->span, "unknown name '%s'%s; a new variable begins with `var`",
-             expr->text, suggest_name(low, expr->text));
+             expr->text, suggest_name(low, expr->text, false));
         return none;
     }
     if (binding->is_alias)
@@ -213,7 +213,7 @@ find_tensor(Lower *low, const char *name, Span span)
     Binding *binding = find_binding(low, name);
 
     if (binding == NULL) {
-        fail(low, span, "unknown tensor '%s'%s", name, suggest_name(low, name));
+        fail(low, span, "unknown tensor '%s'%s", name, suggest_name(low, name, true));
         return NULL;
     }
     Value value = read_binding(low, binding);
@@ -289,6 +289,10 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
             access->clip[access->type.rank] = range;
         access->type.dim[access->type.rank++] = range->length;
         value = range->start;
+        if (value.kind == VALUE_INT && value.integer == 0 && range->length == dim->constant) {
+            *index = (TirIndex){INDEX_FULL, dim->constant};
+            return true;
+        }
     } else {
         *index = (TirIndex){INDEX_SCALAR, 0};
         if (value.kind == VALUE_INT && (value.integer < 0 || (dim->constant > 0 &&

@@ -119,8 +119,8 @@ typedef struct Lower {
 
 /* Reports an error, with a note for each call around; one error at one place is said once. */
 Value fail(Lower *low, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* ", did you mean 'x'?" for a name that is close to a visible one, else "". */
-const char *suggest_name(Lower *low, const char *name);
+/* ", did you mean 'x'?" for a name that is close to a visible one (a tensor's), else "". */
+const char *suggest_name(Lower *low, const char *name, bool tensor);
 bool close_name(const char *wanted, const char *have, uint32_t *best);
 
 Binding *find_binding(Lower *low, const char *name);

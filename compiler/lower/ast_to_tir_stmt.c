@@ -85,8 +85,8 @@ convert_to(Lower *low, Span span, const Value *old, const Value *value)
         return adapt_constant(low, span, &tile, old->type, &out) ? out : error_value;
     if (old->kind == VALUE_TILE && tile.kind == VALUE_TILE && tir_type_eq(old->type, tile.type))
         return tile;
-    if (tile.kind == VALUE_ERROR)
-        return tile;
+    if (tile.kind == VALUE_ERROR || old->kind == VALUE_ERROR)
+        return error_value;
     return fail(low, span, "a variable of %s cannot become %s: a variable keeps its type%s",
                 value_text(low, old), value_text(low, value),
                 old->kind == VALUE_TILE && tile.kind == VALUE_TILE &&

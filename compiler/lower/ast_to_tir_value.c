@@ -454,7 +454,9 @@ build_binary(Lower *low, TirOpcode op, bool compares, TirVal *x, TirVal *y)
     }
     if (!is_16bit_float(dtype))
         return tir_binary(b, op, x, y);
-    TirVal *wide = tir_binary(b, op, tir_cast(b, x, DT_F32), tir_cast(b, y, DT_F32));
+    x = tir_cast(b, x, DT_F32);
+    y = tir_cast(b, y, DT_F32);
+    TirVal *wide = tir_binary(b, op, x, y);
     return compares ? wide : tir_cast(b, wide, dtype);
 }
 

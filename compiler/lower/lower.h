@@ -1,0 +1,120 @@
+/* lower.h - what the files of the lowering share: tile IR to lane IR.
+ *
+ * A tile in registers becomes the elements that one thread holds.  Elements of elementwise values
+ * are made when somebody asks for them, one at a time, so that a chain of operations on a tile
+ * becomes interleaved chains on its elements and ends in the instruction that uses them.
+ */
+#ifndef TILEC_LOWER_LOWER_H
+#define TILEC_LOWER_LOWER_H
+
+#include "compiler/ir/layout.h"
+#include "compiler/ir/lir.h"
+#include "compiler/passrun.h"
+
+/* One element: a register plus, for i32, a constant; or a constant. */
+typedef enum ElemKind { ELEM_REG, ELEM_INT, ELEM_FLOAT, ELEM_BOOL } ElemKind;
+
+typedef struct Elem {
+    ElemKind kind;
+    LirReg reg;
+    int64_t integer; /* ELEM_INT: the value; ELEM_REG of an i32: added to reg; ELEM_BOOL: 0, 1 */
+    float number;
+} Elem;
+
+/* What is known of one TirVal while its block is being lowered. */
+typedef struct TileState {
+    Elem *elems;         /* 32-bit and bool values, and 16-bit ones widened to f32 */
+    bool *have;
+    LirReg *packed;      /* 16-bit values: elements 2p (low half) and 2p+1 */
+    const int32_t *map;  /* registers of the operand, for shape operations */
+    LirReg *fragments;   /* a view kept in registers: fragments of an mma operand */
+} TileState;
+
+typedef struct Lowering {
+    PassContext *px;
+    Arena *arena;
+    TirFn *fn;
+    LirFn *out;
+    LirBuilder b;
+    TileState *states; /* by TirVal id */
+    uint32_t segment;  /* of the innermost split loop */
+    bool fast;         /* approximate special functions with flushed denormals */
+    bool failed;
+} Lowering;
+
+/* ---- values (lower_value.c) ---- */
+
+/* Element `reg` of a value: an f32, i32 or predicate; 16-bit floats come widened. */
+Elem lower_elem(Lowering *lo, TirVal *value, int32_t reg);
+/* Registers 2p and 2p+1 of a 16-bit value in one b32. */
+LirReg lower_packed(Lowering *lo, TirVal *value, int32_t pair);
+/* The operand form of an element (adds a pending constant first). */
+LirOperand lower_operand(Lowering *lo, Elem elem);
+LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
+/* A scalar of the program as an operand. */
+LirOperand lower_scalar(Lowering *lo, TirVal *value);
+LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
+/* Records elements of a value that is computed at its place. */
+void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
+void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
+/* Makes every element of a value now. */
+void lower_force(Lowering *lo, TirVal *value);
+TileState *lower_state(Lowering *lo, const TirVal *value);
+void lower_clear(Lowering *lo, const TirVal *value);
+bool lower_is_narrow(const TirVal *value); /* 16-bit float */
+int32_t lower_registers(const TirVal *value);
+/* Two f32 elements rounded into one b32. */
+LirReg lower_pack(Lowering *lo, DType dtype, Elem low, Elem high);
+Elem elem_reg(LirReg reg);
+Elem elem_int(int64_t value);
+Elem elem_float(float value);
+/* Integer arithmetic on elements that keeps constants apart. */
+Elem lower_add(Lowering *lo, Elem a, Elem b);
+Elem lower_mul_const(Lowering *lo, Elem a, int64_t by);
+
+/* The thread's place. */
+LirReg lower_lane(Lowering *lo);
+LirReg lower_warp(Lowering *lo);
+LirReg lower_thread(Lowering *lo);
+/* The part of a coordinate that lane and warp decide. */
+Elem lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis);
+/* The bits of a coordinate that lane and warp may set, an upper bound. */
+uint32_t lower_lane_mask(const Layout *layout, uint32_t axis);
+
+void lower_reduce(Lowering *lo, TirOp *op);
+
+/* ---- shared memory (lower_shared.c) ---- */
+
+/* The byte address of slot `slot` of a buffer: a register, or nothing but a constant. */
+Elem lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot);
+/* Where an element lies whose row and byte column are lane parts plus constants. */
+typedef struct SharedPlace {
+    const SharedLayout *layout;
+    Elem base;                /* of the slot */
+    Elem lane_row, lane_byte; /* without constants */
+    uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
+} SharedPlace;
+LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte);
+void lower_convert(Lowering *lo, TirOp *op);
+void lower_shared_write(Lowering *lo, TirOp *op);
+/* Moves registers of `value` to or from a buffer. */
+void lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base);
+void lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
+                            bool transposed);
+/* The address of the kernel's shared memory. */
+LirReg lower_shared_start(Lowering *lo);
+void lower_barrier(Lowering *lo);
+
+/* ---- products (lower_mma.c) ---- */
+
+void lower_mma(Lowering *lo, TirOp *op);
+/* Loads the fragments of a loop-invariant operand before the loop, if they fit. */
+void lower_keep_operands(Lowering *lo, TirOp *loop);
+
+/* ---- global memory (lower_memory.c) ---- */
+
+void lower_load(Lowering *lo, TirOp *op);
+void lower_store(Lowering *lo, TirOp *op);
+void lower_copy_async(Lowering *lo, TirOp *op);
+
+#endif

@@ -1,0 +1,346 @@
+/* lower_mma.c - products on the tensor unit: fragments and mma.sync.
+ *
+ * The instruction computes a 16 x 8 block from a 16 x 16 block of its left operand and a 16 x 8
+ * block of its right one.  A swapped product computes the transposed result, so its left operand
+ * is the second of the mma operation, turned.
+ *
+ * Fragments come from registers when the operand's elements are already in the right threads,
+ * else from shared memory by ldmatrix: matrices are 8 rows of 16 bytes, row addresses come from
+ * the lanes (8 each), and `.trans` serves operands whose contracted dimension runs down the rows.
+ */
+#include "compiler/lower/lower.h"
+#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/tir_util.h"
+
+enum { ATOM_M = 16, ATOM_N = 8, ATOM_K = 16 };
+
+/* One operand of a product, as the instruction sees it. */
+typedef struct Operand {
+    TirVal *value;
+    bool left;            /* 16-row blocks, four registers a fragment; else 8 columns, two */
+    uint32_t blocks;      /* blocks of a warp along rows (left) or columns (right) */
+    uint32_t steps;       /* blocks along the contracted dimension */
+    /* from registers */
+    const int32_t *map;
+    /* from shared memory */
+    const TirOp *read;
+    bool contiguous;      /* the contracted dimension runs along a row of the buffer */
+    SharedPlace place;
+    LirReg *kept;         /* fragments in registers: [step][block][register] */
+} Operand;
+
+static uint32_t
+ceil_div(int32_t a, int32_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+/* The first row (left) or column (right) of the warp, in elements. */
+static Elem
+warp_origin(Lowering *lo, const TirOp *mma, bool left, int32_t extent)
+{
+    Elem warp = elem_reg(lower_warp(lo));
+    LirBuilder *b = &lo->b;
+
+    if ((left ? mma->warps_m : mma->warps_n) == 1)
+        return elem_int(0);
+    if (left) {
+        if (mma->warps_m < lo->fn->warps)
+            warp = elem_reg(lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(warp.reg),
+                                    lir_int(mma->warps_m)));
+    } else {
+        if (mma->warps_m > 1)
+            warp = elem_reg(lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(warp.reg),
+                                    lir_int(mma->warps_m)));
+        if (mma->warps_m * mma->warps_n < lo->fn->warps)
+            warp = elem_reg(lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(warp.reg),
+                                    lir_int(mma->warps_n)));
+    }
+    return lower_mul_const(lo, warp, extent);
+}
+
+static LirReg
+lane_bit(Lowering *lo, int32_t bit, int32_t to)
+{
+    LirReg lane = lower_lane(lo);
+    LirReg one = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(1 << bit));
+    if (to > bit)
+        return lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(one), lir_int(to - bit));
+    if (to < bit)
+        return lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(one), lir_int(bit - to));
+    return one;
+}
+
+/* Where each lane's row address of ldmatrix points, for the block at the warp's origin.  Lane bits
+ * 0-2 are the row inside a matrix; bits 3 and 4 pick the matrix. */
+static void
+set_place(Lowering *lo, const TirOp *mma, Operand *operand)
+{
+    LirReg lane = lower_lane(lo);
+    Elem row = elem_reg(lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(7)));
+    int32_t extent = (int32_t)operand->blocks * (operand->left ? ATOM_M : ATOM_N);
+    Elem origin = warp_origin(lo, mma, operand->left, extent);
+    Elem bit3_row = elem_reg(lane_bit(lo, 3, 3)), bit4_row = elem_reg(lane_bit(lo, 4, 3));
+    Elem bit3_byte = elem_reg(lane_bit(lo, 3, 4)), bit4_byte = elem_reg(lane_bit(lo, 4, 4));
+    SharedPlace *place = &operand->place;
+    uint32_t origin_mask = origin.kind == ELEM_INT ? 0 : ~(uint32_t)0;
+
+    if (origin.kind != ELEM_INT) {
+        uint32_t low = (uint32_t)extent & (0u - (uint32_t)extent);
+        origin_mask = ~(low - 1);
+    }
+    place->layout = operand->read->shared->layout;
+    place->base = lower_slot_base(lo, operand->read->shared, operand->read->args[0]);
+    /* A left fragment's registers run down the rows first, a right one's along the contracted
+     * dimension first. */
+    bool outer_first = operand->left;
+    if (operand->contiguous) {
+        place->lane_row = lower_add(lo, lower_add(lo, row, outer_first ? bit3_row : bit4_row), origin);
+        place->lane_byte = outer_first ? bit4_byte : bit3_byte;
+        place->row_mask = 15 | origin_mask;
+        place->byte_mask = 16;
+    } else {
+        place->lane_row = lower_add(lo, row, outer_first ? bit4_row : bit3_row);
+        place->lane_byte = lower_add(lo, outer_first ? bit3_byte : bit4_byte,
+                                     lower_mul_const(lo, origin, 2));
+        place->row_mask = 15;
+        place->byte_mask = 16 | (origin_mask << 1);
+    }
+}
+
+static Operand
+describe(Lowering *lo, const TirOp *mma, uint32_t k)
+{
+    Operand operand = {.value = mma->args[k], .left = (k == 0) != mma->swapped};
+    TirType type = mma->args[k]->type;
+    int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
+    bool transposed;
+
+    operand.blocks = operand.left
+                         ? ceil_div(outer, ATOM_M * (int32_t)mma->warps_m)
+                         : ceil_div(outer, ATOM_N * (int32_t)mma->warps_n);
+    operand.steps = ceil_div(inner, ATOM_K);
+    operand.read = view_source(operand.value, &transposed);
+    if (operand.read != NULL) {
+        operand.contiguous = k == 0 ? !transposed : transposed;
+        operand.kept = lower_state(lo, operand.value)->fragments;
+        if (operand.kept == NULL)
+            set_place(lo, mma, &operand);
+        return operand;
+    }
+    const Layout *want =
+        operand.left ? layout_mma_a(lo->arena, outer, inner, mma->warps_m, lo->fn->warps)
+                     : layout_mma_b(lo->arena, inner, outer, mma->warps_m, mma->warps_n,
+                                    lo->fn->warps);
+    /* `want` is in the instruction's orientation: left rows x k, right k x columns. */
+    if (mma->swapped)
+        want = layout_transpose(lo->arena, want);
+    operand.map = layout_register_map(lo->arena, operand.value->layout, want);
+    if (operand.map == NULL) {
+        diag_error(lo->px->diag, mma->span,
+                   "internal: an operand of 'mma' is not where the product needs it");
+        lo->failed = true;
+        operand.map = arena_array(lo->arena, int32_t, layout_registers(want));
+    }
+    return operand;
+}
+
+static void
+load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, uint32_t n,
+              LirReg *out)
+{
+    LirOpcode op = operand->contiguous ? n == 4 ? LIR_LDMATRIX_X4 : LIR_LDMATRIX_X2
+                   : n == 4            ? LIR_LDMATRIX_X4_TRANS
+                                       : LIR_LDMATRIX_X2_TRANS;
+    int32_t outer = (int32_t)block * (operand->left ? ATOM_M : ATOM_N);
+    int32_t inner = (int32_t)step * ATOM_K;
+    LirOperand operands[5];
+
+    for (uint32_t k = 0; k < n; k++) {
+        out[k] = lir_new_reg(&lo->b, LIR_B32);
+        operands[k] = lir_reg(out[k]);
+    }
+    operands[n] = operand->contiguous ? lower_shared_address(lo, &operand->place, outer, inner * 2)
+                                      : lower_shared_address(lo, &operand->place, inner, outer * 2);
+    lir_emit(&lo->b, op, n, n + 1, operands);
+}
+
+/* The four registers of a left fragment, or the two each of `n` right ones from `block` on. */
+static void
+fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, uint32_t n,
+         LirReg *out)
+{
+    uint32_t regs = operand->left ? 4 : 2;
+
+    if (operand->kept != NULL) {
+        for (uint32_t k = 0; k < n * regs; k++)
+            out[k] = operand->kept[(step * operand->blocks + block) * regs + k];
+        return;
+    }
+    if (operand->read != NULL) {
+        load_matrices(lo, operand, step, block, n * regs, out);
+        return;
+    }
+    for (uint32_t k = 0; k < n * regs; k++) {
+        uint32_t per_step = operand->steps * 2; /* 8-wide blocks of the contracted dimension */
+        uint32_t r;
+        if (operand->left)
+            r = 2 * (k % 2) + 4 * (2 * step + k / 2) + 4 * per_step * block;
+        else
+            r = 2 * (2 * step + k % 2) + 2 * per_step * (block + k / 2);
+        int32_t source = operand->map[r];
+        out[k] = lower_packed(lo, operand->value, source / 2);
+    }
+}
+
+/* How many right fragments one load brings. */
+static uint32_t
+right_width(const Lowering *lo, const Operand *right, uint32_t block)
+{
+    bool four = pass_enabled(lo->px, "ldmatrix-x4");
+    return four && block + 1 < right->blocks ? 2 : 1;
+}
+
+void
+lower_mma(Lowering *lo, TirOp *op)
+{
+    Operand left = describe(lo, op, op->swapped ? 1 : 0);
+    Operand right = describe(lo, op, op->swapped ? 0 : 1);
+    TirVal *result = op->results[0], *acc = op->args[2];
+    const MmaAtom *atom = target_mma(lo->px->target, op->args[0]->type.dtype);
+    bool from_zero = acc->def != NULL && acc->def->op == TIR_CONST && acc->def->number == 0;
+    int32_t n = lower_registers(result);
+    LirReg *d = arena_array(lo->arena, LirReg, n);
+
+    if (atom == NULL) {
+        diag_error(lo->px->diag, op->span, "%s has no product of %s operands here",
+                   lo->px->target->name, dtype_name(op->args[0]->type.dtype));
+        lo->failed = true;
+        return;
+    }
+    for (int32_t r = 0; r < n; r++)
+        d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), LIR_F32);
+    for (uint32_t step = 0; step < left.steps; step++) {
+        LirReg *a = arena_array(lo->arena, LirReg, left.blocks * 4);
+        for (uint32_t m = 0; m < left.blocks; m++)
+            fragment(lo, &left, step, m, 1, &a[4 * m]);
+        for (uint32_t c = 0; c < right.blocks;) {
+            uint32_t width = right_width(lo, &right, c);
+            LirReg x[4];
+            fragment(lo, &right, step, c, width, x);
+            for (uint32_t w = 0; w < width; w++, c++) {
+                /* Every other column walks the rows backwards: the left fragment is reused. */
+                for (uint32_t k = 0; k < left.blocks; k++) {
+                    uint32_t m = c % 2 == 0 ? k : left.blocks - 1 - k;
+                    uint32_t first = 4 * (c + right.blocks * m);
+                    LirOperand operands[14];
+                    for (uint32_t i = 0; i < 4; i++) {
+                        LirReg old = d[first + i];
+                        if (old == 0)
+                            old = lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_float(0));
+                        operands[10 + i] = lir_reg(old);
+                        operands[4 + i] = lir_reg(a[4 * m + i]);
+                        d[first + i] = lir_new_reg(&lo->b, LIR_F32);
+                        operands[i] = lir_reg(d[first + i]);
+                    }
+                    operands[8] = lir_reg(x[2 * w]);
+                    operands[9] = lir_reg(x[2 * w + 1]);
+                    lir_emit(&lo->b, LIR_MMA, 4, 14, operands)->text = atom->mnemonic;
+                }
+            }
+        }
+    }
+    for (int32_t r = 0; r < n; r++)
+        lower_set_elem(lo, result, r, elem_reg(d[r]));
+}
+
+/* ---- loop-invariant operands ---- */
+
+/* The product in the loop that reads `value` and the position; NULL: none, or several that
+ * disagree on the fragments. */
+static const TirOp *
+only_reader(const TirBlock *block, const TirVal *value, uint32_t *k_out, uint32_t *count)
+{
+    const TirOp *found = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value) {
+                (*count)++;
+                if (op->op == TIR_MMA && k < 2) {
+                    found = op;
+                    *k_out = k;
+                }
+            }
+        }
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            const TirOp *inner = only_reader(op->blocks[b], value, k_out, count);
+            found = inner != NULL ? inner : found;
+        }
+    }
+    return found;
+}
+
+static void
+keep_one(Lowering *lo, const TirOp *mma, uint32_t k)
+{
+    Operand operand = describe(lo, mma, k);
+    uint32_t regs = operand.left ? 4 : 2;
+    LirReg *kept = arena_array(lo->arena, LirReg, operand.steps * operand.blocks * regs);
+
+    for (uint32_t step = 0; step < operand.steps; step++) {
+        for (uint32_t block = 0; block < operand.blocks;) {
+            uint32_t width = operand.left ? 1 : right_width(lo, &operand, block);
+            fragment(lo, &operand, step, block, width,
+                     &kept[(step * operand.blocks + block) * regs]);
+            block += width;
+        }
+    }
+    lower_state(lo, operand.value)->fragments = kept;
+}
+
+static int64_t
+held_registers(Lowering *lo)
+{
+    return accumulator_elements(lo->fn->body) / (WARP_LANES * (int64_t)lo->fn->warps);
+}
+
+static void
+keep_in_block(Lowering *lo, const TirOp *loop, const TirBlock *block, int64_t *budget)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t b = 0; b < op->n_blocks; b++)
+            keep_in_block(lo, loop, op->blocks[b], budget);
+        for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+            TirVal *value = op->args[k];
+            bool transposed;
+            uint32_t at = 0, count = 0;
+            const TirOp *read = view_source(value, &transposed);
+            if (read == NULL || read->parent == block || lower_state(lo, value)->fragments != NULL)
+                continue;
+            const TirBlock *up = read->parent;
+            if (up != loop->parent || only_reader(loop->blocks[0], value, &at, &count) != op ||
+                count != 1)
+                continue;
+            bool left = (k == 0) != op->swapped;
+            int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
+                           (int64_t)(left ? op->warps_m : op->warps_n);
+            if (need > *budget)
+                continue;
+            *budget -= need;
+            keep_one(lo, op, k);
+        }
+    }
+}
+
+void
+lower_keep_operands(Lowering *lo, TirOp *loop)
+{
+    enum { OTHER_REGISTERS = 72 }; /* fragments in flight, addresses, row statistics */
+    int64_t budget = lo->px->target->registers_per_thread - OTHER_REGISTERS - held_registers(lo);
+
+    if (pass_enabled(lo->px, "keep-operands"))
+        keep_in_block(lo, loop, loop->blocks[0], &budget);
+}

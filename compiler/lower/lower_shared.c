@@ -1,0 +1,285 @@
+/* lower_shared.c - addresses in shared memory, and tiles that go through it. */
+#include "compiler/lower/lower.h"
+#include "compiler/passes/shared_uses.h"
+
+LirReg
+lower_shared_start(Lowering *lo)
+{
+    return lir_op1(&lo->b, LIR_MOV_U32, LIR_B32,
+                   lir_symbol(arena_printf(lo->arena, "%s_shared", lo->fn->name)));
+}
+
+void
+lower_barrier(Lowering *lo)
+{
+    LirOperand zero = lir_int(0);
+    lir_emit(&lo->b, LIR_BAR_SYNC, 0, 1, &zero);
+}
+
+Elem
+lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
+{
+    Elem base = elem_reg(lower_shared_start(lo));
+    base.integer = shared->offset;
+    if (slot == NULL)
+        return base;
+    Elem index = lower_elem(lo, slot, 0);
+    return lower_add(lo, base, lower_mul_const(lo, index, shared->bytes / shared->slots));
+}
+
+/* ((row >> shift) & (2^bits - 1)) * 16 of a register. */
+static Elem
+swizzle_of(Lowering *lo, const SharedLayout *layout, Elem row)
+{
+    LirBuilder *b = &lo->b;
+
+    if (layout->bits == 0)
+        return elem_int(0);
+    if (row.kind == ELEM_INT)
+        return elem_int(((row.integer >> layout->shift) & ((1 << layout->bits) - 1)) * 16);
+    LirReg reg = lower_elem_reg(lo, row, LIR_B32);
+    if (layout->shift > 0)
+        reg = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(reg), lir_int(layout->shift));
+    reg = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(reg), lir_int((1 << layout->bits) - 1));
+    return elem_reg(lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(reg), lir_int(4)));
+}
+
+static Elem
+xor_elems(Lowering *lo, Elem a, Elem b)
+{
+    if (a.kind == ELEM_INT && b.kind == ELEM_INT)
+        return elem_int(a.integer ^ b.integer);
+    if (b.kind == ELEM_INT && b.integer == 0)
+        return a;
+    if (a.kind == ELEM_INT && a.integer == 0)
+        return b;
+    if (a.kind == ELEM_INT)
+        return xor_elems(lo, b, a);
+    return elem_reg(lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lower_operand(lo, a),
+                            lower_operand(lo, b)));
+}
+
+LirOperand
+lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
+{
+    const SharedLayout *layout = place->layout;
+    uint32_t row_low = (1u << (layout->shift + layout->bits)) - 1;
+    uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
+    Elem address;
+
+    if (layout->bits == 0)
+        row_low = swizzled = byte_low = 0;
+    if ((place->row_mask & row_low & (uint32_t)row) == 0 &&
+        (place->byte_mask & byte_low & (uint32_t)byte) == 0) {
+        /* The lane parts and the constants set different bits, so the swizzle splits: one base a
+         * lane, one XOR by a constant, one constant offset. */
+        Elem swizzle = swizzle_of(lo, layout, place->lane_row);
+        Elem lane = lower_add(lo, lower_mul_const(lo, place->lane_row, layout->pitch),
+                              xor_elems(lo, place->lane_byte, swizzle));
+        int32_t fixed = (int32_t)(((uint32_t)row >> layout->shift & ((1u << layout->bits) - 1)) << 4);
+        int32_t turn = (int32_t)((uint32_t)byte & swizzled) ^ (layout->bits > 0 ? fixed : 0);
+        Elem base = place->base;
+        int64_t constant = (int64_t)row * layout->pitch + (int32_t)((uint32_t)byte & ~swizzled);
+        if (base.kind == ELEM_REG) {
+            constant += base.integer; /* a multiple of the swizzle's span: not touched by the XOR */
+            base.integer = 0;
+        }
+        if (turn == 0 || lane.kind == ELEM_INT) {
+            if (lane.kind == ELEM_INT)
+                lane.integer ^= turn;
+            address = lower_add(lo, lane, base);
+        } else {
+            LirReg sum = lower_elem_reg(lo, lower_add(lo, lane, base), LIR_B32);
+            address = elem_reg(
+                lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(sum), lir_int(turn)));
+        }
+        address = lower_add(lo, address, elem_int(constant));
+    } else {
+        Elem whole_row = lower_add(lo, place->lane_row, elem_int(row));
+        Elem whole_byte = lower_add(lo, place->lane_byte, elem_int(byte));
+        Elem swizzle = swizzle_of(lo, layout, whole_row);
+        address = lower_add(lo, lower_mul_const(lo, whole_row, layout->pitch),
+                            xor_elems(lo, whole_byte, swizzle));
+        address = lower_add(lo, address, place->base);
+    }
+    if (address.kind == ELEM_INT)
+        return lir_address(lower_elem_reg(lo, address, LIR_B32), 0);
+    return lir_address(address.reg, address.integer);
+}
+
+/* ---- tiles between registers and shared memory ---- */
+
+static int32_t
+element_bytes(const TirVal *value)
+{
+    return (int32_t)dtype_bits(value->type.dtype) / 8;
+}
+
+/* Neighbouring registers that lie next to each other in a row: a power of two, 16 bytes at most. */
+static int32_t
+run_length(const Layout *layout, uint32_t row_axis, int32_t bytes)
+{
+    int32_t run = 1;
+    if (layout->rank == 0 || layout->reg.n == 0 || layout->reg.at[0].step[row_axis] != 1)
+        return 1;
+    while (layout->reg.at[0].extent % (run * 2) == 0 && run * 2 * bytes <= 16)
+        run *= 2;
+    return run;
+}
+
+static SharedPlace
+place_of_layout(Lowering *lo, const Layout *layout, const TirShared *shared, Elem base,
+                uint32_t row_axis, uint32_t col_axis, int32_t bytes)
+{
+    SharedPlace place = {.layout = shared->layout, .base = base};
+
+    place.lane_row = place.lane_byte = elem_int(0);
+    if (layout->rank == 2) {
+        place.lane_row = lower_lane_part(lo, layout, row_axis);
+        place.row_mask = lower_lane_mask(layout, row_axis);
+    }
+    place.lane_byte = lower_mul_const(lo, lower_lane_part(lo, layout, col_axis), bytes);
+    place.byte_mask = lower_lane_mask(layout, col_axis) * (uint32_t)bytes;
+    return place;
+}
+
+static LirReg
+as_b32(Lowering *lo, TirVal *value, int32_t reg)
+{
+    DType dtype = value->type.dtype;
+    Elem elem = lower_elem(lo, value, reg);
+
+    if (dtype == DT_BOOL) {
+        if (elem.kind == ELEM_BOOL)
+            return lower_elem_reg(lo, elem_int(elem.integer), LIR_B32);
+        return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(elem.reg));
+    }
+    LirReg r = lower_elem_reg(lo, elem, dtype == DT_I32 ? LIR_B32 : LIR_F32);
+    return dtype == DT_I32 ? r : lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(r));
+}
+
+void
+lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base)
+{
+    static const LirOpcode by_words[] = {0, LIR_ST_SHARED_B32, LIR_ST_SHARED_V2, 0,
+                                         LIR_ST_SHARED_V4};
+    const Layout *layout = value->layout;
+    bool narrow = lower_is_narrow(value);
+    int32_t bytes = value->type.dtype == DT_BOOL ? 4 : element_bytes(value);
+    uint32_t col_axis = layout->rank == 2 ? 1 : 0;
+    int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
+    SharedPlace place = place_of_layout(lo, layout, shared, base, 0, col_axis, bytes);
+
+    for (int32_t r = 0; r < n; r += run) {
+        int32_t at[LAYOUT_RANK];
+        LirOperand operands[5];
+        layout_coordinates(layout, r, 0, 0, at);
+        int32_t row = layout->rank == 2 ? at[0] : 0;
+        operands[0] = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
+        int32_t words = run * bytes / 4;
+        if (words == 0) { /* a single 16-bit element */
+            LirReg packed = lower_packed(lo, value, r / 2);
+            LirOperand halves[] = {lir_reg(lir_new_reg(&lo->b, LIR_B16)),
+                                   lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(packed)};
+            lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
+            operands[1] = halves[r % 2];
+            lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands);
+            continue;
+        }
+        for (int32_t w = 0; w < words; w++)
+            operands[w + 1] = lir_reg(narrow ? lower_packed(lo, value, r / 2 + w)
+                                             : as_b32(lo, value, r + w));
+        lir_emit(&lo->b, by_words[words], 0, (uint32_t)words + 1, operands);
+    }
+}
+
+static void
+set_word(Lowering *lo, TirVal *value, int32_t r, LirReg word)
+{
+    LirBuilder *b = &lo->b;
+
+    if (lower_is_narrow(value))
+        lower_set_packed(lo, value, r / 2, word);
+    else if (value->type.dtype == DT_BOOL)
+        lower_set_elem(lo, value, r,
+                       elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0))));
+    else if (value->type.dtype == DT_I32)
+        lower_set_elem(lo, value, r, elem_reg(word));
+    else
+        lower_set_elem(lo, value, r,
+                       elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
+}
+
+void
+lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
+                       bool transposed)
+{
+    static const LirOpcode by_words[] = {0, LIR_LD_SHARED_B32, LIR_LD_SHARED_V2, 0,
+                                         LIR_LD_SHARED_V4};
+    const Layout *layout = value->layout;
+    int32_t bytes = value->type.dtype == DT_BOOL ? 4 : element_bytes(value);
+    uint32_t col_axis = layout->rank == 2 && !transposed ? 1 : 0;
+    uint32_t row_axis = 1 - col_axis;
+    int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
+    SharedPlace place = place_of_layout(lo, layout, shared, base, row_axis, col_axis, bytes);
+    LirReg low = 0;
+
+    for (int32_t r = 0; r < n; r += run) {
+        int32_t at[LAYOUT_RANK];
+        LirOperand operands[5];
+        layout_coordinates(layout, r, 0, 0, at);
+        int32_t row = layout->rank == 2 ? at[row_axis] : 0;
+        LirOperand address = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
+        int32_t words = run * bytes / 4;
+        if (words == 0) {
+            LirReg half = lir_new_reg(&lo->b, LIR_B16);
+            LirOperand load[] = {lir_reg(half), address};
+            lir_emit(&lo->b, LIR_LD_SHARED_U16, 1, 2, load);
+            if (r % 2 == 0)
+                low = half;
+            if (r % 2 == 1 || r + 1 == n)
+                lower_set_packed(lo, value, r / 2,
+                                 lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(low),
+                                         lir_reg(half)));
+            continue;
+        }
+        for (int32_t w = 0; w < words; w++)
+            operands[w] = lir_reg(lir_new_reg(&lo->b, LIR_B32));
+        operands[words] = address;
+        lir_emit(&lo->b, by_words[words], (uint32_t)words, (uint32_t)words + 1, operands);
+        int32_t per_word = lower_is_narrow(value) ? 2 : 1;
+        for (int32_t w = 0; w < words; w++)
+            set_word(lo, value, r + w * per_word, operands[w].reg);
+    }
+}
+
+void
+lower_shared_write(Lowering *lo, TirOp *op)
+{
+    lower_tile_to_shared(lo, op->args[1], op->shared, lower_slot_base(lo, op->shared, op->args[0]));
+}
+
+void
+lower_convert(Lowering *lo, TirOp *op)
+{
+    TirVal *from = op->args[0], *to = op->results[0];
+    bool transposed;
+    const TirOp *read = view_source(from, &transposed);
+
+    if (read != NULL) {
+        lower_tile_from_shared(lo, to, read->shared,
+                               lower_slot_base(lo, read->shared, read->args[0]), transposed);
+        return;
+    }
+    if (op->shared == NULL)
+        return; /* inside each thread: elements are found when asked for */
+    Elem base = lower_slot_base(lo, op->shared, NULL);
+    lower_tile_to_shared(lo, from, op->shared, base);
+    if (layout_warp_local(from->layout, to->layout)) {
+        LirOperand all = lir_int(-1);
+        lir_emit(&lo->b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    } else {
+        lower_barrier(lo);
+    }
+    lower_tile_from_shared(lo, to, op->shared, base, false);
+}

@@ -1,0 +1,733 @@
+/* lower_value.c - the elements of values: constants, index vectors, elementwise operations. */
+#include <math.h>
+#include <string.h>
+
+#include "compiler/lower/lower.h"
+
+Elem
+elem_reg(LirReg reg)
+{
+    return (Elem){.kind = ELEM_REG, .reg = reg};
+}
+
+Elem
+elem_int(int64_t value)
+{
+    return (Elem){.kind = ELEM_INT, .integer = value};
+}
+
+Elem
+elem_float(float value)
+{
+    return (Elem){.kind = ELEM_FLOAT, .number = value};
+}
+
+static Elem
+elem_bool(bool value)
+{
+    return (Elem){.kind = ELEM_BOOL, .integer = value};
+}
+
+bool
+lower_is_narrow(const TirVal *value)
+{
+    return value->type.dtype == DT_F16 || value->type.dtype == DT_BF16;
+}
+
+int32_t
+lower_registers(const TirVal *value)
+{
+    return value->type.rank == 0 || value->layout == NULL ? 1 : layout_registers(value->layout);
+}
+
+TileState *
+lower_state(Lowering *lo, const TirVal *value)
+{
+    TileState *state = &lo->states[value->id];
+    size_t n = (size_t)lower_registers(value);
+
+    if (state->elems == NULL) {
+        state->elems = arena_array(lo->arena, Elem, n);
+        state->have = arena_array(lo->arena, bool, n);
+        if (lower_is_narrow(value))
+            state->packed = arena_array(lo->arena, LirReg, (n + 1) / 2);
+    }
+    return state;
+}
+
+void
+lower_clear(Lowering *lo, const TirVal *value)
+{
+    TileState *state = &lo->states[value->id];
+    size_t n = (size_t)lower_registers(value);
+
+    state->fragments = NULL;
+    if (state->have != NULL)
+        memset(state->have, 0, n * sizeof *state->have);
+    if (state->packed != NULL)
+        memset(state->packed, 0, (n + 1) / 2 * sizeof *state->packed);
+}
+
+void
+lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem)
+{
+    TileState *state = lower_state(lo, value);
+    state->elems[reg] = elem;
+    state->have[reg] = true;
+}
+
+void
+lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg)
+{
+    lower_state(lo, value)->packed[pair] = reg;
+}
+
+/* ---- operands ---- */
+
+LirOperand
+lower_operand(Lowering *lo, Elem elem)
+{
+    switch (elem.kind) {
+    case ELEM_INT:
+        return lir_int(elem.integer);
+    case ELEM_FLOAT:
+        return lir_float(elem.number);
+    case ELEM_BOOL: {
+        /* A constant predicate: compare a register with itself. */
+        LirReg zero = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
+        return lir_reg(lir_op2(&lo->b, elem.integer ? LIR_SETP_EQ_S32 : LIR_SETP_NE_S32, LIR_PRED,
+                               lir_reg(zero), lir_int(0)));
+    }
+    case ELEM_REG:
+        break;
+    }
+    if (elem.integer != 0)
+        return lir_reg(lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(elem.reg),
+                               lir_int(elem.integer)));
+    return lir_reg(elem.reg);
+}
+
+LirReg
+lower_elem_reg(Lowering *lo, Elem elem, LirClass class)
+{
+    LirOperand operand = lower_operand(lo, elem);
+
+    if (operand.kind == LIR_REG)
+        return operand.reg;
+    return lir_op1(&lo->b, class == LIR_F32 ? LIR_MOV_F32 : LIR_MOV_B32, class, operand);
+}
+
+LirOperand
+lower_scalar(Lowering *lo, TirVal *value)
+{
+    return lower_operand(lo, lower_elem(lo, value, 0));
+}
+
+LirReg
+lower_scalar_reg(Lowering *lo, TirVal *value)
+{
+    LirClass class = value->type.dtype == DT_BOOL  ? LIR_PRED
+                     : value->type.dtype == DT_I32 ? LIR_B32
+                                                   : LIR_F32;
+    return lower_elem_reg(lo, lower_elem(lo, value, 0), class);
+}
+
+/* ---- the thread's place ---- */
+
+LirReg
+lower_thread(Lowering *lo)
+{
+    return lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
+}
+
+LirReg
+lower_lane(Lowering *lo)
+{
+    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(lower_thread(lo)), lir_int(31));
+}
+
+LirReg
+lower_warp(Lowering *lo)
+{
+    return lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(lower_thread(lo)), lir_int(5));
+}
+
+static int32_t
+log2_exact(int64_t n)
+{
+    for (int32_t k = 0; k < 31; k++) {
+        if (((int64_t)1 << k) == n)
+            return k;
+    }
+    return -1;
+}
+
+Elem
+lower_add(Lowering *lo, Elem a, Elem b)
+{
+    if (a.kind == ELEM_INT && b.kind == ELEM_INT)
+        return elem_int(a.integer + b.integer);
+    if (a.kind == ELEM_INT) {
+        b.integer += a.integer;
+        return b;
+    }
+    if (b.kind == ELEM_INT) {
+        a.integer += b.integer;
+        return a;
+    }
+    Elem sum = elem_reg(lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(a.reg), lir_reg(b.reg)));
+    sum.integer = a.integer + b.integer;
+    return sum;
+}
+
+Elem
+lower_mul_const(Lowering *lo, Elem a, int64_t by)
+{
+    if (a.kind == ELEM_INT)
+        return elem_int(a.integer * by);
+    if (by == 0)
+        return elem_int(0);
+    if (by == 1)
+        return a;
+    int32_t shift = log2_exact(by);
+    LirReg reg = shift >= 0
+                     ? lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(a.reg), lir_int(shift))
+                     : lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(a.reg), lir_int(by));
+    Elem product = elem_reg(reg);
+    product.integer = a.integer * by;
+    return product;
+}
+
+/* Digit `k` of `index`, as a register; the digits below it have `below` values together. */
+static Elem
+digit_value(Lowering *lo, LirReg index, const DigitList *list, uint32_t k, int64_t total)
+{
+    int64_t below = 1;
+    for (uint32_t i = 0; i < k; i++)
+        below *= list->at[i].extent;
+    int64_t extent = list->at[k].extent;
+    LirReg reg = index;
+    int32_t shift = log2_exact(below), bits = log2_exact(extent);
+    if (below > 1 && shift >= 0)
+        reg = lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(reg), lir_int(shift));
+    else if (below > 1)
+        reg = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(reg), lir_int(below));
+    if (below * extent < total) {
+        if (bits >= 0)
+            reg = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(reg), lir_int(extent - 1));
+        else
+            reg = lir_op2(&lo->b, LIR_REM_S32, LIR_B32, lir_reg(reg), lir_int(extent));
+    }
+    return elem_reg(reg);
+}
+
+static Elem
+digits_part(Lowering *lo, LirReg index, const DigitList *list, uint32_t axis, int64_t total)
+{
+    Elem sum = elem_int(0);
+
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k].step[axis] != 0)
+            sum = lower_add(lo, sum, lower_mul_const(lo, digit_value(lo, index, list, k, total),
+                                                     list->at[k].step[axis]));
+    }
+    return sum;
+}
+
+Elem
+lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis)
+{
+    Elem lane = digits_part(lo, lower_lane(lo), &layout->lane, axis, WARP_LANES);
+    Elem warp = digits_part(lo, lower_warp(lo), &layout->warp, axis, lo->fn->warps);
+    return lower_add(lo, lane, warp);
+}
+
+static uint32_t
+digits_mask(const DigitList *list, uint32_t axis)
+{
+    uint32_t mask = 0;
+    for (uint32_t k = 0; k < list->n; k++) {
+        uint32_t step = (uint32_t)list->at[k].step[axis];
+        uint32_t most = step * (uint32_t)(list->at[k].extent - 1);
+        if (step == 0)
+            continue;
+        if (log2_exact(step) >= 0 && log2_exact(list->at[k].extent) >= 0)
+            mask |= most;
+        else
+            mask |= ~((step & (0u - step)) - 1); /* from the lowest bit of the step up */
+    }
+    return mask;
+}
+
+uint32_t
+lower_lane_mask(const Layout *layout, uint32_t axis)
+{
+    return digits_mask(&layout->lane, axis) | digits_mask(&layout->warp, axis);
+}
+
+/* ---- 16-bit floats ---- */
+
+LirReg
+lower_pack(Lowering *lo, DType dtype, Elem low, Elem high)
+{
+    return lir_op2(&lo->b, dtype == DT_BF16 ? LIR_CVT_BF16X2_F32 : LIR_CVT_F16X2_F32, LIR_B32,
+                   lir_reg(lower_elem_reg(lo, high, LIR_F32)),
+                   lir_reg(lower_elem_reg(lo, low, LIR_F32)));
+}
+
+static Elem
+unpack(Lowering *lo, DType dtype, LirReg pair, bool high)
+{
+    LirBuilder *b = &lo->b;
+
+    if (dtype == DT_BF16) {
+        LirReg bits = high ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(pair), lir_int(0xffff0000))
+                           : lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(pair), lir_int(16));
+        return elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(bits)));
+    }
+    LirOperand halves[] = {lir_reg(lir_new_reg(b, LIR_B16)), lir_reg(lir_new_reg(b, LIR_B16)),
+                           lir_reg(pair)};
+    lir_emit(b, LIR_UNPACK_B32, 2, 3, halves);
+    return elem_reg(lir_op1(b, LIR_CVT_F32_F16, LIR_F32, halves[high ? 1 : 0]));
+}
+
+/* ---- elementwise operations ---- */
+
+typedef struct FloatOp {
+    TirOpcode op;
+    LirOpcode lir;
+    uint32_t n;
+} FloatOp;
+
+/* Operations on f32 that are one instruction. */
+static const FloatOp float_ops[] = {
+    {TIR_NEG, LIR_NEG_F32, 1},     {TIR_ABS, LIR_ABS_F32, 1},     {TIR_LOG2, LIR_LG2_F32, 1},
+    {TIR_SQRT, LIR_SQRT_F32, 1},   {TIR_RSQRT, LIR_RSQRT_F32, 1}, {TIR_RCP, LIR_RCP_F32, 1},
+    {TIR_TANH, LIR_TANH_F32, 1},   {TIR_SIN, LIR_SIN_F32, 1},     {TIR_COS, LIR_COS_F32, 1},
+    {TIR_FLOOR, LIR_FLOOR_F32, 1}, {TIR_ADD, LIR_ADD_F32, 2},     {TIR_SUB, LIR_SUB_F32, 2},
+    {TIR_MUL, LIR_MUL_F32, 2},     {TIR_DIV, LIR_DIV_F32, 2},     {TIR_MIN, LIR_MIN_F32, 2},
+    {TIR_MAX, LIR_MAX_F32, 2},     {TIR_FMA, LIR_FMA_F32, 3},
+};
+
+static const FloatOp int_ops[] = {
+    {TIR_NEG, LIR_NEG_S32, 1}, {TIR_ABS, LIR_ABS_S32, 1}, {TIR_NOT, LIR_NOT_B32, 1},
+    {TIR_SUB, LIR_SUB_S32, 2}, {TIR_MUL, LIR_MUL_S32, 2}, {TIR_DIV, LIR_DIV_S32, 2},
+    {TIR_REM, LIR_REM_S32, 2}, {TIR_MIN, LIR_MIN_S32, 2}, {TIR_MAX, LIR_MAX_S32, 2},
+    {TIR_AND, LIR_AND_B32, 2}, {TIR_OR, LIR_OR_B32, 2},   {TIR_XOR, LIR_XOR_B32, 2},
+    {TIR_SHL, LIR_SHL_B32, 2}, {TIR_SHR, LIR_SHR_S32, 2},
+};
+
+static const struct {
+    TirOpcode op;
+    LirOpcode ints, floats;
+} compare_ops[] = {
+    {TIR_EQ, LIR_SETP_EQ_S32, LIR_SETP_EQ_F32}, {TIR_NE, LIR_SETP_NE_S32, LIR_SETP_NE_F32},
+    {TIR_LT, LIR_SETP_LT_S32, LIR_SETP_LT_F32}, {TIR_LE, LIR_SETP_LE_S32, LIR_SETP_LE_F32},
+    {TIR_GT, LIR_SETP_GT_S32, LIR_SETP_GT_F32}, {TIR_GE, LIR_SETP_GE_S32, LIR_SETP_GE_F32},
+};
+
+static const FloatOp *
+find_op(const FloatOp *table, uint32_t n, TirOpcode op)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        if (table[k].op == op)
+            return &table[k];
+    }
+    return NULL;
+}
+
+static Elem
+emit_op(Lowering *lo, LirOpcode op, LirClass class, uint32_t n, const Elem *args)
+{
+    /* The first operand must be a register; ptxas takes constants elsewhere. */
+    LirOperand x = lir_reg(lower_elem_reg(lo, args[0], class == LIR_PRED ? LIR_PRED : class));
+    if (n == 1)
+        return elem_reg(lir_op1(&lo->b, op, class, x));
+    LirOperand y = lower_operand(lo, args[1]);
+    if (n == 2)
+        return elem_reg(lir_op2(&lo->b, op, class, x, y));
+    return elem_reg(lir_op3(&lo->b, op, class, x, y, lower_operand(lo, args[2])));
+}
+
+static bool
+fold_ints(TirOpcode op, int64_t a, int64_t b, int64_t *out)
+{
+    switch (op) {
+    case TIR_ADD: *out = a + b; return true;
+    case TIR_SUB: *out = a - b; return true;
+    case TIR_MUL: *out = a * b; return true;
+    case TIR_MIN: *out = a < b ? a : b; return true;
+    case TIR_MAX: *out = a > b ? a : b; return true;
+    case TIR_DIV: *out = b != 0 ? a / b : 0; return b != 0;
+    case TIR_REM: *out = b != 0 ? a % b : 0; return b != 0;
+    default: return false;
+    }
+}
+
+static Elem
+int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
+{
+    int64_t folded;
+
+    if (n == 2 && args[0].kind == ELEM_INT && args[1].kind == ELEM_INT &&
+        fold_ints(op->op, args[0].integer, args[1].integer, &folded))
+        return elem_int((int32_t)folded);
+    if (op->op == TIR_ADD)
+        return lower_add(lo, args[0], args[1]);
+    if (op->op == TIR_SUB && args[1].kind == ELEM_INT)
+        return lower_add(lo, args[0], elem_int(-args[1].integer));
+    if (op->op == TIR_SUB && args[0].kind == ELEM_REG) {
+        Elem difference = elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg),
+                                           lir_reg(args[1].reg)));
+        difference.integer = args[0].integer - args[1].integer;
+        return difference;
+    }
+    if (op->op == TIR_MUL && args[1].kind == ELEM_INT)
+        return lower_mul_const(lo, args[0], args[1].integer);
+    if (op->op == TIR_MUL && args[0].kind == ELEM_INT)
+        return lower_mul_const(lo, args[1], args[0].integer);
+    const FloatOp *row = find_op(int_ops, sizeof int_ops / sizeof int_ops[0], op->op);
+    return emit_op(lo, row->lir, LIR_B32, n, args);
+}
+
+static Elem
+bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
+{
+    if (op->op == TIR_NOT) {
+        if (args[0].kind == ELEM_BOOL)
+            return elem_bool(!args[0].integer);
+        return elem_reg(lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(args[0].reg)));
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        const Elem *other = &args[1 - k];
+        if (args[k].kind != ELEM_BOOL)
+            continue;
+        if (op->op == TIR_AND || (op->op == TIR_EQ && args[k].integer) ||
+            (op->op == TIR_NE && !args[k].integer))
+            return args[k].integer || op->op != TIR_AND ? *other : elem_bool(false);
+        if (op->op == TIR_OR)
+            return args[k].integer ? elem_bool(true) : *other;
+    }
+    LirReg a = lower_operand(lo, args[0]).reg, b = lower_operand(lo, args[1]).reg;
+    LirOpcode lir = op->op == TIR_AND ? LIR_AND_PRED : op->op == TIR_OR ? LIR_OR_PRED : LIR_XOR_PRED;
+    LirReg result = lir_op2(&lo->b, lir, LIR_PRED, lir_reg(a), lir_reg(b));
+    if (op->op == TIR_EQ)
+        result = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(result));
+    return elem_reg(result);
+}
+
+/* a ? b with the constants of both sides on one: index arithmetic does not overflow. */
+static Elem
+compare(Lowering *lo, const TirOp *op, Elem *args)
+{
+    DType dtype = op->args[0]->type.dtype;
+
+    for (uint32_t k = 0; k < sizeof compare_ops / sizeof compare_ops[0]; k++) {
+        if (compare_ops[k].op != op->op)
+            continue;
+        if (dtype != DT_I32) {
+            return elem_reg(lir_op2(&lo->b, compare_ops[k].floats, LIR_PRED,
+                                    lir_reg(lower_elem_reg(lo, args[0], LIR_F32)),
+                                    lower_operand(lo, args[1])));
+        }
+        if (args[0].kind == ELEM_INT && args[1].kind == ELEM_INT) {
+            int64_t a = args[0].integer, b = args[1].integer;
+            switch (op->op) {
+            case TIR_EQ: return elem_bool(a == b);
+            case TIR_NE: return elem_bool(a != b);
+            case TIR_LT: return elem_bool(a < b);
+            case TIR_LE: return elem_bool(a <= b);
+            case TIR_GT: return elem_bool(a > b);
+            default: return elem_bool(a >= b);
+            }
+        }
+        if (args[0].kind == ELEM_INT) {
+            LirReg left = lower_elem_reg(lo, args[0], LIR_B32);
+            return elem_reg(lir_op2(&lo->b, compare_ops[k].ints, LIR_PRED, lir_reg(left),
+                                    lower_operand(lo, args[1])));
+        }
+        Elem left = args[0], right = args[1];
+        if (right.kind == ELEM_REG && (left.integer != 0 || right.integer != 0)) {
+            left = elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg),
+                                    lir_reg(args[1].reg)));
+            right = elem_int(args[1].integer - args[0].integer);
+        } else if (right.kind == ELEM_INT) {
+            right.integer -= left.integer;
+            left.integer = 0;
+        }
+        return elem_reg(lir_op2(&lo->b, compare_ops[k].ints, LIR_PRED, lir_reg(left.reg),
+                                lower_operand(lo, right)));
+    }
+    return elem_bool(false);
+}
+
+static Elem
+select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
+{
+    if (condition.kind == ELEM_BOOL)
+        return condition.integer ? yes : no;
+    LirReg p = condition.reg;
+    if (dtype == DT_BOOL) {
+        LirReg a = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(p), lower_operand(lo, yes));
+        LirReg not_p = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(p));
+        LirReg b = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(not_p), lower_operand(lo, no));
+        return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lir_reg(a), lir_reg(b)));
+    }
+    bool ints = dtype == DT_I32;
+    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
+                            lower_operand(lo, yes), lower_operand(lo, no), lir_reg(p)));
+}
+
+static Elem
+cast_elem(Lowering *lo, DType from, DType to, Elem arg)
+{
+    bool to_float = dtype_is_float(to);
+
+    if (from == to || (dtype_is_float(from) && to_float))
+        return arg; /* rounding to 16 bits happens when packing */
+    if (from == DT_BOOL) {
+        Elem one = to_float ? elem_float(1) : elem_int(1);
+        Elem zero = to_float ? elem_float(0) : elem_int(0);
+        return select_elem(lo, to_float ? DT_F32 : DT_I32, arg, one, zero);
+    }
+    if (from == DT_I32 && to_float) {
+        if (arg.kind == ELEM_INT)
+            return elem_float((float)arg.integer);
+        return elem_reg(lir_op1(&lo->b, LIR_CVT_F32_S32, LIR_F32, lower_operand(lo, arg)));
+    }
+    if (to == DT_I32)
+        return elem_reg(lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32,
+                                lir_reg(lower_elem_reg(lo, arg, LIR_F32))));
+    /* to bool: not zero */
+    if (from == DT_I32)
+        return elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED,
+                                lir_reg(lower_elem_reg(lo, arg, LIR_B32)), lir_int(0)));
+    return elem_reg(lir_op2(&lo->b, LIR_SETP_NE_F32, LIR_PRED,
+                            lir_reg(lower_elem_reg(lo, arg, LIR_F32)), lir_float(0)));
+}
+
+static Elem
+float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
+{
+    const float log2_e = 1.44269504088896340736f, ln_2 = 0.69314718055994530942f;
+    LirBuilder *b = &lo->b;
+
+    switch (op->op) {
+    case TIR_EXP:
+    case TIR_EXP2: {
+        LirReg x = lower_elem_reg(lo, args[0], LIR_F32);
+        if (op->op == TIR_EXP)
+            x = lir_op2(b, LIR_MUL_F32, LIR_F32, lir_reg(x), lir_float(log2_e));
+        return elem_reg(lir_op1(b, lo->fast ? LIR_EX2_FTZ_F32 : LIR_EX2_F32, LIR_F32, lir_reg(x)));
+    }
+    case TIR_LOG: {
+        LirReg x = lower_elem_reg(lo, args[0], LIR_F32);
+        x = lir_op1(b, LIR_LG2_F32, LIR_F32, lir_reg(x));
+        return elem_reg(lir_op2(b, LIR_MUL_F32, LIR_F32, lir_reg(x), lir_float(ln_2)));
+    }
+    default: {
+        const FloatOp *row = find_op(float_ops, sizeof float_ops / sizeof float_ops[0], op->op);
+        return emit_op(lo, row->lir, LIR_F32, n, args);
+    }
+    }
+}
+
+/* Whether the mask is live in the segment of the loop that is being lowered. */
+static bool
+mask_is_live(const Lowering *lo, const TirOp *op)
+{
+    return (op->segments >> lo->segment & 1) != 0;
+}
+
+/* Element `reg` of an elementwise operation, before rounding to the result's type. */
+static Elem
+elementwise(Lowering *lo, const TirOp *op, int32_t reg)
+{
+    DType dtype = op->results[0]->type.dtype;
+    Elem args[3];
+
+    if (op->op == TIR_MASK || op->op == TIR_PADMASK) {
+        args[0] = lower_elem(lo, op->args[0], reg);
+        if (!mask_is_live(lo, op))
+            return args[0];
+        args[1] = lower_elem(lo, op->args[1], reg);
+        Elem fill = elem_float(op->op == TIR_MASK ? -INFINITY : (float)op->number);
+        if (dtype == DT_I32)
+            fill = elem_int((int64_t)op->number);
+        if (dtype == DT_BOOL)
+            fill = elem_bool(op->number != 0);
+        return select_elem(lo, dtype, args[1], args[0], fill);
+    }
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k] = lower_elem(lo, op->args[k], op->args[k]->type.rank == 0 ? 0 : reg);
+    if (op->op == TIR_CAST)
+        return cast_elem(lo, op->args[0]->type.dtype, dtype, args[0]);
+    if (op->op == TIR_SELECT)
+        return select_elem(lo, dtype, args[0], args[1], args[2]);
+    if (dtype == DT_BOOL && op->args[0]->type.dtype != DT_BOOL)
+        return compare(lo, op, args);
+    if (dtype == DT_BOOL)
+        return bool_op(lo, op, op->n_args, args);
+    if (dtype == DT_I32)
+        return int_op(lo, op, op->n_args, args);
+    return float_op(lo, op, op->n_args, args);
+}
+
+/* Which register of the operand of a shape operation holds register `reg` of its result. */
+static int32_t
+operand_register(Lowering *lo, const TirOp *op, int32_t reg)
+{
+    const TirVal *arg = op->args[0], *result = op->results[0];
+    TileState *state = lower_state(lo, result);
+
+    if (arg->type.rank == 0)
+        return 0;
+    if (op->op == TIR_TRANSPOSE)
+        return reg;
+    if (state->map == NULL) {
+        const Layout *from = arg->layout;
+        if (op->op == TIR_EXPAND)
+            from = layout_expand(lo->arena, arg->layout, op->axis);
+        if (op->op == TIR_SQUEEZE) {
+            const Layout *to = layout_expand(lo->arena, result->layout, op->axis);
+            state->map = layout_register_map(lo->arena, from, to);
+        } else {
+            state->map = layout_register_map(lo->arena, from, result->layout);
+        }
+    }
+    return state->map == NULL ? 0 : state->map[reg];
+}
+
+static Elem
+const_elem(const TirOp *op)
+{
+    DType dtype = op->results[0]->type.dtype;
+    if (dtype == DT_I32)
+        return elem_int(op->integer);
+    if (dtype == DT_BOOL)
+        return elem_bool(op->integer != 0);
+    return elem_float((float)op->number);
+}
+
+static Elem
+leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
+{
+    LirBuilder *b = &lo->b;
+
+    switch (op->op) {
+    case TIR_CONST:
+        return const_elem(op);
+    case TIR_PARAM: {
+        const TirScalar *scalar = &lo->fn->scalars.at[op->integer];
+        LirOperand at = {.kind = LIR_ADDRESS,
+                         .symbol = arena_printf(lo->arena, "%s_p_%s", lo->fn->name, scalar->name)};
+        return scalar->dtype == DT_I32 ? elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at))
+                                       : elem_reg(lir_op1(b, LIR_LD_PARAM_F32, LIR_F32, at));
+    }
+    case TIR_SIZE: {
+        LirOperand at = {.kind = LIR_ADDRESS,
+                         .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
+                                                lo->fn->sizes.at[op->integer].name)};
+        return elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at));
+    }
+    case TIR_GRID: {
+        static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
+        static const char *const counts[] = {"%nctaid.x", "%nctaid.y", "%nctaid.z"};
+        LirReg index = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(names[op->integer]));
+        if (!lo->fn->grid.at[op->integer].reversed)
+            return elem_reg(index);
+        LirReg count = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(counts[op->integer]));
+        Elem last = elem_reg(lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(index)));
+        last.integer = -1;
+        return last;
+    }
+    case TIR_IOTA: {
+        const Layout *layout = op->results[0]->layout;
+        int32_t at[LAYOUT_RANK];
+        layout_coordinates(layout, reg, 0, 0, at);
+        Elem start = lower_elem(lo, op->args[0], 0);
+        Elem place = lower_add(lo, start, lower_lane_part(lo, layout, 0));
+        return lower_add(lo, place, elem_int(at[0]));
+    }
+    default: { /* a shape operation, or a conversion inside the thread */
+        TirVal *arg = op->args[0];
+        return lower_elem(lo, arg, operand_register(lo, op, reg));
+    }
+    }
+}
+
+static bool
+is_shape_op(const TirOp *op)
+{
+    return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST ||
+           op->op == TIR_TRANSPOSE || op->op == TIR_CONVERT;
+}
+
+static LirReg
+make_packed(Lowering *lo, TirVal *value, int32_t pair)
+{
+    TirOp *op = value->def;
+    int32_t n = lower_registers(value), low = 2 * pair, high = 2 * pair + 1;
+
+    if (is_shape_op(op) && op->args[0]->type.rank > 0) {
+        int32_t a = operand_register(lo, op, low);
+        int32_t c = high < n ? operand_register(lo, op, high) : a + 1;
+        if (a % 2 == 0 && c == a + 1)
+            return lower_packed(lo, op->args[0], a / 2);
+        return lower_pack(lo, value->type.dtype, lower_elem(lo, op->args[0], a),
+                          high < n ? lower_elem(lo, op->args[0], c) : elem_float(0));
+    }
+    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
+    Elem x = flat ? elementwise(lo, op, low) : leaf_or_shape(lo, op, low);
+    Elem y = elem_float(0);
+    if (high < n)
+        y = flat ? elementwise(lo, op, high) : leaf_or_shape(lo, op, high);
+    return lower_pack(lo, value->type.dtype, x, y);
+}
+
+LirReg
+lower_packed(Lowering *lo, TirVal *value, int32_t pair)
+{
+    TileState *state = lower_state(lo, value);
+
+    if (state->packed[pair] == 0) {
+        LirReg packed = make_packed(lo, value, pair);
+        state->packed[pair] = packed;
+    }
+    return state->packed[pair];
+}
+
+Elem
+lower_elem(Lowering *lo, TirVal *value, int32_t reg)
+{
+    TileState *state = lower_state(lo, value);
+
+    if (state->have[reg])
+        return state->elems[reg];
+    Elem elem;
+    TirOp *op = value->def;
+    if (lower_is_narrow(value) && (op == NULL || op->op != TIR_CONST)) {
+        elem = unpack(lo, value->type.dtype, lower_packed(lo, value, reg / 2), reg % 2 != 0);
+    } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0) {
+        elem = elementwise(lo, op, reg);
+    } else {
+        elem = leaf_or_shape(lo, op, reg);
+    }
+    state->elems[reg] = elem;
+    state->have[reg] = true;
+    return elem;
+}
+
+void
+lower_force(Lowering *lo, TirVal *value)
+{
+    int32_t n = lower_registers(value);
+
+    if (lower_is_narrow(value)) {
+        for (int32_t pair = 0; pair < (n + 1) / 2; pair++)
+            lower_packed(lo, value, pair);
+        return;
+    }
+    for (int32_t reg = 0; reg < n; reg++)
+        lower_elem(lo, value, reg);
+}
