@@ -158,14 +158,15 @@ run_by_hand(RunContext *cx)
     const RunOptions *o = cx->options;
     uint32_t n = o->args.n, offset = 0;
     Argument *arguments = arena_array(cx->arena, Argument, n + 1);
-    LaunchReady ready = {.entry = o->entry, .shared = o->shared, .n_args = n};
+    LaunchReady ready = {.shared = o->shared, .n_args = n};
     RunStatus status = RUN_OK;
 
-    if (!o->entry || !o->grid_given || !o->block_given) {
+    if (o->entries.n != 1 || !o->grid_given || !o->block_given) {
         fault_set(cx->fault, "%s has to be described by hand: --entry NAME --grid X,Y,Z --block N "
                              "[--smem BYTES] --arg ..", o->path);
         return RUN_FAULT;
     }
+    ready.entry = o->entries.at[0];
     for (int d = 0; d < 3; d++) {
         ready.grid[d] = o->grid[d];
         ready.block[d] = o->block[d];

@@ -66,24 +66,38 @@ load_metadata(Session *s)
     return s->meta && cx->machine->check_arch(cx->machine, s->meta->arch, cx->fault);
 }
 
+static void
+add_kernel(Session *s, const MetaKernel *kernel)
+{
+    vec_push(s->cx->arena, &s->kernels, kernel);
+    vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel));
+}
+
 static bool
 choose_kernels(Session *s)
 {
-    const char *entry = s->cx->options->entry;
+    const RunOptions *options = s->cx->options;
     Buf names;
 
     buf_init(&names, s->cx->arena);
     for (uint32_t i = 0; i < s->meta->kernels.n; i++) {
-        const MetaKernel *kernel = &s->meta->kernels.at[i];
-        buf_printf(&names, "%s%s", i ? ", " : "", kernel->name);
-        if (entry && strcmp(entry, kernel->name) != 0 && strcmp(entry, kernel->entry) != 0)
-            continue;
-        vec_push(s->cx->arena, &s->kernels, kernel);
-        vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel));
+        buf_printf(&names, "%s%s", i ? ", " : "", s->meta->kernels.at[i].name);
+        if (options->entries.n == 0)
+            add_kernel(s, &s->meta->kernels.at[i]);
     }
-    if (s->kernels.n)
-        return true;
-    return fault_set(s->cx->fault, "--entry %s: the file has %s", entry, names.at);
+    for (uint32_t e = 0; e < options->entries.n; e++) {
+        uint32_t before = s->kernels.n;
+        for (uint32_t i = 0; i < s->meta->kernels.n; i++)
+            if (strcmp(options->entries.at[e], s->meta->kernels.at[i].name) == 0 ||
+                strcmp(options->entries.at[e], s->meta->kernels.at[i].entry) == 0) {
+                add_kernel(s, &s->meta->kernels.at[i]);
+                break;
+            }
+        if (s->kernels.n == before)
+            return fault_set(s->cx->fault, "--entry %s: the file has %s", options->entries.at[e],
+                             names.at);
+    }
+    return true;
 }
 
 /* One slot for each tensor name; kernels that share a name must agree about it. */

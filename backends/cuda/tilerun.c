@@ -20,7 +20,7 @@ static const char usage[] =
     "  --in NAME=FILE.npy     a tensor that the kernels read (f16: float16; bf16: uint16, the bits)\n"
     "  --out NAME=FILE.npy    a tensor to save after the run\n"
     "  --set NAME=VALUE       a scalar, or a size that no array has\n"
-    "  --entry NAME           only this kernel; else all, in the order of the file\n"
+    "  --entry NAME           only this kernel (again: then that one); else all, in the file's order\n"
     "\n"
     "Any other PTX is described by hand, arguments in the order of the kernel's parameters:\n"
     "  --entry NAME  --grid X,Y,Z  --block N[,Y,Z]  --smem BYTES  --cluster X,Y,Z\n"
@@ -159,7 +159,7 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
         return true;
     }
     if (strcmp(option, "--entry") == 0) {
-        o->entry = value;
+        vec_push(arena, &o->entries, value);
         return true;
     }
     if (strcmp(option, "--device") == 0) {

@@ -12,7 +12,7 @@ typedef struct NamedValue {
 
 typedef struct RunOptions {
     const char *path;
-    const char *entry;  /* NULL: all kernels */
+    VEC(const char *) entries; /* none: all kernels */
     const char *device; /* "gpu", "sim", or NULL: gpu where there is one */
     VEC(NamedValue) inputs;
     VEC(NamedValue) outputs;

@@ -1,0 +1,424 @@
+/* fake_cuda.c - a libcuda.so.1 for tests of the launcher on machines without a GPU.
+ *
+ * Device memory is host memory; each allocation has guard bytes on both sides, checked when it is
+ * freed or when the context goes.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is
+ * a C function found by the name of its entry; it checks its launch as a real one would need it.
+ * FAKE_CUDA_CAPABILITY=MAJOR.MINOR (9.0), FAKE_CUDA_DEVICES=N (1), FAKE_CUDA_FAIL=FUNCTION.
+ */
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int Result;
+
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_PTX = 218, NOT_FOUND = 500 };
+
+static void
+note(const char *format, ...)
+{
+    const char *path = getenv("FAKE_CUDA_LOG");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    va_list args;
+
+    if (!file)
+        return;
+    va_start(args, format);
+    vfprintf(file, format, args);
+    va_end(args);
+    fputc('\n', file);
+    fclose(file);
+}
+
+static int
+fails(const char *function)
+{
+    const char *name = getenv("FAKE_CUDA_FAIL");
+
+    return name && strcmp(name, function) == 0;
+}
+
+/* ---- the kernels ---- */
+
+/* What a kernel's parameters look like: their sizes, and what runs. */
+typedef struct Kernel {
+    const char *name;
+    size_t bytes[16]; /* ends with 0 */
+    void (*run)(void **args);
+} Kernel;
+
+/* Y[r, c] = factor * X[r, c]: X, X's stride, Y, Y's stride, R, C, factor. */
+static void
+run_scale(void **args)
+{
+    const float *x = *(float **)args[0];
+    float *y = *(float **)args[2], factor = *(float *)args[6];
+    int64_t x_stride = *(int64_t *)args[1], y_stride = *(int64_t *)args[3];
+    int32_t rows = *(int32_t *)args[4], columns = *(int32_t *)args[5];
+
+    for (int32_t r = 0; r < rows; r++)
+        for (int32_t c = 0; c < columns; c++)
+            y[r * y_stride + c] = factor * x[r * x_stride + c];
+}
+
+/* S[r] += sum of Y[r, :]: Y, Y's stride, S, R, C. */
+static void
+run_sum(void **args)
+{
+    const float *y = *(float **)args[0];
+    float *s = *(float **)args[2];
+    int64_t y_stride = *(int64_t *)args[1];
+    int32_t rows = *(int32_t *)args[3], columns = *(int32_t *)args[4];
+
+    for (int32_t r = 0; r < rows; r++)
+        for (int32_t c = 0; c < columns; c++)
+            s[r] += y[r * y_stride + c];
+}
+
+/* out[i] = in[i] + add for n elements: in, out, add (f32), n (i32), scratch. */
+static void
+run_by_hand(void **args)
+{
+    const float *in = *(float **)args[0];
+    float *out = *(float **)args[1], add = *(float *)args[2];
+    int32_t n = *(int32_t *)args[3];
+
+    memset(*(void **)args[4], 1, 64);
+    for (int32_t i = 0; i < n; i++)
+        out[i] = in[i] + add;
+}
+
+static const Kernel kernels[] = {{"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
+                                 {"sum_entry", {8, 8, 8, 4, 4}, run_sum},
+                                 {"by_hand", {8, 8, 4, 4, 8}, run_by_hand}};
+
+/* ---- the API ---- */
+
+enum { MAX_BLOCKS = 64, GUARD = 64 };
+
+static struct {
+    unsigned char *at;
+    size_t bytes;
+} blocks[MAX_BLOCKS];
+static int n_blocks;
+static char *loaded; /* the PTX text */
+
+static void
+check_guards(void)
+{
+    for (int i = 0; i < n_blocks; i++)
+        for (int k = 0; k < GUARD; k++)
+            if (blocks[i].at[-GUARD + k] != 0xA5 || blocks[i].at[blocks[i].bytes + (size_t)k] != 0xA5) {
+                note("GUARD of allocation %d overwritten", i);
+                return;
+            }
+}
+
+#define EXPORT __attribute__((visibility("default")))
+#define ENTER(name)                                                                                \
+    if (fails(name))                                                                               \
+        return OUT_OF_MEMORY
+
+EXPORT Result
+cuInit(unsigned flags)
+{
+    (void)flags;
+    ENTER("cuInit");
+    return OK;
+}
+
+EXPORT Result
+cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return OK;
+}
+
+EXPORT Result
+cuGetErrorName(Result result, const char **name)
+{
+    *name = result == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
+            : result == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == INVALID_PTX   ? "CUDA_ERROR_INVALID_PTX"
+            : result == NOT_FOUND     ? "CUDA_ERROR_NOT_FOUND"
+                                      : "CUDA_ERROR_UNKNOWN";
+    return OK;
+}
+
+EXPORT Result
+cuGetErrorString(Result result, const char **text)
+{
+    *text = result == OUT_OF_MEMORY ? "out of memory" : "made up by the test";
+    return OK;
+}
+
+EXPORT Result
+cuDeviceGetCount(int *count)
+{
+    const char *text = getenv("FAKE_CUDA_DEVICES");
+
+    *count = text ? atoi(text) : 1;
+    return OK;
+}
+
+EXPORT Result
+cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal;
+    return OK;
+}
+
+EXPORT Result
+cuDeviceGetName(char *name, int bytes, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)bytes, "Fake GPU");
+    return OK;
+}
+
+EXPORT Result
+cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    const char *capability = getenv("FAKE_CUDA_CAPABILITY");
+
+    (void)device;
+    if (!capability)
+        capability = "9.0";
+    *value = attribute == 75   ? atoi(capability)
+             : attribute == 76 ? atoi(strchr(capability, '.') + 1)
+             : attribute == 97 ? 232448
+                               : 0;
+    return OK;
+}
+
+EXPORT Result
+cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    (void)device;
+    *context = &n_blocks;
+    return OK;
+}
+
+EXPORT Result
+cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    check_guards();
+    for (int i = 0; i < n_blocks; i++)
+        free(blocks[i].at - GUARD);
+    n_blocks = 0;
+    return OK;
+}
+
+EXPORT Result
+cuCtxSetCurrent(void *context)
+{
+    (void)context;
+    return OK;
+}
+
+EXPORT Result
+cuCtxGetDevice(int *device)
+{
+    *device = 0;
+    return OK;
+}
+
+EXPORT Result
+cuCtxSynchronize(void)
+{
+    ENTER("cuCtxSynchronize");
+    return OK;
+}
+
+EXPORT Result
+cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values)
+{
+    ENTER("cuModuleLoadDataEx");
+    if (strstr(image, "BROKEN")) {
+        for (unsigned i = 0; i < n; i++)
+            if (options[i] == 5)
+                strcpy(values[i], "ptxas fatal : it says BROKEN");
+        return INVALID_PTX;
+    }
+    loaded = strdup(image);
+    *module = &loaded;
+    note("load %zu bytes", strlen(image));
+    return OK;
+}
+
+EXPORT Result
+cuModuleUnload(void *module)
+{
+    (void)module;
+    free(loaded);
+    return OK;
+}
+
+EXPORT Result
+cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    (void)module;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(kernels[i].name, name) == 0) {
+            *function = (void *)(uintptr_t)&kernels[i];
+            return OK;
+        }
+    return NOT_FOUND;
+}
+
+EXPORT Result
+cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *module, const char *name)
+{
+    (void)address;
+    (void)bytes;
+    (void)module;
+    (void)name;
+    return NOT_FOUND;
+}
+
+EXPORT Result
+cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    note("attribute %s %d %d", ((Kernel *)function)->name, attribute, value);
+    return OK;
+}
+
+EXPORT Result
+cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes)
+{
+    const Kernel *kernel = function;
+    size_t at = 0;
+
+    for (size_t i = 0; kernel->bytes[i]; i++) {
+        at = (at + kernel->bytes[i] - 1) / kernel->bytes[i] * kernel->bytes[i];
+        if (i == index) {
+            *offset = at;
+            *bytes = kernel->bytes[i];
+            return OK;
+        }
+        at += kernel->bytes[i];
+    }
+    return INVALID_VALUE;
+}
+
+EXPORT Result
+cuMemAlloc_v2(unsigned long long *address, size_t bytes)
+{
+    ENTER("cuMemAlloc_v2");
+    unsigned char *at = n_blocks < MAX_BLOCKS ? aligned_alloc(256, (bytes + 1024) / 256 * 256) : NULL;
+    if (!at)
+        return OUT_OF_MEMORY;
+    memset(at, 0xA5, bytes + 2 * GUARD);
+    blocks[n_blocks].at = at + GUARD;
+    blocks[n_blocks++].bytes = bytes;
+    *address = (uintptr_t)at + GUARD;
+    return OK;
+}
+
+EXPORT Result
+cuMemFree_v2(unsigned long long address)
+{
+    (void)address;
+    return OK;
+}
+
+EXPORT Result
+cuMemsetD8_v2(unsigned long long address, unsigned char byte, size_t bytes)
+{
+    memset((void *)(uintptr_t)address, byte, bytes);
+    return OK;
+}
+
+EXPORT Result
+cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return OK;
+}
+
+EXPORT Result
+cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
+{
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return OK;
+}
+
+EXPORT Result
+cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+               unsigned bz, unsigned shared, void *stream, void **args, void **extra)
+{
+    const Kernel *kernel = function;
+
+    (void)stream;
+    (void)extra;
+    ENTER("cuLaunchKernel");
+    note("launch %s grid %u %u %u block %u %u %u shared %u", kernel->name, gx, gy, gz, bx, by, bz,
+         shared);
+    if (!gx || !gy || !gz)
+        return INVALID_VALUE;
+    kernel->run(args);
+    return OK;
+}
+
+/* CUlaunchConfig and CUlaunchAttribute. */
+typedef struct Config {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    struct {
+        unsigned id, pad, value[16];
+    } *attributes;
+    unsigned n;
+} Config;
+
+EXPORT Result
+cuLaunchKernelEx(const Config *config, void *function, void **args, void **extra)
+{
+    for (unsigned i = 0; i < config->n; i++)
+        note("cluster attribute %u: %u %u %u", config->attributes[i].id,
+             config->attributes[i].value[0], config->attributes[i].value[1],
+             config->attributes[i].value[2]);
+    return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
+                          config->block[0], config->block[1], config->block[2], config->shared,
+                          config->stream, args, extra);
+}
+
+EXPORT Result
+cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(int));
+    return OK;
+}
+
+EXPORT Result
+cuEventDestroy_v2(void *event)
+{
+    free(event);
+    return OK;
+}
+
+static int ticks;
+
+EXPORT Result
+cuEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    *(int *)event = ++ticks;
+    return OK;
+}
+
+EXPORT Result
+cuEventSynchronize(void *event)
+{
+    (void)event;
+    return OK;
+}
+
+EXPORT Result
+cuEventElapsedTime(float *milliseconds, void *start, void *stop)
+{
+    *milliseconds = 0.25F * (float)(*(int *)stop - *(int *)start);
+    return OK;
+}

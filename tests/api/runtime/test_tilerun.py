@@ -1,0 +1,347 @@
+"""tilerun and the C header against a made-up driver (fake_cuda.c): no GPU is needed.
+
+    pytest tests/api/runtime --tilerun=build/tilerun --fake=build/fake    # by ctest
+"""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+
+def metadata(**changes):
+    """Two kernels: scale_rows writes Y = factor * X, row_sums adds the rows of Y to S."""
+    def tensor(name, mode, shape, align=16, atomic=False, dtype="f32"):
+        return {"name": name, "dtype": dtype, "mode": mode, "shape": shape, "align": align, "atomic": atomic}
+
+    def params(*items):
+        out, offset = [], 0
+        for kind, name, dim in items:
+            size = 8 if kind in ("pointer", "stride") else 4
+            offset = (offset + size - 1) // size * size
+            entry = {"kind": kind, "type": {"pointer": "u64", "stride": "s64", "size": "s32",
+                                            "scalar": "f32"}[kind], "offset": offset, "bytes": size}
+            entry["tensor" if kind in ("pointer", "stride") else "name"] = name
+            if kind == "stride":
+                entry["dim"] = dim
+            out.append(entry)
+            offset += size
+        return out
+    scale = {
+        "name": "scale_rows", "entry": "scale_entry", "constants": {"N": "32"}, "sizes": ["R", "C"],
+        "scalars": [{"name": "factor", "type": "f32"}],
+        "tensors": [tensor("X", "in", ["R", "C"]), tensor("Y", "out", ["R", "C"])],
+        "params": params(("pointer", "X", 0), ("stride", "X", 0), ("pointer", "Y", 0), ("stride", "Y", 0),
+                         ("size", "R", 0), ("size", "C", 0), ("scalar", "factor", 0)),
+        "tensormaps": [], "grid": ["cdiv(C, 32)", "R", "max(1, R % 2 * 0 + 1)"], "block": 128, "shared": 65536,
+        "cluster": [1, 1, 1], "require": [{"condition": "R > 0 && C % 2 == 1", "message": "C must be odd"}]}
+    total = {
+        "name": "row_sums", "entry": "sum_entry", "constants": {}, "sizes": ["R", "C"], "scalars": [],
+        "tensors": [tensor("Y", "in", ["R", "C"]), tensor("S", "inout", ["R"], 4, True)],
+        "params": params(("pointer", "Y", 0), ("stride", "Y", 0), ("pointer", "S", 0), ("size", "R", 0),
+                         ("size", "C", 0)),
+        "tensormaps": [], "grid": ["R", "1", "1"], "block": 64, "shared": 0, "cluster": [1, 1, 1],
+        "require": []}
+    meta = {"tilec": 1, "version": "0.1.0", "arch": "sm_90", "ptx": "8.0", "source": "rows.tile",
+            "kernels": [scale, total]}
+    meta.update(changes)
+    return meta
+
+
+def ptx_of(meta):
+    data = json.dumps(meta).encode() + b"\0"
+    return ("// a test; tilec_metadata is below\n.version 8.0\n.target sm_90\n"
+            f".visible .const .align 8 .b8 tilec_metadata[{len(data)}] = {{\n    "
+            + ",".join(map(str, data)) + "\n};\n")
+
+
+class Bench:
+    def __init__(self, folder, options):
+        self.folder, self.tilerun, self.fake = folder, options.tilerun, options.fake
+        self.log = folder / "log"
+
+    def path(self, name):
+        return str(self.folder / name)
+
+    def save(self, name, array):
+        np.save(self.path(name), array)
+        return self.path(name)
+
+    def ptx(self, meta=None, name="x.ptx"):
+        (self.folder / name).write_text(ptx_of(meta or metadata()))
+        return self.path(name)
+
+    def run(self, *arguments, status=0, **environment):
+        env = dict(os.environ, LD_LIBRARY_PATH=self.fake, FAKE_CUDA_LOG=str(self.log), **environment)
+        if self.log.exists():
+            self.log.unlink()
+        done = subprocess.run([self.tilerun, *map(str, arguments)], capture_output=True, text=True, env=env,
+                              cwd=self.folder)
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        calls = self.log.read_text() if self.log.exists() else ""
+        assert "GUARD" not in calls
+        return done.stdout, done.stderr, calls
+
+
+@pytest.fixture
+def bench(tmp_path, pytestconfig):
+    return Bench(tmp_path, pytestconfig.option)
+
+
+def random(*shape):
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+def test_two_kernels_from_the_file_alone(bench):
+    x = random(6, 37)  # rows of 148 bytes: tilerun has to space them to keep 16-byte alignment
+    out, _, calls = bench.run(bench.ptx(), "--in", "X=" + bench.save("x.npy", x), "--set", "factor=2.5",
+                              "--out", "Y=" + bench.path("y.npy"), "--out", "S=" + bench.path("s.npy"))
+    y = np.load(bench.path("y.npy"))
+    assert y.dtype == np.float32 and y.shape == (6, 37)
+    np.testing.assert_array_equal(y, np.float32(2.5) * x)
+    np.testing.assert_allclose(np.load(bench.path("s.npy")), y.sum(1), rtol=1e-5)
+    assert "launch scale_entry grid 2 6 1 block 128 1 1 shared 65536" in calls
+    assert "launch sum_entry grid 6 1 1 block 64 1 1 shared 0" in calls
+    assert "attribute scale_entry 8 65536" in calls  # more than 48 KB has to be asked for
+    assert calls.index("scale_entry grid") < calls.index("sum_entry grid")
+    assert "Fake GPU (sm_90)" in out and "S: f32[6] in" in out
+
+
+def test_accumulator_given(bench):
+    x, s = random(3, 5), np.array([10, 20, 30], np.float32)
+    bench.run(bench.ptx(), "--in", "X=" + bench.save("x.npy", x), "--in", "S=" + bench.save("s0.npy", s),
+              "--set", "factor=1", "--out", "S=" + bench.path("s.npy"))
+    np.testing.assert_allclose(np.load(bench.path("s.npy")), s + x.sum(1), rtol=1e-5)
+
+
+def test_one_entry(bench):
+    y = random(2, 3)
+    bench.run(bench.ptx(), "--entry", "row_sums", "--in", "Y=" + bench.save("y.npy", y),
+              "--out", "S=" + bench.path("s.npy"))
+    np.testing.assert_allclose(np.load(bench.path("s.npy")), y.sum(1), rtol=1e-5)
+
+
+def test_cluster(bench):
+    meta = metadata()
+    meta["kernels"] = meta["kernels"][:1]
+    meta["kernels"][0]["cluster"] = [2, 1, 1]
+    _, _, calls = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(1, 33)), "--set",
+                            "factor=1")
+    assert "cluster attribute 4: 2 1 1" in calls
+
+
+def test_time(bench):
+    out, _, calls = bench.run(bench.ptx(), "--in", "X=" + bench.save("x.npy", random(1, 3)), "--set",
+                              "factor=1", "--time", "20", "--out", "S=" + bench.path("s.npy"))
+    assert "time: median 0.2500 ms" in out and "of 20 runs" in out
+    assert calls.count("launch scale_entry") == 1 + 10 + 20
+    # what is saved comes from the first run, not from accumulators that went round 31 times
+    np.testing.assert_allclose(np.load(bench.path("s.npy")), np.load(bench.path("x.npy")).sum(1), rtol=1e-5)
+
+
+def test_by_hand(bench):
+    x = random(2, 256)
+    bench.run(bench.ptx(), "--entry", "by_hand", "--grid", "4,2,1", "--block", "128", "--smem", "1024",
+              "--arg", "in=" + bench.save("q.npy", x), "--arg", "out=" + bench.path("o.npy") + ":f32:2,256",
+              "--arg", "f32=0.125", "--arg", "i32=512", "--arg", "scratch=4096")
+    np.testing.assert_array_equal(np.load(bench.path("o.npy")), x + np.float32(0.125))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3, 4), (0, 5)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32, np.uint16, np.bool_])
+def test_npy_round_trip(bench, shape, dtype):
+    """An inout array that the kernel leaves alone comes back bit for bit, for numpy to read."""
+    names = {"float16": "f16", "float32": "f32", "int32": "i32", "uint16": "bf16", "bool": "bool"}
+    array = (np.random.default_rng(3).standard_normal(shape) * 50).astype(dtype)
+    meta = metadata()
+    kernel = meta["kernels"][1]
+    meta["kernels"] = [kernel]
+    kernel["grid"][0] = "0"
+    kernel["tensors"].append({"name": "T", "dtype": names[np.dtype(dtype).name], "mode": "inout",
+                              "shape": list(shape), "align": 4, "atomic": False})
+    bench.run(bench.ptx(meta), "--in", "Y=" + bench.save("y.npy", random(1, 1)), "--in",
+              "T=" + bench.save("t.npy", array), "--out", "T=" + bench.path("u.npy"))
+    back = np.load(bench.path("u.npy"))
+    assert back.dtype == array.dtype and back.shape == array.shape
+    np.testing.assert_array_equal(back.view(np.uint8) if shape else back, array.view(np.uint8) if shape else array)
+
+
+# ---- what is refused, and how it is said ----
+
+def refused(bench, message, *arguments, meta=None, x=None, **environment):
+    if not arguments:
+        arguments = ("--in", "X=" + bench.save("x.npy", random(3, 5) if x is None else x), "--set", "factor=1")
+    _, err, calls = bench.run(bench.ptx(meta), *arguments, status=1, **environment)
+    assert "launch" not in calls
+    assert err == f"tilerun: error: {message}\n"
+
+
+def kernel_change(index, **changes):
+    meta = metadata()
+    meta["kernels"][index].update(changes)
+    return meta
+
+
+def test_refuses_rank(bench):
+    refused(bench, "scale_rows: X must have 2 dimensions, not 1", x=random(5))
+
+
+def test_refuses_require(bench):
+    refused(bench, "scale_rows: C must be odd (R > 0 && C % 2 == 1)", x=random(3, 4))
+
+
+def test_refuses_type(bench):
+    refused(bench, f"X is f32; {bench.path('x.npy')} must hold float32, not float64",
+            x=random(3, 5).astype(np.float64))
+
+
+def test_refuses_bf16_as_floats(bench):
+    meta = metadata()
+    meta["kernels"] = meta["kernels"][:1]
+    meta["kernels"][0]["tensors"][0]["dtype"] = "bf16"
+    refused(bench, f"X is bf16; {bench.path('x.npy')} must hold uint16 (the bits), not float16", meta=meta,
+            x=random(3, 5).astype(np.float16))
+
+
+def test_refuses_sizes_that_disagree(bench):
+    refused(bench, "row_sums: dimension 0 of Y is 3, but R is 4", "--in",
+            "X=" + bench.save("x.npy", random(3, 5)), "--in", "S=" + bench.save("s.npy", random(4)), "--set",
+            "factor=1")
+
+
+def test_refuses_missing_scalar(bench):
+    refused(bench, "scale_rows: no value for the scalar factor: add --set factor=VALUE", "--in",
+            "X=" + bench.save("x.npy", random(3, 5)))
+
+
+def test_refuses_missing_input(bench):
+    refused(bench, "scale_rows reads X: give it with --in X=FILE.npy", "--set", "factor=1")
+
+
+def test_refuses_unknown_names(bench):
+    x = "X=" + bench.save("x.npy", random(3, 5))
+    refused(bench, "--in Z: there is no such tensor; the file has X, Y, S", "--in", "Z" + x[1:])
+    refused(bench, "--out Z: there is no such tensor; the file has X, Y, S", "--in", x, "--out", "Z=z.npy")
+    refused(bench, "--set zoom: there is no size or scalar of this name", "--in", x, "--set", "zoom=1")
+    refused(bench, "--entry zoom: the file has scale_rows, row_sums", "--entry", "zoom")
+    refused(bench, "--in Y: scale_rows only writes this tensor; use --out", "--in", "Y" + x[1:])
+
+
+def test_refuses_values(bench):
+    x = "X=" + bench.save("x.npy", random(3, 5))
+    refused(bench, "--set factor=big: this scalar is f32", "--in", x, "--set", "factor=big")
+    refused(bench, "--set R=-1: a size is a whole number from 0 to 2147483647", "--in", x, "--set", "R=-1")
+    refused(bench, "scale_rows: dimension 0 of X is 3, but R is 4", "--in", x, "--set", "R=4", "--set",
+            "factor=1")
+
+
+@pytest.mark.parametrize("arch, capability, reason", [
+    ("sm_100", "9.0", "needs that GPU or a newer one"), ("sm_90a", "10.0", "runs on that GPU alone"),
+    ("sm_100f", "9.0", "runs on that family alone")])
+def test_refuses_gpu(bench, arch, capability, reason):
+    have = capability.replace(".", "")
+    refused(bench, f"the code is for {arch} and {reason}; this GPU is sm_{have}: compile with -arch sm_{have}",
+            meta=metadata(arch=arch), FAKE_CUDA_CAPABILITY=capability)
+
+
+@pytest.mark.parametrize("arch, capability", [("sm_80", "9.0"), ("sm_90a", "9.0"), ("sm_100f", "10.3")])
+def test_accepts_gpu(bench, arch, capability):
+    bench.run(bench.ptx(metadata(arch=arch)), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set",
+              "factor=1", FAKE_CUDA_CAPABILITY=capability)
+
+
+def test_refuses_grid(bench):
+    refused(bench, "scale_rows: the grid's dimension 1 is R * 70000 = 210000; CUDA allows 0 to 65535",
+            meta=kernel_change(0, grid=["1", "R * 70000", "1"]))
+    refused(bench, "scale_rows: the grid's dimension 0 is 3, no multiple of the cluster's 2",
+            meta=kernel_change(0, grid=["R", "1", "1"], cluster=[2, 1, 1]))
+    refused(bench, "launch expression 'R / (C - 5)': division by zero at ''",
+            meta=kernel_change(0, grid=["R / (C - 5)", "1", "1"]))
+    refused(bench, "launch expression 'R + Q': no value for 'Q'", meta=kernel_change(0, grid=["R + Q", "1", "1"]))
+    refused(bench, "launch expression 'R +': expected a value at ''", meta=kernel_change(0, grid=["R +", "1", "1"]))
+
+
+def test_refuses_shared(bench):
+    meta = kernel_change(0, shared=300000)
+    _, err, _ = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set", "factor=1",
+                          status=1)
+    assert err == "tilerun: error: scale_entry needs 300000 bytes of shared memory; this GPU has 232448 for a block\n"
+
+
+def test_refuses_other_metadata(bench):
+    refused(bench, "the PTX has metadata of version 2, this program reads version 1: use the tilerun that came "
+                   "with the tilec that made it", meta=metadata(tilec=2))
+    (bench.folder / "other.ptx").write_text(".version 8.0\n.target sm_90\n")
+    _, err, _ = bench.run(bench.path("other.ptx"), "--in", "X=x.npy", status=1)
+    assert "has no constant 'tilec_metadata': tilec did not make it" in err
+
+
+def test_wrong_arguments_by_hand(bench):
+    common = (bench.ptx(), "--entry", "by_hand", "--grid", "1", "--block", "32")
+    x = "in=" + bench.save("x.npy", random(4))
+    _, err, _ = bench.run(*common, "--arg", x, status=1)
+    assert err == "tilerun: error: by_hand takes at least 2 parameters, but 1 were given\n"
+    _, err, _ = bench.run(*common, "--arg", x, "--arg", "scratch=16", "--arg", "i64=4", "--arg", "i32=4", "--arg",
+                          "scratch=64", status=1)
+    assert "parameter 3 lies at offset 20 of the kernel, but 24 of the arguments: a type is wrong" in err
+    _, err, _ = bench.run(*common, "--arg", "out=o.npy:f32", status=1)
+    assert "expected out=FILE.npy:TYPE:SHAPE" in err
+    _, err, _ = bench.run(*common, "--arg", "f64=1", status=1)
+    assert "expected in, out, f32, i32, i64 or scratch" in err
+    _, err, _ = bench.run(bench.ptx(), "--entry", "nothing", "--grid", "1", "--block", "32", status=1)
+    assert "the PTX has no .visible .entry 'nothing'" in err
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ([], "which file? (tilerun --help)"), (["a", "b"], "one file at a time: 'a' and 'b'"),
+    (["--zoom"], "unknown option '--zoom' (tilerun --help lists them)"), (["a", "--in"], "--in needs a value"),
+    (["a", "--in", "X"], "--in X: expected NAME=VALUE"),
+    (["a", "--grid", "1,x"], "--grid 1,x: expected up to three numbers, as 8,4,2"),
+    (["a", "--device", "tpu"], "--device tpu: expected gpu or sim"),
+    (["a", "--time", "-3"], "--time -3: expected a whole number up to 1000000"),
+    (["none.ptx"], "cannot open none.ptx: No such file or directory")])
+def test_command_line(bench, arguments, message):
+    _, err, _ = bench.run(*arguments, status=1)
+    assert err == f"tilerun: error: {message}\n"
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "is not a .npy file"), (b"hello world, this is no array", "is not a .npy file"),
+    (b"\x93NUMPY\x01\x00\x10\x00{}              ", "the header of the .npy file cannot be read")])
+def test_bad_npy(bench, content, message):
+    with open(bench.path("x.npy"), "wb") as file:
+        file.write(content)
+    _, err, _ = bench.run(bench.ptx(), "--in", "X=" + bench.path("x.npy"), status=1)
+    assert message in err
+
+
+def test_short_and_fortran_npy(bench):
+    whole = open(bench.save("x.npy", random(3, 5)), "rb").read()
+    with open(bench.path("short.npy"), "wb") as file:
+        file.write(whole[:-4])
+    _, err, _ = bench.run(bench.ptx(), "--in", "X=" + bench.path("short.npy"), status=1)
+    assert "is shorter than its header says (60 bytes of data)" in err
+    _, err, _ = bench.run(bench.ptx(), "--in", "X=" + bench.save("f.npy", np.asfortranarray(random(3, 5))), status=1)
+    assert "Fortran order" in err
+    _, err, _ = bench.run(bench.ptx(), "--in", "X=" + bench.save("b.npy", random(3, 5).astype(">f4")), status=1)
+    assert "big endian" in err
+
+
+def test_driver_failures(bench):
+    arguments = (bench.ptx(), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set", "factor=1")
+    for function, message in [("cuMemAlloc_v2", "X: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"),
+                              ("cuLaunchKernel", "scale_entry: CUDA_ERROR_OUT_OF_MEMORY"),
+                              ("cuCtxSynchronize", "scale_entry: CUDA_ERROR_OUT_OF_MEMORY")]:
+        _, err, _ = bench.run(*arguments, status=1, FAKE_CUDA_FAIL=function)
+        assert message in err
+    with open(bench.path("x.ptx"), "a") as file:
+        file.write("BROKEN")
+    _, err, _ = bench.run(bench.path("x.ptx"), *arguments[1:], status=1)
+    assert "CUDA_ERROR_INVALID_PTX" in err and "ptxas fatal : it says BROKEN" in err
+
+
+def test_no_gpu(bench):
+    _, err, _ = bench.run(bench.ptx(), "--device", "gpu", status=1, FAKE_CUDA_DEVICES="0")
+    assert err == "tilerun: error: the CUDA driver sees no GPU\n"
