@@ -181,6 +181,7 @@ struct TirOp {
                              operands 2 .. n_segments (after lo and hi, before the initial values) */
     struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
+    bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
 };
 

@@ -419,6 +419,7 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->axis = reader_u32(r);
         reader_expect(r, ")");
+        op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
         op->segments = reader_u32(r);
@@ -591,6 +592,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->shared = attributes.shared;
     op->warps_m = attributes.warps_m;
     op->warps_n = attributes.warps_n;
+    op->vote_warp = attributes.vote_warp;
     op->swapped = attributes.swapped;
     return op;
 }

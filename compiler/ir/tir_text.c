@@ -437,6 +437,8 @@ print_operands(Printer *p, const TirOp *op)
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
+    if (op->op == TIR_REDUCE && op->vote_warp)
+        buf_add(out, " vote_warp");
     if (op->op == TIR_MASK && op->segments != UINT32_MAX)
         buf_printf(out, " segments(%" PRIu32 ")", op->segments);
     if (op->op == TIR_PADMASK) {
