@@ -1,12 +1,26 @@
-/* auto_tiles.c - tile sizes by rule of thumb.
+/* auto_tiles.c - tile sizes by rule of thumb, from large to small.
  *
- * No cost model yet: the first `auto` parameter of a kernel, by custom the rows that a block owns,
- * is 128, which gives four warps two mma rows each; every other one, by custom the columns of a
- * step, is 64.  Both fit all targets' shared memory up to a head dimension of 128.
+ * There is no cost model yet.  By custom the first `auto` parameter of a kernel is the rows that a
+ * block owns, and the others are the columns of a step: 128 rows give four warps two mma rows each,
+ * and each smaller candidate halves what shared memory or the registers must hold.
  */
 #include "compiler/auto_tiles.h"
 
 #include <string.h>
+
+typedef struct Candidate {
+    int32_t first, others;
+} Candidate;
+
+static const Candidate candidates[] = {
+    {128, 64}, {64, 64}, {128, 32}, {64, 32}, {32, 32}, {16, 16},
+};
+
+uint32_t
+auto_tiles_candidates(void)
+{
+    return sizeof candidates / sizeof candidates[0];
+}
 
 bool
 auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value)
@@ -18,6 +32,7 @@ auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *va
         tiles->kernel = kernel;
         tiles->asked = 0;
     }
-    *value = tiles->asked++ == 0 ? 128 : 64;
+    const Candidate *candidate = &candidates[tiles->candidate];
+    *value = tiles->asked++ == 0 ? candidate->first : candidate->others;
     return true;
 }

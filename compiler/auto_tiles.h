@@ -1,4 +1,8 @@
-/* auto_tiles.h - the values of compile-time parameters whose default is `auto`. */
+/* auto_tiles.h - the values of compile-time parameters whose default is `auto`.
+ *
+ * The driver compiles a kernel with candidate 0 and, when that can not be compiled (it does not
+ * fit into the target's shared memory, say), with the next ones, until one can.
+ */
 #ifndef TILEC_AUTO_TILES_H
 #define TILEC_AUTO_TILES_H
 
@@ -6,14 +10,15 @@
 #include <stdint.h>
 
 #include "compiler/target.h"
-#include "compiler/tilec.h"
 
 typedef struct AutoTiles {
     const Target *target;
-    const TilecOptions *options; /* what the user has pinned */
-    const char *kernel;          /* the last one asked about, and how many of its parameters */
-    uint32_t asked;
+    uint32_t candidate;
+    const char *kernel; /* the last one asked about .. */
+    uint32_t asked;     /* .. and how many of its parameters were */
 } AutoTiles;
+
+uint32_t auto_tiles_candidates(void);
 
 /* Chooses `param` of `kernel`; `user` is an AutoTiles.  The front end asks in the order in which
  * the parameters are declared. */

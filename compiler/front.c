@@ -33,36 +33,61 @@ load_module(void *user, const char *name, const char **path, const char **text, 
     return false;
 }
 
-TirModule *
-front_end(Arena *arena, Diag *diag, const FrontInput *input, Buf *tree)
+bool
+front_parse(Front *front, const SourceFile *file)
 {
-    const TilecOptions *options = input->options;
-    Modules modules = {arena, options};
+    Modules modules = {front->arena, front->options};
     DslLoader loader = {load_module, &modules};
-    Ast *ast = dsl_parse(arena, diag, input->file, &loader);
 
-    if (diag->errors > 0)
-        return NULL;
-    if (tree != NULL) {
-        ast_print(ast->main, tree);
-        return NULL;
-    }
-    AutoTiles tiles = {.target = input->target, .options = options};
-    Define *defines = arena_array(arena, Define, options->n_defines + 1);
+    front->ast = dsl_parse(front->arena, front->diag, file, &loader);
+    return front->diag->errors == 0;
+}
+
+void
+front_print(const Front *front, Buf *out)
+{
+    ast_print(front->ast->main, out);
+}
+
+static TirModule *
+instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
+{
+    const TilecOptions *options = front->options;
+    Define *defines = arena_array(front->arena, Define, options->n_defines + 1);
+    uint32_t errors = front->diag->errors;
+
     for (size_t k = 0; k < options->n_defines; k++)
         defines[k] = (Define){options->defines[k].name, options->defines[k].value};
     AstToTir lowering = {
-        .arena = arena,
-        .diag = diag,
-        .ast = ast,
+        .arena = front->arena,
+        .diag = front->diag,
+        .ast = front->ast,
         .defines = defines,
         .n_defines = (uint32_t)options->n_defines,
-        .kernel = options->kernel,
+        .kernel = kernel,
         .choose = auto_tiles_choose,
-        .user = &tiles,
+        .user = tiles,
     };
-    TirModule *module = arena_new(arena, TirModule);
-    module->arena = arena;
-    module->diag = diag;
-    return ast_to_tir(&lowering, module) && diag->errors == 0 ? module : NULL;
+    TirModule *module = arena_new(front->arena, TirModule);
+    module->arena = front->arena;
+    module->diag = front->diag;
+    return ast_to_tir(&lowering, module) && front->diag->errors == errors ? module : NULL;
+}
+
+TirModule *
+front_module(const Front *front)
+{
+    AutoTiles tiles = {.target = front->target};
+    return instantiate(front, front->options->kernel, &tiles);
+}
+
+TirFn *
+front_kernel(const Front *front, const char *name, uint32_t candidate)
+{
+    AutoTiles tiles = {.target = front->target, .candidate = candidate};
+
+    if (candidate >= auto_tiles_candidates())
+        return NULL;
+    TirModule *module = instantiate(front, name, &tiles);
+    return module != NULL && module->fns.n == 1 && tiles.asked > 0 ? module->fns.at[0] : NULL;
 }

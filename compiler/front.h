@@ -6,14 +6,23 @@
 #include "compiler/target.h"
 #include "compiler/tilec.h"
 
-typedef struct FrontInput {
+typedef struct Front {
+    Arena *arena;
+    Diag *diag;
     const TilecOptions *options; /* defines, kernel, import */
     const Target *target;
-    const SourceFile *file;
-} FrontInput;
+    struct Ast *ast; /* set by front_parse */
+} Front;
 
-/* NULL after errors.  When `tree` is given, the program is printed into it as the parser
- * understood it, and NULL is returned. */
-TirModule *front_end(Arena *arena, Diag *diag, const FrontInput *input, Buf *tree);
+/* Parses a file and the modules it uses.  False after errors. */
+bool front_parse(Front *front, const SourceFile *file);
+/* The program as the language itself. */
+void front_print(const Front *front, Buf *out);
+/* All kernels, or the one that the options name, with the first choice for `auto`.  NULL after
+ * errors. */
+TirModule *front_module(const Front *front);
+/* One kernel once more, with choice number `candidate`.  NULL after errors, and when the kernel
+ * leaves no choice. */
+TirFn *front_kernel(const Front *front, const char *name, uint32_t candidate);
 
 #endif

@@ -29,6 +29,7 @@ typedef struct Compilation {
     size_t n;
     const char *list; /* tilec_list */
     const Target *target;
+    Front front;
     TirModule *module;
     uint64_t enabled, disabled;
     int32_t dump_after;
@@ -168,9 +169,15 @@ read_program(Compilation *c)
             diag_error(&c->diag, (Span){0}, "%s is not valid tile IR:\n%s", c->path, text.at);
         return !failed(c);
     }
-    FrontInput input = {.options = c->options, .target = c->target, .file = file};
-    c->module = front_end(&c->arena, &c->diag, &input,
-                          c->options->emit == TILEC_EMIT_AST ? &c->output : NULL);
+    c->front = (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options,
+                       .target = c->target};
+    if (!front_parse(&c->front, file))
+        return false;
+    if (c->options->emit == TILEC_EMIT_AST) {
+        front_print(&c->front, &c->output);
+        return false;
+    }
+    c->module = front_module(&c->front);
     if (c->module == NULL || failed(c))
         return false;
     return verify_module(c, "after the front end");
@@ -258,11 +265,103 @@ emit(Compilation *c, LirFn *const *lowered)
         *out = ptx;
 }
 
+/* Passes and lowering of one kernel.  NULL after errors. */
+static LirFn *
+lower_one(Compilation *c, TirFn *fn)
+{
+    PassContext px = pass_context(c);
+    PassRun run = pass_run(c);
+
+    if (c->options->report)
+        buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
+                   c->options->level);
+    if (!passes_run(&px, fn, &run))
+        return NULL;
+    double begin = pass_clock();
+    uint32_t errors = c->diag.errors;
+    LirFn *lowered = lower_kernel(&px, fn);
+    c->lower_seconds += pass_clock() - begin;
+    if (lowered == NULL && c->diag.errors == errors)
+        buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
+    if (lowered != NULL && c->options->report)
+        report_kernel(fn, lowered, c->target, &c->report);
+    return lowered;
+}
+
+/* What an attempt that failed leaves behind, and goes back to. */
+typedef struct Mark {
+    uint32_t messages, errors, dump, report;
+} Mark;
+
+static Mark
+set_mark(const Compilation *c)
+{
+    return (Mark){c->diag.messages.n, c->diag.errors, c->dump.n, c->report.n};
+}
+
+static void
+cut(Buf *buf, uint32_t n)
+{
+    buf->n = n;
+    if (buf->at != NULL)
+        buf->at[n] = '\0';
+}
+
+static void
+go_back(Compilation *c, Mark mark)
+{
+    c->diag.messages.n = mark.messages;
+    c->diag.errors = mark.errors;
+    cut(&c->dump, mark.dump);
+    cut(&c->report, mark.report);
+}
+
+/* Kernel `k`, with other values for its `auto` parameters when the first ones do not do. */
+static LirFn *
+lower_with_choices(Compilation *c, uint32_t k)
+{
+    TirFn *fn = c->module->fns.at[k];
+    Mark before = set_mark(c);
+    LirFn *lowered = lower_one(c, fn);
+
+    if (lowered != NULL || c->bugs.n > 0 || c->front.ast == NULL)
+        return lowered;
+    Mark after = set_mark(c); /* the messages of the first attempt are the ones to show */
+    DiagMessage *messages = arena_copy(&c->arena, c->diag.messages.at,
+                                       after.messages * sizeof *messages);
+    for (uint32_t candidate = 1; lowered == NULL && c->bugs.n == 0; candidate++) {
+        go_back(c, before);
+        fn = front_kernel(&c->front, c->module->fns.at[k]->name, candidate);
+        if (fn == NULL)
+            break;
+        lowered = lower_one(c, fn);
+    }
+    if (lowered != NULL) {
+        c->module->fns.at[k] = fn;
+        return lowered;
+    }
+    c->diag.messages.n = before.messages;
+    for (uint32_t j = before.messages; j < after.messages; j++)
+        vec_push(&c->arena, &c->diag.messages, messages[j]);
+    c->diag.errors = after.errors;
+    return NULL;
+}
+
+static void
+run_named_passes(Compilation *c)
+{
+    PassContext px = pass_context(c);
+    PassRun run = pass_run(c);
+
+    for (uint32_t k = 0; k < c->module->fns.n; k++)
+        if (!passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
+            return;
+    tir_print(c->module, &c->output);
+}
+
 static void
 compile(Compilation *c)
 {
-    const TilecOptions *options = c->options;
-
     if (!read_options(c))
         return;
     double begin = pass_clock();
@@ -270,39 +369,17 @@ compile(Compilation *c)
     c->front_seconds = pass_clock() - begin;
     if (!go_on)
         return;
-
-    PassContext px = pass_context(c);
-    PassRun run = pass_run(c);
-    if (options->run_pass != NULL) {
-        for (uint32_t k = 0; k < c->module->fns.n; k++)
-            if (!passes_run_list(&px, c->module->fns.at[k], &run, options->run_pass))
-                return;
-        tir_print(c->module, &c->output);
+    if (c->options->run_pass != NULL) {
+        run_named_passes(c);
         return;
     }
-    if (options->emit == TILEC_EMIT_TIR) {
+    if (c->options->emit == TILEC_EMIT_TIR) {
         tir_print(c->module, &c->output);
         return;
     }
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
-    for (uint32_t k = 0; k < c->module->fns.n; k++) {
-        TirFn *fn = c->module->fns.at[k];
-        if (options->report)
-            buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
-                       options->level);
-        if (!passes_run(&px, fn, &run)) {
-            if (c->bugs.n > 0)
-                return;
-            continue; /* errors of the other kernels are worth seeing as well */
-        }
-        begin = pass_clock();
-        lowered[k] = lower_kernel(&px, fn);
-        c->lower_seconds += pass_clock() - begin;
-        if (lowered[k] == NULL && !failed(c))
-            buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
-        if (lowered[k] != NULL && options->report)
-            report_kernel(fn, lowered[k], c->target, &c->report);
-    }
+    for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
+        lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
     if (failed(c))
         return;
     begin = pass_clock();
