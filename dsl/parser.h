@@ -17,4 +17,14 @@ typedef struct Parser {
 /* A word with its place, as a token carries it. */
 typedef Name Word;
 
+/* ---- ast_build.c: the parser's constructors ---- */
+
+Expr *expr_new(Parser *parser, ExprKind kind, Span span);
+Expr *expr_binary(Parser *parser, Op op, Expr *a, Expr *b);
+/* -a; of a literal, the negative literal. */
+Expr *expr_negate(Parser *parser, Span span, Expr *a);
+Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
+/* The kind that a word names; reports one that is none. */
+ConstKind parse_const_kind(Parser *parser, Word name);
+
 #endif

@@ -39,73 +39,12 @@ tile_parse_lex(TILE_PARSE_STYPE *value, Span *place, void *scanner)
 static void tile_parse_error(const Span *place, Parser *parser, void *scanner,
                              const char *message);
 
-static Expr *
-expr_new(Parser *parser, ExprKind kind, Span span)
-{
-    Expr *expr = arena_new(parser->arena, Expr);
-    expr->kind = kind;
-    expr->span = span;
-    return expr;
-}
-
-static Expr *
-binary(Parser *parser, Op op, Expr *a, Expr *b)
-{
-    Expr *expr = expr_new(parser, EXPR_BINARY, span_join(a->span, b->span));
-    expr->op = op;
-    expr->a = a;
-    expr->b = b;
-    return expr;
-}
-
-static Expr *
-negate(Parser *parser, Span span, Expr *a)
-{
-    if (a->kind == EXPR_INT && a->integer >= 0) { /* so that -2147483648 is a number */
-        Expr *number = expr_new(parser, EXPR_INT, span);
-        number->integer = -a->integer;
-        return number;
-    }
-    Expr *expr = expr_new(parser, EXPR_UNARY, span);
-    expr->op = OP_NEG;
-    expr->a = a;
-    return expr;
-}
-
-static Stmt *
-stmt_new(Parser *parser, StmtKind kind, Span span)
-{
-    Stmt *stmt = arena_new(parser->arena, Stmt);
-    stmt->kind = kind;
-    stmt->span = span;
-    stmt->op = OP_NONE;
-    return stmt;
-}
-
 static void
 add_item(Parser *parser, Item item)
 {
     vec_push(parser->arena, &parser->module->items, item);
 }
 
-static ConstKind
-const_kind(Parser *parser, Word name)
-{
-    if (strcmp(name.text, "bool") == 0)
-        return CONST_KIND_BOOL;
-    if (strcmp(name.text, "type") == 0)
-        return CONST_KIND_TYPE;
-    if (strcmp(name.text, "int") != 0)
-        diag_error(parser->diag, name.span,
-                   "a compile-time parameter is an int, a bool or a type, not '%s'", name.text);
-    return CONST_KIND_INT;
-}
-
-static Word
-number_word(Parser *parser, int64_t number, Span span)
-{
-    return (Word){arena_printf(parser->arena, "%lld", (long long)number), span};
-}
 }
 
 %union {
@@ -248,11 +187,11 @@ constant_list
 
 constant
     : NAME ':' NAME
-        { $$ = (ConstParam){.name = $1, .kind = const_kind(parser, $3)}; }
+        { $$ = (ConstParam){.name = $1, .kind = parse_const_kind(parser, $3)}; }
     | NAME ':' NAME '=' AUTO
-        { $$ = (ConstParam){.name = $1, .kind = const_kind(parser, $3), .is_auto = true}; }
+        { $$ = (ConstParam){.name = $1, .kind = parse_const_kind(parser, $3), .is_auto = true}; }
     | NAME ':' NAME '=' sum
-        { $$ = (ConstParam){.name = $1, .kind = const_kind(parser, $3), .value = $5}; }
+        { $$ = (ConstParam){.name = $1, .kind = parse_const_kind(parser, $3), .value = $5}; }
     ;
 
 params
@@ -557,19 +496,19 @@ expr
 or_expr
     : and_expr
     | or_expr OR and_expr
-        { $$ = binary(parser, OP_OR, $1, $3); }
+        { $$ = expr_binary(parser, OP_OR, $1, $3); }
     ;
 
 and_expr
     : comparison
     | and_expr AND comparison
-        { $$ = binary(parser, OP_AND, $1, $3); }
+        { $$ = expr_binary(parser, OP_AND, $1, $3); }
     ;
 
 comparison
     : bit_or
     | bit_or compare_op bit_or
-        { $$ = binary(parser, $2, $1, $3); }
+        { $$ = expr_binary(parser, $2, $1, $3); }
     ;
 
 compare_op
@@ -584,45 +523,45 @@ compare_op
 bit_or
     : bit_xor
     | bit_or '|' bit_xor
-        { $$ = binary(parser, OP_BIT_OR, $1, $3); }
+        { $$ = expr_binary(parser, OP_BIT_OR, $1, $3); }
     ;
 
 bit_xor
     : bit_and
     | bit_xor '^' bit_and
-        { $$ = binary(parser, OP_BIT_XOR, $1, $3); }
+        { $$ = expr_binary(parser, OP_BIT_XOR, $1, $3); }
     ;
 
 bit_and
     : shift
     | bit_and '&' shift
-        { $$ = binary(parser, OP_BIT_AND, $1, $3); }
+        { $$ = expr_binary(parser, OP_BIT_AND, $1, $3); }
     ;
 
 shift
     : sum
     | shift SHL sum
-        { $$ = binary(parser, OP_SHL, $1, $3); }
+        { $$ = expr_binary(parser, OP_SHL, $1, $3); }
     | shift SHR sum
-        { $$ = binary(parser, OP_SHR, $1, $3); }
+        { $$ = expr_binary(parser, OP_SHR, $1, $3); }
     ;
 
 sum
     : product
     | sum '+' product
-        { $$ = binary(parser, OP_ADD, $1, $3); }
+        { $$ = expr_binary(parser, OP_ADD, $1, $3); }
     | sum '-' product
-        { $$ = binary(parser, OP_SUB, $1, $3); }
+        { $$ = expr_binary(parser, OP_SUB, $1, $3); }
     ;
 
 product
     : cast
     | product '*' cast
-        { $$ = binary(parser, OP_MUL, $1, $3); }
+        { $$ = expr_binary(parser, OP_MUL, $1, $3); }
     | product '/' cast
-        { $$ = binary(parser, OP_DIV, $1, $3); }
+        { $$ = expr_binary(parser, OP_DIV, $1, $3); }
     | product '%' cast
-        { $$ = binary(parser, OP_REM, $1, $3); }
+        { $$ = expr_binary(parser, OP_REM, $1, $3); }
     ;
 
 cast
@@ -638,7 +577,7 @@ cast
 unary
     : postfix
     | '-' unary
-        { $$ = negate(parser, @$, $2); }
+        { $$ = expr_negate(parser, @$, $2); }
     | '!' unary
         {
             $$ = expr_new(parser, EXPR_UNARY, @$);
@@ -660,7 +599,7 @@ postfix
         {
             $$ = expr_new(parser, EXPR_FIELD, @$);
             $$->a = $1;
-            $$->text = number_word(parser, $3, @3).text;
+            $$->text = arena_printf(parser->arena, "%lld", (long long)$3);
             $$->text_span = @3;
         }
     | postfix '[' subscripts ']'
