@@ -325,6 +325,115 @@ insert_block(LayoutPass *lp, TirBlock *block)
     block->ops.cap = out.cap;
 }
 
+/* ---- reductions and votes ---- */
+
+static bool
+crosses_warps(const Layout *layout, uint32_t axis)
+{
+    for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
+        if (layout->warp.at[d].step[axis] != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a block may be run by some warps alone: nothing in it waits for or is seen by others. */
+static bool
+is_private(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        switch (op->op) {
+        case TIR_BARRIER:
+        case TIR_COPY_ASYNC:
+        case TIR_ASYNC_COMMIT:
+        case TIR_ASYNC_WAIT:
+        case TIR_SHARED_WRITE:
+        case TIR_STORE:
+        case TIR_ATOMIC_ADD:
+            return false;
+        case TIR_CONVERT:
+        case TIR_REDUCE:
+            if (op->shared != NULL || op->results[0]->type.rank == 0)
+                return false;
+            break;
+        default:
+            break;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!is_private(op->blocks[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* A vote decides for each warp alone when it only guards branches whose results are rows that no
+ * two warps share: for other rows the branch is not needed. */
+static bool
+vote_is_private(const TirBlock *block, const TirVal *vote)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != vote)
+                continue;
+            if (op->op != TIR_IF || !is_private(op->blocks[0]) || !is_private(op->blocks[1]))
+                return false;
+            for (uint32_t r = 0; r < op->n_results; r++) {
+                const Layout *layout = op->results[r]->layout;
+                if (layout == NULL || layout_copies_warps(layout))
+                    return false;
+            }
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!vote_is_private(op->blocks[k], vote))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void
+finish_reductions(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            finish_reductions(lp, op->blocks[k]);
+        if (op->op != TIR_REDUCE)
+            continue;
+        bool is_vote = op->results[0]->type.rank == 0 &&
+                       (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL);
+        if (is_vote || !crosses_warps(op->args[0]->layout, op->axis))
+            continue;
+        const Layout *layout = op->results[0]->layout;
+        TirShared *shared = arena_new(lp->px->arena, TirShared);
+        shared->id = lp->fn->shared.n;
+        shared->name = "reduce";
+        shared->dtype = DT_F32;
+        shared->rows = (int32_t)lp->fn->warps;
+        shared->cols = WARP_LANES *
+                       (op->results[0]->type.rank == 0 ? 1 : layout_registers(layout));
+        shared->slots = 1;
+        vec_push(lp->px->arena, &lp->fn->shared, shared);
+        op->shared = shared;
+    }
+}
+
+static void
+finish_votes(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            finish_votes(lp, op->blocks[k]);
+        if (op->op == TIR_REDUCE && op->results[0]->type.rank == 0 &&
+            (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL))
+            op->vote_warp = vote_is_private(lp->fn->body, op->results[0]);
+    }
+}
+
 bool
 pass_assign_layout(PassContext *px, TirFn *fn)
 {
@@ -332,5 +441,7 @@ pass_assign_layout(PassContext *px, TirFn *fn)
 
     choose_divisions(&lp);
     insert_block(&lp, fn->body);
+    finish_reductions(&lp, fn->body);
+    finish_votes(&lp, fn->body);
     return true;
 }

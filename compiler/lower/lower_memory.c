@@ -1,0 +1,824 @@
+/* lower_memory.c - tiles between global memory and registers or shared memory.
+ *
+ * An access is a tile of a tensor.  Its address is a base (the tensor, the scalar indices, the
+ * starts of the ranges), a part that depends on the thread, and constants.  Elements outside the
+ * tensor load as zero and are not stored; a scalar index outside its dimension makes the whole
+ * tile lie outside.
+ */
+#include "compiler/lower/lower.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { ACCESS_BYTES = 16 };
+
+/* One axis of the tile (or the axis a scalar access lacks). */
+typedef struct Axis {
+    bool there;
+    uint32_t dim;       /* of the tensor */
+    int32_t length;     /* of the tile */
+    TirVal *start;      /* NULL: 0 */
+    LirReg stride;      /* bytes, b64; 0: contiguous */
+    Elem size;          /* of the dimension */
+    bool full;          /* always inside: the whole of a compile-time extent */
+    bool not_negative;  /* the start is known to be >= 0 */
+} Axis;
+
+typedef struct Access {
+    Lowering *lo;
+    TirOp *op;
+    TirTensor *tensor;
+    int32_t bytes;      /* of an element */
+    Axis row, col;      /* col: the last axis of the tile; row: the other one of a rank 2 tile */
+    LirReg base;        /* address of the tile's first element */
+    LirReg inside;      /* predicate: every scalar index is in range; 0: known to be */
+} Access;
+
+/* ---- what is known of index values ---- */
+
+static bool
+not_negative(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) { /* the induction variable of a loop */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && value == value->block->params.at[0] && not_negative(loop->args[0]);
+    }
+    switch (def->op) {
+    case TIR_CONST:
+        return def->integer >= 0;
+    case TIR_GRID:
+    case TIR_SIZE:
+        return true;
+    case TIR_ADD:
+    case TIR_MUL:
+    case TIR_DIV:
+    case TIR_MIN:
+        return not_negative(def->args[0]) && not_negative(def->args[1]);
+    case TIR_MAX:
+        return not_negative(def->args[0]) || not_negative(def->args[1]);
+    default:
+        return false;
+    }
+}
+
+/* The largest power of two (up to 16) known to divide a value. */
+static int32_t
+known_factor(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int32_t a, b, factor = 1;
+
+    if (def == NULL)
+        return 1;
+    switch (def->op) {
+    case TIR_CONST:
+        while (factor < 16 && def->integer % (factor * 2) == 0)
+            factor *= 2;
+        return factor;
+    case TIR_ADD:
+    case TIR_SUB:
+        a = known_factor(def->args[0]);
+        b = known_factor(def->args[1]);
+        return a < b ? a : b;
+    case TIR_MUL:
+        factor = known_factor(def->args[0]) * known_factor(def->args[1]);
+        return factor < 16 ? factor : 16;
+    default:
+        return 1;
+    }
+}
+
+/* ---- addresses ---- */
+
+static LirReg
+param_b64(Lowering *lo, const char *symbol)
+{
+    LirOperand at = {.kind = LIR_ADDRESS, .symbol = symbol};
+    return lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
+}
+
+static LirReg
+stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+{
+    int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
+    LirReg stride =
+        param_b64(lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
+
+    while (1 << shift < bytes)
+        shift++;
+    return shift == 0 ? stride
+                      : lir_op2(&lo->b, LIR_SHL_B64, LIR_B64, lir_reg(stride), lir_int(shift));
+}
+
+static Elem
+dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+{
+    if (tensor->dim[dim].constant != 0)
+        return elem_int(tensor->dim[dim].constant);
+    LirOperand at = {.kind = LIR_ADDRESS,
+                     .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
+                                            lo->fn->sizes.at[tensor->dim[dim].size].name)};
+    return elem_reg(lir_op1(&lo->b, LIR_LD_PARAM_B32, LIR_B32, at));
+}
+
+/* A predicate: 0 <= index < size. */
+static LirReg
+in_range(Lowering *lo, Elem index, Elem size)
+{
+    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(lower_elem_reg(lo, index, LIR_B32)),
+                   lower_operand(lo, size));
+}
+
+static LirReg
+both(Lowering *lo, LirReg a, LirReg b)
+{
+    if (a == 0 || b == 0 || a == b)
+        return a == 0 ? b : a;
+    return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
+}
+
+/* Whether a scalar index is one of the grid over the very size of its dimension. */
+static bool
+known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const TirVal *index)
+{
+    if (index->def == NULL)
+        return false;
+    if (index->def->op == TIR_CONST)
+        return tensor->dim[dim].constant > 0 && index->def->integer >= 0 &&
+               index->def->integer < tensor->dim[dim].constant;
+    if (index->def->op != TIR_GRID)
+        return false;
+    const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
+    if (tensor->dim[dim].constant > 0)
+        return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
+    return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
+}
+
+/* index * stride + sum, in bytes; terms that loops leave alone come first in the sum. */
+typedef struct Terms {
+    LirReg at[TENSOR_MAX_RANK + 1];
+    uint32_t n;
+} Terms;
+
+static void
+add_term(Lowering *lo, Terms *terms, LirReg term)
+{
+    uint32_t depth = lo->out->regs.at[term].depth, k = terms->n++;
+    while (k > 0 && lo->out->regs.at[terms->at[k - 1]].depth > depth) {
+        terms->at[k] = terms->at[k - 1];
+        k--;
+    }
+    terms->at[k] = term;
+}
+
+static LirReg
+index_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes)
+{
+    LirBuilder *b = &lo->b;
+    LirReg reg = lower_elem_reg(lo, index, LIR_B32);
+
+    if (stride == 0)
+        return lir_op2(b, LIR_MUL_WIDE, LIR_B64, lir_reg(reg), lir_int(bytes));
+    LirReg wide = lir_op1(b, LIR_CVT_S64_S32, LIR_B64, lir_reg(reg));
+    return lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(wide), lir_reg(stride));
+}
+
+/* Takes an access apart; `first` is the position of its first index operand. */
+static Access
+begin_access(Lowering *lo, TirOp *op, uint32_t first)
+{
+    Access access = {.lo = lo, .op = op, .tensor = op->tensor};
+    TirTensor *tensor = op->tensor;
+    Terms terms = {0};
+    uint32_t next = first;
+
+    access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
+    LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
+    add_term(lo, &terms, lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer)));
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        LirReg stride = d + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d);
+        TirVal *operand = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
+        if (op->index[d].kind == INDEX_SCALAR) {
+            Elem index = lower_elem(lo, operand, 0);
+            if (!known_inside(lo, tensor, d, operand))
+                access.inside =
+                    both(lo, access.inside, in_range(lo, index, dim_size(lo, tensor, d)));
+            if (index.kind != ELEM_INT || index.integer != 0)
+                add_term(lo, &terms, index_term(lo, index, stride, access.bytes));
+            continue;
+        }
+        Axis axis = {.there = true, .dim = d, .length = op->index[d].length, .start = operand};
+        axis.stride = stride;
+        axis.size = dim_size(lo, tensor, d);
+        axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
+        axis.not_negative = operand == NULL || not_negative(operand);
+        if (operand != NULL) {
+            Elem start = lower_elem(lo, operand, 0);
+            if (start.kind != ELEM_INT || start.integer != 0)
+                add_term(lo, &terms, index_term(lo, start, stride, access.bytes));
+        }
+        if (access.col.there)
+            access.row = access.col;
+        access.col = axis;
+    }
+    access.base = terms.at[0];
+    for (uint32_t k = 1; k < terms.n; k++)
+        access.base = lir_op2(&lo->b, LIR_ADD_S64, LIR_B64, lir_reg(access.base),
+                              lir_reg(terms.at[k]));
+    return access;
+}
+
+/* A predicate that lane + constant lies inside both the tensor and the tile; 0: always.  `count`
+ * neighbours are asked about together. */
+static LirReg
+axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
+           int32_t extent)
+{
+    LirReg guard = 0;
+    Elem place = lower_add(lo, lane, elem_int(constant));
+
+    if (!axis->there)
+        return 0;
+    if (extent > axis->length) /* the layout has more than the tile */
+        guard = lir_op2(&lo->b, LIR_SETP_LE_S32, LIR_PRED,
+                        lir_reg(lower_elem_reg(lo, place, LIR_B32)),
+                        lir_int(axis->length - count));
+    if (axis->full)
+        return guard;
+    Elem start = axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
+    if (axis->not_negative) {
+        /* size - start - lane > constant: one comparison with a constant an element */
+        LirReg from = lower_elem_reg(lo, lower_add(lo, start, lane), LIR_B32);
+        LirReg size = lower_elem_reg(lo, axis->size, LIR_B32);
+        LirReg rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+        return both(lo, guard,
+                    lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest),
+                            lir_int(constant + count)));
+    }
+    Elem index = lower_add(lo, start, place);
+    guard = both(lo, guard, in_range(lo, index, axis->size));
+    if (count > 1)
+        guard = both(lo, guard, in_range(lo, lower_add(lo, index, elem_int(count - 1)), axis->size));
+    return guard;
+}
+
+/* ---- registers ---- */
+
+typedef struct RegisterAccess {
+    Access access;
+    const Layout *layout;
+    uint32_t row_axis, col_axis; /* of the tile */
+    Elem lane_row, lane_col;
+    LirReg thread_base;          /* address of the thread's first element */
+    int32_t vector;              /* elements an instruction moves */
+} RegisterAccess;
+
+static int32_t
+vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
+{
+    int32_t vector = 1;
+
+    if (layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
+        access->col.dim + 1 != access->tensor->rank)
+        return 1;
+    int32_t start = access->col.start == NULL ? 16 : known_factor(access->col.start);
+    for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
+        bool fits = layout->reg.at[0].extent % v == 0 &&
+                    access->tensor->align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
+        const DigitList *lists[] = {&layout->lane, &layout->warp};
+        for (uint32_t k = 0; k < 2; k++) {
+            for (uint32_t i = 0; i < lists[k]->n; i++)
+                fits = fits && lists[k]->at[i].step[col_axis] % v == 0;
+        }
+        for (uint32_t i = 1; i < layout->reg.n; i++)
+            fits = fits && layout->reg.at[i].step[col_axis] % v == 0;
+        if (!fits)
+            break;
+        vector = v;
+    }
+    return vector;
+}
+
+static RegisterAccess
+begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
+{
+    RegisterAccess ra = {.access = begin_access(lo, op, 0), .layout = layout};
+    Access *access = &ra.access;
+    LirBuilder *b = &lo->b;
+
+    ra.col_axis = layout->rank == 2 ? 1 : 0;
+    ra.lane_row = ra.lane_col = elem_int(0);
+    ra.thread_base = access->base;
+    ra.vector = 1;
+    if (layout->rank == 0)
+        return ra;
+    ra.lane_col = lower_lane_part(lo, layout, ra.col_axis);
+    LirReg part = 0;
+    if (ra.lane_col.kind == ELEM_REG)
+        part = index_term(lo, ra.lane_col, access->col.stride, access->bytes);
+    if (layout->rank == 2) {
+        ra.lane_row = lower_lane_part(lo, layout, 0);
+        if (ra.lane_row.kind == ELEM_REG) {
+            LirReg row = index_term(lo, ra.lane_row, access->row.stride, access->bytes);
+            part = part == 0 ? row : lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(part), lir_reg(row));
+        }
+    }
+    if (part != 0)
+        ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
+    ra.vector = vector_length(access, layout, ra.col_axis);
+    return ra;
+}
+
+static LirOperand
+register_address(RegisterAccess *ra, int32_t reg)
+{
+    Lowering *lo = ra->access.lo;
+    LirBuilder *b = &lo->b;
+    int32_t at[LAYOUT_RANK] = {0, 0};
+    LirReg base = ra->thread_base;
+    int64_t offset = 0;
+
+    layout_coordinates(ra->layout, reg, 0, 0, at);
+    const struct {
+        const Axis *axis;
+        int32_t constant;
+    } parts[] = {{&ra->access.row, ra->layout->rank == 2 ? at[0] : 0},
+                 {&ra->access.col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
+    for (uint32_t k = 0; k < 2; k++) {
+        if (parts[k].constant == 0)
+            continue;
+        if (parts[k].axis->stride == 0) {
+            offset += (int64_t)parts[k].constant * ra->access.bytes;
+        } else {
+            LirReg step = lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(parts[k].axis->stride),
+                                  lir_int(parts[k].constant));
+            base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(base), lir_reg(step));
+        }
+    }
+    return lir_address(base, offset);
+}
+
+/* A predicate for registers reg .. reg + count - 1 (neighbours in a row); 0: always. */
+static LirReg
+register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
+{
+    Lowering *lo = ra->access.lo;
+    const Layout *layout = ra->layout;
+    LirReg guard = ra->access.inside;
+    int32_t at[LAYOUT_RANK] = {0, 0};
+
+    layout_coordinates(layout, reg, 0, 0, at);
+    if (layout->rank == 2)
+        guard = both(lo, guard, axis_guard(lo, &ra->access.row, ra->lane_row, at[0], 1,
+                                           layout->shape[0]));
+    if (layout->rank > 0)
+        guard = both(lo, guard, axis_guard(lo, &ra->access.col, ra->lane_col, at[ra->col_axis],
+                                           count, layout->shape[ra->col_axis]));
+    return guard;
+}
+
+static const LirOpcode load_words[] = {0, LIR_LD_GLOBAL_B32, LIR_LD_GLOBAL_V2, 0, LIR_LD_GLOBAL_V4};
+static const LirOpcode store_words[] = {0, LIR_ST_GLOBAL_B32, LIR_ST_GLOBAL_V2, 0,
+                                        LIR_ST_GLOBAL_V4};
+
+/* A register that is zero unless a guarded load writes it. */
+static LirReg
+zeroed(Lowering *lo, LirClass class)
+{
+    LirReg reg = lir_new_mutable(&lo->b, class);
+    LirOperand operands[] = {lir_reg(reg), lir_int(0)};
+    if (class == LIR_B16) { /* there is no move of an immediate narrower than 16 bits: fine */
+        LirOperand halves[] = {lir_reg(reg), lir_reg(lir_new_reg(&lo->b, LIR_B16)),
+                               lir_reg(lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0)))};
+        lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
+    } else {
+        lir_emit(&lo->b, LIR_MOV_B32, 1, 2, operands);
+    }
+    return reg;
+}
+
+static void
+set_loaded_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word)
+{
+    LirBuilder *b = &lo->b;
+
+    if (lower_is_narrow(value))
+        lower_set_packed(lo, value, reg / 2, word);
+    else if (value->type.dtype == DT_I32)
+        lower_set_elem(lo, value, reg, elem_reg(word));
+    else
+        lower_set_elem(lo, value, reg, elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
+}
+
+/* One element by itself: 8, 16 or 32 bits. */
+static LirReg
+load_single(RegisterAccess *ra, int32_t reg)
+{
+    Lowering *lo = ra->access.lo;
+    LirReg guard = register_guard(ra, reg, 1);
+    LirOpcode op = ra->access.bytes == 1   ? LIR_LD_GLOBAL_U8
+                   : ra->access.bytes == 2 ? LIR_LD_GLOBAL_U16
+                                           : LIR_LD_GLOBAL_B32;
+    LirReg to = zeroed(lo, ra->access.bytes == 4 ? LIR_B32 : LIR_B16);
+    LirOperand operands[] = {lir_reg(to), register_address(ra, reg)};
+    lir_emit(&lo->b, op, 1, 2, operands)->guard = guard;
+    return to;
+}
+
+static void
+load_singles(RegisterAccess *ra, TirVal *value, int32_t first, int32_t count)
+{
+    Lowering *lo = ra->access.lo;
+    int32_t n = lower_registers(value);
+
+    for (int32_t r = first; r < first + count; r++) {
+        LirReg single = load_single(ra, r);
+        if (ra->access.bytes == 4) {
+            set_loaded_word(lo, value, r, single);
+        } else if (ra->access.bytes == 1) {
+            LirOperand pack[] = {lir_reg(single), lir_reg(zeroed(lo, LIR_B16))};
+            LirReg wide = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, pack[0], pack[1]);
+            lower_set_elem(lo, value, r,
+                           elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(wide),
+                                            lir_int(0))));
+        } else { /* 16 bits: two make a word; r is even when a pair begins */
+            LirReg other = r + 1 < n ? load_single(ra, r + 1) : zeroed(lo, LIR_B16);
+            lower_set_packed(lo, value, r / 2,
+                             lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(single),
+                                     lir_reg(other)));
+            r++;
+        }
+    }
+}
+
+/* Whether a vector may lie across the end of its row. */
+static bool
+may_straddle(const RegisterAccess *ra)
+{
+    const Axis *col = &ra->access.col;
+    return !col->full && (col->size.kind != ELEM_INT || col->size.integer % ra->vector != 0);
+}
+
+void
+lower_load(Lowering *lo, TirOp *op)
+{
+    TirVal *value = op->results[0];
+    Layout scalar = {.rank = 0};
+    RegisterAccess ra = begin_registers(lo, op, value->type.rank == 0 ? &scalar : value->layout);
+    int32_t n = lower_registers(value), words = ra.vector * ra.access.bytes / 4;
+
+    if (words == 0) {
+        load_singles(&ra, value, 0, n);
+        return;
+    }
+    for (int32_t r = 0; r < n; r += ra.vector) {
+        LirReg guard = register_guard(&ra, r, ra.vector);
+        LirOperand operands[5];
+        for (int32_t w = 0; w < words; w++)
+            operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32) : zeroed(lo, LIR_B32));
+        operands[words] = register_address(&ra, r);
+        LirInsn *load = lir_emit(&lo->b, load_words[words], (uint32_t)words, (uint32_t)words + 1,
+                                 operands);
+        load->guard = guard;
+        int32_t per_word = 4 / ra.access.bytes;
+        if (ra.vector > 1 && may_straddle(&ra)) {
+            /* The last vector of a row may be cut: its elements one by one, when the whole did
+             * not load.  A pair's halves are merged into its word. */
+            for (int32_t k = 0; k < ra.vector; k++) {
+                LirReg one = register_guard(&ra, r + k, 1);
+                LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(guard));
+                LirReg alone = both(lo, one, not_whole);
+                LirOperand address = register_address(&ra, r + k);
+                if (per_word == 1) {
+                    LirOperand single[] = {operands[k], address};
+                    lir_emit(&lo->b, LIR_LD_GLOBAL_B32, 1, 2, single)->guard = alone;
+                    continue;
+                }
+                LirReg half = zeroed(lo, LIR_B16), zero = zeroed(lo, LIR_B16);
+                LirOperand single[] = {lir_reg(half), address};
+                lir_emit(&lo->b, LIR_LD_GLOBAL_U16, 1, 2, single)->guard = alone;
+                LirReg word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32,
+                                      lir_reg(k % 2 == 0 ? half : zero),
+                                      lir_reg(k % 2 == 0 ? zero : half));
+                LirOperand merge[] = {operands[k / 2], operands[k / 2], lir_reg(word)};
+                lir_emit(&lo->b, LIR_OR_B32, 1, 3, merge);
+            }
+        }
+        for (int32_t w = 0; w < words; w++)
+            set_loaded_word(lo, value, r + w * per_word, operands[w].reg);
+    }
+}
+
+/* A predicate that this thread is the one of those holding copies that stores; 0: no copies. */
+static LirReg
+first_copy(Lowering *lo, const Layout *layout)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t lanes = layout->rank == 0 ? 31 : layout_copy_lanes(layout);
+    LirReg guard = 0;
+
+    if (lanes != 0) {
+        LirReg bits = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(lanes));
+        guard = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
+    }
+    int32_t below = 1;
+    for (uint32_t k = 0; k < layout->warp.n; k++) {
+        const LayoutDigit *digit = &layout->warp.at[k];
+        if (digit->step[0] == 0 && digit->step[1] == 0) {
+            LirReg value = lower_warp(lo);
+            if (below > 1)
+                value = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(value), lir_int(below));
+            value = lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(value), lir_int(digit->extent));
+            guard = both(lo, guard,
+                         lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(value), lir_int(0)));
+        }
+        below *= digit->extent;
+    }
+    if (below == 1 && lo->fn->warps > 1) /* no digit at all: every warp holds the same */
+        guard = both(lo, guard, lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_warp(lo)),
+                                        lir_int(0)));
+    return guard;
+}
+
+static LirReg
+word_of(Lowering *lo, TirVal *value, int32_t reg)
+{
+    DType dtype = value->type.dtype;
+
+    if (lower_is_narrow(value))
+        return lower_packed(lo, value, reg / 2);
+    Elem elem = lower_elem(lo, value, reg);
+    if (dtype == DT_I32)
+        return lower_elem_reg(lo, elem, LIR_B32);
+    if (dtype == DT_BOOL) {
+        if (elem.kind == ELEM_BOOL)
+            return lower_elem_reg(lo, elem_int(elem.integer), LIR_B32);
+        return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(elem.reg));
+    }
+    LirReg f = lower_elem_reg(lo, elem, LIR_F32);
+    return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(f));
+}
+
+static void
+store_single(RegisterAccess *ra, TirVal *value, int32_t reg, LirReg guard)
+{
+    Lowering *lo = ra->access.lo;
+    LirReg word = word_of(lo, value, reg);
+    LirOperand operands[] = {register_address(ra, reg), lir_reg(word)};
+
+    if (ra->access.bytes == 4) {
+        lir_emit(&lo->b, LIR_ST_GLOBAL_B32, 0, 2, operands)->guard = guard;
+        return;
+    }
+    LirOperand halves[] = {lir_reg(lir_new_reg(&lo->b, LIR_B16)),
+                           lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(word)};
+    lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
+    operands[1] = halves[ra->access.bytes == 2 ? reg % 2 : 0];
+    lir_emit(&lo->b, ra->access.bytes == 2 ? LIR_ST_GLOBAL_U16 : LIR_ST_GLOBAL_U8, 0, 2, operands)
+        ->guard = guard;
+}
+
+static void
+store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
+{
+    Lowering *lo = ra->access.lo;
+    int32_t n = lower_registers(value), words = ra->vector * ra->access.bytes / 4;
+    int32_t per_word = words > 0 ? 4 / ra->access.bytes : 1;
+
+    for (int32_t r = 0; r < n; r += ra->vector) {
+        LirReg whole = register_guard(ra, r, ra->vector);
+        LirOperand operands[5];
+        if (words == 0) {
+            for (int32_t k = 0; k < ra->vector; k++)
+                store_single(ra, value, r + k, both(lo, owner, register_guard(ra, r + k, 1)));
+            continue;
+        }
+        operands[0] = register_address(ra, r);
+        for (int32_t w = 0; w < words; w++)
+            operands[w + 1] = lir_reg(word_of(lo, value, r + w * per_word));
+        lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard =
+            both(lo, owner, whole);
+        if (ra->vector == 1 || !may_straddle(ra))
+            continue;
+        LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
+        for (int32_t k = 0; k < ra->vector; k++)
+            store_single(ra, value, r + k,
+                         both(lo, both(lo, owner, not_whole), register_guard(ra, r + k, 1)));
+    }
+}
+
+static void
+atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
+{
+    static const LirOpcode by_words[] = {0, LIR_RED_ADD_F32, LIR_RED_ADD_V2_F32, 0,
+                                         LIR_RED_ADD_V4_F32};
+    Lowering *lo = ra->access.lo;
+    int32_t n = lower_registers(value);
+    bool ints = value->type.dtype == DT_I32;
+
+    if (ints || !lo->px->target->vector_atomics || may_straddle(ra))
+        ra->vector = 1;
+    for (int32_t r = 0; r < n; r += ra->vector) {
+        LirOperand operands[5] = {register_address(ra, r)};
+        for (int32_t k = 0; k < ra->vector; k++) {
+            Elem elem = lower_elem(lo, value, r + k);
+            operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
+        }
+        lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
+                 (uint32_t)ra->vector + 1, operands)
+            ->guard = both(lo, owner, register_guard(ra, r, ra->vector));
+    }
+}
+
+void
+lower_store(Lowering *lo, TirOp *op)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    Layout scalar = {.rank = 0};
+    const Layout *layout = value->type.rank == 0 ? &scalar : value->layout;
+    RegisterAccess ra = begin_registers(lo, op, layout);
+    LirReg owner = first_copy(lo, layout);
+
+    if (op->op == TIR_STORE) {
+        store_vectors(&ra, value, owner);
+        return;
+    }
+    if (value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
+        diag_error(lo->px->diag, op->span,
+                   "atomic_add to a tensor of %s is not supported; use f32 or i32",
+                   dtype_name(value->type.dtype));
+        lo->failed = true;
+        return;
+    }
+    atomic_vectors(&ra, value, owner);
+}
+
+/* ---- asynchronous copies to shared memory ---- */
+
+typedef struct CopyPlan {
+    Access access;
+    const TirShared *shared;
+    Elem slot_base;
+    int32_t rows, cols;      /* physical extents of the buffer, in rows and chunks */
+    int32_t chunk;           /* bytes of one copy */
+    int32_t tile_chunks;     /* chunks that hold elements of the tile; the rest is padding */
+    int32_t threads;
+} CopyPlan;
+
+static int32_t
+copy_chunk(const Access *access)
+{
+    int32_t row_bytes = access->col.length * access->bytes;
+    int32_t start = access->col.start == NULL ? 16 : known_factor(access->col.start);
+
+    for (int32_t chunk = 16; chunk > 4; chunk /= 2) {
+        if (access->tensor->align % (uint32_t)chunk == 0 && row_bytes % chunk == 0 &&
+            start * access->bytes % chunk == 0)
+            return chunk;
+    }
+    return 4;
+}
+
+/* Copies chunks [first, first + width) of each row; width is a power of two. */
+static void
+copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, bool bounded)
+{
+    LirBuilder *b = &lo->b;
+    const Access *access = &plan->access;
+    LirReg thread = lower_thread(lo);
+    int32_t shift = 0, per_pass = plan->threads / width;
+    bool padding = first >= plan->tile_chunks;
+
+    while (1 << shift < width)
+        shift++;
+    Elem row = elem_reg(lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(shift)));
+    Elem chunk = elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(thread), lir_int(width - 1)));
+    if (width == 1)
+        chunk = elem_int(0);
+    SharedPlace place = {.layout = plan->shared->layout, .base = plan->slot_base};
+    place.lane_row = row;
+    place.lane_byte = lower_mul_const(lo, chunk, plan->chunk);
+    place.row_mask = (uint32_t)per_pass - 1;
+    place.byte_mask = (uint32_t)((width - 1) * plan->chunk);
+
+    /* The thread's first address, the step from pass to pass. */
+    LirReg address = access->base, step = 0;
+    int32_t column_bytes = first * plan->chunk;
+    if (!padding) {
+        LirReg part = index_term(lo, lower_add(lo, chunk, elem_int(0)), 0, plan->chunk);
+        if (access->row.there) {
+            LirReg down = index_term(lo, row, access->row.stride, access->bytes);
+            part = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(down), lir_reg(part));
+            step = access->row.stride == 0
+                       ? 0
+                       : lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(access->row.stride),
+                                 lir_int(per_pass));
+        }
+        address = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
+    }
+    /* Bytes of the row's chunk that lie inside the tensor. */
+    LirOperand bytes = lir_int(padding ? 0 : plan->chunk);
+    if (!padding && bounded && !access->col.full) {
+        Elem column = lower_add(lo, lower_mul_const(lo, chunk, plan->chunk / access->bytes),
+                                elem_int(column_bytes / access->bytes));
+        Elem start = access->col.start == NULL ? elem_int(0)
+                                               : lower_elem(lo, access->col.start, 0);
+        LirReg from = lower_elem_reg(lo, lower_add(lo, start, column), LIR_B32);
+        LirReg size = lower_elem_reg(lo, access->col.size, LIR_B32);
+        LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+        rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(access->bytes));
+        rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
+        rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(plan->chunk));
+        if (!access->col.not_negative) { /* a chunk that begins before the row is all outside */
+            LirReg inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(from), lir_int(0));
+            rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(rest), lir_int(0), lir_reg(inside));
+        }
+        bytes = lir_reg(rest);
+    }
+    for (int32_t done = 0; done < plan->rows; done += per_pass) {
+        LirReg guard = 0;
+        if (done + per_pass > plan->rows)
+            guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(row.reg),
+                            lir_int(plan->rows - done));
+        LirOperand size = bytes;
+        if (!padding && (bounded || plan->rows > access->row.length)) {
+            LirReg valid = bounded ? access->inside : 0;
+            if (access->row.there) {
+                Axis axis = access->row;
+                axis.full = axis.full || !bounded;
+                valid = both(lo, valid, axis_guard(lo, &axis, row, done, 1, plan->rows));
+            }
+            if (valid != 0)
+                size = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, bytes, lir_int(0), lir_reg(valid)));
+        }
+        LirOperand operands[] = {
+            lower_shared_address(lo, &place, done, first * plan->chunk),
+            lir_address(address, padding ? 0 : column_bytes), size};
+        bool full = size.kind == LIR_INT && size.integer == 16;
+        LirOpcode op = full               ? LIR_CP_ASYNC_16_FULL
+                       : plan->chunk == 16 ? LIR_CP_ASYNC_16
+                       : plan->chunk == 8  ? LIR_CP_ASYNC_8
+                                           : LIR_CP_ASYNC_4;
+        lir_emit(b, op, 0, full ? 2 : 3, operands)->guard = guard;
+        if (step != 0 && done + per_pass < plan->rows)
+            address = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(step));
+    }
+}
+
+static void
+copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
+{
+    for (int32_t first = 0; first < plan->cols;) {
+        int32_t end = first < plan->tile_chunks ? plan->tile_chunks : plan->cols;
+        int32_t width = 1;
+        while (width * 2 <= end - first && width * 2 <= plan->threads)
+            width *= 2;
+        copy_panel(lo, plan, first, width, bounded);
+        first += width;
+    }
+}
+
+void
+lower_copy_async(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    CopyPlan plan = {.access = begin_access(lo, op, 1), .shared = op->shared};
+    const Access *access = &plan.access;
+    const SharedLayout *layout = op->shared->layout;
+
+    plan.slot_base = lower_slot_base(lo, op->shared, op->args[0]);
+    plan.threads = (int32_t)lo->fn->warps * WARP_LANES;
+    plan.chunk = copy_chunk(access);
+    plan.rows = layout->rows;
+    plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
+    plan.cols = access->row.there ? layout->cols * access->bytes / plan.chunk : plan.tile_chunks;
+
+    /* When the whole tile lies inside the tensor, one uniform test replaces all others. */
+    LirReg whole = access->inside;
+    const Axis *axes[] = {&access->row, &access->col};
+    bool always = access->inside == 0, testable = true;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!axes[k]->there || axes[k]->full)
+            continue;
+        always = false;
+        testable = testable && axes[k]->not_negative;
+        whole = both(lo, whole, axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length,
+                                           axes[k]->length));
+    }
+    if (always || !testable || !lo->b.share) {
+        copy_panels(lo, &plan, !always);
+        return;
+    }
+    uint32_t slow = lir_new_label(b), end = lir_new_label(b);
+    lir_branch(b, slow, whole, true);
+    lir_open(b, false);
+    copy_panels(lo, &plan, false);
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lir_label(b, slow);
+    lir_open(b, false);
+    copy_panels(lo, &plan, true);
+    lir_close(b);
+    lir_label(b, end);
+}

@@ -1,0 +1,285 @@
+/* imply_masks.c - keep the padding of edge tiles out of every reduction.
+ *
+ *   level    tile IR, from the front end
+ *   does     a tile loaded with a range may reach past the end of its tensor; those elements load
+ *            as zero, and what is computed from them means nothing.  Wherever a reduction (or the
+ *            contraction of an mma) runs along such an axis, a padmask puts the reduction's
+ *            neutral value there.
+ *   leaves   padmask ops, with conditions that are affine in the range's start: split_loops
+ *            removes them from all tiles but the last
+ */
+#include <math.h>
+
+#include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
+
+/* The range behind one axis of a tile: elements at or past `bound` are padding. */
+typedef struct Domain {
+    bool there;
+    TirVal *start, *bound; /* i32 scalars; bound NULL: the constant */
+    int32_t constant;      /* bound when it is known at compile time, else 0 */
+    uint32_t size;         /* index of the named size, when `bound` is NULL and constant is 0 */
+    int32_t length;
+} Domain;
+
+typedef struct Implier {
+    PassContext *px;
+    TirFn *fn;
+    bool changed;
+    /* masks already made */
+    VEC(TirVal *) masked_from;
+    VEC(TirVal *) masked_to;
+} Implier;
+
+/* Whether every tile of the range lies inside its bound. */
+static bool
+divides(const TirVal *start, int32_t length, int64_t bound)
+{
+    if (bound % length != 0 || start == NULL)
+        return false;
+    const TirOp *def = start->def;
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_CONST)
+        return def->integer >= 0 && def->integer + length <= bound;
+    if (def->op != TIR_MUL)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *factor = def->args[k]->def;
+        if (factor != NULL && factor->op == TIR_CONST && factor->integer == length)
+            return true; /* a whole number of tiles from 0; the loop or grid bounds it */
+    }
+    return false;
+}
+
+static Domain domain_of(const TirVal *value, uint32_t axis, uint32_t depth);
+
+static Domain
+domain_of_load(const TirOp *op, uint32_t axis)
+{
+    Domain domain = {0};
+    uint32_t operand = 0, at = 0;
+
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        const TirIndex *index = &op->index[d];
+        if (index->kind != INDEX_SCALAR && at++ == axis) {
+            if (index->kind == INDEX_FULL)
+                return domain;
+            domain = (Domain){.there = true,
+                              .start = op->args[operand],
+                              .constant = op->tensor->dim[d].constant,
+                              .size = op->tensor->dim[d].size,
+                              .length = index->length};
+            if (domain.constant != 0 && divides(domain.start, domain.length, domain.constant))
+                domain.there = false;
+            return domain;
+        }
+        operand += index->kind != INDEX_FULL;
+    }
+    return domain;
+}
+
+static Domain
+domain_of_iota(const TirOp *op)
+{
+    Domain domain = {.there = true,
+                     .start = op->args[0],
+                     .bound = op->args[1],
+                     .length = op->results[0]->type.dim[0]};
+    const TirOp *bound = op->args[1]->def;
+    if (bound != NULL && bound->op == TIR_CONST &&
+        (bound->integer >= INT32_MAX / 2 ||
+         divides(domain.start, domain.length, bound->integer)))
+        domain.there = false;
+    return domain;
+}
+
+static Domain
+domain_of(const TirVal *value, uint32_t axis, uint32_t depth)
+{
+    const TirOp *op = value->def;
+    Domain none = {0};
+
+    if (value->type.rank == 0 || depth > 40)
+        return none;
+    if (op == NULL) { /* carried by a loop: what the body yields */
+        const TirOp *loop = value->block->owner;
+        if (loop == NULL || loop->op != TIR_FOR || value->index == 0)
+            return none;
+        return domain_of(block_yield(value->block)->args[value->index - 1], axis, depth + 8);
+    }
+    switch (op->op) {
+    case TIR_LOAD:
+        return domain_of_load(op, axis);
+    case TIR_IOTA:
+        return domain_of_iota(op);
+    case TIR_MMA:
+        return domain_of(op->args[axis], axis, depth + 1);
+    case TIR_TRANSPOSE:
+        return domain_of(op->args[0], 1 - axis, depth + 1);
+    case TIR_EXPAND:
+        if (axis == op->axis)
+            return none;
+        return domain_of(op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
+    case TIR_SQUEEZE:
+        return domain_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+    case TIR_BROADCAST:
+        if (op->args[0]->type.rank == 0 || op->args[0]->type.dim[axis] == 1)
+            return none;
+        return domain_of(op->args[0], axis, depth + 1);
+    case TIR_REDUCE:
+        return domain_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+    case TIR_FOR:
+        return domain_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+    case TIR_IF:
+        return domain_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+    default:
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            Domain domain = domain_of(op->args[k], axis, depth + 1);
+            if (domain.there)
+                return domain;
+        }
+        return none;
+    }
+}
+
+/* Whether a value is zero wherever it is padding. */
+static bool
+is_zero_in_padding(const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+
+    if (op == NULL)
+        return false;
+    if (op->op == TIR_LOAD)
+        return true;
+    if (op->op == TIR_CAST)
+        return is_zero_in_padding(op->args[0], axis);
+    if (op->op == TIR_TRANSPOSE)
+        return is_zero_in_padding(op->args[0], 1 - axis);
+    return false;
+}
+
+/* A mask of `value` along `axis`, made right after the value; one value is masked once for each
+ * fill. */
+static TirVal *
+mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, double fill)
+{
+    TirBlock *block = value->block;
+    TirBuilder b = {.fn = im->fn, .block = block, .at = 0};
+
+    for (uint32_t i = 0; i < im->masked_from.n; i++) {
+        const TirOp *made = im->masked_to.at[i]->def;
+        if (im->masked_from.at[i] == value && made->axis == axis && made->number == fill)
+            return im->masked_to.at[i];
+    }
+    /* After the definitions of the value and of the range, whichever comes last. */
+    int32_t at = 0;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op == value->def || op == domain->start->def ||
+            (domain->bound != NULL && op == domain->bound->def))
+            at = (int32_t)i + 1;
+    }
+    b.at = at < (int32_t)block->ops.n ? at : -1;
+    b.span = value->def != NULL ? value->def->span : im->fn->span;
+    TirVal *bound = domain->bound;
+    if (bound == NULL && domain->constant != 0) {
+        bound = tir_const_int(&b, domain->constant);
+    } else if (bound == NULL) {
+        TirType i32 = tir_scalar(DT_I32);
+        TirOp *size = tir_op_new(&b, TIR_SIZE, 0, NULL, 1, &i32);
+        size->integer = domain->size;
+        bound = size->results[0];
+    }
+    TirVal *index = tir_iota(&b, domain->start, bound, domain->length);
+    TirVal *inside = tir_binary(&b, TIR_LT, index, tir_broadcast_to(&b, bound, &index->type));
+    if (value->type.rank == 2)
+        inside = tir_expand(&b, inside, 1 - axis);
+    inside = tir_broadcast_to(&b, inside, &value->type);
+    TirVal *args[] = {value, inside};
+    TirOp *mask = tir_op_new(&b, TIR_PADMASK, 2, args, 1, &value->type);
+    mask->number = fill;
+    mask->axis = axis;
+    mask->segments = ~0u;
+    vec_push(im->px->arena, &im->masked_from, value);
+    vec_push(im->px->arena, &im->masked_to, mask->results[0]);
+    im->changed = true;
+    return mask->results[0];
+}
+
+/* Masks below casts and transposes, where the value is still f32. */
+static TirVal *
+mask_operand(Implier *im, TirVal *value, uint32_t axis, const Domain *domain)
+{
+    TirOp *op = value->def;
+
+    if (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE)) {
+        TirVal *inner = mask_operand(im, op->args[0], op->op == TIR_CAST ? axis : 1 - axis, domain);
+        if (count_uses(im->fn, value) == 1) {
+            op->args[0] = inner;
+            /* The masked value may be defined after this operation's old place: it is not, as
+             * masks follow their value directly and the operation follows the value too. */
+            return value;
+        }
+        TirBuilder b = {.fn = im->fn, .block = op->parent, .at = -1, .span = op->span};
+        for (uint32_t i = 0; i < op->parent->ops.n; i++) {
+            if (op->parent->ops.at[i] == op)
+                b.at = (int32_t)i + 1;
+        }
+        TirOp *again = tir_op_new(&b, op->op, 1, &inner, 1, &value->type);
+        return again->results[0];
+    }
+    return mask_value(im, value, axis, domain, 0);
+}
+
+static double
+neutral(const TirOp *op)
+{
+    bool ints = op->args[0]->type.dtype == DT_I32;
+
+    switch (op->reduce) {
+    case REDUCE_MAX:
+        return ints ? (double)INT32_MIN : -INFINITY;
+    case REDUCE_MIN:
+        return ints ? (double)INT32_MAX : INFINITY;
+    case REDUCE_ALL:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static void
+imply_block(Implier *im, TirBlock *block)
+{
+    VEC(TirOp *) ops = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        vec_push(im->px->arena, &ops, block->ops.at[i]);
+    for (uint32_t i = 0; i < ops.n; i++) {
+        TirOp *op = ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            imply_block(im, op->blocks[k]);
+        if (op->op == TIR_REDUCE) {
+            Domain domain = domain_of(op->args[0], op->axis, 0);
+            bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0], op->axis);
+            if (domain.there && !harmless)
+                op->args[0] = mask_value(im, op->args[0], op->axis, &domain, neutral(op));
+        }
+        for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+            uint32_t axis = 1 - k;
+            Domain domain = domain_of(op->args[k], axis, 0);
+            if (domain.there && !is_zero_in_padding(op->args[k], axis))
+                op->args[k] = mask_operand(im, op->args[k], axis, &domain);
+        }
+    }
+}
+
+bool
+pass_imply_masks(PassContext *px, TirFn *fn)
+{
+    Implier im = {.px = px, .fn = fn};
+    imply_block(&im, fn->body);
+    return im.changed;
+}

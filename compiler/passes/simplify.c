@@ -1,0 +1,196 @@
+/* simplify.c - fold constants, share equal operations, drop what nobody uses.
+ *
+ *   level    tile IR, any time
+ *   does     scalar arithmetic on constants; x * 1, x + 0; branches on constants are left to the
+ *            lowering; equal pure operations of enclosing blocks become one; unused pure
+ *            operations and loads disappear
+ */
+#include <string.h>
+
+#include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
+
+typedef VEC(TirOp *) OpList;
+
+typedef struct Simplifier {
+    PassContext *px;
+    TirFn *fn;
+    OpList seen; /* pure operations of the blocks around, in order */
+    bool changed;
+} Simplifier;
+
+static bool
+same_op(const TirOp *a, const TirOp *b)
+{
+    if (a->op != b->op || a->n_args != b->n_args || a->integer != b->integer ||
+        a->axis != b->axis || a->reduce != b->reduce || a->segments != b->segments ||
+        memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
+        !tir_type_eq(a->results[0]->type, b->results[0]->type))
+        return false;
+    for (uint32_t k = 0; k < a->n_args; k++) {
+        if (a->args[k] != b->args[k])
+            return false;
+    }
+    return true;
+}
+
+static bool
+const_int(const TirVal *value, int64_t *out)
+{
+    if (value->def == NULL || value->def->op != TIR_CONST || value->type.rank != 0 ||
+        value->type.dtype != DT_I32)
+        return false;
+    *out = value->def->integer;
+    return true;
+}
+
+static bool
+fold(TirOpcode op, int64_t a, int64_t b, int64_t *out)
+{
+    switch (op) {
+    case TIR_ADD: *out = a + b; break;
+    case TIR_SUB: *out = a - b; break;
+    case TIR_MUL: *out = a * b; break;
+    case TIR_MIN: *out = a < b ? a : b; break;
+    case TIR_MAX: *out = a > b ? a : b; break;
+    case TIR_DIV:
+        if (b == 0)
+            return false;
+        *out = a / b;
+        break;
+    case TIR_REM:
+        if (b == 0)
+            return false;
+        *out = a % b;
+        break;
+    default:
+        return false;
+    }
+    return *out >= INT32_MIN && *out <= INT32_MAX;
+}
+
+/* What the operation is equal to without computing; NULL: nothing simpler is known. */
+static TirVal *
+simpler(Simplifier *s, TirOp *op)
+{
+    int64_t a, b, result;
+
+    (void)s;
+    if (op->n_args == 2 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
+        op->results[0]->type.dtype == DT_I32) {
+        bool has_a = const_int(op->args[0], &a), has_b = const_int(op->args[1], &b);
+        if (has_a && has_b && fold(op->op, a, b, &result)) {
+            op->op = TIR_CONST;
+            op->n_args = 0;
+            op->integer = result;
+            s->changed = true;
+            return NULL;
+        }
+        if (has_b && ((op->op == TIR_MUL && b == 1) || (op->op == TIR_DIV && b == 1) ||
+                      (op->op == TIR_ADD && b == 0) || (op->op == TIR_SUB && b == 0)))
+            return op->args[0];
+        if (has_a && ((op->op == TIR_MUL && a == 1) || (op->op == TIR_ADD && a == 0)))
+            return op->args[1];
+    }
+    if (op->op == TIR_CAST && op->args[0]->type.dtype == op->results[0]->type.dtype)
+        return op->args[0];
+    if (op->op == TIR_TRANSPOSE && op->args[0]->def != NULL &&
+        op->args[0]->def->op == TIR_TRANSPOSE)
+        return op->args[0]->def->args[0];
+    if (op->op == TIR_BROADCAST && tir_same_shape(op->args[0]->type, op->results[0]->type))
+        return op->args[0];
+    return NULL;
+}
+
+static void
+share_block(Simplifier *s, TirBlock *block)
+{
+    uint32_t mark = s->seen.n;
+    OpList kept = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        TirVal *same = op->n_results == 1 ? simpler(s, op) : NULL;
+        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1;
+        for (uint32_t k = s->seen.n; pure && same == NULL && k-- > 0;) {
+            if (same_op(s->seen.at[k], op))
+                same = s->seen.at[k]->results[0];
+        }
+        if (same != NULL) {
+            tir_replace_uses(s->fn, op->results[0], same);
+            s->changed = true;
+            continue;
+        }
+        if (pure)
+            vec_push(s->px->arena, &s->seen, op);
+        vec_push(s->px->arena, &kept, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            share_block(s, op->blocks[k]);
+    }
+    block->ops.at = kept.at;
+    block->ops.n = kept.n;
+    block->ops.cap = kept.cap;
+    s->seen.n = mark;
+}
+
+static void
+count_block(const TirBlock *block, uint32_t *uses)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            uses[op->args[k]->id]++;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            count_block(op->blocks[k], uses);
+    }
+}
+
+static bool
+has_effect(const TirOp *op)
+{
+    if ((tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_YIELD)
+        return true;
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (has_effect(op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void
+drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
+{
+    uint32_t kept = block->ops.n;
+
+    for (uint32_t i = block->ops.n; i-- > 0;) {
+        TirOp *op = block->ops.at[i];
+        bool dead = op->op != TIR_YIELD && !has_effect(op);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            dead = dead && uses[op->results[k]->id] == 0;
+        if (!dead) {
+            for (uint32_t k = 0; k < op->n_blocks; k++)
+                drop_block(s, op->blocks[k], uses);
+            block->ops.at[--kept] = op;
+            continue;
+        }
+        s->changed = true;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            uses[op->args[k]->id]--;
+    }
+    memmove(block->ops.at, block->ops.at + kept, (block->ops.n - kept) * sizeof *block->ops.at);
+    block->ops.n -= kept;
+}
+
+bool
+pass_simplify(PassContext *px, TirFn *fn)
+{
+    Simplifier s = {.px = px, .fn = fn};
+
+    share_block(&s, fn->body);
+    uint32_t *uses = arena_array(px->arena, uint32_t, fn->next_id + 1);
+    count_block(fn->body, uses);
+    drop_block(&s, fn->body, uses);
+    return s.changed;
+}
