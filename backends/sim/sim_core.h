@@ -349,7 +349,7 @@ struct SimRun {
     SimAllocation *params;
     pthread_mutex_t lock; /* guards the rest */
     uint64_t next_cluster;
-    bool stop; /* an error ended the launch */
+    _Atomic bool stop; /* an error ended the launch */
     SimReport *report;
     SimFinding *findings;
     size_t finding_count, finding_capacity;

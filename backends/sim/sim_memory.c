@@ -305,15 +305,14 @@ sim_take_hints(SimDecode *dx, bool *has_policy)
 uint8_t
 sim_take_order(SimDecode *dx)
 {
-    static const char *const strong[] = {"volatile", "relaxed", "acquire", "release", "mmio", NULL};
+    static const char *const strong[] = {"volatile", "relaxed", "acquire", "release",
+                                         "acq_rel", "mmio", NULL};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
     dec_take(dx, "weak");
     uint8_t order = 0;
     int which;
     while ((which = dec_choice(dx, strong)) >= 0)
-        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2   ? SIM_ORDER_ACQUIRE
-                                               : which == 3 ? SIM_ORDER_RELEASE
-                                                            : 0));
+        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2 ? SIM_ORDER_ACQUIRE : which == 3 ? SIM_ORDER_RELEASE : 0));
     dec_choice(dx, scopes);
     return order;
 }

@@ -248,7 +248,7 @@ read_constant(Reader *r, int level)
     uint64_t left = read_constant(r, level + 1);
     for (;;) {
         char c = peek(r);
-        if (!c || !strchr(levels[level], c))
+        if (!c || !strchr(levels[level], c) || ((c == '<' || c == '>') && r->at[1] != c))
             return left;
         r->at += c == '<' || c == '>' ? 2 : 1;
         uint64_t right = read_constant(r, level + 1);

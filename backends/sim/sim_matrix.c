@@ -1,0 +1,83 @@
+/* sim_matrix.c - matrix products as loops that compilers vectorise. */
+#include "sim_matrix.h"
+
+/* Eight columns at a time stay in a register over all of k.  Every shape has n a multiple of 8. */
+SIM_HOT void
+sim_matrix_f32(float *d, const float *a, const float *b, uint32_t m, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i++)
+        for (uint32_t j = 0; j < n; j += 8) {
+            float sum[8];
+            for (uint32_t c = 0; c < 8; c++)
+                sum[c] = d[i * n + j + c];
+            for (uint32_t p = 0; p < k; p++) {
+                float x = a[i * k + p];
+                const float *row = b + p * n + j;
+                for (uint32_t c = 0; c < 8; c++)
+                    sum[c] = __builtin_fmaf(x, row[c], sum[c]);
+            }
+            for (uint32_t c = 0; c < 8; c++)
+                d[i * n + j + c] = sum[c];
+        }
+}
+
+SIM_HOT void
+sim_matrix_f64(double *d, const double *a, const double *b, uint32_t m, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i++)
+        for (uint32_t p = 0; p < k; p++)
+            for (uint32_t j = 0; j < n; j++)
+                d[i * n + j] = __builtin_fma(a[i * k + p], b[p * n + j], d[i * n + j]);
+}
+
+SIM_HOT void
+sim_matrix_s32(int64_t *d, const int32_t *a, const int32_t *b, uint32_t m, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i++)
+        for (uint32_t p = 0; p < k; p++)
+            for (uint32_t j = 0; j < n; j++)
+                d[i * n + j] += (int64_t)a[i * k + p] * b[p * n + j];
+}
+
+/* e5m2 is the upper byte of f16; e4m3 is f16 with a bias smaller by 8, and NaN in place of its
+ * largest value. */
+static float
+widen_e4m3(uint32_t bits)
+{
+    float value = sim_f16((bits & 0x80) << 8 | (bits & 0x7f) << 7) * 256.0f;
+    return (bits & 0x7f) == 0x7f ? NAN : value;
+}
+
+void
+sim_matrix_widen(float *out, const void *bits, SimType format, uint32_t count)
+{
+    const uint8_t *b8 = bits;
+    const uint16_t *b16 = bits;
+    const uint32_t *b32 = bits;
+    switch (format) {
+    case SIM_BF16:
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = sim_bf16(b16[i]);
+        break;
+    case SIM_F16:
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = sim_f16(b16[i]);
+        break;
+    case SIM_TF32:
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = sim_tf32(b32[i]);
+        break;
+    case SIM_E5M2:
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = sim_f16((uint32_t)b8[i] << 8);
+        break;
+    case SIM_E4M3:
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = widen_e4m3(b8[i]);
+        break;
+    default: /* the narrow formats of sm_100 */
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = (float)sim_value(b8[i], format);
+        break;
+    }
+}
