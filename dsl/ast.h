@@ -73,6 +73,7 @@ struct Expr {
     Expr *a, *b;
     ArgList args;
     SubscriptList index;
+    uint32_t depth; /* of operators below: left-recursive rules nest without end */
 };
 
 /* ---- statements ---- */

@@ -14,13 +14,32 @@ expr_new(Parser *parser, ExprKind kind, Span span)
 }
 
 Expr *
+expr_over(Parser *parser, ExprKind kind, Span span, Expr *a)
+{
+    Expr *expr = expr_new(parser, kind, span);
+
+    expr->a = a;
+    expr->depth = a->depth + 1;
+    if (expr->depth > EXPR_MAX_DEPTH) {
+        if (parser->last_error != a->span.lo)
+            diag_error(parser->diag, a->span, "this expression is too long: at most %d operators in "
+                       "a chain are possible", EXPR_MAX_DEPTH);
+        parser->last_error = a->span.lo;
+        expr->a = expr_new(parser, EXPR_INT, a->span);
+        expr->depth = 1;
+    }
+    return expr;
+}
+
+Expr *
 expr_binary(Parser *parser, Op op, Expr *a, Expr *b)
 {
-    Expr *expr = expr_new(parser, EXPR_BINARY, span_join(a->span, b->span));
+    Expr *expr = expr_over(parser, EXPR_BINARY, span_join(a->span, b->span), a);
 
     expr->op = op;
-    expr->a = a;
     expr->b = b;
+    if (b->depth >= expr->depth)
+        expr->depth = b->depth + 1;
     return expr;
 }
 

@@ -19,7 +19,11 @@ typedef Name Word;
 
 /* ---- ast_build.c: the parser's constructors ---- */
 
+enum { EXPR_MAX_DEPTH = 1000 };
+
 Expr *expr_new(Parser *parser, ExprKind kind, Span span);
+/* With operand `a`; a chain of operators that is too long is an error. */
+Expr *expr_over(Parser *parser, ExprKind kind, Span span, Expr *a);
 Expr *expr_binary(Parser *parser, Op op, Expr *a, Expr *b);
 /* -a; of a literal, the negative literal. */
 Expr *expr_negate(Parser *parser, Span span, Expr *a);

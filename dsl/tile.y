@@ -568,8 +568,7 @@ cast
     : unary
     | cast AS type_name
         {
-            $$ = expr_new(parser, EXPR_CAST, @$);
-            $$->a = $1;
+            $$ = expr_over(parser, EXPR_CAST, @$, $1);
             $$->b = $3;
         }
     ;
@@ -590,22 +589,19 @@ postfix
     : primary
     | postfix '.' NAME
         {
-            $$ = expr_new(parser, EXPR_FIELD, @$);
-            $$->a = $1;
+            $$ = expr_over(parser, EXPR_FIELD, @$, $1);
             $$->text = $3.text;
             $$->text_span = @3;
         }
     | postfix '.' INTEGER
         {
-            $$ = expr_new(parser, EXPR_FIELD, @$);
-            $$->a = $1;
+            $$ = expr_over(parser, EXPR_FIELD, @$, $1);
             $$->text = arena_printf(parser->arena, "%lld", (long long)$3);
             $$->text_span = @3;
         }
     | postfix '[' subscripts ']'
         {
-            $$ = expr_new(parser, EXPR_SUBSCRIPT, @$);
-            $$->a = $1;
+            $$ = expr_over(parser, EXPR_SUBSCRIPT, @$, $1);
             $$->index = $3;
         }
     ;

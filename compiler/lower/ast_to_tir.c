@@ -40,8 +40,9 @@ fail(Lower *low, Span span, const char *format, ...)
     if (was_said(low->diag, span, text))
         return error;
     diag_error(low->diag, span, "%s", text);
-    for (const Frame *frame = low->frame; frame != NULL && frame->function != NULL;
-         frame = frame->caller)
+    int notes = 0;
+    for (const Frame *frame = low->frame; frame != NULL && frame->function != NULL && notes < 6;
+         frame = frame->caller, notes++)
         diag_note(low->diag, frame->call, "in this call of '%s'", frame->function->name.text);
     return error;
 }

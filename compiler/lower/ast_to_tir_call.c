@@ -255,6 +255,8 @@ build_mask(const Call *call)
     if (x.kind != VALUE_TILE || !dtype_is_float(x.type.dtype))
         return fail(low, arg_span(call, 0), "mask takes a tile of floats, not %s",
                     value_text(low, &x));
+    if (low->host_only)
+        return fail(low, call->expr->span, "mask cannot be computed by the launcher");
     if (condition.kind == VALUE_BOOL)
         return condition.integer ? x : value_tile(tir_splat_const(&low->b, x.type, -INFINITY),
                                                   NULL);
@@ -573,9 +575,14 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
             return false;
         }
     }
-    if (low->frame->depth < CALL_MAX_DEPTH)
+    if (low->frame->depth >= CALL_MAX_DEPTH) {
+        fail(low, call->span, "calls are nested too deeply here");
+        return false;
+    }
+    if (++low->n_calls <= CALL_MAX_COUNT && low->fn->next_id <= VALUE_MAX_COUNT)
         return true;
-    fail(low, call->span, "calls are nested too deeply here");
+    fail(low, low->kernel->name.span, "kernel '%s' is too large when all calls are expanded",
+         low->kernel->name.text);
     return false;
 }
 

@@ -196,6 +196,8 @@ eval_subscript(Lower *low, const Expr *expr)
     if (kept != base.type.rank)
         return fail(low, expr->span, "%s has %u dimensions, but the subscript keeps %u: one `:` "
                     "for each is needed", value_text(low, &base), base.type.rank, kept);
+    if (low->host_only)
+        return fail(low, expr->span, "the launcher computes this: no tiles can be used");
     if (expr->index.n > TIR_MAX_RANK)
         return fail(low, expr->span, "a tile has at most %d dimensions", TIR_MAX_RANK);
     TirVal *tile = base.tir;
@@ -488,8 +490,8 @@ eval_cast(Lower *low, const Expr *expr)
     return value_cast(low, expr->span, &x, to.dtype);
 }
 
-Value
-eval(Lower *low, const Expr *expr)
+static Value
+eval_kind(Lower *low, const Expr *expr)
 {
     Value x;
 
@@ -518,6 +520,18 @@ eval(Lower *low, const Expr *expr)
         return fail(low, expr->span, "`lo..hi` can stand after `in`, and in tiles(lo..hi, N)");
     }
     return error_value;
+}
+
+Value
+eval(Lower *low, const Expr *expr)
+{
+    if (low->nesting >= NESTING_MAX)
+        return fail(low, expr->span, "this is nested too deeply: %d levels are possible, calls "
+                    "expanded", NESTING_MAX);
+    low->nesting++;
+    Value value = eval_kind(low, expr);
+    low->nesting--;
+    return value;
 }
 
 bool

@@ -18,7 +18,10 @@ enum {
     TILE_MAX_EXTENT = 8192,
     TILE_MAX_ELEMENTS = 1 << 17,
     GRID_MAX_AXES = 3,
-    CALL_MAX_DEPTH = 64
+    CALL_MAX_DEPTH = 64,
+    CALL_MAX_COUNT = 20000,  /* calls expanded in one kernel */
+    VALUE_MAX_COUNT = 1 << 20, /* values made in one kernel */
+    NESTING_MAX = 400        /* expressions and blocks, calls expanded: bounds the C stack */
 };
 
 typedef struct Value Value;
@@ -112,6 +115,8 @@ typedef struct Lower {
     Frame *frame;
     bool host_only;     /* build nothing: only constants and host expressions are wanted */
     bool has_grid;
+    uint32_t n_calls;   /* expanded so far */
+    uint32_t nesting;   /* expressions and blocks being walked */
     uint32_t n_leaves;  /* size and param operations at the head of the body */
 } Lower;
 

@@ -725,7 +725,14 @@ lower_block(Lower *low, const Block *block)
     Binding *scope = low->frame->bindings;
     bool top = block == low->kernel->body;
 
+    if (low->nesting >= NESTING_MAX) {
+        fail(low, block->span, "this is nested too deeply: %d levels are possible, calls expanded",
+             NESTING_MAX);
+        return;
+    }
+    low->nesting++;
     for (uint32_t i = 0; i < block->stmts.n && !low->frame->returned; i++)
         lower_stmt(low, block->stmts.at[i], top);
+    low->nesting--;
     low->frame->bindings = scope;
 }

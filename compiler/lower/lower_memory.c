@@ -597,8 +597,8 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         operands[0] = register_address(ra, r);
         for (int32_t w = 0; w < words; w++)
             operands[w + 1] = lir_reg(word_of(lo, value, r + w * per_word));
-        lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard =
-            both(lo, owner, whole);
+        LirReg guard = both(lo, owner, whole); /* before the store: it may make an instruction */
+        lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard = guard;
         if (ra->vector == 1 || !may_straddle(ra))
             continue;
         LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
@@ -625,9 +625,10 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
             Elem elem = lower_elem(lo, value, r + k);
             operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
         }
+        LirReg guard = both(lo, owner, register_guard(ra, r, ra->vector));
         lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
                  (uint32_t)ra->vector + 1, operands)
-            ->guard = both(lo, owner, register_guard(ra, r, ra->vector));
+            ->guard = guard;
     }
 }
 
