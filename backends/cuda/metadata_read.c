@@ -1,9 +1,9 @@
 /* metadata_read.c - the metadata of a PTX module: from text to MetaKernel (see launch.h). */
-#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/json.h"
 #include "backends/cuda/launch.h"
 
 #define SYMBOL "tilec_metadata"
@@ -65,48 +65,46 @@ fail(Reader *r, const char *what)
 }
 
 static const char *
-get_text(Reader *r, const cJSON *object, const char *key)
+get_text(Reader *r, const Json *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    const Json *item = json_get(object, key);
 
-    if (!cJSON_IsString(item)) {
-        fail(r, arena_printf(r->arena, "no text '%s'", key));
-        return "";
-    }
-    return arena_strndup(r->arena, item->valuestring, strlen(item->valuestring));
+    if (item && item->kind == JSON_TEXT)
+        return item->text;
+    fail(r, arena_printf(r->arena, "no text '%s'", key));
+    return "";
 }
 
 static uint32_t
-get_number(Reader *r, const cJSON *object, const char *key)
+get_number(Reader *r, const Json *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    const Json *item = json_get(object, key);
 
-    if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 4294967295.0) {
-        fail(r, arena_printf(r->arena, "no number '%s'", key));
-        return 0;
-    }
-    return (uint32_t)item->valuedouble;
+    if (item && item->kind == JSON_NUMBER && item->number >= 0 && item->number <= UINT32_MAX)
+        return (uint32_t)item->number;
+    fail(r, arena_printf(r->arena, "no number '%s'", key));
+    return 0;
 }
 
-static const cJSON *
-get_array(Reader *r, const cJSON *object, const char *key)
+static const Json *
+get_array(Reader *r, const Json *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    const Json *item = json_get(object, key);
 
-    if (!cJSON_IsArray(item))
-        fail(r, arena_printf(r->arena, "no list '%s'", key));
-    return item;
+    if (item && item->kind == JSON_LIST)
+        return item;
+    fail(r, arena_printf(r->arena, "no list '%s'", key));
+    return NULL;
 }
 
 static void
-get_numbers(Reader *r, const cJSON *object, const char *key, uint32_t *out, uint32_t n)
+get_numbers(Reader *r, const Json *object, const char *key, uint32_t *out, uint32_t n)
 {
-    const cJSON *item;
     uint32_t i = 0;
 
-    cJSON_ArrayForEach (item, get_array(r, object, key))
-        if (i < n && cJSON_IsNumber(item))
-            out[i++] = (uint32_t)item->valuedouble;
+    json_each (item, get_array(r, object, key))
+        if (i < n && item->kind == JSON_NUMBER && item->number >= 0 && item->number <= UINT32_MAX)
+            out[i++] = (uint32_t)item->number;
     if (i != n)
         fail(r, arena_printf(r->arena, "'%s' must have %u numbers", key, (unsigned)n));
 }
@@ -158,33 +156,34 @@ dtype_bytes(Reader *r, const char *dtype)
 }
 
 static void
-read_tensor(Reader *r, MetaKernel *kernel, const cJSON *item)
+read_tensor(Reader *r, MetaKernel *kernel, const Json *item)
 {
     MetaTensor tensor = {.name = get_text(r, item, "name"), .dtype = get_text(r, item, "dtype")};
     const char *mode = get_text(r, item, "mode");
-    const cJSON *dim;
 
     tensor.element_bytes = dtype_bytes(r, tensor.dtype);
     tensor.mode = strcmp(mode, "in") == 0 ? META_IN : strcmp(mode, "out") == 0 ? META_OUT : META_INOUT;
     tensor.align = get_number(r, item, "align");
     if (tensor.align == 0)
         tensor.align = 1;
-    tensor.atomic = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "atomic"));
-    cJSON_ArrayForEach (dim, get_array(r, item, "shape")) {
+    tensor.atomic = json_get(item, "atomic") && json_get(item, "atomic")->number != 0;
+    json_each (dim, get_array(r, item, "shape")) {
         if (tensor.rank == LAUNCH_MAX_RANK) {
             fail(r, "a tensor has too many dimensions");
             return;
         }
         uint32_t d = tensor.rank++;
-        tensor.extent[d] = cJSON_IsNumber(dim) ? (int64_t)dim->valuedouble : -1;
-        if (cJSON_IsString(dim))
-            tensor.size[d] = find_size(r, kernel, dim->valuestring);
+        tensor.extent[d] = dim->kind == JSON_NUMBER ? (int64_t)dim->number : -1;
+        if (dim->kind == JSON_TEXT)
+            tensor.size[d] = find_size(r, kernel, dim->text);
+        else if (dim->kind != JSON_NUMBER || dim->number < 0 || dim->number > INT32_MAX)
+            fail(r, "a shape that is no number and no size");
     }
     vec_push(r->arena, &kernel->tensors, tensor);
 }
 
 static void
-read_param(Reader *r, MetaKernel *kernel, const cJSON *item)
+read_param(Reader *r, MetaKernel *kernel, const Json *item)
 {
     const char *kind = get_text(r, item, "kind");
     MetaParam param = {.offset = get_number(r, item, "offset"),
@@ -220,18 +219,18 @@ read_param(Reader *r, MetaKernel *kernel, const cJSON *item)
 }
 
 static void
-read_map(Reader *r, MetaKernel *kernel, const cJSON *item)
+read_map(Reader *r, MetaKernel *kernel, const Json *item)
 {
     MetaTensorMap map = {.tensor = find_tensor(r, kernel, get_text(r, item, "tensor")),
                          .swizzle = get_number(r, item, "swizzle"),
                          .l2_promotion = get_number(r, item, "l2_promotion")};
-    int n = cJSON_GetArraySize(get_array(r, item, "dims"));
 
-    if (n < 1 || n > 5) {
+    json_each (dim, get_array(r, item, "dims"))
+        map.rank += dim != NULL;
+    if (map.rank < 1 || map.rank > 5) {
         fail(r, "a tensor map must have 1 to 5 dimensions");
         return;
     }
-    map.rank = (uint32_t)n;
     get_numbers(r, item, "dims", map.dim, map.rank);
     get_numbers(r, item, "box", map.box, map.rank);
     for (uint32_t d = 0; d < map.rank && !r->failed; d++)
@@ -241,24 +240,22 @@ read_map(Reader *r, MetaKernel *kernel, const cJSON *item)
 }
 
 static void
-read_kernel(Reader *r, Metadata *meta, const cJSON *object)
+read_kernel(Reader *r, Metadata *meta, const Json *object)
 {
     MetaKernel kernel = {.name = get_text(r, object, "name"), .entry = get_text(r, object, "entry")};
-    const cJSON *item;
 
-    cJSON_ArrayForEach (item, get_array(r, object, "sizes"))
-        if (cJSON_IsString(item))
-            vec_push(r->arena, &kernel.sizes,
-                     arena_strndup(r->arena, item->valuestring, strlen(item->valuestring)));
-    cJSON_ArrayForEach (item, get_array(r, object, "scalars")) {
+    json_each (item, get_array(r, object, "sizes"))
+        if (item->kind == JSON_TEXT)
+            vec_push(r->arena, &kernel.sizes, item->text);
+    json_each (item, get_array(r, object, "scalars")) {
         MetaScalar scalar = {get_text(r, item, "name"), strcmp(get_text(r, item, "type"), "f32") == 0};
         vec_push(r->arena, &kernel.scalars, scalar);
     }
-    cJSON_ArrayForEach (item, get_array(r, object, "tensors"))
+    json_each (item, get_array(r, object, "tensors"))
         read_tensor(r, &kernel, item);
-    cJSON_ArrayForEach (item, get_array(r, object, "tensormaps"))
+    json_each (item, get_array(r, object, "tensormaps"))
         read_map(r, &kernel, item);
-    cJSON_ArrayForEach (item, get_array(r, object, "params"))
+    json_each (item, get_array(r, object, "params"))
         read_param(r, &kernel, item);
     for (uint32_t i = 0; i < kernel.params.n; i++) {
         const MetaParam *p = &kernel.params.at[i];
@@ -268,16 +265,15 @@ read_kernel(Reader *r, Metadata *meta, const cJSON *object)
             fail(r, "a parameter names a tensor map that is not there");
     }
     uint32_t axes = 0;
-    cJSON_ArrayForEach (item, get_array(r, object, "grid"))
-        if (cJSON_IsString(item) && axes < 3)
-            kernel.grid[axes++] = arena_strndup(r->arena, item->valuestring,
-                                                strlen(item->valuestring));
+    json_each (item, get_array(r, object, "grid"))
+        if (item->kind == JSON_TEXT && axes < 3)
+            kernel.grid[axes++] = item->text;
     if (axes != 3)
         fail(r, "'grid' must have 3 expressions");
     kernel.block = get_number(r, object, "block");
     kernel.shared = get_number(r, object, "shared");
     get_numbers(r, object, "cluster", kernel.cluster, 3);
-    cJSON_ArrayForEach (item, get_array(r, object, "require")) {
+    json_each (item, get_array(r, object, "require")) {
         MetaRequire require = {get_text(r, item, "condition"), get_text(r, item, "message")};
         vec_push(r->arena, &kernel.requires, require);
     }
@@ -288,9 +284,8 @@ Metadata *
 metadata_parse(Arena *arena, const char *json, Fault *fault)
 {
     Reader reader = {arena, fault, false};
-    cJSON *root = cJSON_Parse(json);
+    const Json *root = json_read(arena, json);
     Metadata *meta = arena_new(arena, Metadata);
-    const cJSON *item;
 
     if (!root) {
         fail(&reader, "it is no JSON");
@@ -306,11 +301,10 @@ metadata_parse(Arena *arena, const char *json, Fault *fault)
         meta->version = get_text(&reader, root, "version");
         meta->arch = get_text(&reader, root, "arch");
         meta->source = get_text(&reader, root, "source");
-        cJSON_ArrayForEach (item, get_array(&reader, root, "kernels"))
+        json_each (item, get_array(&reader, root, "kernels"))
             read_kernel(&reader, meta, item);
         if (meta->kernels.n == 0)
             fail(&reader, "it has no kernel");
     }
-    cJSON_Delete(root);
     return reader.failed ? NULL : meta;
 }
