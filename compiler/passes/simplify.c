@@ -179,7 +179,8 @@ drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
         for (uint32_t k = 0; k < op->n_args; k++)
             uses[op->args[k]->id]--;
     }
-    memmove(block->ops.at, block->ops.at + kept, (block->ops.n - kept) * sizeof *block->ops.at);
+    if (kept > 0) /* an empty block has no array */
+        memmove(block->ops.at, block->ops.at + kept, (block->ops.n - kept) * sizeof *block->ops.at);
     block->ops.n -= kept;
 }
 
