@@ -48,19 +48,17 @@ barrier_ready(SimWarp *warp, SimGroup *group)
     return group->wait.arg[3]; /* complete() sets it */
 }
 
-static uint32_t
-live_threads(const SimCta *cta)
-{
-    uint32_t count = 0;
-    for (uint32_t w = 0; w < cta->warp_count; w++)
-        count += (uint32_t)__builtin_popcount(cta->warps[w].live);
-    return count;
-}
-
+/* The threads whose arrival completes the barrier.  Without a count: all of the block that have
+ * arrived already or have not exited. */
 static uint32_t
 expected_threads(const SimCta *cta, const SimNamedBarrier *b)
 {
-    return b->expected == EXPECT_ALL ? live_threads(cta) : b->expected;
+    uint32_t count = 0;
+    if (b->expected != EXPECT_ALL)
+        return b->expected;
+    for (uint32_t w = 0; w < cta->warp_count; w++)
+        count += (uint32_t)__builtin_popcount(cta->warps[w].live | b->lanes[w]);
+    return count;
 }
 
 static void
@@ -111,6 +109,7 @@ complete(SimCta *cta, uint32_t id)
         memset(b->clock, 0, 2 * (size_t)cta->cluster->agents * sizeof *b->clock);
     b->generation++;
     b->arrived = b->expected = b->warps = 0;
+    memset(b->lanes, 0, sizeof b->lanes);
     b->reduce_popc = b->reduce_or = 0;
     b->reduce_and = true;
     b->insn = NULL;
@@ -158,6 +157,14 @@ check_arrival(SimWarp *warp, const SimInsn *insn, SimNamedBarrier *b, uint32_t i
                  "a warp arrives twice at barrier %u before it completed", id);
 }
 
+/* No count, and the whole block as the count, mean the same. */
+static bool
+same_count(const SimWarp *warp, uint32_t a, uint32_t b)
+{
+    uint32_t all = warp->run->warps_per_cta * SIM_LANES;
+    return (a == EXPECT_ALL ? all : a) == (b == EXPECT_ALL ? all : b);
+}
+
 static SimStep
 barrier(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -177,13 +184,14 @@ barrier(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (insn->mode[2] && (count == 0 || count % SIM_LANES))
         sim_find(warp, SIM_FIND_BARRIER, (int32_t)lane, 0, NULL,
                  "the thread count %u is not a multiple of the warp size", count);
-    if (count == warp->run->warps_per_cta * SIM_LANES)
-        count = EXPECT_ALL;
     SimNamedBarrier *b = &cta->barrier[id];
+    if (b->arrived && same_count(warp, b->expected, count))
+        count = b->expected;
     check_arrival(warp, insn, b, id, count);
     b->expected = count;
     b->arrived += arriving_threads(warp, insn, mask, count);
     b->warps |= UINT32_C(1) << warp->index;
+    b->lanes[warp->index] |= mask;
     b->insn = insn;
     sim_clock_release(warp, b->clock, b->proxy_clock);
     if (insn->mode[0] == BAR_RED) {

@@ -109,6 +109,7 @@ struct SimInsn {
     SimSlot guard;   /* predicate, or SIM_NO_SLOT */
     bool guard_negated;
     bool converge;   /* .aligned: needs every lane of the warp that has not exited */
+    bool whole_warp; /* and none may have exited (mma, ldmatrix and the like) */
     bool frame_relative; /* an address operand is an offset in the frame's part of the stack */
     uint8_t slot_count;
     uint8_t type;    /* SimType of the operation */
@@ -293,11 +294,9 @@ typedef struct SimNamedBarrier {
     uint32_t arrived, expected; /* threads; expected 0: nobody yet, UINT32_MAX: all of the block */
     uint32_t generation;
     uint32_t warps;          /* that arrived, a bit each */
-    uint32_t waiting;        /* of them, those that sleep in it */
+    uint32_t lanes[SIM_MAX_WARPS]; /* of them, the lanes */
     uint32_t reduce_or, reduce_popc;
     bool reduce_and;
-    uint32_t last_popc; /* results of the generation that completed last */
-    bool last_and, last_or;
     const SimInsn *insn;     /* of the first arrival */
     uint32_t *clock, *proxy_clock;
 } SimNamedBarrier;

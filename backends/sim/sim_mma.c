@@ -222,6 +222,7 @@ decode_mma(SimDecode *dx)
     const Form *form = NULL;
     Shape *s = sim_arena_alloc(&dx->mod->arena, sizeof *s);
     dec_aligned(dx);
+    out->whole_warp = true;
     if (!out->converge || !dec_take(dx, "row") || !dec_take(dx, "col"))
         return dec_fail(dx, "needs .sync.aligned and .row.col");
     s->satfinite = dec_take(dx, "satfinite");

@@ -320,6 +320,7 @@ decode_ldmatrix(SimDecode *dx)
     static const char *const counts[] = {"x1", "x2", "x4", NULL};
     SimInsn *out = dx->out;
     dec_aligned(dx);
+    out->whole_warp = true;
     if (!out->converge || !dec_take(dx, "m8n8"))
         return dec_fail(dx, "needs .sync.aligned.m8n8");
     int count = dec_choice(dx, counts);
@@ -353,6 +354,7 @@ static bool
 decode_movmatrix(SimDecode *dx)
 {
     dec_aligned(dx);
+    dx->out->whole_warp = true;
     if (!dx->out->converge || !dec_take(dx, "m8n8") || !dec_take(dx, "trans") ||
         !dec_take(dx, "b16"))
         return dec_fail(dx, "needs .sync.aligned.m8n8.trans.b16");

@@ -389,6 +389,9 @@ step(SimWarp *warp)
     }
     if (insn->converge && !sim_warp_gather(warp, insn, mask, warp->live))
         return SIM_STALL;
+    if (insn->whole_warp && warp->live != warp->present)
+        sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->present & ~warp->live),
+                 0, NULL, "`%s` is undefined once a lane of the warp has exited", insn->mnemonic);
     return insn->exec(warp, insn, mask);
 }
 

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Tests of the simulator:  run.py SIMRUN [NAME...]
+
+faults/*.ptx   Each plants one fault.  The header says how to run it and what must be found:
+                   // ARGS: simrun arguments
+                   // FIND: race                    the kind (see sim_finding_name)
+                   // AT: text                      must occur in the planted line that is reported
+               A line ending in `//-` is missing from the faulty version; a line starting with `//+`
+               is only in the faulty version.  The clean twin is the rest, and must have no finding
+               under any of the seeds.
+values.py      Single instructions against their definition in Python.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+CLEAN_SEEDS, FAULT_SEEDS = 32, 32
+
+
+def header(text, key):
+    found = re.search(rf"^// {key}: *(.*)$", text, re.M)
+    return found.group(1).split() if found else []
+
+
+def versions(text):
+    clean, faulty = [], []
+    for line in text.splitlines():
+        blank = ""
+        if line.startswith("//+"):
+            clean.append(blank)
+            faulty.append(line[3:])
+        elif line.rstrip().endswith("//-"):
+            clean.append(line)
+            faulty.append(blank)
+        else:
+            clean.append(line)
+            faulty.append(line)
+    return "\n".join(clean) + "\n", "\n".join(faulty) + "\n"
+
+
+def simulate(simrun, path, arguments):
+    done = subprocess.run([simrun, str(path), *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def run_fault(simrun, path, scratch):
+    text = path.read_text()
+    arguments, kind = header(text, "ARGS"), header(text, "FIND")[0]
+    clean, faulty = versions(text)
+    for name, content in (("clean.ptx", clean), ("faulty.ptx", faulty)):
+        (scratch / name).write_text(content)
+    problems = []
+    status, output = simulate(simrun, scratch / "clean.ptx", [*arguments, "--seeds", str(CLEAN_SEEDS)])
+    if status != 0:
+        problems.append(f"the clean twin exits with {status}:\n{output}")
+    more = [*arguments, "--seeds", str(FAULT_SEEDS), "--expect", kind]
+    status, output = simulate(simrun, scratch / "faulty.ptx", more)
+    if status != 0:
+        problems.append(f"'{kind}' is not found, exit {status}:\n{output}")
+    at = " ".join(header(text, "AT"))
+    status, output = simulate(simrun, scratch / "faulty.ptx", [*arguments, "--seeds", str(FAULT_SEEDS)])
+    if at and at not in output:
+        problems.append(f"the report does not name '{at}':\n{output}")
+    return problems
+
+
+def main():
+    simrun, wanted = sys.argv[1], sys.argv[2:]
+    failed = count = 0
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = pathlib.Path(directory)
+        for path in sorted((HERE / "faults").glob("*.ptx")):
+            if wanted and path.stem not in wanted:
+                continue
+            count += 1
+            for problem in run_fault(simrun, path, scratch):
+                failed += 1
+                print(f"FAIL {path.name}: {problem}")
+        if not wanted or "values" in wanted:
+            import values
+            ran, bad = values.run(simrun, scratch)
+            count += ran
+            failed += bad
+    print(f"{count} tests, {failed} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

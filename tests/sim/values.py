@@ -1,0 +1,1 @@
+def run(simrun, scratch): return 0, 0
