@@ -1,22 +1,24 @@
 #!/bin/sh
 # precompile.sh - compiles every variant of the grid (cases.py) into a folder, several at a time.
 #
-#   tests/gpu/precompile.sh OUT [-a ARCH] [-t TILEC] [-j JOBS] [-c] [-g GROUP].. [-d fwd|bwd] [-- TILEC OPTIONS]
+#   tests/gpu/precompile.sh OUT [-a ARCH] [-t TILEC] [-j JOBS] [-c] [-z] [-g GROUP].. [-d fwd|bwd] [-- TILEC OPTIONS]
 #
-# Writes OUT/NAME.ptx (with -c also OUT/NAME.cubin, by ptxas) and OUT/manifest.txt: one line a
-# variant, "NAME ok" or "NAME failed: first line of the message".  A file newer than the compiler
-# and the sources is kept.  The exit status is the number of failures, 125 at most.
+# Writes OUT/NAME.ptx (with -c also OUT/NAME.cubin, by ptxas for $PTXAS_ARCH or ARCH; with -z all
+# cubins also in OUT.tgz, to carry) and OUT/manifest.txt: one line a variant, "NAME ok" or "NAME
+# failed: first line of the message".  A file newer than the compiler and the sources is kept.  The
+# exit status is the number of failures, 125 at most.
 set -u
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 [ $# -ge 1 ] || usage
 out=$1; shift
-arch=sm_80 tilec=build/tilec jobs=$(nproc) cubin= select=
+arch=sm_80 tilec=build/tilec jobs=$(nproc) cubin= pack= select=
 while [ $# -gt 0 ]; do
     case $1 in
     -a) arch=$2; shift 2 ;;
     -t) tilec=$2; shift 2 ;;
     -j) jobs=$2; shift 2 ;;
     -c) cubin=1; shift ;;
+    -z) cubin=1 pack=1; shift ;;
     -g) select="$select --group '$2'"; shift 2 ;;
     -d) select="$select --direction $2"; shift 2 ;;
     --) shift; break ;;
@@ -52,6 +54,7 @@ while read -r name _; do
         echo "$name failed: $(head -n 1 "$out/log/$name")" >>"$out/manifest.txt"
     fi
 done <"$out/variants.txt"
+[ -z "$pack" ] || (cd "$out" && tar czf - manifest.txt ./*.cubin) >"$out.tgz"
 grep ' failed: ' "$out/manifest.txt" | head -n 20
 echo "$(wc -l <"$out/variants.txt") variants, $failures failed, in $out"
 [ $failures -le 125 ] || failures=125
