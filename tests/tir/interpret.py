@@ -1,0 +1,231 @@
+"""interpret.py - runs tile IR with NumPy: the meaning of each operation, in a line or two.
+
+Reads what `tilec --run-pass=.. ` prints before the schedule, and runs every block of the grid one
+after the other.  Written from tir.def's text and not from the compiler's code.
+"""
+import itertools
+import re
+import subprocess
+
+import numpy as np
+
+
+def round_to(x, dtype):
+    """x as the element type holds it; 16-bit floats are kept in float32 arrays."""
+    x = np.asarray(x)
+    if dtype == "bf16":
+        x = x.astype(np.float32)
+        bits = x.view(np.uint32).astype(np.uint64)
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32)
+        return np.where(np.isnan(x), x, rounded.view(np.float32)).astype(np.float32)
+    if dtype == "f16":
+        return x.astype(np.float16).astype(np.float32)
+    if dtype == "i32":
+        return x.astype(np.int64).astype(np.int32)
+    return x.astype({"f32": np.float32, "bool": bool}[dtype])
+
+
+class Kernel:
+    def __init__(self, name):
+        self.name, self.tensors, self.grid, self.body = name, {}, [], None
+
+
+def read_block(lines, i):
+    """The operations up to the closing brace, and the index of the line that has it."""
+    ops = []
+    while not lines[i].startswith("}"):
+        line = lines[i]
+        if not line.endswith("{"):
+            ops.append(("op", line))
+            i += 1
+            continue
+        left, right = line.split(" = ", 1) if re.match(r"%.* = (for|if) ", line) else ("", line)
+        results = re.findall(r"(%\w+):", left)
+        if right.startswith("for "):
+            head = re.match(r"for (%\w+): i32 in (%\w+) \.\. (%\w+)(?: split\((.*?)\))?"
+                            r"(?: carry\((.*?)\))?", right)
+            carried = re.findall(r"(%\w+) = (%\w+)", head[5] or "")
+            inner = re.findall(r"%\w+", head[4] or "")
+            body, i = read_block(lines, i + 1)
+            ops.append(("for", results, head[1], [head[2], *inner, head[3]], carried, body))
+        else:
+            condition = re.match(r"if (%\w+)", right)[1]
+            yes, i = read_block(lines, i + 1)
+            no = []
+            if lines[i] == "} else {":
+                no, i = read_block(lines, i + 1)
+            ops.append(("if", results, condition, yes, no))
+        i += 1
+    return ops, i
+
+
+def read(text):
+    kernels, lines, i = {}, [line.strip() for line in text.split("\n")], 0
+    while i < len(lines):
+        line = lines[i]
+        if line.startswith("kernel "):
+            kernel = Kernel(line.split()[1])
+            kernels[kernel.name] = kernel
+        elif line.startswith("tensor "):
+            name, dtype = re.match(r"tensor (\w+): \w+ (\w+)\[", line).groups()
+            kernel.tensors[name] = dtype
+        elif line.startswith("grid "):
+            kernel.grid.append(re.match(r"grid (\w+) = (.*?)(?: reversed)?$", line).groups())
+        elif line == "body {":
+            kernel.body, i = read_block(lines, i + 1)
+        i += 1
+    return kernels
+
+
+def compile_file(tilec, path, defines, passes):
+    command = [tilec, path, "--run-pass=" + ",".join(passes), "-o", "-"]
+    for name, value in defines.items():
+        command += ["-D", f"{name}={value}"]
+    return read(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.decode())
+
+
+ONE = {"neg": np.negative, "abs": np.abs, "not": np.invert, "exp": np.exp, "exp2": np.exp2,
+       "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+       "rcp": lambda x: 1 / x, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor}
+TWO = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.fmin, "max": np.fmax,
+       "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift,
+       "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+       "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "rem": np.fmod}
+REDUCE = {"sum": np.add, "max": np.fmax, "min": np.fmin, "any": np.logical_or,
+          "all": np.logical_and}
+
+
+class Machine:
+    """One kernel with its arguments."""
+
+    def __init__(self, kernel, tensors, sizes, scalars):
+        self.kernel, self.tensors, self.sizes, self.scalars = kernel, tensors, sizes, scalars
+        self.ran = 0  # iterations of loops, to see what splitting saves
+
+    def run(self):
+        names = {**self.sizes, **self.scalars, "cdiv": lambda a, b: -(-a // b), "max": max,
+                 "min": min}
+        extents = [int(eval(e.replace("/", "//"), {}, names)) for _, e in self.kernel.grid]
+        for index in itertools.product(*map(range, extents)):
+            self.grid = dict(zip([name for name, _ in self.kernel.grid], index))
+            self.block(self.kernel.body, {}, None)
+
+    def block(self, ops, v, segment):
+        for op in ops:
+            if op[0] == "op" and op[1].startswith("yield"):
+                return [v[name] for name in re.findall(r"%\w+", op[1])]
+            if op[0] == "for":
+                self.loop(op, v, segment)
+            elif op[0] == "if":
+                values = self.block(op[3] if v[op[2]] else op[4], v, segment)
+                v.update(zip(op[1], values))
+            else:
+                self.simple(op[1], v, segment)
+        return []
+
+    def loop(self, op, v, segment):
+        _, results, index, bounds, carried, body = op
+        values = [v[initial] for _, initial in carried]
+        edges = [int(v[bound]) for bound in bounds]
+        for k in range(len(edges) - 1):
+            for i in range(edges[k], edges[k + 1]):
+                self.ran += 1
+                v[index] = np.int32(i)
+                v.update(zip([name for name, _ in carried], values))
+                values = self.block(body, v, k if len(edges) > 2 else segment)
+        v.update(zip(results, values))
+
+    def access(self, text, v):
+        """(array, index arrays, which are inside, shape of the tile)"""
+        name, subscripts = re.match(r"(\w+)\[(.*?)\]", text).groups()
+        array, indices, shape = self.tensors[name], [], []
+        for extent, subscript in zip(array.shape, subscripts.split(", ")):
+            if subscript == ":":
+                indices.append(np.arange(extent))
+            elif "+:" in subscript:
+                start, length = subscript.split(" +: ")
+                indices.append(int(v[start]) + np.arange(int(length)))
+            else:
+                indices.append(np.array([int(v[subscript])]))
+                continue
+            shape.append(len(indices[-1]))
+        grids = np.meshgrid(*indices, indexing="ij")
+        inside = np.ones(grids[0].shape, bool)
+        for grid, extent in zip(grids, array.shape):
+            inside &= (grid >= 0) & (grid < extent)
+        return array, grids, inside, shape
+
+    def simple(self, line, v, segment):
+        write = re.match(r"(store|atomic_add) (.*), (%\w+)$", line)
+        if write:
+            array, grids, inside, _ = self.access(write[2], v)
+            places = tuple(grid[inside] for grid in grids)
+            value = np.asarray(v[write[3]]).reshape(inside.shape)[inside]
+            if write[1] == "store":
+                array[places] = value
+            else:
+                np.add.at(array, places, value)
+            return
+        name, dtype, dims, op, rest = re.match(r"(%\w+): (\w+)(?:\[([\d,]*)\])? = (\w+) ?(.*)$",
+                                               line).groups()
+        shape = tuple(int(n) for n in dims.split(",")) if dims else ()
+        args = [v[arg] for arg in re.findall(r"%\w+", rest)] if op != "load" else []
+        value = self.value(op, rest, args, dtype, shape, v, segment)
+        assert np.shape(value) == shape, (line, np.shape(value))
+        v[name] = value
+
+    def value(self, op, rest, args, dtype, shape, v, segment):
+        if op == "const":
+            number = {"true": 1.0, "false": 0.0}.get(rest)
+            return round_to(np.full(shape, float(rest) if number is None else number), dtype)
+        if op == "param":
+            return round_to(self.scalars[rest], dtype)
+        if op == "size":
+            return np.int32(self.sizes[rest])
+        if op == "grid":
+            return np.int32(self.grid[rest])
+        if op == "iota":
+            return np.int32(args[0]) + np.arange(shape[0], dtype=np.int32)
+        if op in ONE:
+            return round_to(ONE[op](args[0]), dtype)
+        if op in TWO:
+            return round_to(TWO[op](*args), dtype)
+        if op == "div":
+            quotient = np.asarray(args[0], np.float64) / args[1]
+            return round_to(np.trunc(quotient) if dtype == "i32" else quotient, dtype)
+        if op == "cast":
+            return round_to(np.trunc(args[0]) if dtype == "i32" else args[0], dtype)
+        if op == "fma":
+            return round_to(np.asarray(args[0], np.float64) * args[1] + args[2], dtype)
+        if op == "select":
+            return round_to(np.where(*args), dtype)
+        if op in ("mask", "padmask"):
+            live = re.search(r"segments\((\d+)\)", rest)
+            if live and segment is not None and not int(live[1]) >> segment & 1:
+                return args[0]
+            fill = float(re.search(r"value\((.*?)\)", rest)[1]) if op == "padmask" else -np.inf
+            return round_to(np.where(args[1], args[0], fill), dtype)
+        if op == "expand":
+            return np.expand_dims(args[0], int(re.search(r"axis\((\d+)\)", rest)[1]))
+        if op == "squeeze":
+            return np.squeeze(args[0], int(re.search(r"axis\((\d+)\)", rest)[1]))
+        if op == "broadcast":
+            return np.broadcast_to(args[0], shape)
+        if op == "transpose":
+            return args[0].T
+        if op == "reduce":
+            axis = int(re.search(r"axis\((\d+)\)", rest)[1])
+            return round_to(REDUCE[rest.split()[0]].reduce(args[0], axis=axis), dtype)
+        if op == "mma":
+            return np.asarray(args[0] @ args[1] + args[2], np.float32)
+        if op == "load":
+            array, grids, inside, tile = self.access(rest, v)
+            places = tuple(np.where(inside, grid, 0) for grid in grids)
+            return np.where(inside, array[places], 0).astype(array.dtype).reshape(tile)
+        raise NotImplementedError(op)
+
+
+def run(kernel, tensors, sizes, scalars):
+    machine = Machine(kernel, tensors, sizes, scalars)
+    machine.run()
+    return machine
