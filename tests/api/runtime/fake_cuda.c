@@ -89,7 +89,15 @@ run_by_hand(void **args)
         out[i] = in[i] + add;
 }
 
-static const Kernel kernels[] = {{"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
+/* examples/copy.tile: X, Y, S. */
+static void
+run_copy(void **args)
+{
+    memcpy(*(void **)args[1], *(void **)args[0], 4 * (size_t)*(int32_t *)args[2]);
+}
+
+static const Kernel kernels[] = {{"copy", {8, 8, 4}, run_copy},
+                                 {"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
                                  {"sum_entry", {8, 8, 8, 4, 4}, run_sum},
                                  {"by_hand", {8, 8, 4, 4, 8}, run_by_hand}};
 
