@@ -326,6 +326,30 @@ layout_expand(Arena *arena, const Layout *layout, uint32_t axis)
     return result;
 }
 
+const Layout *
+layout_collapse(Arena *arena, const Layout *layout, TirType shape)
+{
+    Layout *result = arena_new(arena, Layout);
+    const DigitList *from[] = {&layout->reg, &layout->lane, &layout->warp};
+    DigitList *to[] = {&result->reg, &result->lane, &result->warp};
+    bool live[LAYOUT_RANK] = {false, false};
+
+    result->rank = layout->rank;
+    for (uint32_t axis = 0; axis < layout->rank; axis++) {
+        live[axis] = shape.dim[axis] != 1;
+        result->shape[axis] = live[axis] ? layout->shape[axis] : 1;
+    }
+    for (uint32_t part = 0; part < 3; part++) {
+        for (uint32_t i = 0; i < from[part]->n; i++) {
+            const LayoutDigit *digit = &from[part]->at[i];
+            int32_t step0 = live[0] ? digit->step[0] : 0, step1 = live[1] ? digit->step[1] : 0;
+            if (step0 != 0 || step1 != 0 || part > 0)
+                add_digit(to[part], digit->extent, step0, step1);
+        }
+    }
+    return result;
+}
+
 const int32_t *
 layout_register_map(Arena *arena, const Layout *from, const Layout *to)
 {

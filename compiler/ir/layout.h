@@ -68,6 +68,9 @@ const Layout *layout_slice(Arena *arena, const Layout *layout, uint32_t axis);
 /* `layout` (of rank r) with a dimension of 1 inserted at `axis`. */
 const Layout *layout_expand(Arena *arena, const Layout *layout, uint32_t axis);
 
+/* `layout` with the axes collapsed that have extent 1 in `shape` (what is broadcast along them). */
+const Layout *layout_collapse(Arena *arena, const Layout *layout, TirType shape);
+
 /* For each register of `to`, the register of `from` that holds the same element in the same
  * thread, ignoring axes where `from` has extent 1 (broadcast).  NULL when some element would have
  * to move between threads. */

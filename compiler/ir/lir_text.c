@@ -80,7 +80,7 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
             }
             buf_char(out, '}');
         } else {
-            buf_addn(out, group, length);
+            buf_addn(out, group + (*group == '#'), length - (*group == '#'));
         }
         group += length + (group[length] == ',');
     }

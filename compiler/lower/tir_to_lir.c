@@ -455,9 +455,9 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     uint32_t head = lir_new_label(b), end = lir_new_label(b);
     LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
 
+    lir_open(b, true); /* what is hoisted goes before everything here */
     lir_branch(b, end, done, false);
     lir_label(b, head);
-    lir_open(b, true);
     clear_block(lo, body);
     uint32_t word = 0;
     lower_set_elem(lo, body->params.at[0], 0, elem_reg(iv));

@@ -101,33 +101,6 @@ layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k)
 
 /* ---- what operands need ---- */
 
-/* `layout` with the axes that `shape` has as 1 collapsed. */
-static const Layout *
-collapse(LayoutPass *lp, const Layout *layout, TirType shape)
-{
-    Layout *result = arena_new(lp->px->arena, Layout);
-
-    result->rank = layout->rank;
-    for (uint32_t axis = 0; axis < layout->rank; axis++)
-        result->shape[axis] = shape.dim[axis] == 1 ? 1 : layout->shape[axis];
-    const DigitList *from[] = {&layout->reg, &layout->lane, &layout->warp};
-    DigitList *to[] = {&result->reg, &result->lane, &result->warp};
-    for (uint32_t part = 0; part < 3; part++) {
-        for (uint32_t i = 0; i < from[part]->n; i++) {
-            LayoutDigit digit = from[part]->at[i];
-            bool live = false;
-            for (uint32_t axis = 0; axis < layout->rank; axis++) {
-                if (shape.dim[axis] == 1)
-                    digit.step[axis] = 0;
-                live = live || digit.step[axis] != 0;
-            }
-            if (live || part > 0)
-                to[part]->at[to[part]->n++] = digit;
-        }
-    }
-    return result;
-}
-
 const Layout *
 layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want)
 {
@@ -141,7 +114,7 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
     case TIR_SQUEEZE:
         return layout_expand(lp->px->arena, want, op->axis);
     case TIR_BROADCAST:
-        return collapse(lp, want, type);
+        return layout_collapse(lp->px->arena, want, type);
     case TIR_TRANSPOSE:
         return layout_transpose(lp->px->arena, want);
     default:
