@@ -281,5 +281,7 @@ pass_imply_masks(PassContext *px, TirFn *fn)
 {
     Implier im = {.px = px, .fn = fn};
     imply_block(&im, fn->body);
+    if (im.changed)
+        pass_simplify(px, fn); /* masks of one range share its index vector and condition */
     return im.changed;
 }

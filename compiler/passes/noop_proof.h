@@ -1,0 +1,13 @@
+/* noop_proof.h - proves that an iteration does nothing when one of its masks hides everything. */
+#ifndef TILEC_PASSES_NOOP_PROOF_H
+#define TILEC_PASSES_NOOP_PROOF_H
+
+#include "compiler/ir/tir.h"
+
+/* True when the body of `loop`, run with every element of `mask` (a mask operation in it) hidden,
+ * yields every carried value unchanged and adds nothing but zeros to memory.  Data is taken to be
+ * finite: a hidden NaN or infinity may go unnoticed, as it should.  The signs of scalar parameters
+ * come from the kernel's `require` lines. */
+bool iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *mask);
+
+#endif
