@@ -11,6 +11,7 @@ typedef struct Reader {
     const void *user;
     Fault *fault;
     int depth;
+    int unused; /* inside an operand of && or || whose value does not count */
 } Reader;
 
 enum { LEVELS = 6, DEPTH_LIMIT = 200 };
@@ -69,6 +70,10 @@ wrap(uint64_t value)
 static bool
 divide(Reader *r, char what, int64_t a, int64_t b, Number *out)
 {
+    if (b == 0 && r->unused) {
+        *out = from_integer(0);
+        return true;
+    }
     if (b == 0)
         return fail(r, "division by zero");
     if (b == -1)
@@ -224,8 +229,14 @@ read_level(Reader *r, int level, Number *out)
                 op = *o;
         if (!op)
             return true;
+        bool decided = strcmp(op, "||") == 0   ? number_true(*out)
+                       : strcmp(op, "&&") == 0 ? !number_true(*out)
+                                               : false;
         Number right;
-        if (!read_level(r, level + 1, &right) || !apply(r, op, *out, right, out))
+        r->unused += decided;
+        bool ok = read_level(r, level + 1, &right);
+        r->unused -= decided;
+        if (!ok || !apply(r, op, *out, right, out))
             return false;
     }
 }
@@ -233,7 +244,7 @@ read_level(Reader *r, int level, Number *out)
 bool
 expression_evaluate(const char *text, NameLookup lookup, const void *user, Number *out, Fault *fault)
 {
-    Reader reader = {text, text, lookup, user, fault, 0};
+    Reader reader = {text, text, lookup, user, fault, 0, 0};
 
     if (!read_level(&reader, 0, out))
         return false;

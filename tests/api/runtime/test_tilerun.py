@@ -263,6 +263,16 @@ def test_refuses_grid(bench):
     refused(bench, "launch expression 'R +': expected a value at ''", meta=kernel_change(0, grid=["R +", "1", "1"]))
 
 
+@pytest.mark.parametrize("text, blocks", [
+    ("cdiv(R, 2)", 2), ("R * 2 - 1 - 1", 4), ("7 / 2", 3), ("5 + -7 % 2", 4), ("1 + (R == 3 && !(2 > 3))", 2),
+    ("min(3, max(1, 2)) * 2", 4), ("1 + (factor > 0.5)", 2), ("1 + (R >= 3 || R / 0)", 2),
+    ("1 + (R < 3 && 1 % 0 == 0)", 1), ("true + false", 1), ("1 + (R <= 2.5)", 1), ("R", 3)])
+def test_grid_expressions(bench, text, blocks):
+    meta = kernel_change(0, grid=[text, "1", "1"])
+    _, _, calls = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set", "factor=1")
+    assert f"launch scale_entry grid {blocks} 1 1" in calls
+
+
 def test_refuses_shared(bench):
     meta = kernel_change(0, shared=300000)
     _, err, _ = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set", "factor=1",

@@ -1,0 +1,42 @@
+"""examples/python/tilec_torch.py over the made-up driver, with CPU tensors."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+from test_tilerun import Bench
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = os.path.join(HERE, "..", "..", "..", "examples", "python")
+sys.path.insert(0, PYTHON)
+import tilec_torch  # noqa: E402  (needs torch only when it launches)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+def test_launches(tmp_path, pytestconfig):
+    bench = Bench(tmp_path, pytestconfig.option)
+    log = tmp_path / "log"
+    env = dict(os.environ, LD_LIBRARY_PATH=bench.fake + ":" + os.environ.get("LD_LIBRARY_PATH", ""),
+               FAKE_CUDA_LOG=str(log))
+    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_program.py"), PYTHON, bench.ptx()],
+                          capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    calls = log.read_text()
+    assert "launch scale_entry grid 2 4 1 block 128 1 1 shared 65536" in calls
+    assert calls.count("launch sum_entry grid 4 1 1 block 64 1 1 shared 0") == 3
+
+
+@pytest.mark.parametrize("text, value", [
+    ("cdiv(Sq, 128)", 3), ("cdiv(Sq, 128) * 2 - 1 - 1", 4), ("0 - 7 / 2", -3), ("-7 % 2", -1), ("-Sq / 2", -128),
+    ("1 + 2 * 3 == 7 && !(2 > 3)", 1), ("min(3, max(1, 2)) * 2", 4), ("scale > 0.5", 0), ("scale > 0.0", 1),
+    ("Sq >= 257 || Sq / 0", 1), ("true && !false", 1)])
+def test_expressions(text, value):
+    assert tilec_torch.compile_expression(text)({"Sq": 257, "scale": 0.5}) == value
+
+
+@pytest.mark.parametrize("text", ["", "1 +", "(1", "1 2", "min(1)", "a $ b", "1 / 0"])
+def test_wrong_expressions(text):
+    with pytest.raises(tilec_torch.TilecError):
+        tilec_torch.compile_expression(text)({})
