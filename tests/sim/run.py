@@ -8,6 +8,7 @@ faults/*.ptx   Each plants one fault.  The header says how to run it and what mu
                A line ending in `//-` is missing from the faulty version; a line starting with `//+`
                is only in the faulty version.  The clean twin is the rest, and must have no finding
                under any of the seeds.
+programs/*.ptx Write 1 to every word of OUT if all is well; clean under every seed.
 values.py      Single instructions against their definition in Python.
 """
 import pathlib
@@ -67,16 +68,30 @@ def run_fault(simrun, path, scratch):
     return problems
 
 
+def run_program(simrun, path, scratch):
+    arguments = [a.replace("OUT", f"{scratch}/out.bin") for a in header(path.read_text(), "ARGS")]
+    for seed in range(CLEAN_SEEDS):
+        status, output = simulate(simrun, path, [*arguments, "--seed", str(seed)])
+        if status != 0:
+            return [f"exits with {status}:\n{output}"]
+        words = memoryview((scratch / "out.bin").read_bytes()).cast("I")
+        if any(word != 1 for word in words):
+            return [f"seed {seed}: writes {list(words)}"]
+    return []
+
+
 def main():
     simrun, wanted = sys.argv[1], sys.argv[2:]
     failed = count = 0
     with tempfile.TemporaryDirectory() as directory:
         scratch = pathlib.Path(directory)
-        for path in sorted((HERE / "faults").glob("*.ptx")):
+        work = [(p, run_fault) for p in sorted((HERE / "faults").glob("*.ptx"))]
+        work += [(p, run_program) for p in sorted((HERE / "programs").glob("*.ptx"))]
+        for path, test in work:
             if wanted and path.stem not in wanted:
                 continue
             count += 1
-            for problem in run_fault(simrun, path, scratch):
+            for problem in test(simrun, path, scratch):
                 failed += 1
                 print(f"FAIL {path.name}: {problem}")
         if not wanted or "values" in wanted:
