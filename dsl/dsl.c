@@ -56,14 +56,6 @@ use_module(Loading *loading, const Name *name)
                    name->text, name->text);
         return;
     }
-    /* the same text is the same file, however its path is written */
-    const SourceFile *self = loading->ast->main->file;
-    if (n == self->n && memcmp(text, self->text, n) == 0) {
-        diag_error(loading->diag, name->span,
-                   "the module '%s' that is found first is this file itself: rename one of them",
-                   name->text);
-        return;
-    }
     const SourceFile *file = diag_add_file(loading->diag, path, text, n);
     add_module(loading, dsl_parse_module(loading->arena, loading->diag, file), false);
 }
