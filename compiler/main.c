@@ -19,7 +19,7 @@ enum { EXIT_USER = 1, EXIT_BUG = 2 };
 
 typedef enum Flag {
     FLAG_ARCH, FLAG_OUTPUT, FLAG_DEFINE, FLAG_INCLUDE, FLAG_EMIT, FLAG_DUMP, FLAG_LIST_PASSES,
-    FLAG_RUN_PASS, FLAG_REPORT, FLAG_TIME_REPORT, FLAG_LIST_TARGETS, FLAG_LINEINFO, FLAG_VERSION,
+    FLAG_RUN_PASS, FLAG_REPORT, FLAG_WARPS, FLAG_STAGES, FLAG_TIME_REPORT, FLAG_LIST_TARGETS, FLAG_LINEINFO, FLAG_VERSION,
     FLAG_HELP, FLAG_WERROR, FLAG_KERNEL, FLAG_PTXAS, FLAG_VERIFY, FLAG_REMARKS,
     FLAG_HEADER_NAME, FLAG_HEADER_PTX, FLAG_O0, FLAG_O1, FLAG_O2, FLAG_O3
 } Flag;
@@ -55,6 +55,8 @@ static const FlagRow flag_rows[] = {
     {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only, and print tile IR"},
     {"--report", FLAG_REPORT, FORM_ALONE, NULL, "say what the code is made of; registers by ptxas"},
     {"--time-report", FLAG_TIME_REPORT, FORM_ALONE, NULL, "say how long each part took"},
+    {"--warps", FLAG_WARPS, FORM_EQUALS, "N", "warps of a block: 1, 2, 4, 8 or 16"},
+    {"--stages", FLAG_STAGES, FORM_EQUALS, "N", "buffers of each pipelined load, 1 to 8"},
     {"--remarks", FLAG_REMARKS, FORM_ALONE, NULL, "say what was done or not, and why"},
     {"--verify", FLAG_VERIFY, FORM_ALONE, NULL, "check the IR after each pass"},
     {"--list-targets", FLAG_LIST_TARGETS, FORM_ALONE, NULL, "the targets"},
@@ -187,6 +189,20 @@ add_define(Command *command, const char *text)
     return 0;
 }
 
+/* A small count: at most `limit`, and a power of two when asked. */
+static int
+set_count(const char *value, const char *flag, const char *expected, long limit, bool power,
+          uint32_t *out)
+{
+    char *end;
+    long n = strtol(value, &end, 10);
+
+    if (end == value || *end != '\0' || n < 1 || n > limit || (power && (n & (n - 1)) != 0))
+        return complain("%s=%s: expected %s", flag, value, expected);
+    *out = (uint32_t)n;
+    return 0;
+}
+
 static int
 set_flag(Command *command, const FlagRow *row, const char *value)
 {
@@ -202,6 +218,8 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_LIST_PASSES: command->list = "passes"; return 0;
     case FLAG_RUN_PASS: options->run_pass = value; return 0;
     case FLAG_REPORT: options->report = true; return 0;
+    case FLAG_WARPS: return set_count(value, "--warps", "1, 2, 4, 8 or 16", 16, true, &options->warps);
+    case FLAG_STAGES: return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
     case FLAG_TIME_REPORT: options->time_report = true; return 0;
     case FLAG_REMARKS: options->remarks = true; return 0;
     case FLAG_LIST_TARGETS: command->list = "targets"; return 0;

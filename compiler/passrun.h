@@ -14,6 +14,7 @@ typedef struct PassContext {
     int32_t level;      /* -O0 .. -O3 */
     uint64_t enabled;   /* bit i: row i of passes.def is on whatever the level (-f..) */
     uint64_t disabled;  /* bit i: row i of passes.def is off (-fno-..) */
+    uint32_t warps, stages; /* pinned on the command line; 0: not */
     Buf *report;        /* facts for --report; NULL: not wanted */
 } PassContext;
 

@@ -195,6 +195,8 @@ pass_context(Compilation *c)
         .level = c->options->level,
         .enabled = c->enabled,
         .disabled = c->disabled,
+        .warps = c->options->warps,
+        .stages = c->options->stages,
         .report = c->options->report ? &c->report : NULL,
     };
 }

@@ -429,6 +429,11 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->number = reader_number(r);
         reader_expect(r, ")");
+        if (reader_accept(r, "segments")) {
+            reader_expect(r, "(");
+            op->segments = reader_u32(r);
+            reader_expect(r, ")");
+        }
     } else if (op->op == TIR_MMA) {
         if (reader_accept(r, "warps")) {
             reader_expect(r, "(");

@@ -189,7 +189,7 @@ find_groups(Scheduler *s, const TirBlock *body, LoopPlan *plan)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
-        if (op->op == TIR_MMA || op->n_blocks > 0)
+        if ((op->op == TIR_MMA || op->n_blocks > 0) && pass_enabled(s->px, "separate-waits"))
             open = false;
         if (op->op != TIR_LOAD || async_bytes(op) == 0 ||
             is_written(s->fn, s->fn->body, op->tensor))
@@ -416,6 +416,17 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
         move_op(s->fn->arena, scratch->ops.at[i], block, out);
 }
 
+/* How many buffers each load of a loop gets: as pinned, else two. */
+static int32_t
+choose_stages(const Scheduler *s, const TirOp *loop)
+{
+    if (!s->pipeline)
+        return 1;
+    if (s->px->stages > 0)
+        return (int32_t)s->px->stages;
+    return loop->hints.stages > 0 ? loop->hints.stages : 2;
+}
+
 static void
 schedule_block(Scheduler *s, TirBlock *block)
 {
@@ -439,7 +450,7 @@ schedule_block(Scheduler *s, TirBlock *block)
         }
         if (op->op == TIR_FOR) {
             find_groups(s, op->blocks[0], &plan);
-            plan.stages = !s->pipeline ? 1 : op->hints.stages > 0 ? op->hints.stages : 2;
+            plan.stages = choose_stages(s, op);
             if (plan.groups.n > 0) {
                 pipeline_loop(s, &out, block, op, &plan);
                 deferred.commits_after += (int64_t)plan.groups.n * (plan.stages - 1);
@@ -474,7 +485,7 @@ pass_schedule(PassContext *px, TirFn *fn)
 {
     Scheduler s = {.px = px, .fn = fn, .pipeline = pass_enabled(px, "pipeline")};
 
-    fn->warps = choose_warps(fn);
+    fn->warps = px->warps > 0 ? px->warps : choose_warps(fn);
     sink_loads(fn, fn->body);
     schedule_block(&s, fn->body);
     return true;
