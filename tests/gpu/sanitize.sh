@@ -1,19 +1,21 @@
 #!/bin/sh
 # sanitize.sh - runs a sample of the grid's kernels under compute-sanitizer, through tilerun.
 #
-#   tests/gpu/sanitize.sh FOLDER [-r TILERUN] [-p PYTHON] [-t TOOL].. [VARIANT]..
+#   tests/gpu/sanitize.sh FOLDER [-r TILERUN] [-p PYTHON] [-j JOBS] [-t TOOL].. [VARIANT]..
 #
-# FOLDER is that of precompile.sh.  TOOL: memcheck, racecheck, initcheck, synccheck; all of them
-# when none is given.  VARIANT: names as in FOLDER/manifest.txt without fwd- or bwd-.  The last
-# lines are a table; the exit status is the number of runs that were not clean.
+# FOLDER has the cubins or the PTX of precompile.sh; JOBS (8) run at a time.  TOOL: memcheck,
+# racecheck, initcheck, synccheck; all of them when none is given.  VARIANT: names as in
+# FOLDER/manifest.txt without fwd- or bwd-.  What is not clean is listed last; the exit status is
+# the number of those runs.
 set -u
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 folder=$1; shift
-tilerun=build/release/backends/cuda/tilerun python=python3 tools=
+tilerun=build/release/backends/cuda/tilerun python=python3 tools= jobs=8
 while [ $# -gt 0 ]; do
     case $1 in
     -r) tilerun=$2; shift 2 ;;
     -p) python=$2; shift 2 ;;
+    -j) jobs=$2; shift 2 ;;
     -t) tools="$tools $2"; shift 2 ;;
     *) break ;;
     esac
@@ -40,45 +42,55 @@ def save(what, *shape):
         x = ((x.view(np.uint32) + 0x8000) >> 16).astype(np.uint16)
     else:
         x = x.astype(np.float16)
-    np.save(f"{work}/{what}.npy", x)
-save("Q", 1, 137, 2, d); save("K", 1, 203, 1, d); save("V", 1, 203, 1, dv); save("dO", 1, 137, 2, dv)
+    np.save(f"{work}/in/{what}.npy", x)
+save("Q", 1, 137, 2, d); save("K", 1, 203, 1, d); save("V", 1, 203, 1, dv)
+save("dO", 1, 137, 2, dv); save("O", 1, 137, 2, dv)
+np.save(f"{work}/in/L.npy", rng.standard_normal((1, 2, 137)).astype(np.float32) + 5)
 PYTHON
 }
 
-check() { # TOOL ARGUMENTS..: compute-sanitizer over one tilerun
-    tool=$1; shift
-    compute-sanitizer --tool "$tool" --error-exitcode 99 --print-limit 5 "$tilerun" "$@" \
-        >"$work/log" 2>&1
+check() { # NUMBER TOOL WHAT VARIANT ARGUMENTS..: one tilerun under compute-sanitizer; says how it went
+    log=$work/$1 tool=$2 what=$3 variant=$4; shift 4
+    if [ ! -f "$1" ]; then
+        status="no file $1"
+    elif compute-sanitizer --tool "$tool" --error-exitcode 99 --print-limit 5 "$tilerun" "$@" \
+        --device gpu >"$log" 2>&1; then
+        status=clean
+    else
+        status=$(grep -m 1 -E 'Error|error:|Invalid|hazard|ERROR SUMMARY' "$log" | cut -c 1-110)
+        status=${status:-$(tail -n 1 "$log")}
+    fi
+    rm -f "$log"
+    printf '%-9s %s %-28s %s\n' "$tool" "$what" "$variant" "$status" >>"$work/results"
 }
 
-runs=0 bad=0
+runs=0
+: >"$work/results"
 for variant in "$@"; do
-    forward=$folder/fwd-$variant.ptx backward=$folder/bwd-$variant.ptx
+    mkdir "$work/in"
     make_inputs "$variant" || exit 2
-    set_scalars="--set scale=0.125 --set softcap=2"
     for tool in $tools; do
         for what in fwd bwd det; do
             case $what in
-            fwd) set -- "$forward" --in "Q=$work/Q.npy" --in "K=$work/K.npy" --in "V=$work/V.npy" \
-                     $set_scalars --out "O=$work/O.npy" --out "L=$work/L.npy" ;;
+            fwd) kernels="--entry attention" direction=fwd names="Q K V" outs="O L" ;;
             bwd) kernels="--entry attention_bwd_delta --entry attention_bwd --entry attention_bwd_convert" ;;
             det) kernels="--entry attention_bwd_delta --entry attention_bwd_dkdv --entry attention_bwd_dq" ;;
             esac
-            if [ $what != fwd ]; then
-                set -- "$backward" $kernels $set_scalars
-                for name in Q K V O L dO; do set -- "$@" --in "$name=$work/$name.npy"; done
-            fi
+            [ $what = fwd ] || { direction=bwd names="Q K V O L dO" outs="dQ dK dV"; }
+            file=$folder/$direction-$variant.cubin
+            [ -f "$file" ] || file=$folder/$direction-$variant.ptx
+            set -- "$file" $kernels --set scale=0.125 --set softcap=2
+            for name in $names; do set -- "$@" --in "$name=$work/in/$name.npy"; done
+            for name in $outs; do set -- "$@" --out "$name=$work/out-$runs-$name.npy"; done
+            check $runs "$tool" $what "$variant" "$@" &
             runs=$((runs + 1))
-            if [ ! -f "$1" ]; then
-                status="no file $1"
-            elif check "$tool" --device gpu "$@"; then
-                status=clean
-            else
-                status=$(grep -m 1 -E 'Error|ERROR SUMMARY|error:|Invalid|Race' "$work/log" | cut -c 1-100)
-            fi
-            [ "$status" = clean ] || { bad=$((bad + 1)); printf '%-9s %s %-28s %s\n' "$tool" $what "$variant" "$status"; }
+            [ $((runs % jobs)) -ne 0 ] || wait
         done
     done
+    wait
+    rm -rf "$work/in" "$work"/out-*
 done
+bad=$(grep -vc ' clean$' "$work/results")
+grep -v ' clean$' "$work/results" | sort
 echo "compute-sanitizer ($(echo $tools)): $runs runs, $bad not clean"
 exit $((bad > 125 ? 125 : bad))
