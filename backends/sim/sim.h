@@ -2,8 +2,8 @@
  *
  * The simulator reads PTX text, anybody's, and runs it on the CPU with the semantics of the PTX
  * ISA.  While it runs it watches for races, hangs, reads of data that has not arrived, accesses out
- * of bounds and the like, and reports each as a finding.  It needs no GPU, depends on libc, libm and
- * pthreads only, never calls exit() and never writes to stdout or stderr by itself.
+ * of bounds and the like, and reports each as a finding.  It needs no GPU, depends on libc, libm
+ * and pthreads only, never calls exit() and never writes to stdout or stderr by itself.
  *
  *     SimDevice *dev = sim_device_new();
  *     SimError err;
@@ -159,7 +159,8 @@ typedef struct SimLaunch {
     bool count_banks;      /* fill SimReport.lines with shared-memory bank conflicts */
 } SimLaunch;
 
-SimLaunch sim_launch_defaults(void); /* checks on, seed 0, one thread a core, grid and block 1x1x1 */
+/* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
+SimLaunch sim_launch_defaults(void);
 
 typedef enum SimFindingKind {
     SIM_FIND_OUT_OF_BOUNDS,

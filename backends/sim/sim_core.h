@@ -35,7 +35,7 @@ enum {
 #define SIM_WINDOW_SHARED UINT64_C(0x0000100000000000)
 #define SIM_WINDOW_LOCAL UINT64_C(0x0000200000000000)
 #define SIM_WINDOW_PARAM UINT64_C(0x0000300000000000) /* the entry's parameters */
-#define SIM_WINDOW_CODE UINT64_C(0x0000400000000000)  /* functions, by index, for calls by address */
+#define SIM_WINDOW_CODE UINT64_C(0x0000400000000000)  /* functions, by index */
 #define SIM_WINDOW_SIZE UINT64_C(0x0000000100000000)
 /* A 32-bit shared::cluster address is the block's rank above a 24-bit offset. */
 #define SIM_SHARED_RANK_SHIFT 24
@@ -240,7 +240,7 @@ typedef struct SimFrame {
 } SimFrame;
 
 /* What a sleeping group waits for.  `ready` is asked until it says true; it then has done what the
- * end of the wait implies (acquire, write a result).  `describe` writes one line for hang reports. */
+ * end of the wait implies (acquire, write a result).  `describe` writes a line for hang reports. */
 typedef struct SimWait {
     bool (*ready)(SimWarp *warp, SimGroup *group);
     void (*describe)(const SimWarp *warp, const SimGroup *group, char *text, size_t size);
@@ -261,7 +261,12 @@ struct SimGroup {
 
 /* State that an extension (a file family such as sim_sm90_*.c) keeps on a warp, block or cluster.
  * It is allocated on first use and released with its owner. */
-typedef enum SimExtensionId { SIM_EXT_SM80, SIM_EXT_SM90, SIM_EXT_SM100, SIM_EXT_COUNT } SimExtensionId;
+typedef enum SimExtensionId {
+    SIM_EXT_SM80,
+    SIM_EXT_SM90,
+    SIM_EXT_SM100,
+    SIM_EXT_COUNT
+} SimExtensionId;
 
 typedef struct SimExtension {
     void *state;

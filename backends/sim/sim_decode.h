@@ -55,7 +55,7 @@ bool dec_fail(SimDecode *dx, const char *format, ...) __attribute__((format(prin
 bool dec_take(SimDecode *dx, const char *word);           /* present?  takes it */
 SimType dec_type(SimDecode *dx);                          /* the next type word, SIM_NO_TYPE */
 int dec_choice(SimDecode *dx, const char *const *words);  /* index in a NULL-ended list, or -1 */
-const char *dec_next(SimDecode *dx);                      /* the next word not taken, or NULL; takes */
+const char *dec_next(SimDecode *dx);                      /* the next word, or NULL; takes it */
 /* .sync and .aligned.  A .sync without .aligned gathers the lanes of its mask by itself. */
 void dec_aligned(SimDecode *dx);
 
@@ -66,7 +66,7 @@ bool dec_is_immediate(const PtxOperand *operand);
 
 /* Each appends slots to out->slot (in call order) and returns true. */
 bool dec_dst(SimDecode *dx, const PtxOperand *operand, SimType type); /* register, or _ */
-bool dec_src(SimDecode *dx, const PtxOperand *operand, SimType type); /* register, number, address */
+bool dec_src(SimDecode *dx, const PtxOperand *operand, SimType type); /* or a number, a name */
 /* For ld, st and cvt, where the register may be wider than the operation (PTX ISA 9.4.1): any
  * register of at least the type's bits; *have is its type. */
 bool dec_dst_wide(SimDecode *dx, const PtxOperand *operand, SimType type, SimType *have);

@@ -59,7 +59,7 @@ sim_alloc(SimDevice *dev, size_t bytes, const char *name)
     }
     if (!a)
         return 0;
-    size_t padded = (bytes + 63) / 64 * 64 + 64; /* vector loads of the host may look past the end */
+    size_t padded = (bytes + 63) / 64 * 64 + 64; /* room for wide host loads */
     a->size = bytes;
     a->data = aligned_alloc(64, padded);
     a->init = calloc(1, bytes + 64);

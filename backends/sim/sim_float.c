@@ -393,7 +393,7 @@ fast_form(const SimInsn *insn)
         return add_f64;
     if (insn->type == SIM_F64 && flags == 0 && op == OP_MUL)
         return mul_f64;
-    if (insn->type != SIM_F32 || (flags | FLAG_FTZ | FLAG_APPROX) != (FLAG_FTZ | FLAG_APPROX) || insn->mode[3] > 3)
+    if (insn->type != SIM_F32 || (flags | FLAG_FTZ | FLAG_APPROX) != (FLAG_FTZ | FLAG_APPROX))
         return run_general;
     switch (op) {
     case OP_ADD: return ftz ? add_f32_ftz : add_f32;

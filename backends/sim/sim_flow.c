@@ -8,8 +8,9 @@ bra(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     /* .uni promises that all lanes agree (9.7.12.2): active lanes that do not jump break it. */
     if (insn->mode[0] && mask != warp->running->mask && mask)
-        sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->running->mask & ~mask), 0,
-                 NULL, "bra.uni is taken by lanes %08x of %08x only", mask, warp->running->mask);
+        sim_find(warp, SIM_FIND_NOT_UNIFORM,
+                 (int32_t)sim_first_lane(warp->running->mask & ~mask), 0, NULL,
+                 "bra.uni is taken by lanes %08x of %08x only", mask, warp->running->mask);
     sim_warp_branch(warp, mask, insn->target);
     return SIM_JUMP;
 }

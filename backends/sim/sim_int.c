@@ -270,7 +270,8 @@ insert(uint64_t a, uint64_t b, uint32_t position, uint32_t length, uint32_t bits
     uint64_t field = (have >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << have) - 1) << position;
     return (b & ~field) | (a << position & field);
 }
-#define READ_BFI(T, R) R(T, a, 1); R(T, b, 2); SIM_READ32(uint32_t, c, 3); SIM_READ32(uint32_t, d, 4)
+#define READ_BFI(T, R)                                                                             \
+    R(T, a, 1); R(T, b, 2); SIM_READ32(uint32_t, c, 3); SIM_READ32(uint32_t, d, 4)
 SIM_EXEC_(bfi_b32, uint32_t, sim_put32, uint32_t, READ_BFI(uint32_t, SIM_READ32),
           insert(a, b, c, d, 32))
 SIM_EXEC_(bfi_b64, uint64_t, sim_put64, uint64_t, READ_BFI(uint64_t, SIM_READ64),
@@ -385,7 +386,8 @@ carry_op(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     for (uint32_t l = 0; l < SIM_LANES; l++) {
         uint64_t in[3] = {0, 0, 0};
         for (int i = 0; i < (insn->mode[3] ? 3 : 2); i++)
-            in[i] = wide ? sim_r64(warp, insn->slot[i + 1])[l] : sim_r32(warp, insn->slot[i + 1])[l];
+            in[i] = wide ? sim_r64(warp, insn->slot[i + 1])[l]
+                         : sim_r32(warp, insn->slot[i + 1])[l];
         Wide a = in[0], b = in[1];
         uint32_t bits = wide ? 64 : 32;
         if (insn->mode[3]) {

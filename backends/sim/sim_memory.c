@@ -312,7 +312,8 @@ sim_take_order(SimDecode *dx)
     uint8_t order = 0;
     int which;
     while ((which = dec_choice(dx, strong)) >= 0)
-        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2 ? SIM_ORDER_ACQUIRE : which == 3 ? SIM_ORDER_RELEASE : 0));
+        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2 ? SIM_ORDER_ACQUIRE : 0) |
+                           (which == 3 ? SIM_ORDER_RELEASE : 0));
     dec_choice(dx, scopes);
     return order;
 }

@@ -46,10 +46,14 @@ void sim_memory_count_banks(SimWarp *warp, const SimInsn *insn, const uint32_t *
 /* What the words .volatile, .relaxed, .acquire, ... of a memory instruction mean here (PTX ISA 8.2,
  * 8.5).  Any strong access both acquires from and releases to its address: at least the order that
  * the ISA gives, so no false race, and perhaps a missed one. */
-typedef enum SimOrder { SIM_ORDER_STRONG = 1, SIM_ORDER_ACQUIRE = 2, SIM_ORDER_RELEASE = 4 } SimOrder;
+typedef enum SimOrder {
+    SIM_ORDER_STRONG = 1,
+    SIM_ORDER_ACQUIRE = 2,
+    SIM_ORDER_RELEASE = 4
+} SimOrder;
 
 struct SimDecode;
 uint8_t sim_take_order(struct SimDecode *dx);                   /* takes them and the scope */
-void sim_take_hints(struct SimDecode *dx, bool *has_policy); /* .ca, .L2::128B, .L2::cache_hint... */
+void sim_take_hints(struct SimDecode *dx, bool *has_policy); /* .ca, .L2::128B, ... */
 
 #endif

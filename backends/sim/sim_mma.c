@@ -1,7 +1,8 @@
 /* sim_mma.c - mma.sync (PTX ISA 9.7.14.5): fragments of a warp to matrices and back.
  *
  * All shapes share one rule.  With g = lane / 4, t = lane % 4 and E elements in a register:
- *   A, register j:  row g + 8 (j & 1), k = E t + 4 E (j >> 1) + e     (8-row shapes: row g, j for j>>1)
+ *   A, register j:  row g + 8 (j & 1), k = E t + 4 E (j >> 1) + e   (8-row shapes: row g, one
+ *                                                                     block of k per register)
  *   B, register j:  column g,          k = E t + 4 E j + e
  *   C and D, element i: row g + 8 (i >> 1), column 2 t + (i & 1)
  */

@@ -4,10 +4,10 @@
 typedef struct Format {
     int exponent_bits, mantissa_bits, bias;
     bool has_infinity;
-    uint64_t nan, largest; /* bits of the canonical NaN (0: none) and of the largest finite number */
+    uint64_t nan, largest; /* bits: canonical NaN (0: none), largest finite number */
 } Format;
 
-/* PTX ISA 5.2.3 (alternate floating-point formats); e2m1, e2m3 and e3m2 have neither NaN nor Inf. */
+/* PTX ISA 5.2.3: alternate formats; e2m1, e2m3 and e3m2 have neither NaN nor infinity. */
 static const Format formats[SIM_TYPE_COUNT] = {
     [SIM_F16] = {5, 10, 15, true, 0x7fff, 0x7bff},
     [SIM_BF16] = {8, 7, 127, true, 0x7fff, 0x7f7f},

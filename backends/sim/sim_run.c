@@ -296,7 +296,8 @@ run_clusters(SimRun *run)
     Pool pool = {.run = run};
     pthread_t thread[MAX_HOST_THREADS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t wanted = run->launch->threads ? run->launch->threads : (uint64_t)(cores > 0 ? cores : 1);
+    uint64_t wanted =
+        run->launch->threads ? run->launch->threads : (uint64_t)(cores > 0 ? cores : 1);
     if (wanted > run->cluster_count)
         wanted = run->cluster_count;
     if (wanted > MAX_HOST_THREADS)

@@ -50,7 +50,7 @@ void sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy);
 void sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy);
 /* fence.proxy.async: all that the warp knows is now visible to the async proxy. */
 void sim_clock_proxy_fence(SimWarp *warp);
-/* A release to, or acquire from, the sync object at a memory address (generic, global or shared). */
+/* A release to, or an acquire from, the memory at a (generic) address. */
 void sim_clock_release_at(SimWarp *warp, uint64_t address);
 void sim_clock_acquire_at(SimWarp *warp, uint64_t address);
 void sim_sync_table_free(SimSyncTable *table);

@@ -26,7 +26,7 @@ enum { MAX_ARGS = 64 };
 
 typedef struct Argument {
     uint64_t value; /* of the parameter, or the buffer's address */
-    const char *save;
+    char *save; /* file to write the buffer to, or NULL */
     size_t bytes;
 } Argument;
 
@@ -150,7 +150,7 @@ make_argument(SimDevice *dev, const char *spec, Argument *a)
         char *content = read_whole(rest, &bytes);
         make_buffer(dev, a, rest, bytes, content);
         free(content);
-        a->save = spec[2] == ':' ? NULL : rest;
+        a->save = spec[2] == ':' ? NULL : strdup(rest);
     } else if (strncmp(spec, "out:", 4) == 0) {
         const char *last = strrchr(rest, ':');
         if (!last)
@@ -225,8 +225,10 @@ run_once(Options *o, const char *text, size_t size, bool *expected)
     if (o->banks)
         print_banks(report);
     for (size_t i = 0; i < o->count; i++)
-        if (o->arg[i].save)
+        if (o->arg[i].save) {
             save(dev, &o->arg[i]);
+            free(o->arg[i].save);
+        }
     int status = (int)report->status;
     sim_report_free(report);
     sim_device_free(dev);
