@@ -19,8 +19,8 @@ enum { EXIT_USER = 1, EXIT_BUG = 2 };
 
 typedef enum Flag {
     FLAG_ARCH, FLAG_OUTPUT, FLAG_DEFINE, FLAG_INCLUDE, FLAG_EMIT, FLAG_DUMP, FLAG_LIST_PASSES,
-    FLAG_RUN_PASS, FLAG_REPORT, FLAG_WARPS, FLAG_STAGES, FLAG_TIME_REPORT, FLAG_LIST_TARGETS, FLAG_LINEINFO, FLAG_VERSION,
-    FLAG_HELP, FLAG_WERROR, FLAG_KERNEL, FLAG_PTXAS, FLAG_VERIFY, FLAG_REMARKS,
+    FLAG_RUN_PASS, FLAG_REPORT, FLAG_WARPS, FLAG_STAGES, FLAG_TIME_REPORT, FLAG_LIST_TARGETS,
+    FLAG_LINEINFO, FLAG_VERSION, FLAG_HELP, FLAG_WERROR, FLAG_KERNEL, FLAG_PTXAS, FLAG_VERIFY, FLAG_REMARKS,
     FLAG_HEADER_NAME, FLAG_HEADER_PTX, FLAG_O0, FLAG_O1, FLAG_O2, FLAG_O3
 } Flag;
 
@@ -218,8 +218,10 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_LIST_PASSES: command->list = "passes"; return 0;
     case FLAG_RUN_PASS: options->run_pass = value; return 0;
     case FLAG_REPORT: options->report = true; return 0;
-    case FLAG_WARPS: return set_count(value, "--warps", "1, 2, 4, 8 or 16", 16, true, &options->warps);
-    case FLAG_STAGES: return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
+    case FLAG_WARPS:
+        return set_count(value, "--warps", "1, 2, 4, 8 or 16", 16, true, &options->warps);
+    case FLAG_STAGES:
+        return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
     case FLAG_TIME_REPORT: options->time_report = true; return 0;
     case FLAG_REMARKS: options->remarks = true; return 0;
     case FLAG_LIST_TARGETS: command->list = "targets"; return 0;
