@@ -18,10 +18,33 @@ enum { EXIT_USER = 1, EXIT_BUG = 2 };
 /* ---- the options ---- */
 
 typedef enum Flag {
-    FLAG_ARCH, FLAG_OUTPUT, FLAG_DEFINE, FLAG_INCLUDE, FLAG_EMIT, FLAG_DUMP, FLAG_LIST_PASSES,
-    FLAG_RUN_PASS, FLAG_REPORT, FLAG_WARPS, FLAG_STAGES, FLAG_TIME_REPORT, FLAG_LIST_TARGETS,
-    FLAG_LINEINFO, FLAG_VERSION, FLAG_HELP, FLAG_WERROR, FLAG_KERNEL, FLAG_PTXAS, FLAG_VERIFY, FLAG_REMARKS,
-    FLAG_HEADER_NAME, FLAG_HEADER_PTX, FLAG_O0, FLAG_O1, FLAG_O2, FLAG_O3
+    FLAG_ARCH,
+    FLAG_OUTPUT,
+    FLAG_DEFINE,
+    FLAG_INCLUDE,
+    FLAG_EMIT,
+    FLAG_DUMP,
+    FLAG_LIST_PASSES,
+    FLAG_RUN_PASS,
+    FLAG_REPORT,
+    FLAG_WARPS,
+    FLAG_STAGES,
+    FLAG_TIME_REPORT,
+    FLAG_LIST_TARGETS,
+    FLAG_LINEINFO,
+    FLAG_VERSION,
+    FLAG_HELP,
+    FLAG_WERROR,
+    FLAG_KERNEL,
+    FLAG_PTXAS,
+    FLAG_VERIFY,
+    FLAG_REMARKS,
+    FLAG_HEADER_NAME,
+    FLAG_HEADER_PTX,
+    FLAG_O0,
+    FLAG_O1,
+    FLAG_O2,
+    FLAG_O3
 } Flag;
 
 /* How a flag takes its value. */
@@ -41,7 +64,8 @@ typedef struct FlagRow {
 
 static const FlagRow flag_rows[] = {
     {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET", "sm_80, sm_90, sm_100 (also sm_90a, sm_100a)"},
-    {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE", "write FILE (.cubin: through ptxas); -: standard output"},
+    {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE",
+     "write FILE (.cubin: through ptxas); -: standard output"},
     {"-D", FLAG_DEFINE, FORM_NEXT, "NAME=VALUE", "set a compile-time parameter"},
     {"-I", FLAG_INCLUDE, FORM_NEXT, "FOLDER", "look there for the modules of 'use'"},
     {"-O0", FLAG_O0, FORM_ALONE, NULL, "only what correctness needs"},
@@ -51,7 +75,8 @@ static const FlagRow flag_rows[] = {
     {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir or lir"},
     {"--kernel", FLAG_KERNEL, FORM_NEXT, "NAME", "compile this kernel only"},
     {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "PASS", "print tile IR after PASS, or after every pass"},
-    {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL, "the passes in order, and what each does"},
+    {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,
+     "the passes in order, and what each does"},
     {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only, and print tile IR"},
     {"--report", FLAG_REPORT, FORM_ALONE, NULL, "say what the code is made of; registers by ptxas"},
     {"--time-report", FLAG_TIME_REPORT, FORM_ALONE, NULL, "say how long each part took"},
@@ -82,7 +107,7 @@ typedef struct Command {
     const char **switches;
     const char **folders; /* -I, in order */
     size_t n_folders;
-    char *source_folder;  /* where the source lies: looked at before the -I folders */
+    char *source_folder; /* where the source lies: looked at before the -I folders */
     LoadedFile *loaded;
     size_t n_loaded;
     const char *input, *output, *ptxas;
@@ -159,9 +184,9 @@ set_emit(Command *command, const char *value)
         TilecEmit emit;
         bool cubin;
     } kinds[] = {
-        {"ptx", TILEC_EMIT_PTX, false}, {"cubin", TILEC_EMIT_PTX, true},
+        {"ptx", TILEC_EMIT_PTX, false},       {"cubin", TILEC_EMIT_PTX, true},
         {"header", TILEC_EMIT_HEADER, false}, {"json", TILEC_EMIT_JSON, false},
-        {"ast", TILEC_EMIT_AST, false}, {"tir", TILEC_EMIT_TIR, false},
+        {"ast", TILEC_EMIT_AST, false},       {"tir", TILEC_EMIT_TIR, false},
         {"lir", TILEC_EMIT_LIR, false},
     };
 
@@ -220,8 +245,7 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_REPORT: options->report = true; return 0;
     case FLAG_WARPS:
         return set_count(value, "--warps", "1, 2, 4, 8 or 16", 16, true, &options->warps);
-    case FLAG_STAGES:
-        return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
+    case FLAG_STAGES: return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
     case FLAG_TIME_REPORT: options->time_report = true; return 0;
     case FLAG_REMARKS: options->remarks = true; return 0;
     case FLAG_LIST_TARGETS: command->list = "targets"; return 0;
@@ -234,9 +258,10 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_VERIFY: options->verify = true; return 0;
     case FLAG_HEADER_NAME: options->header_name = value; return 0;
     case FLAG_HEADER_PTX: options->header_with_ptx = true; return 0;
-    case FLAG_O0: case FLAG_O1: case FLAG_O2: case FLAG_O3:
-        options->level = (int)(row->flag - FLAG_O0);
-        return 0;
+    case FLAG_O0:
+    case FLAG_O1:
+    case FLAG_O2:
+    case FLAG_O3: options->level = (int)(row->flag - FLAG_O0); return 0;
     }
     return 0;
 }
@@ -310,10 +335,11 @@ print_help(void)
         char left[40];
         if (row->help == NULL)
             continue;
-        snprintf(left, sizeof left, row->form == FORM_MAYBE ? "%s[=%s]"
-                                    : row->form == FORM_EQUALS ? "%s=%s"
-                                    : row->value != NULL       ? "%s %s"
-                                                               : "%s%s",
+        snprintf(left, sizeof left,
+                 row->form == FORM_MAYBE    ? "%s[=%s]"
+                 : row->form == FORM_EQUALS ? "%s=%s"
+                 : row->value != NULL       ? "%s %s"
+                                            : "%s%s",
                  row->text, row->value == NULL ? "" : row->value);
         printf("  %-20s %s\n", left, row->help);
     }

@@ -63,8 +63,7 @@ pass_list(Buf *out)
     for (uint32_t k = 0; k < pass_count; k++) {
         const PassInfo *pass = &pass_table[k];
         const char *when = pass->needed ? "always" : "-O ";
-        buf_printf(out, "%-16s %-9s %s", pass->name, pass->lowering ? "lowering" : "tile IR",
-                   when);
+        buf_printf(out, "%-16s %-9s %s", pass->name, pass->lowering ? "lowering" : "tile IR", when);
         if (!pass->needed)
             buf_printf(out, "%d+ ", (int)pass->level);
         buf_printf(out, "  %s\n", pass->help);

@@ -6,16 +6,44 @@
 
 /* Kinds that the report counts, by how the mnemonic begins; the first match counts. */
 typedef enum CountKind {
-    COUNT_MMA, COUNT_LDMATRIX, COUNT_COPY, COUNT_GLOBAL_LOAD, COUNT_GLOBAL_STORE,
-    COUNT_SHARED_LOAD, COUNT_SHARED_STORE, COUNT_ATOMIC, COUNT_SPECIAL, COUNT_FLOAT, COUNT_CONVERT,
-    COUNT_SHUFFLE, COUNT_PREDICATE, COUNT_INTEGER, COUNT_MOVE, COUNT_BARRIER, COUNT_BRANCH,
+    COUNT_MMA,
+    COUNT_LDMATRIX,
+    COUNT_COPY,
+    COUNT_GLOBAL_LOAD,
+    COUNT_GLOBAL_STORE,
+    COUNT_SHARED_LOAD,
+    COUNT_SHARED_STORE,
+    COUNT_ATOMIC,
+    COUNT_SPECIAL,
+    COUNT_FLOAT,
+    COUNT_CONVERT,
+    COUNT_SHUFFLE,
+    COUNT_PREDICATE,
+    COUNT_INTEGER,
+    COUNT_MOVE,
+    COUNT_BARRIER,
+    COUNT_BRANCH,
     COUNT_KINDS
 } CountKind;
 
 static const char *const kind_names[COUNT_KINDS] = {
-    "mma", "ldmatrix", "cp.async", "global loads", "global stores", "shared loads",
-    "shared stores", "atomics", "special functions", "f32 arithmetic", "conversions", "shuffles",
-    "predicates", "integer arithmetic", "moves", "barriers and waits", "branches",
+    "mma",
+    "ldmatrix",
+    "cp.async",
+    "global loads",
+    "global stores",
+    "shared loads",
+    "shared stores",
+    "atomics",
+    "special functions",
+    "f32 arithmetic",
+    "conversions",
+    "shuffles",
+    "predicates",
+    "integer arithmetic",
+    "moves",
+    "barriers and waits",
+    "branches",
 };
 
 typedef struct KindRow {
@@ -24,18 +52,40 @@ typedef struct KindRow {
 } KindRow;
 
 static const KindRow kind_rows[] = {
-    {"mma", COUNT_MMA}, {"ldmatrix", COUNT_LDMATRIX}, {"cp.async.commit", COUNT_BARRIER},
-    {"cp.async.wait", COUNT_BARRIER}, {"cp.async", COUNT_COPY},
-    {"ld.global", COUNT_GLOBAL_LOAD}, {"st.global", COUNT_GLOBAL_STORE},
-    {"ld.shared", COUNT_SHARED_LOAD}, {"st.shared", COUNT_SHARED_STORE},
-    {"ld.param", COUNT_MOVE}, {"red", COUNT_ATOMIC}, {"atom", COUNT_ATOMIC},
-    {"ex2", COUNT_SPECIAL}, {"lg2", COUNT_SPECIAL}, {"rcp", COUNT_SPECIAL},
-    {"rsqrt", COUNT_SPECIAL}, {"sqrt", COUNT_SPECIAL}, {"sin", COUNT_SPECIAL},
-    {"cos", COUNT_SPECIAL}, {"tanh", COUNT_SPECIAL}, {"div.rn.f32", COUNT_SPECIAL},
-    {"cvta", COUNT_INTEGER}, {"cvt", COUNT_CONVERT}, {"shfl", COUNT_SHUFFLE},
-    {"vote", COUNT_SHUFFLE}, {"setp", COUNT_PREDICATE}, {"and.pred", COUNT_PREDICATE},
-    {"or.pred", COUNT_PREDICATE}, {"xor.pred", COUNT_PREDICATE}, {"not.pred", COUNT_PREDICATE},
-    {"bar", COUNT_BARRIER}, {"bra", COUNT_BRANCH}, {"ret", COUNT_BRANCH}, {"mov", COUNT_MOVE},
+    {"mma", COUNT_MMA},
+    {"ldmatrix", COUNT_LDMATRIX},
+    {"cp.async.commit", COUNT_BARRIER},
+    {"cp.async.wait", COUNT_BARRIER},
+    {"cp.async", COUNT_COPY},
+    {"ld.global", COUNT_GLOBAL_LOAD},
+    {"st.global", COUNT_GLOBAL_STORE},
+    {"ld.shared", COUNT_SHARED_LOAD},
+    {"st.shared", COUNT_SHARED_STORE},
+    {"ld.param", COUNT_MOVE},
+    {"red", COUNT_ATOMIC},
+    {"atom", COUNT_ATOMIC},
+    {"ex2", COUNT_SPECIAL},
+    {"lg2", COUNT_SPECIAL},
+    {"rcp", COUNT_SPECIAL},
+    {"rsqrt", COUNT_SPECIAL},
+    {"sqrt", COUNT_SPECIAL},
+    {"sin", COUNT_SPECIAL},
+    {"cos", COUNT_SPECIAL},
+    {"tanh", COUNT_SPECIAL},
+    {"div.rn.f32", COUNT_SPECIAL},
+    {"cvta", COUNT_INTEGER},
+    {"cvt", COUNT_CONVERT},
+    {"shfl", COUNT_SHUFFLE},
+    {"vote", COUNT_SHUFFLE},
+    {"setp", COUNT_PREDICATE},
+    {"and.pred", COUNT_PREDICATE},
+    {"or.pred", COUNT_PREDICATE},
+    {"xor.pred", COUNT_PREDICATE},
+    {"not.pred", COUNT_PREDICATE},
+    {"bar", COUNT_BARRIER},
+    {"bra", COUNT_BRANCH},
+    {"ret", COUNT_BRANCH},
+    {"mov", COUNT_MOVE},
 };
 
 static bool
@@ -61,8 +111,8 @@ warp_bytes(const LirInsn *insn)
 {
     const char *mnemonic = lir_op_info(insn->op)->mnemonic, *groups = lir_op_info(insn->op)->groups;
     uint32_t each = strstr(mnemonic, "16") != NULL && strstr(mnemonic, "x2") == NULL ? 2
-                    : strstr(mnemonic, "u8") != NULL                                ? 1
-                                                                                    : 4;
+                    : strstr(mnemonic, "u8") != NULL                                 ? 1
+                                                                                     : 4;
 
     if (begins_with(mnemonic, "cp.async.c"))
         return 32 * (strstr(groups, "16") != NULL ? 16 : strstr(groups, "8") != NULL ? 8 : 4);
@@ -135,13 +185,15 @@ report_kernel(const TirFn *fn, const LirFn *lowered, const Target *target, Buf *
 {
     uint32_t loops = 0;
 
-    buf_printf(out, "  %" PRIu32 " threads, %" PRIu32 " bytes of shared memory of %" PRId32
-                    " a block may have\n",
+    buf_printf(out,
+               "  %" PRIu32 " threads, %" PRIu32 " bytes of shared memory of %" PRId32
+               " a block may have\n",
                lowered->threads, lowered->shared_bytes, target->shared_per_block);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
-        buf_printf(out, "    %-12s %s[%" PRId32 ",%" PRId32 "] x %" PRIu32 " at %" PRIu32
-                        ", %" PRIu32 " bytes\n",
+        buf_printf(out,
+                   "    %-12s %s[%" PRId32 ",%" PRId32 "] x %" PRIu32 " at %" PRIu32 ", %" PRIu32
+                   " bytes\n",
                    shared->name == NULL ? "?" : shared->name, dtype_name(shared->dtype),
                    shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
     }

@@ -70,8 +70,10 @@ read_switch(Compilation *c, const char *text)
         return;
     }
     if (off && pass_table[row].needed) {
-        diag_error(&c->diag, (Span){0}, "the pass '%s' can not be switched off: without it the "
-                   "code would be wrong", pass_table[row].name);
+        diag_error(&c->diag, (Span){0},
+                   "the pass '%s' can not be switched off: without it the "
+                   "code would be wrong",
+                   pass_table[row].name);
         return;
     }
     uint64_t bit = (uint64_t)1 << row;
@@ -98,8 +100,10 @@ read_options(Compilation *c)
         if (c->dump_after < 0)
             unknown_pass(c, options->dump_ir);
         else if (pass_table[c->dump_after].run == NULL)
-            diag_error(&c->diag, (Span){0}, "'%s' is a choice inside the lowering: there is no "
-                       "tile IR after it", pass_table[c->dump_after].name);
+            diag_error(&c->diag, (Span){0},
+                       "'%s' is a choice inside the lowering: there is no "
+                       "tile IR after it",
+                       pass_table[c->dump_after].name);
     }
     return c->diag.errors == 0;
 }
@@ -169,8 +173,8 @@ read_program(Compilation *c)
             diag_error(&c->diag, (Span){0}, "%s is not valid tile IR:\n%s", c->path, text.at);
         return !failed(c);
     }
-    c->front = (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options,
-                       .target = c->target};
+    c->front =
+        (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
     if (!front_parse(&c->front, file))
         return false;
     if (c->options->emit == TILEC_EMIT_AST) {
@@ -238,8 +242,8 @@ emit(Compilation *c, LirFn *const *lowered)
         launch[k].block = lowered[k]->threads;
         launch[k].shared_bytes = lowered[k]->shared_bytes;
     }
-    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), c->target->name,
-                         c->target->ptx_version, launch};
+    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), c->target->name, c->target->ptx_version,
+                         launch};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');
@@ -329,8 +333,8 @@ lower_with_choices(Compilation *c, uint32_t k)
     if (lowered != NULL || c->bugs.n > 0 || c->front.ast == NULL)
         return lowered;
     Mark after = set_mark(c); /* the messages of the first attempt are the ones to show */
-    DiagMessage *messages = arena_copy(&c->arena, c->diag.messages.at,
-                                       after.messages * sizeof *messages);
+    DiagMessage *messages =
+        arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
     for (uint32_t candidate = 1; lowered == NULL && c->bugs.n == 0; candidate++) {
         go_back(c, before);
         fn = front_kernel(&c->front, c->module->fns.at[k]->name, candidate);
@@ -445,8 +449,10 @@ fill_result(Compilation *c, TilecResult *result)
         c->diag.errors = 1;
     }
     if (c->bugs.n > 0)
-        buf_printf(&messages, "tilec: internal error: please report this with the program that "
-                              "caused it\n%s", c->bugs.at);
+        buf_printf(&messages,
+                   "tilec: internal error: please report this with the program that "
+                   "caused it\n%s",
+                   c->bugs.at);
     result->errors = c->diag.errors;
     result->status = c->bugs.n > 0 ? TILEC_BUG : c->diag.errors > 0 ? TILEC_ERROR : TILEC_OK;
     result->messages = text_of(&messages);
@@ -471,8 +477,11 @@ guarded(Compilation *c, TilecResult *result)
         arena_free(&c->arena);
         *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
                                 .messages = "tilec: error: out of memory\n",
-                                .dump = "", .report = "", .time_report = "",
-                                .memory_bytes = bytes, .storage = c};
+                                .dump = "",
+                                .report = "",
+                                .time_report = "",
+                                .memory_bytes = bytes,
+                                .storage = c};
         return;
     }
     diag_init(&c->diag, &c->arena);
@@ -500,7 +509,9 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
         allocator = (Allocator){given->allocate, given->release, given->user};
     *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
                             .messages = "tilec: error: out of memory\n",
-                            .dump = "", .report = "", .time_report = ""};
+                            .dump = "",
+                            .report = "",
+                            .time_report = ""};
     Compilation *c = allocator.allocate(allocator.user, sizeof *c);
     if (c == NULL)
         return result->status;

@@ -353,8 +353,7 @@ TirVal *
 tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands)
 {
     TirType type = index_type(tensor, index);
-    TirOp *op =
-        tir_op_new(b, TIR_LOAD, count_index_operands(tensor, index), operands, 1, &type);
+    TirOp *op = tir_op_new(b, TIR_LOAD, count_index_operands(tensor, index), operands, 1, &type);
 
     op->tensor = tensor;
     memcpy(op->index, index, tensor->rank * sizeof *index);

@@ -84,8 +84,8 @@ take_use(Reader *r)
         return NULL;
     TirVal *value = find_entry(r, name.text)->value;
     if (value == NULL)
-        reader_fail_at(r, name.span, arena_printf(r->arena, "'%%%s' is not defined before this",
-                                           name.text));
+        reader_fail_at(r, name.span,
+                       arena_printf(r->arena, "'%%%s' is not defined before this", name.text));
     return value;
 }
 
@@ -150,7 +150,8 @@ take_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), con
     uint32_t index = 0;
 
     if (!r->failed && !find(r->fn, text, &index))
-        reader_fail_at(r, span, arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
+        reader_fail_at(r, span,
+                       arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
     return index;
 }
 
@@ -180,9 +181,9 @@ typedef struct HostSign {
 } HostSign;
 
 static const HostSign host_signs[] = {
-    {"||", HOST_OR, 1}, {"&&", HOST_AND, 2}, {"==", HOST_EQ, 3},  {"!=", HOST_NE, 3},
-    {"<", HOST_LT, 4},  {"<=", HOST_LE, 4},  {">", HOST_GT, 4},   {">=", HOST_GE, 4},
-    {"+", HOST_ADD, 5}, {"-", HOST_SUB, 5},  {"*", HOST_MUL, 6},  {"/", HOST_DIV, 6},
+    {"||", HOST_OR, 1}, {"&&", HOST_AND, 2}, {"==", HOST_EQ, 3}, {"!=", HOST_NE, 3},
+    {"<", HOST_LT, 4},  {"<=", HOST_LE, 4},  {">", HOST_GT, 4},  {">=", HOST_GE, 4},
+    {"+", HOST_ADD, 5}, {"-", HOST_SUB, 5},  {"*", HOST_MUL, 6}, {"/", HOST_DIV, 6},
     {"%", HOST_REM, 6},
 };
 
@@ -246,7 +247,7 @@ take_host_leaf(Reader *r, int depth)
         expr->kind = HOST_SCALAR;
     else
         reader_fail_at(r, name.span,
-                arena_printf(r->arena, "'%s' is neither a size nor a scalar", name.text));
+                       arena_printf(r->arena, "'%s' is neither a size nor a scalar", name.text));
     expr->index = index;
     return expr;
 }
@@ -367,21 +368,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         else
             op->integer = reader_integer(r, INT64_MIN + 1, INT64_MAX);
         return;
-    case TIR_PARAM:
-        op->integer = take_named(r, find_scalar, "a scalar");
-        return;
-    case TIR_SIZE:
-        op->integer = take_named(r, find_size, "a size");
-        return;
-    case TIR_GRID:
-        op->integer = take_named(r, find_axis, "a grid axis");
-        return;
-    case TIR_ASYNC_WAIT:
-        op->integer = reader_integer(r, 0, INT32_MAX);
-        return;
-    case TIR_LOAD:
-        op->tensor = take_index(r, op->index, args);
-        return;
+    case TIR_PARAM: op->integer = take_named(r, find_scalar, "a scalar"); return;
+    case TIR_SIZE: op->integer = take_named(r, find_size, "a size"); return;
+    case TIR_GRID: op->integer = take_named(r, find_axis, "a grid axis"); return;
+    case TIR_ASYNC_WAIT: op->integer = reader_integer(r, 0, INT32_MAX); return;
+    case TIR_LOAD: op->tensor = take_index(r, op->index, args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
         op->tensor = take_index(r, op->index, args);
@@ -393,19 +384,14 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         op->tensor = take_index(r, op->index, args);
         return;
-    case TIR_SHARED_READ:
-        op->shared = take_slot(r, args);
-        return;
+    case TIR_SHARED_READ: op->shared = take_slot(r, args); return;
     case TIR_SHARED_WRITE:
         op->shared = take_slot(r, args);
         reader_expect(r, ",");
         take_uses(r, args);
         return;
-    case TIR_REDUCE:
-        op->reduce = take_reduce(r);
-        break;
-    default:
-        break;
+    case TIR_REDUCE: op->reduce = take_reduce(r); break;
+    default: break;
     }
     if (r->token.kind == TOK_VALUE && !r->token.new_line) /* else it begins the next operation */
         take_uses(r, args);
@@ -582,8 +568,9 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
         return NULL;
     int32_t wanted = tir_op_info(opcode)->args;
     if (wanted >= 0 && args.n != (uint32_t)wanted) {
-        reader_fail_at(r, span, arena_printf(r->arena, "'%s' takes %d operands, here are %u",
-                                      tir_op_info(opcode)->text, (int)wanted, args.n));
+        reader_fail_at(r, span,
+                       arena_printf(r->arena, "'%s' takes %d operands, here are %u",
+                                    tir_op_info(opcode)->text, (int)wanted, args.n));
         return NULL;
     }
     TirOp *op = make_op(r, block, opcode, span, &args, results);
@@ -616,14 +603,16 @@ take_op(Reader *r, TirBlock *block, uint32_t depth)
     if (r->failed)
         return;
     if (!find_opcode(name.text, &opcode)) {
-        reader_fail_at(r, name.span, arena_printf(r->arena, "there is no operation '%s'", name.text));
+        reader_fail_at(r, name.span,
+                       arena_printf(r->arena, "there is no operation '%s'", name.text));
         return;
     }
     span = span_join(span, name.span);
     int32_t wanted = tir_op_info(opcode)->results;
     if (wanted >= 0 && results.types.n != (uint32_t)wanted) {
-        reader_fail_at(r, name.span, arena_printf(r->arena, "'%s' has %d results, here are %u", name.text,
-                                           (int)wanted, results.types.n));
+        reader_fail_at(r, name.span,
+                       arena_printf(r->arena, "'%s' has %d results, here are %u", name.text,
+                                    (int)wanted, results.types.n));
         return;
     }
     if (opcode == TIR_FOR)
@@ -696,10 +685,12 @@ take_shared_line(Reader *r)
     reader_take(r, TOK_SHARED, "a shared buffer ('$name_number')");
     shared->id = r->fn->shared.n;
     const char *underscore = strrchr(name.text, '_');
-    if (!r->failed &&
-        (underscore == NULL || strtoul(underscore + 1, NULL, 10) != shared->id))
-        reader_fail_at(r, name.span, arena_printf(r->arena, "shared buffers are numbered in order; this "
-                                                     "one is number %u", shared->id));
+    if (!r->failed && (underscore == NULL || strtoul(underscore + 1, NULL, 10) != shared->id))
+        reader_fail_at(r, name.span,
+                       arena_printf(r->arena,
+                                    "shared buffers are numbered in order; this "
+                                    "one is number %u",
+                                    shared->id));
     if (underscore != NULL && underscore > name.text)
         shared->name = arena_strndup(r->arena, name.text, (size_t)(underscore - name.text));
     reader_expect(r, ":");
@@ -772,7 +763,8 @@ take_line(Reader *r)
     } else if (reader_accept(r, "shared_bytes")) {
         fn->shared_bytes = reader_u32(r);
     } else {
-        reader_fail(r, "expected constant, size, tensor, scalar, require, grid, warps, shared or body");
+        reader_fail(
+            r, "expected constant, size, tensor, scalar, require, grid, warps, shared or body");
     }
 }
 

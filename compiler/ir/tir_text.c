@@ -219,20 +219,15 @@ static void
 print_host(const TirFn *fn, const HostExpr *expr, int around, Buf *out)
 {
     switch (expr->kind) {
-    case HOST_INT:
-        buf_printf(out, "%" PRId64, expr->integer);
-        return;
-    case HOST_FLOAT:
-        print_number(out, expr->number);
-        return;
+    case HOST_INT: buf_printf(out, "%" PRId64, expr->integer); return;
+    case HOST_FLOAT: print_number(out, expr->number); return;
     case HOST_SIZE:
         buf_add(out, expr->index < fn->sizes.n ? fn->sizes.at[expr->index].name : "?");
         return;
     case HOST_SCALAR:
         buf_add(out, expr->index < fn->scalars.n ? fn->scalars.at[expr->index].name : "?");
         return;
-    default:
-        break;
+    default: break;
     }
     HostOp op = host_op(expr->kind);
     if (op.precedence == 0) {
@@ -394,18 +389,10 @@ print_operands(Printer *p, const TirOp *op)
         else
             buf_printf(out, "%" PRId64, op->integer);
         return;
-    case TIR_PARAM:
-        buf_add(out, scalar_name(p->fn, op->integer));
-        return;
-    case TIR_SIZE:
-        buf_add(out, size_name(p->fn, op->integer));
-        return;
-    case TIR_GRID:
-        buf_add(out, grid_name(p->fn, op->integer));
-        return;
-    case TIR_LOAD:
-        print_index(p, op, op->args);
-        return;
+    case TIR_PARAM: buf_add(out, scalar_name(p->fn, op->integer)); return;
+    case TIR_SIZE: buf_add(out, size_name(p->fn, op->integer)); return;
+    case TIR_GRID: buf_add(out, grid_name(p->fn, op->integer)); return;
+    case TIR_LOAD: print_index(p, op, op->args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
         print_index(p, op, op->args);
@@ -417,22 +404,15 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args + 1);
         return;
-    case TIR_SHARED_READ:
-        print_slot(p, op);
-        return;
+    case TIR_SHARED_READ: print_slot(p, op); return;
     case TIR_SHARED_WRITE:
         print_slot(p, op);
         buf_add(out, ", ");
         print_value(p, op->args[1]);
         return;
-    case TIR_ASYNC_WAIT:
-        buf_printf(out, "%" PRId64, op->integer);
-        return;
-    case TIR_REDUCE:
-        buf_printf(out, "%s ", reduce_names[op->reduce]);
-        break;
-    default:
-        break;
+    case TIR_ASYNC_WAIT: buf_printf(out, "%" PRId64, op->integer); return;
+    case TIR_REDUCE: buf_printf(out, "%s ", reduce_names[op->reduce]); break;
+    default: break;
     }
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)

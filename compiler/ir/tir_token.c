@@ -88,8 +88,7 @@ scan_number(const char *text, uint32_t at)
 static uint32_t
 scan_sign(const char *text, uint32_t at)
 {
-    static const char *const pairs[] = {"..", "+:", "==", "!=", "<=",
-                                        ">=", "&&", "||", ">>"};
+    static const char *const pairs[] = {"..", "+:", "==", "!=", "<=", ">=", "&&", "||", ">>"};
 
     for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++)
         if (text[at] == pairs[k][0] && text[at + 1] == pairs[k][1])
@@ -134,7 +133,7 @@ reader_next(Reader *r)
             hi += text[hi] == '\\' && hi + 1 < r->file->n;
         if (hi >= r->file->n || text[hi] != '"') {
             reader_fail_at(r, (Span){r->file->base + lo, r->file->base + lo + 1},
-                    "this string does not end on its line");
+                           "this string does not end on its line");
             return;
         }
         set_token(r, TOK_STRING, lo, lo, hi + 1);
@@ -165,9 +164,9 @@ reader_expect(Reader *r, const char *text)
 {
     if (!reader_accept(r, text))
         reader_fail(r, arena_printf(r->arena, "expected '%s', found %s%s%s", text,
-                             r->token.kind == TOK_END ? "the end of the file" : "'",
-                             r->token.kind == TOK_END ? "" : r->token.text,
-                             r->token.kind == TOK_END ? "" : "'"));
+                                    r->token.kind == TOK_END ? "the end of the file" : "'",
+                                    r->token.kind == TOK_END ? "" : r->token.text,
+                                    r->token.kind == TOK_END ? "" : "'"));
 }
 
 const char *
@@ -198,8 +197,9 @@ reader_integer(Reader *r, int64_t lowest, int64_t highest)
     if (negative)
         value = -value;
     if (value < lowest || value > highest)
-        reader_fail_at(r, span, arena_printf(r->arena, "this number must lie in %lld .. %lld",
-                                      (long long)lowest, (long long)highest));
+        reader_fail_at(r, span,
+                       arena_printf(r->arena, "this number must lie in %lld .. %lld",
+                                    (long long)lowest, (long long)highest));
     return r->failed ? lowest : value;
 }
 

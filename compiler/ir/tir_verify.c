@@ -139,8 +139,7 @@ check_elementwise(Verifier *v, const TirOp *op)
             complain(v, op, "operand %" PRIu32 " is %s, the result %s: shapes differ", k,
                      type_text(v, op->args[k]->type), type_text(v, result));
     switch (op->op) {
-    case TIR_CAST:
-        return;
+    case TIR_CAST: return;
     case TIR_SELECT:
         want_dtype(v, op, "the condition", first.dtype, DT_BOOL);
         want_dtype(v, op, "operand 1", op->args[1]->type.dtype, result.dtype);
@@ -153,7 +152,12 @@ check_elementwise(Verifier *v, const TirOp *op)
         if (op->op == TIR_MASK)
             want_float(v, op, result);
         return;
-    case TIR_EQ: case TIR_NE: case TIR_LT: case TIR_LE: case TIR_GT: case TIR_GE:
+    case TIR_EQ:
+    case TIR_NE:
+    case TIR_LT:
+    case TIR_LE:
+    case TIR_GT:
+    case TIR_GE:
         want_dtype(v, op, "operand 1", op->args[1]->type.dtype, first.dtype);
         want_dtype(v, op, "the result", result.dtype, DT_BOOL);
         return;
@@ -163,17 +167,28 @@ check_elementwise(Verifier *v, const TirOp *op)
         break;
     }
     switch (op->op) {
-    case TIR_NOT: case TIR_AND: case TIR_OR: case TIR_XOR:
+    case TIR_NOT:
+    case TIR_AND:
+    case TIR_OR:
+    case TIR_XOR:
         if (result.dtype != DT_BOOL && result.dtype != DT_I32)
             complain(v, op, "works on bool and i32, not on %s", dtype_name(result.dtype));
         break;
-    case TIR_REM: case TIR_SHL: case TIR_SHR:
-        want_dtype(v, op, "the result", result.dtype, DT_I32);
-        break;
-    case TIR_EXP: case TIR_EXP2: case TIR_LOG: case TIR_LOG2: case TIR_SQRT: case TIR_RSQRT:
-    case TIR_RCP: case TIR_TANH: case TIR_SIN: case TIR_COS: case TIR_FLOOR: case TIR_FMA:
-        want_float(v, op, result);
-        break;
+    case TIR_REM:
+    case TIR_SHL:
+    case TIR_SHR: want_dtype(v, op, "the result", result.dtype, DT_I32); break;
+    case TIR_EXP:
+    case TIR_EXP2:
+    case TIR_LOG:
+    case TIR_LOG2:
+    case TIR_SQRT:
+    case TIR_RSQRT:
+    case TIR_RCP:
+    case TIR_TANH:
+    case TIR_SIN:
+    case TIR_COS:
+    case TIR_FLOOR:
+    case TIR_FMA: want_float(v, op, result); break;
     default:
         if (result.dtype == DT_BOOL)
             complain(v, op, "does not work on bool");
@@ -271,8 +286,8 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     for (uint32_t k = 0; k < tensor->rank; k++) {
         const TirIndex *index = &op->index[k];
         rank += index->kind != INDEX_SCALAR;
-        if (index->kind == INDEX_FULL && (index->length != tensor->dim[k].constant ||
-                                          index->length == 0))
+        if (index->kind == INDEX_FULL &&
+            (index->length != tensor->dim[k].constant || index->length == 0))
             complain(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
         if (index->kind == INDEX_RANGE && index->length <= 0)
             complain(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
@@ -323,8 +338,8 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
     int64_t elements = (int64_t)shared->rows * shared->cols;
     if (tir_type_elements(type) > elements)
-        complain(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32,
-                 type_text(v, type), shared->rows, shared->cols);
+        complain(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32, type_text(v, type),
+                 shared->rows, shared->cols);
 }
 
 /* ---- control ---- */
@@ -343,8 +358,10 @@ check_for(Verifier *v, const TirOp *op)
     }
     uint32_t carried = op->n_args - 2 - bounds;
     if (body->params.n != carried + 1 || op->n_results != carried) {
-        complain(v, op, "has %" PRIu32 " initial values, %" PRIu32 " block arguments after the "
-                 "index and %" PRIu32 " results", carried, body->params.n - 1, op->n_results);
+        complain(v, op,
+                 "has %" PRIu32 " initial values, %" PRIu32 " block arguments after the "
+                 "index and %" PRIu32 " results",
+                 carried, body->params.n - 1, op->n_results);
         return;
     }
     for (uint32_t k = 0; k < 2 + bounds; k++)
@@ -402,24 +419,19 @@ static void
 check_types(Verifier *v, const TirOp *op)
 {
     switch (op->op) {
-    case TIR_CONST: case TIR_PARAM: case TIR_SIZE: case TIR_GRID:
-        check_leaf(v, op);
-        return;
+    case TIR_CONST:
+    case TIR_PARAM:
+    case TIR_SIZE:
+    case TIR_GRID: check_leaf(v, op); return;
     case TIR_IOTA:
         want_type(v, op, "the start", op->args[0]->type, tir_scalar(DT_I32));
         want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
         want_type(v, op, "the result", op->results[0]->type,
                   tir_tile1(DT_I32, op->results[0]->type.dim[0]));
         return;
-    case TIR_EXPAND:
-        check_expand(v, op, op->args[0], op->results[0]);
-        return;
-    case TIR_SQUEEZE:
-        check_expand(v, op, op->results[0], op->args[0]);
-        return;
-    case TIR_BROADCAST:
-        check_broadcast(v, op);
-        return;
+    case TIR_EXPAND: check_expand(v, op, op->args[0], op->results[0]); return;
+    case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;
+    case TIR_BROADCAST: check_broadcast(v, op); return;
     case TIR_TRANSPOSE:
         if (op->args[0]->type.rank != 2)
             complain(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
@@ -428,18 +440,11 @@ check_types(Verifier *v, const TirOp *op)
                       tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1],
                                 op->args[0]->type.dim[0]));
         return;
-    case TIR_REDUCE:
-        check_reduce(v, op);
-        return;
-    case TIR_MMA:
-        check_mma(v, op);
-        return;
-    case TIR_LOAD:
-        check_access(v, op, 0, 0);
-        return;
-    case TIR_STORE: case TIR_ATOMIC_ADD:
-        check_access(v, op, 0, 1);
-        return;
+    case TIR_REDUCE: check_reduce(v, op); return;
+    case TIR_MMA: check_mma(v, op); return;
+    case TIR_LOAD: check_access(v, op, 0, 0); return;
+    case TIR_STORE:
+    case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
     case TIR_COPY_ASYNC:
         check_slot(v, op);
         check_access(v, op, 1, 0);
@@ -457,12 +462,8 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_CONVERT:
         want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
         return;
-    case TIR_FOR:
-        check_for(v, op);
-        return;
-    case TIR_IF:
-        check_if(v, op);
-        return;
+    case TIR_FOR: check_for(v, op); return;
+    case TIR_IF: check_if(v, op); return;
     default:
         if (tir_op_info(op->op)->flags & TF_ELEMENTWISE)
             check_elementwise(v, op);
@@ -575,13 +576,13 @@ check_interface(Verifier *v)
         if (tensor->rank == 0 || tensor->rank > TENSOR_MAX_RANK)
             complain(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
         if (tensor->align == 0 || (tensor->align & (tensor->align - 1)) != 0)
-            complain(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two",
-                     tensor->name, tensor->align);
+            complain(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two", tensor->name,
+                     tensor->align);
         for (uint32_t j = 0; j < tensor->rank && j < TENSOR_MAX_RANK; j++)
             if (tensor->dim[j].constant < 0 ||
                 (tensor->dim[j].constant == 0 && tensor->dim[j].size >= fn->sizes.n))
-                complain(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent",
-                         tensor->name, j);
+                complain(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent", tensor->name,
+                         j);
         for (uint32_t j = 0; j < k; j++)
             if (strcmp(fn->tensors.at[j]->name, tensor->name) == 0)
                 complain(v, NULL, "two tensors are called '%s'", tensor->name);

@@ -10,8 +10,8 @@ typedef struct DTypeInfo {
 } DTypeInfo;
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
-    [DT_BOOL] = {"bool", 8, false}, [DT_I32] = {"i32", 32, false},  [DT_F16] = {"f16", 16, true},
-    [DT_BF16] = {"bf16", 16, true}, [DT_F32] = {"f32", 32, true},   [DT_TF32] = {"tf32", 32, true},
+    [DT_BOOL] = {"bool", 8, false}, [DT_I32] = {"i32", 32, false}, [DT_F16] = {"f16", 16, true},
+    [DT_BF16] = {"bf16", 16, true}, [DT_F32] = {"f32", 32, true},  [DT_TF32] = {"tf32", 32, true},
     [DT_E4M3] = {"e4m3", 8, true},
 };
 
