@@ -113,6 +113,8 @@ void lower_keep_operands(Lowering *lo, TirOp *loop);
 
 /* ---- global memory (lower_memory.c) ---- */
 
+/* A predicate that this thread is the one of those holding copies that stores; 0: no copies. */
+LirReg lower_first_copy(Lowering *lo, const Layout *layout);
 void lower_load(Lowering *lo, TirOp *op);
 void lower_store(Lowering *lo, TirOp *op);
 void lower_copy_async(Lowering *lo, TirOp *op);

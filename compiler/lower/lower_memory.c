@@ -510,9 +510,8 @@ lower_load(Lowering *lo, TirOp *op)
     }
 }
 
-/* A predicate that this thread is the one of those holding copies that stores; 0: no copies. */
-static LirReg
-first_copy(Lowering *lo, const Layout *layout)
+LirReg
+lower_first_copy(Lowering *lo, const Layout *layout)
 {
     LirBuilder *b = &lo->b;
     uint32_t lanes = layout->rank == 0 ? 31 : layout_copy_lanes(layout);
@@ -639,7 +638,7 @@ lower_store(Lowering *lo, TirOp *op)
     Layout scalar = {.rank = 0};
     const Layout *layout = value->type.rank == 0 ? &scalar : value->layout;
     RegisterAccess ra = begin_registers(lo, op, layout);
-    LirReg owner = first_copy(lo, layout);
+    LirReg owner = lower_first_copy(lo, layout);
 
     if (op->op == TIR_STORE) {
         store_vectors(&ra, value, owner);

@@ -169,6 +169,7 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     uint32_t col_axis = layout->rank == 2 ? 1 : 0;
     int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
     SharedPlace place = place_of_layout(lo, layout, shared, base, 0, col_axis, bytes);
+    LirReg owner = lower_first_copy(lo, layout); /* of threads that hold copies, one writes */
 
     for (int32_t r = 0; r < n; r += run) {
         int32_t at[LAYOUT_RANK];
@@ -183,13 +184,13 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
                                    lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(packed)};
             lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
             operands[1] = halves[r % 2];
-            lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands);
+            lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands)->guard = owner;
             continue;
         }
         for (int32_t w = 0; w < words; w++)
             operands[w + 1] = lir_reg(narrow ? lower_packed(lo, value, r / 2 + w)
                                              : as_b32(lo, value, r + w));
-        lir_emit(&lo->b, by_words[words], 0, (uint32_t)words + 1, operands);
+        lir_emit(&lo->b, by_words[words], 0, (uint32_t)words + 1, operands)->guard = owner;
     }
 }
 

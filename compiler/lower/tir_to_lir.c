@@ -230,30 +230,80 @@ is_whole_vote(const TirOp *op)
            (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL) && op->shared == NULL;
 }
 
-/* The tile behind a chain of reductions of the same kind that end in `op`. */
-static TirVal *
-voted_tile(const TirOp *op)
+enum { MAX_VOTE_MASKS = 4 };
+
+/* The reduction along rows whose results only `vote` reads, maybe through padding masks (listed in
+ * `masks`): its lanes need not agree before the vote.  NULL: there is none. */
+static const TirOp *
+vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_MASKS],
+            uint32_t *n_masks)
 {
-    TirVal *value = op->args[0];
-    while (value->def != NULL && value->def->op == TIR_REDUCE && value->def->reduce == op->reduce)
+    const TirVal *value = vote->args[0];
+
+    *n_masks = 0;
+    while (value->def != NULL && value->def->op == TIR_PADMASK && *n_masks < MAX_VOTE_MASKS &&
+           count_uses(lo->fn, value) == 1) {
+        masks[(*n_masks)++] = value->def;
         value = value->def->args[0];
-    return value;
+    }
+    const TirOp *op = value->def;
+    if (op == NULL || op->op != TIR_REDUCE || op->reduce != vote->reduce ||
+        op->parent != vote->parent || count_uses(lo->fn, value) != 1)
+        return NULL;
+    return op;
+}
+
+/* What this thread knows of element `row` of the voted values: elements that other lanes hold of
+ * the same row are left to the vote. */
+static Elem
+partial_row(Lowering *lo, const TirOp *rows, int32_t row)
+{
+    const Layout *from = rows->args[0]->layout, *to = rows->results[0]->layout;
+    Elem found = identity_of(rows->reduce, DT_BOOL);
+    int32_t want[LAYOUT_RANK], at[LAYOUT_RANK], n = layout_registers(from);
+    bool begun = false;
+
+    layout_coordinates(to, row, 0, 0, want);
+    for (int32_t r = 0; r < n; r++) {
+        layout_coordinates(from, r, 0, 0, at);
+        if (at[1 - rows->axis] != want[0])
+            continue;
+        Elem elem = source_elem(lo, rows, r);
+        found = begun ? combine(lo, rows->reduce, DT_BOOL, found, elem) : elem;
+        begun = true;
+    }
+    return found;
 }
 
 static void
 lower_vote(Lowering *lo, TirOp *op)
 {
-    TirVal *tile = voted_tile(op);
+    const TirOp *masks[MAX_VOTE_MASKS];
+    uint32_t n_masks;
+    const TirOp *rows = vote_source(lo, op, masks, &n_masks);
     LirBuilder *b = &lo->b;
-    int32_t n = lower_registers(tile);
-    Elem found = lower_elem(lo, tile, 0);
-    DType dtype = DT_BOOL;
+    const TirVal *voted = rows != NULL ? rows->results[0] : op->args[0];
+    int32_t n = lower_registers(voted);
+    bool any = op->reduce == REDUCE_ANY;
+    Elem found = identity_of(op->reduce, DT_BOOL);
 
-    for (int32_t r = 1; r < n; r++)
-        found = combine(lo, op->reduce, dtype, found, lower_elem(lo, tile, r));
+    for (int32_t r = 0; r < n; r++) {
+        Elem elem = rows != NULL ? partial_row(lo, rows, r) : lower_elem(lo, op->args[0], r);
+        for (uint32_t k = n_masks; rows != NULL && k-- > 0;) {
+            if ((masks[k]->segments >> lo->segment & 1) == 0)
+                continue;
+            Elem inside = lower_elem(lo, masks[k]->args[1], r);
+            if (any) {
+                elem = combine(lo, REDUCE_ALL, DT_BOOL, elem, inside);
+            } else {
+                LirReg outside = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lower_operand(lo, inside));
+                elem = combine(lo, REDUCE_ANY, DT_BOOL, elem, elem_reg(outside));
+            }
+        }
+        found = r == 0 ? elem : combine(lo, op->reduce, DT_BOOL, found, elem);
+    }
     LirReg result = lir_new_reg(b, LIR_PRED);
     LirOperand operands[] = {lir_reg(result), lower_operand(lo, found)};
-    bool any = op->reduce == REDUCE_ANY;
     if (op->vote_warp)
         lir_emit(b, any ? LIR_VOTE_ANY : LIR_VOTE_ALL, 1, 2, operands);
     else
@@ -571,10 +621,11 @@ lower_op(Lowering *lo, TirOp *op)
         bool feeds_vote = false;
         if (op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0) {
             for (uint32_t i = 0; i < op->parent->ops.n; i++) {
-                const TirOp *user = op->parent->ops.at[i];
-                if (user->op == TIR_REDUCE && user->args[0] == op->results[0] &&
-                    is_whole_vote(user) && user->reduce == op->reduce)
-                    feeds_vote = count_uses(lo->fn, op->results[0]) == 1;
+                const TirOp *user = op->parent->ops.at[i], *masks[MAX_VOTE_MASKS];
+                uint32_t n_masks;
+                if (user->op == TIR_REDUCE && is_whole_vote(user) &&
+                    vote_source(lo, user, masks, &n_masks) == op)
+                    feeds_vote = true;
             }
         }
         if (!feeds_vote)
