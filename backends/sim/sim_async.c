@@ -133,6 +133,7 @@ sim_async_free(SimCluster *cluster)
     for (size_t i = 0; i < cluster->op_count; i++) {
         free(cluster->ops[i]->payload);
         free(cluster->ops[i]->seen);
+        free(cluster->ops[i]->tracked);
         free(cluster->ops[i]);
     }
     free(cluster->ops);
@@ -148,6 +149,8 @@ sim_op_observe(SimWarp *warp, SimOp *op)
         op->seen = calloc(warp->cta->cluster->agents, sizeof *op->seen);
     if (op->seen && !op->seen[warp->agent])
         op->seen[warp->agent] = warp->clock[warp->agent];
+    if (op->observe)
+        op->observe(warp, op);
 }
 
 bool

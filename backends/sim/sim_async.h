@@ -23,6 +23,8 @@ struct SimOp {
     SimOp *after; /* lands only after this one has, or NULL */
     void *payload; /* released by free() once landed */
     uint32_t *seen; /* by agent: the clock at which it waited for the op, 0 if never */
+    void (*observe)(SimWarp *warp, SimOp *op); /* or NULL: who waited for it knows more, too */
+    void *tracked; /* for `observe`; freed with the op */
 };
 
 /* A new op of the executing warp, with a zeroed payload.  NULL when out of memory. */
