@@ -29,6 +29,7 @@ bool pass_simplify(PassContext *px, TirFn *fn);
 bool pass_fuse(PassContext *px, TirFn *fn);
 bool pass_schedule(PassContext *px, TirFn *fn);
 bool pass_assign_layout(PassContext *px, TirFn *fn);
+bool pass_order_products(PassContext *px, TirFn *fn);
 bool pass_plan_shared(PassContext *px, TirFn *fn);
 bool pass_place_sync(PassContext *px, TirFn *fn);
 

@@ -180,8 +180,15 @@ choose_divisions(LayoutPass *lp)
 
 typedef VEC(TirOp *) OpList;
 
+/* A value that was written to a shared buffer for some product, and the read of it. */
+typedef struct Written {
+    const TirVal *value;
+    TirVal *read;
+} Written;
+
 typedef struct Inserter {
     LayoutPass *lp;
+    VEC(Written) written; /* in this block */
     OpList *out;     /* operations of the block so far */
     TirBlock *block;
 } Inserter;
@@ -258,6 +265,16 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
         transposed = !transposed;
         value = value->def->args[0];
     }
+    TirVal *again = NULL;
+    for (uint32_t k = 0; k < in->written.n; k++) {
+        if (in->written.at[k].value == value)
+            again = in->written.at[k].read;
+    }
+    if (again != NULL && !transposed)
+        return again;
+    TirType turned = tir_tile2(value->type.dtype, value->type.dim[1], value->type.dim[0]);
+    if (again != NULL)
+        return insert_op(in, TIR_TRANSPOSE, 1, &again, 1, &turned, span)->results[0];
     if (value->layout == NULL) /* computed from nothing that has a layout yet */
         value = demand(in, value, layout_default(in->lp, value->type), span);
     TirShared *shared = arena_new(arena, TirShared);
@@ -274,9 +291,10 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
     insert_op(in, TIR_SHARED_WRITE, 2, args, 0, NULL, span)->shared = shared;
     TirOp *read = insert_op(in, TIR_SHARED_READ, 1, &slot, 1, &value->type, span);
     read->shared = shared;
+    Written written = {value, read->results[0]};
+    vec_push(arena, &in->written, written);
     if (!transposed)
         return read->results[0];
-    TirType turned = tir_tile2(value->type.dtype, value->type.dim[1], value->type.dim[0]);
     return insert_op(in, TIR_TRANSPOSE, 1, &read->results[0], 1, &turned, span)->results[0];
 }
 
@@ -308,7 +326,7 @@ static void
 insert_block(LayoutPass *lp, TirBlock *block)
 {
     OpList out = {0};
-    Inserter in = {lp, &out, block};
+    Inserter in = {.lp = lp, .out = &out, .block = block};
     OpList before = {0};
 
     for (uint32_t i = 0; i < block->ops.n; i++)

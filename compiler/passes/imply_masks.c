@@ -173,6 +173,20 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
         if (im->masked_from.at[i] == value && made->axis == axis && made->number == fill)
             return im->masked_to.at[i];
     }
+    /* Padding never matters, so one value may be masked along every axis that some user asks for:
+     * a second mask goes on top of the first, and both users read it. */
+    TirVal *earlier = NULL;
+    for (uint32_t i = 0; i < im->masked_from.n; i++) {
+        if (im->masked_from.at[i] == value && im->masked_to.at[i]->def->number == fill)
+            earlier = im->masked_to.at[i];
+    }
+    if (earlier != NULL && domain->start->block != block &&
+        (domain->bound == NULL || domain->bound->block != block)) {
+        TirVal *both = mask_value(im, earlier, axis, domain, fill);
+        tir_replace_uses(im->fn, earlier, both);
+        both->def->args[0] = earlier;
+        return both;
+    }
     /* After the definitions of the value and of the range, whichever comes last. */
     int32_t at = 0;
     for (uint32_t i = 0; i < block->ops.n; i++) {
