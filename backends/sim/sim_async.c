@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "sim_shadow.h"
+
 enum { SOON = 400, LATER = 20000 }; /* warp instructions of the cluster */
 
 SimOp *

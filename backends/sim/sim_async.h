@@ -23,6 +23,7 @@ struct SimOp {
     SimOp *after; /* lands only after this one has, or NULL */
     void *payload; /* released by free() once landed */
     uint32_t *seen; /* by agent: the clock at which it waited for the op, 0 if never */
+    struct SimGlobalOp *global; /* the same for other clusters, of an op that writes global memory */
     void (*observe)(SimWarp *warp, SimOp *op); /* or NULL: who waited for it knows more, too */
     void *tracked; /* for `observe`; freed with the op */
 };

@@ -1,6 +1,7 @@
 /* sim_atomic.c - atom and red (PTX ISA 9.7.13.5, 9.7.13.6). */
 #include "sim_exec.h"
 #include "sim_memory.h"
+#include "sim_sync.h"
 
 typedef enum AtomicOp {
     ATOM_AND, ATOM_OR, ATOM_XOR, ATOM_CAS, ATOM_EXCH, ATOM_ADD, ATOM_INC, ATOM_DEC, ATOM_MIN,
@@ -9,7 +10,7 @@ typedef enum AtomicOp {
 static const char *const op_words[] = {"and", "or", "xor", "cas", "exch",
                                        "add", "inc", "dec", "min", "max", NULL};
 
-/* mode[0] AtomicOp, [1] has a result, [2] f32 addition flushes subnormals, [4] bytes of an element;
+/* mode[0] AtomicOp, [1] has a result, [2] SimOrder, [4] bytes of an element;
  * count elements.  Slots: results (atom), address, b, then c of cas, then an ignored policy. */
 
 static float
@@ -75,13 +76,28 @@ read_slot(const SimWarp *warp, SimSlot slot, uint32_t lane, bool wide)
     return wide ? sim_r64(warp, slot)[lane] : sim_r32(warp, slot)[lane];
 }
 
-/* Blocks run on several host threads: an atomic on global memory takes a lock chosen by address. */
+/* The whole step is under the lock: the acquire, the access, and the release after it. */
 static pthread_mutex_t *
-lock_of(SimWarp *warp, const SimMemory *m)
+begin_atomic(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *m)
 {
-    return m->space == SIM_GLOBAL
-               ? &warp->run->device->atomic_lock[(m->generic >> 4) % SIM_ATOMIC_LOCKS]
-               : NULL;
+    uint32_t size = insn->mode[4] * insn->count;
+    pthread_mutex_t *lock = sim_memory_lock(warp, m);
+    if (lock)
+        pthread_mutex_lock(lock);
+    if (warp->run->checks)
+        sim_sync_read(warp, m->generic, m->space == SIM_GLOBAL, insn->mode[2]);
+    sim_memory_note_read(warp, m, size, lane, SIM_STRONG);
+    sim_memory_note_write(warp, m, size, lane, SIM_STRONG);
+    return lock;
+}
+
+static void
+end_atomic(SimWarp *warp, const SimInsn *insn, const SimMemory *m, pthread_mutex_t *lock)
+{
+    if (warp->run->checks)
+        sim_sync_write(warp, m->generic, m->space == SIM_GLOBAL, insn->mode[2], true);
+    if (lock)
+        pthread_mutex_unlock(lock);
 }
 
 static void
@@ -89,10 +105,8 @@ atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *
 {
     uint32_t bytes = insn->mode[4], results = insn->mode[1] ? insn->count : 0;
     bool wide = bytes == 8;
-    pthread_mutex_t *lock = lock_of(warp, m);
+    pthread_mutex_t *lock = begin_atomic(warp, insn, lane, m);
     uint64_t old[8];
-    if (lock)
-        pthread_mutex_lock(lock);
     for (uint32_t i = 0; i < insn->count; i++) {
         uint32_t b = results + 1 + i, c = results + 1 + insn->count + i;
         uint64_t value, before = 0;
@@ -103,8 +117,7 @@ atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *
         memcpy(m->data + i * bytes, &value, bytes);
         old[i] = before;
     }
-    if (lock)
-        pthread_mutex_unlock(lock);
+    end_atomic(warp, insn, m, lock);
     for (uint32_t i = 0; i < results; i++) {
         if (insn->slot[i] == SIM_NO_SLOT)
             continue;
@@ -119,22 +132,19 @@ atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *
 static void
 atomic_128(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *m)
 {
-    pthread_mutex_t *lock = lock_of(warp, m);
+    pthread_mutex_t *lock = begin_atomic(warp, insn, lane, m);
     uint64_t old[2], b[2], c[2] = {0, 0};
     for (uint32_t h = 0; h < 2; h++) {
         b[h] = sim_r64(warp, insn->slot[2] + 256 * h)[lane];
         if (insn->mode[0] == ATOM_CAS)
             c[h] = sim_r64(warp, insn->slot[3] + 256 * h)[lane];
     }
-    if (lock)
-        pthread_mutex_lock(lock);
     memcpy(old, m->data, 16);
     if (insn->mode[0] == ATOM_EXCH)
         memcpy(m->data, b, 16);
     else if (memcmp(old, b, 16) == 0)
         memcpy(m->data, c, 16);
-    if (lock)
-        pthread_mutex_unlock(lock);
+    end_atomic(warp, insn, m, lock);
     for (uint32_t h = 0; h < 2 && insn->slot[0] != SIM_NO_SLOT; h++)
         sim_r64(warp, insn->slot[0] + 256 * h)[lane] = old[h];
 }
@@ -153,24 +163,11 @@ atomic(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             sim_memory_note_write(warp, &m, size, l, SIM_STRONG);
             continue;
         }
-        if (warp->run->checks)
-            sim_clock_acquire_at(warp, m.generic);
-        sim_memory_note_read(warp, &m, size, l, SIM_STRONG);
-        sim_memory_note_write(warp, &m, size, l, SIM_STRONG);
         if (bytes == 16)
             atomic_128(warp, insn, l, &m);
         else
             atomic_lane(warp, insn, l, &m);
     }
-    /* The release comes after all lanes, so that one warp's lanes share a period. */
-    if (warp->run->checks)
-        sim_each_lane(l, mask) {
-            SimMemory m;
-            uint64_t address = sim_lane_address(warp, insn, results, l);
-            if (insn->mode[3] && sim_memory_find(warp, l, (SimSpace)insn->space, address, size,
-                                                 size, &m))
-                sim_clock_release_at(warp, m.generic);
-        }
     warp->cta->cluster->progress++;
     return SIM_YIELD;
 }
@@ -203,7 +200,7 @@ decode_atomic(SimDecode *dx, bool has_result)
     SimInsn *out = dx->out;
     bool policy;
     out->space = (uint8_t)dec_space(dx);
-    sim_take_order(dx);
+    out->mode[2] = (uint8_t)(sim_take_order(dx) | SIM_ORDER_STRONG);
     sim_take_hints(dx, &policy);
     int op = dec_choice(dx, op_words);
     dec_take(dx, "noftz");
@@ -218,7 +215,6 @@ decode_atomic(SimDecode *dx, bool has_result)
     out->type = (uint8_t)type;
     out->mode[0] = (uint8_t)op;
     out->mode[1] = has_result;
-    out->mode[3] = 1;
     out->mode[4] = (uint8_t)(bits / 8);
     out->exec = atomic;
     dx->frame_relative_ok = true;

@@ -30,6 +30,10 @@ enum {
     SIM_SHARED_LIMIT = 232448 /* bytes a block can have on any target */
 };
 
+/* An event is a warp (agent) above its clock. */
+enum { SIM_CLOCK_BITS = 22 };
+#define SIM_CLOCK_MAX ((UINT32_C(1) << SIM_CLOCK_BITS) - 1)
+
 /* Windows of the generic address space.  Everything else is global: constants and the
  * entry's parameters too (the param window lies inside the global one, PTX ISA 6.4.3). */
 #define SIM_WINDOW_SHARED UINT64_C(0x0000100000000000)
@@ -51,6 +55,10 @@ typedef struct SimRun SimRun;
 typedef struct SimOp SimOp;
 typedef struct SimShadow SimShadow;
 typedef struct SimSyncTable SimSyncTable;
+typedef struct SimSnapshot SimSnapshot;
+typedef struct SimForeignList SimForeignList;
+typedef struct SimGlobalSync SimGlobalSync;
+typedef struct SimGlobalShadow SimGlobalShadow;
 
 /* ------------------------------------------------------------------------ types */
 
@@ -192,6 +200,7 @@ typedef struct SimAllocation {
     uint8_t *init; /* a byte for each: 1 if written */
     char *name;
     bool read_only;
+    struct SimGlobalPage **shadow; /* during a launch with checks */
 } SimAllocation;
 
 enum { SIM_ATOMIC_LOCKS = 64 };
@@ -290,6 +299,7 @@ struct SimWarp {
     uint32_t local_size, local_top;
     uint32_t *clock;       /* vector clock: what this warp knows of every agent */
     uint32_t *proxy_clock; /* the part of it that a proxy fence covers (PTX ISA 8.6) */
+    struct SimWarpSync *sync; /* fences and relaxed accesses */
     SimAllocation *recent; /* the allocation accessed last */
     SimRandom random;
     SimExtension ext[SIM_EXT_COUNT];
@@ -336,6 +346,7 @@ struct SimCluster {
     SimOp **ops; /* all ops by id, for the shadow */
     size_t op_count, op_capacity;
     SimSyncTable *sync; /* memory locations used for synchronisation, for the clocks */
+    SimForeignList *foreign; /* what its warps learnt of other clusters */
     uint64_t *executed, *wavefronts, *ideal; /* by instruction, when banks are counted */
     SimExtension ext[SIM_EXT_COUNT];
 };
@@ -351,6 +362,8 @@ struct SimRun {
     uint32_t shared_bytes;
     uint64_t cluster_count, step_limit;
     SimAllocation *params;
+    SimGlobalSync *global_sync; /* with checks */
+    SimGlobalShadow *global_shadow;
     pthread_mutex_t lock; /* guards the rest */
     uint64_t next_cluster;
     _Atomic bool stop; /* an error ended the launch */

@@ -2,6 +2,7 @@
 #include "sim_memory.h"
 
 #include "sim_exec.h"
+#include "sim_sync.h"
 
 /* ------------------------------------------------------------------------ addresses */
 
@@ -127,6 +128,7 @@ sim_memory_note_read(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t 
         if (memchr(init, 0, size))
             sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, m->generic, NULL,
                      "read of global memory that nobody wrote, in '%s'", m->in->name);
+        sim_global_read(warp, m->in, m->data, size, (int32_t)lane, access);
     }
 }
 
@@ -139,8 +141,12 @@ sim_memory_note_write(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t
                  "write to constant memory or a parameter, '%s'", m->in->name);
     if (m->space == SIM_GLOBAL && m->in->init)
         memset(m->in->init + (m->data - m->in->data), 1, size);
-    if (m->space == SIM_SHARED && warp->run->checks)
+    if (!warp->run->checks)
+        return;
+    if (m->space == SIM_SHARED)
         sim_shadow_write(warp, m->cta, m->offset, size, lane, access);
+    else if (m->space == SIM_GLOBAL)
+        sim_global_write(warp, m->in, m->data, size, (int32_t)lane, access);
 }
 
 /* Shared memory has 32 banks of 4 bytes; a pass serves 128 bytes: 32 lanes of 4 bytes, 16 of 8 or 8
@@ -229,6 +235,44 @@ get_element(const SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t lan
         memcpy(data + 8, &sim_r64(warp, slot + 256)[lane], 8);
 }
 
+/* The value and what its writer released are read together. */
+pthread_mutex_t *
+sim_memory_lock(const SimWarp *warp, const SimMemory *m)
+{
+    return m->space == SIM_GLOBAL
+               ? &warp->run->device->atomic_lock[(m->generic >> 4) % SIM_ATOMIC_LOCKS]
+               : NULL;
+}
+
+static void
+strong_load(SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint32_t size, uint8_t *buffer)
+{
+    pthread_mutex_t *lock = sim_memory_lock(warp, m);
+    if (lock)
+        pthread_mutex_lock(lock);
+    memcpy(buffer, m->data, size);
+    if (warp->run->checks)
+        sim_sync_read(warp, m->generic, m->space == SIM_GLOBAL, insn->mode[2]);
+    if (lock)
+        pthread_mutex_unlock(lock);
+}
+
+static void
+strong_store(SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint32_t size,
+             const uint8_t *buffer)
+{
+    pthread_mutex_t *lock = sim_memory_lock(warp, m);
+    if (m->in && m->in->read_only)
+        return;
+    if (lock)
+        pthread_mutex_lock(lock);
+    memcpy(m->data, buffer, size);
+    if (warp->run->checks)
+        sim_sync_write(warp, m->generic, m->space == SIM_GLOBAL, insn->mode[2], false);
+    if (lock)
+        pthread_mutex_unlock(lock);
+}
+
 static SimStep
 ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -241,10 +285,11 @@ ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         uint8_t buffer[64];
         const uint8_t *data = zeros;
         if (sim_memory_find(warp, l, (SimSpace)insn->space, address, size, size, &m)) {
-            if (insn->mode[2] && warp->run->checks)
-                sim_clock_acquire_at(warp, m.generic);
+            if (insn->mode[2])
+                strong_load(warp, insn, &m, size, buffer);
             sim_memory_note_read(warp, &m, size, l, access_of(insn));
-            memcpy(buffer, m.data, size);
+            if (!insn->mode[2])
+                memcpy(buffer, m.data, size);
             data = buffer;
             if (m.space == SIM_SHARED) {
                 shared |= 1u << l;
@@ -273,9 +318,9 @@ st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         for (uint32_t i = 0; i < insn->count; i++)
             get_element(warp, insn, insn->slot[i], l, buffer + i * bytes);
         sim_memory_note_write(warp, &m, size, l, access_of(insn));
-        if (insn->mode[2] && warp->run->checks)
-            sim_clock_release_at(warp, m.generic);
-        if (!(m.in && m.in->read_only))
+        if (insn->mode[2])
+            strong_store(warp, insn, &m, size, buffer);
+        else if (!(m.in && m.in->read_only))
             memcpy(m.data, buffer, size);
         if (m.space == SIM_SHARED) {
             shared |= 1u << l;
@@ -312,9 +357,10 @@ sim_take_order(SimDecode *dx)
     uint8_t order = 0;
     int which;
     while ((which = dec_choice(dx, strong)) >= 0)
-        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2 ? SIM_ORDER_ACQUIRE : 0) |
-                           (which == 3 ? SIM_ORDER_RELEASE : 0));
-    dec_choice(dx, scopes);
+        order |= (uint8_t)(SIM_ORDER_STRONG | (which == 2 || which == 4 ? SIM_ORDER_ACQUIRE : 0) |
+                           (which == 3 || which == 4 ? SIM_ORDER_RELEASE : 0));
+    if (dec_choice(dx, scopes) == 0)
+        order |= SIM_ORDER_CTA;
     return order;
 }
 
@@ -410,33 +456,37 @@ decode_createpolicy(SimDecode *dx)
     return dec_dst(dx, dec_operand(dx, 0), SIM_B64);
 }
 
-/* membar and fence (9.7.13.4).  Order between warps is modelled by the strong accesses around a
- * fence; a fence by itself passes nothing.  fence.proxy.async covers what the warp knows. */
+/* membar and fence (9.7.13.4).  mode[0]: fence.proxy.async, which covers what the warp knows;
+ * mode[1]: a fence of the generic proxy, 1 for the block, 2 for more. */
 static SimStep
 fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     (void)mask;
     if (insn->mode[0])
         sim_clock_proxy_fence(warp);
+    if (insn->mode[1])
+        sim_sync_fence(warp, insn->mode[1] == 2);
     return SIM_YIELD;
 }
 static bool
 decode_fence(SimDecode *dx)
 {
     static const char *const words[] = {
-        "sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl",
+        "cta", "cluster", "gpu", "sys", "gl", "sc", "acq_rel", "acquire", "release",
         "mbarrier_init", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", NULL};
     static const char *const proxies[] = {
         "alias", "async", "async.global", "async::generic", "tensormap::generic", NULL};
-    if (dec_take(dx, "proxy")) {
+    bool is_proxy = dec_take(dx, "proxy");
+    if (is_proxy) {
         int proxy = dec_choice(dx, proxies);
         if (proxy < 0)
             return dec_fail(dx, "needs a proxy");
         dx->out->mode[0] = proxy == 1 || proxy == 3;
         dec_space(dx);
     }
-    while (dec_choice(dx, words) >= 0)
-        continue;
+    for (int word; (word = dec_choice(dx, words)) >= 0;)
+        if (word <= 4 && !is_proxy)
+            dx->out->mode[1] = word == 0 ? 1 : 2;
     dx->out->exec = fence;
     /* fence.proxy.tensormap::generic.acquire names the map and its size. */
     return dec_count(dx, 0, 2);

@@ -44,13 +44,16 @@ void sim_memory_count_banks(SimWarp *warp, const SimInsn *insn, const uint32_t *
                             uint32_t mask, uint32_t size);
 
 /* What the words .volatile, .relaxed, .acquire, ... of a memory instruction mean here (PTX ISA 8.2,
- * 8.5).  Any strong access both acquires from and releases to its address: at least the order that
- * the ISA gives, so no false race, and perhaps a missed one. */
+ * 8.5); sim_sync.h tells what they order. */
 typedef enum SimOrder {
     SIM_ORDER_STRONG = 1,
     SIM_ORDER_ACQUIRE = 2,
-    SIM_ORDER_RELEASE = 4
+    SIM_ORDER_RELEASE = 4,
+    SIM_ORDER_CTA = 8 /* the scope is the block, not more */
 } SimOrder;
+
+/* What makes a strong access of global memory one step for all host threads; NULL: none is needed. */
+pthread_mutex_t *sim_memory_lock(const SimWarp *warp, const SimMemory *memory);
 
 struct SimDecode;
 uint8_t sim_take_order(struct SimDecode *dx);                   /* takes them and the scope */

@@ -5,6 +5,7 @@
 
 #include "sim_async.h"
 #include "sim_shadow.h"
+#include "sim_sync.h"
 #include "sim_warp.h"
 
 enum { SLICE = 1 << 20, MAX_HOST_THREADS = 256 };
@@ -56,7 +57,7 @@ free_cluster(SimCluster *cluster)
         free(cta->shared);
     }
     sim_async_free(cluster);
-    sim_sync_table_free(cluster->sync);
+    sim_sync_cluster_end(cluster);
     free(cluster->ctas);
     free(cluster->executed);
     free(cluster);
@@ -495,13 +496,18 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
         run.wavefronts = run.executed + mod->insn_count;
         run.ideal = run.executed + 2 * mod->insn_count;
     }
-    if (launch->count_banks && !run.executed) {
+    if ((launch->count_banks && !run.executed) ||
+        (run.checks && !(sim_sync_run_start(&run) && sim_global_start(&run)))) {
         bad_launch(report, "out of memory");
     } else {
         pthread_mutex_init(&run.lock, NULL);
         run_clusters(&run);
         pthread_mutex_destroy(&run.lock);
         finish_report(&run, report);
+    }
+    if (run.checks) {
+        sim_global_end(&run);
+        sim_sync_run_end(&run);
     }
     free(run.executed);
     free(params.data);

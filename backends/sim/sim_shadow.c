@@ -5,24 +5,31 @@
 
 #include "sim_async.h"
 
-/* A cell's last writer: an op (top bit set), or a warp with its clock at that time. */
-enum { CLOCK_BITS = 22 };
-#define CLOCK_MAX ((UINT32_C(1) << CLOCK_BITS) - 1)
+/* A cell's last writer: an op (top bit set), or a warp above its clock at that time. */
 #define WRITER_OP UINT32_C(0x80000000)
 
-/* A read mark holds the clock and which bytes of the cell were read. */
+/* A read mark holds the clock, which bytes of the cell were read, and whether by strong reads only. */
 #define READ_MARK(clock, bytes) ((clock) << 4 | (bytes))
+#define READ_STRONG UINT32_C(0x80000000)
+#define READ_CLOCK(mark) (((mark) & ~READ_STRONG) >> 4)
+
+typedef struct Writer {
+    uint32_t who, insn;
+} Writer;
 
 typedef struct Cell {
-    uint32_t writer, writer_insn, reader_insn;
+    Writer writer;        /* the last */
+    uint32_t reader_insn;
     uint8_t initialised; /* bytes, a bit each */
-    uint8_t written;     /* bytes of the last write */
-    uint8_t strong;      /* the last write was a strong one */
+    uint8_t written;
+    uint8_t strong;      /* bytes whose last write was a strong one */
+    uint8_t split;       /* bytes have different writers: see SimShadow.bytes */
 } Cell;
 
 struct SimShadow {
     uint32_t cells, agents;
     Cell *cell;
+    Writer *bytes;      /* 4 a cell; NULL until first used */
     uint32_t **read;    /* by agent, then cell: READ_MARK; NULL until first used */
     uint32_t **read_op; /* by agent: the op that reads the cell asynchronously, id + 1 */
 };
@@ -57,6 +64,7 @@ sim_shadow_free(SimShadow *s)
             free(s->read_op[a]);
     }
     free(s->cell);
+    free(s->bytes);
     free(s->read);
     free(s->read_op);
     free(s);
@@ -90,18 +98,18 @@ place_of(const SimWarp *warp, uint32_t insn_plus_one, uint32_t agent)
 
 /* ------------------------------------------------------------------------ checks */
 
-/* The access against the cell's last write. */
+/* The access against a write. */
 static void
-check_writer(SimWarp *warp, SimCta *cta, const Cell *c, uint32_t offset, int32_t lane,
-             bool is_write, bool async_proxy)
+check_writer(SimWarp *warp, const Writer *w, uint32_t offset, int32_t lane, bool is_write,
+             bool async_proxy)
 {
     SimCluster *cluster = warp->cta->cluster;
     uint64_t address = offset + SIM_SHARED_BASE;
-    if (c->writer & WRITER_OP) {
-        const SimOp *op = cluster->ops[c->writer & ~WRITER_OP];
+    if (w->who & WRITER_OP) {
+        const SimOp *op = cluster->ops[w->who & ~WRITER_OP];
         if (sim_op_known(warp, op))
             return;
-        SimPlace place = place_of(warp, c->writer_insn, op->agent);
+        SimPlace place = place_of(warp, w->insn, op->agent);
         if (is_write)
             sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
                      "shared memory is written while an asynchronous op may still be filling it");
@@ -111,31 +119,78 @@ check_writer(SimWarp *warp, SimCta *cta, const Cell *c, uint32_t offset, int32_t
                      "for");
         return;
     }
-    uint32_t agent = c->writer >> CLOCK_BITS, clock = c->writer & CLOCK_MAX;
+    uint32_t agent = w->who >> SIM_CLOCK_BITS, clock = w->who & SIM_CLOCK_MAX;
     if (clock > warp->clock[agent] && agent != warp->agent) {
-        SimPlace place = place_of(warp, c->writer_insn, agent);
+        SimPlace place = place_of(warp, w->insn, agent);
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                  "%s of shared memory that another warp wrote, with no barrier between",
                  is_write ? "write" : "read");
     } else if (async_proxy && clock > warp->proxy_clock[agent]) {
-        SimPlace place = place_of(warp, c->writer_insn, agent);
+        SimPlace place = place_of(warp, w->insn, agent);
         sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
                  "the async proxy accesses shared memory written through the generic proxy with "
                  "no fence.proxy.async between");
     }
-    (void)cta;
+}
+
+/* The access to some bytes of a cell against their last writes; `own` is the party itself. */
+static void
+check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, uint32_t own,
+              int32_t lane, bool is_write, bool strong, bool async_proxy)
+{
+    const Cell *c = &s->cell[cell];
+    uint8_t clash = bytes & c->written & (uint8_t)~(strong ? c->strong : 0);
+    if (!clash)
+        return;
+    if (!c->split) {
+        if (c->writer.who != own)
+            check_writer(warp, &c->writer, cell * 4, lane, is_write, async_proxy);
+        return;
+    }
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        const Writer *w = &s->bytes[4 * cell + i];
+        if (!(clash >> i & 1) || w->who == own || w->who == last)
+            continue;
+        last = w->who;
+        check_writer(warp, w, cell * 4 + i, lane, is_write, async_proxy);
+    }
+}
+
+/* Bytes of a cell now belong to a writer.  What others wrote in the cell stays theirs. */
+static void
+record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong)
+{
+    Cell *c = &s->cell[cell];
+    uint8_t keep = c->written & (uint8_t)~bytes;
+    bool mixed = keep && (c->split || c->writer.who != own.who);
+    if (mixed && !s->bytes)
+        s->bytes = calloc((size_t)s->cells * 4, sizeof *s->bytes);
+    if (mixed && s->bytes)
+        for (uint32_t i = 0; i < 4; i++) {
+            if (bytes >> i & 1)
+                s->bytes[4 * cell + i] = own;
+            else if (!c->split)
+                s->bytes[4 * cell + i] = c->written >> i & 1 ? c->writer : (Writer){0, 0};
+        }
+    c->split = mixed && s->bytes;
+    c->writer = own;
+    c->written = keep | bytes;
+    c->initialised |= bytes;
+    c->strong = (uint8_t)((c->strong & ~bytes) | (strong ? bytes : 0));
 }
 
 /* A write against the reads since. */
 static void
 check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_t offset,
-              int32_t lane)
+              int32_t lane, bool strong)
 {
     uint64_t address = offset + SIM_SHARED_BASE;
     for (uint32_t a = 0; a < s->agents; a++) {
         if (s->read[a] && a != warp->agent) {
             uint32_t mark = s->read[a][cell];
-            if (mark & bytes && mark >> 4 > warp->clock[a]) {
+            if (mark & bytes && READ_CLOCK(mark) > warp->clock[a] &&
+                !(strong && mark & READ_STRONG)) {
                 SimPlace place = place_of(warp, s->cell[cell].reader_insn, a);
                 sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                          "write of shared memory that another warp reads, with no barrier "
@@ -161,7 +216,7 @@ check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_
 static uint32_t
 event_of(const SimWarp *warp)
 {
-    return warp->agent << CLOCK_BITS | warp->clock[warp->agent];
+    return warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent];
 }
 
 void
@@ -173,20 +228,22 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
         return;
     uint32_t *marks = plane(s, s->read, warp->agent);
     uint32_t clock = warp->clock[warp->agent], own = event_of(warp);
+    uint32_t strong = access == SIM_STRONG ? READ_STRONG : 0;
     EACH_CELL (s, offset, size, cell) {
         Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, cell * 4 + SIM_SHARED_BASE, NULL,
                      "read of shared memory that nobody wrote");
-        if (c->writer && c->writer != own && c->written & bytes &&
-            !(access == SIM_STRONG && c->strong))
-            check_writer(warp, cta, c, cell * 4, (int32_t)lane, false, false);
-        if (access == SIM_STRONG || !marks)
+        check_writers(warp, s, cell, bytes, own, (int32_t)lane, false, strong, false);
+        if (!marks)
             continue;
         c->reader_insn = warp->insn->index + 1;
         uint32_t before = marks[cell];
-        marks[cell] = READ_MARK(clock, bytes) | (before >> 4 == clock ? before & 15 : 0);
+        if (before && READ_CLOCK(before) == clock)
+            marks[cell] = (before | bytes) & (strong | ~READ_STRONG);
+        else
+            marks[cell] = READ_MARK(clock, bytes) | strong;
     }
 }
 
@@ -197,19 +254,13 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     SimShadow *s = cta->shadow;
     if (!s || !size)
         return;
-    uint32_t own = event_of(warp);
+    Writer own = {event_of(warp), warp->insn->index + 1};
+    bool strong = access == SIM_STRONG;
     EACH_CELL (s, offset, size, cell) {
-        Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
-        if (c->writer && c->writer != own && c->written & bytes &&
-            !(access == SIM_STRONG && c->strong))
-            check_writer(warp, cta, c, cell * 4, (int32_t)lane, true, false);
-        check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane);
-        c->written = (uint8_t)(c->writer == own ? c->written | bytes : bytes);
-        c->writer = own;
-        c->writer_insn = warp->insn->index + 1;
-        c->initialised |= bytes;
-        c->strong = access == SIM_STRONG;
+        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false);
+        check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
+        record_write(s, cell, bytes, own, strong);
     }
 }
 
@@ -222,13 +273,12 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
         return;
     uint32_t *ops = plane(s, s->read_op, warp->agent);
     EACH_CELL (s, offset, size, cell) {
-        Cell *c = &s->cell[cell];
+        const Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, -1, cell * 4 + SIM_SHARED_BASE, NULL,
                      "an asynchronous op reads shared memory that nobody wrote");
-        if (c->writer && c->written & bytes)
-            check_writer(warp, cta, c, cell * 4, -1, false, async_proxy);
+        check_writers(warp, s, cell, bytes, 0, -1, false, false, async_proxy);
         if (ops)
             ops[cell] = op->id + 1;
     }
@@ -241,18 +291,12 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     SimShadow *s = cta->shadow;
     if (!s || !size)
         return;
-    uint32_t own = WRITER_OP | op->id;
+    Writer own = {WRITER_OP | op->id, op->insn->index + 1};
     EACH_CELL (s, offset, size, cell) {
-        Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
-        if (c->writer && c->writer != own && c->written & bytes)
-            check_writer(warp, cta, c, cell * 4, -1, true, async_proxy);
-        check_readers(warp, s, cell, bytes, cell * 4, -1);
-        c->written = (uint8_t)(c->writer == own ? c->written | bytes : bytes);
-        c->writer = own;
-        c->writer_insn = op->insn->index + 1;
-        c->initialised |= bytes;
-        c->strong = 0;
+        check_writers(warp, s, cell, bytes, own.who, -1, true, false, async_proxy);
+        check_readers(warp, s, cell, bytes, cell * 4, -1, false);
+        record_write(s, cell, bytes, own, false);
     }
 }
 
@@ -266,8 +310,8 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
         Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);
-        c->writer = 0;
-        c->written = 0;
+        c->writer = (Writer){0, 0};
+        c->written = c->split = 0;
         for (uint32_t a = 0; a < s->agents; a++) {
             if (s->read[a])
                 s->read[a][cell] = 0;
@@ -275,131 +319,4 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
                 s->read_op[a][cell] = 0;
         }
     }
-}
-
-/* ------------------------------------------------------------------------ clocks */
-
-static void
-join(uint32_t *into, const uint32_t *from, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        into[i] = into[i] > from[i] ? into[i] : from[i];
-}
-
-static void
-tick(SimWarp *warp)
-{
-    if (warp->clock[warp->agent] < CLOCK_MAX)
-        warp->clock[warp->agent]++;
-}
-
-void
-sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy)
-{
-    if (!warp->clock || !clock)
-        return;
-    uint32_t agents = warp->cta->cluster->agents;
-    join(clock, warp->clock, agents);
-    join(proxy, warp->proxy_clock, agents);
-    tick(warp);
-}
-
-void
-sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy)
-{
-    if (!warp->clock || !clock)
-        return;
-    uint32_t agents = warp->cta->cluster->agents;
-    join(warp->clock, clock, agents);
-    join(warp->proxy_clock, proxy, agents);
-}
-
-void
-sim_clock_proxy_fence(SimWarp *warp)
-{
-    if (!warp->clock)
-        return;
-    memcpy(warp->proxy_clock, warp->clock,
-           warp->cta->cluster->agents * sizeof *warp->proxy_clock);
-    tick(warp);
-}
-
-/* Sync objects by address: an open hash table of the cluster. */
-typedef struct SyncPoint {
-    uint64_t address;
-    uint32_t *clock; /* agents of it, then the proxy clock */
-} SyncPoint;
-
-struct SimSyncTable {
-    SyncPoint *point;
-    size_t count, capacity;
-};
-
-static SyncPoint *
-find_point(const SimSyncTable *table, uint64_t address)
-{
-    size_t at = (size_t)((address >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> 20) % table->capacity;
-    while (table->point[at].clock && table->point[at].address != address)
-        at = (at + 1) % table->capacity;
-    return &table->point[at];
-}
-
-static bool
-grow_table(SimSyncTable *table)
-{
-    SimSyncTable bigger = {.capacity = table->capacity ? 2 * table->capacity : 64};
-    bigger.point = calloc(bigger.capacity, sizeof *bigger.point);
-    if (!bigger.point)
-        return false;
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->point[i].clock)
-            *find_point(&bigger, table->point[i].address) = table->point[i];
-    bigger.count = table->count;
-    free(table->point);
-    *table = bigger;
-    return true;
-}
-
-void
-sim_sync_table_free(SimSyncTable *table)
-{
-    if (!table)
-        return;
-    for (size_t i = 0; i < table->capacity; i++)
-        free(table->point[i].clock);
-    free(table->point);
-    free(table);
-}
-
-void
-sim_clock_release_at(SimWarp *warp, uint64_t address)
-{
-    SimCluster *cluster = warp->cta->cluster;
-    if (!warp->clock)
-        return;
-    if (!cluster->sync)
-        cluster->sync = calloc(1, sizeof *cluster->sync);
-    SimSyncTable *table = cluster->sync;
-    if (!table || (2 * table->count >= table->capacity && !grow_table(table)))
-        return;
-    SyncPoint *point = find_point(table, address);
-    if (!point->clock) {
-        point->clock = calloc(2 * (size_t)cluster->agents, sizeof *point->clock);
-        if (!point->clock)
-            return;
-        point->address = address;
-        table->count++;
-    }
-    sim_clock_release(warp, point->clock, point->clock + cluster->agents);
-}
-
-void
-sim_clock_acquire_at(SimWarp *warp, uint64_t address)
-{
-    SimCluster *cluster = warp->cta->cluster;
-    if (!warp->clock || !cluster->sync || !cluster->sync->capacity)
-        return;
-    const SyncPoint *point = find_point(cluster->sync, address);
-    if (point->clock)
-        sim_clock_acquire(warp, point->clock, point->clock + cluster->agents);
 }

@@ -50,9 +50,23 @@ void sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy);
 void sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy);
 /* fence.proxy.async: all that the warp knows is now visible to the async proxy. */
 void sim_clock_proxy_fence(SimWarp *warp);
-/* A release to, or an acquire from, the memory at a (generic) address. */
+/* A full release to, or acquire from, the memory at a (generic) address; sim_sync.h has those of
+ * the single words (.relaxed, ...). */
 void sim_clock_release_at(SimWarp *warp, uint64_t address);
 void sim_clock_acquire_at(SimWarp *warp, uint64_t address);
-void sim_sync_table_free(SimSyncTable *table);
+
+/* ---- global memory (sim_global.c): between all warps of the launch.  `data` lies in `in`. */
+
+bool sim_global_start(SimRun *run); /* with checks: a shadow for every allocation */
+void sim_global_end(SimRun *run);
+void sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                     int32_t lane, SimAccess access);
+void sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                      int32_t lane, SimAccess access);
+/* An asynchronous op that will write: who touches the bytes must know that it completed.  An
+ * atomic one (a reduction) is SIM_STRONG. */
+void sim_global_observe(SimWarp *warp, SimOp *op); /* see sim_op_observe */
+void sim_global_async_write(SimWarp *warp, SimOp *op, const SimAllocation *in, const uint8_t *data,
+                            uint32_t size, SimAccess access);
 
 #endif

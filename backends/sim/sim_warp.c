@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "sim_special.h"
+#include "sim_sync.h"
 
 enum { LOCAL_LIMIT = 512 * 1024, POISON = 0xa5 };
 
@@ -479,13 +480,8 @@ sim_warp_start(SimWarp *warp, SimCta *cta, uint32_t index)
         return false;
     memset(warp->bank[SIM_BANK_SPECIAL], 0, special);
     sim_special_fill(warp, warp->bank[SIM_BANK_SPECIAL]);
-    if (run->checks) {
-        warp->clock = calloc(2 * (size_t)cluster->agents, sizeof *warp->clock);
-        if (!warp->clock)
-            return false;
-        warp->proxy_clock = warp->clock + cluster->agents;
-        warp->clock[warp->agent] = 1;
-    }
+    if (run->checks && !sim_sync_warp_start(warp))
+        return false;
     SimGroup *g = new_group(warp);
     g->mask = warp->live;
     g->frame = new_frame(run->function, NULL, warp->live);
@@ -506,7 +502,7 @@ sim_warp_end(SimWarp *warp)
         }
     }
     free(warp->bank[SIM_BANK_SPECIAL]);
-    free(warp->clock);
+    sim_sync_warp_end(warp);
     free(warp->local);
     sim_extensions_release(warp->ext);
 }

@@ -1,0 +1,369 @@
+/* sim_global.c - happens-before checks on global memory, between all warps of a launch.
+ *
+ * As in sim_shadow.c every 4-byte cell remembers its last writer, byte by byte where several warps
+ * share a cell, but of the readers only two: the last ones that are not ordered before each other.
+ * A write that races with an older reader can be missed under one seed.  Clusters run on several
+ * host threads, so a cell is looked at under a lock.
+ */
+#include <stdlib.h>
+
+#include "sim_async.h"
+#include "sim_shadow.h"
+#include "sim_sync.h"
+
+enum { PAGE_CELLS = 256, PAGE_BYTES = 4 * PAGE_CELLS, LOCKS = 256, READERS = 2 };
+#define EVENT_OP UINT32_C(0x80000000) /* above the index of a SimGlobalOp */
+
+typedef struct Party {
+    uint32_t cluster; /* + 1; 0: nobody */
+    uint32_t event;   /* agent and clock, or an op */
+    uint32_t insn;
+} Party;
+
+typedef struct Cell {
+    Party writer, reader[READERS];
+    uint8_t written, strong; /* bytes, a bit each */
+    uint8_t split;           /* the writers are told apart in the page's `bytes` */
+    uint8_t read[READERS], read_strong;
+} Cell;
+
+struct SimGlobalPage {
+    Cell cell[PAGE_CELLS];
+    Party *bytes; /* 4 a cell */
+};
+
+struct SimGlobalOp {
+    uint32_t index;
+    uint32_t cluster, agent;
+    _Atomic uint32_t *seen; /* by agent of the cluster; see SimOp */
+};
+
+struct SimGlobalShadow {
+    pthread_mutex_t lock[LOCKS];
+    pthread_mutex_t op_lock;
+    struct SimGlobalOp **op;
+    size_t op_count, op_capacity;
+};
+
+/* ------------------------------------------------------------------------ life */
+
+bool
+sim_global_start(SimRun *run)
+{
+    SimDevice *dev = run->device;
+    SimGlobalShadow *s = run->global_shadow = calloc(1, sizeof *s);
+    if (!s)
+        return false;
+    for (int i = 0; i < LOCKS; i++)
+        pthread_mutex_init(&s->lock[i], NULL);
+    pthread_mutex_init(&s->op_lock, NULL);
+    for (size_t i = 0; i < dev->count; i++) {
+        SimAllocation *a = dev->allocations[i];
+        if (!a->read_only &&
+            !(a->shadow = calloc(a->size / PAGE_BYTES + 1, sizeof(struct SimGlobalPage *))))
+            return false;
+    }
+    return true;
+}
+
+void
+sim_global_end(SimRun *run)
+{
+    SimDevice *dev = run->device;
+    SimGlobalShadow *s = run->global_shadow;
+    for (size_t i = 0; i < dev->count; i++) {
+        SimAllocation *a = dev->allocations[i];
+        for (size_t p = 0; a->shadow && p <= a->size / PAGE_BYTES; p++)
+            if (a->shadow[p]) {
+                free(a->shadow[p]->bytes);
+                free(a->shadow[p]);
+            }
+        free(a->shadow);
+        a->shadow = NULL;
+    }
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->op_count; i++) {
+        free((void *)s->op[i]->seen);
+        free(s->op[i]);
+    }
+    free(s->op);
+    for (int i = 0; i < LOCKS; i++)
+        pthread_mutex_destroy(&s->lock[i]);
+    pthread_mutex_destroy(&s->op_lock);
+    free(s);
+}
+
+/* ------------------------------------------------------------------------ checks */
+
+static Party
+party_of(const SimWarp *warp)
+{
+    return (Party){(uint32_t)warp->cta->cluster->linear + 1,
+                   warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent],
+                   warp->insn->index + 1};
+}
+
+static bool
+same_party(const Party *a, const Party *b)
+{
+    return a->cluster == b->cluster && a->event == b->event;
+}
+
+static struct SimGlobalOp *
+op_of(const SimWarp *warp, uint32_t event)
+{
+    SimGlobalShadow *s = warp->run->global_shadow;
+    pthread_mutex_lock(&s->op_lock);
+    struct SimGlobalOp *op = s->op[event & ~EVENT_OP];
+    pthread_mutex_unlock(&s->op_lock);
+    return op;
+}
+
+static bool
+known(const SimWarp *warp, const Party *p)
+{
+    if (!(p->event & EVENT_OP))
+        return sim_sync_knows(warp, p->cluster - 1, p->event >> SIM_CLOCK_BITS,
+                              p->event & SIM_CLOCK_MAX);
+    const struct SimGlobalOp *op = op_of(warp, p->event);
+    for (uint32_t a = 0; a < warp->cta->cluster->agents; a++)
+        if (op->seen[a] && sim_sync_knows(warp, p->cluster - 1, a, op->seen[a]))
+            return true;
+    return false;
+}
+
+static void
+report(SimWarp *warp, const Party *p, const SimAllocation *in, size_t offset, int32_t lane,
+       const char *doing, const char *done)
+{
+    const SimRun *run = warp->run;
+    bool is_op = p->event & EVENT_OP, foreign = p->cluster != warp->cta->cluster->linear + 1;
+    uint32_t agent = is_op ? op_of(warp, p->event)->agent : p->event >> SIM_CLOCK_BITS;
+    SimPlace place = {p->insn ? run->module->insns[p->insn - 1] : NULL,
+                      (int32_t)(agent % run->warps_per_cta), agent / run->warps_per_cta};
+    uint64_t address = in->address + offset;
+    if (is_op)
+        sim_find(warp, *doing == 'r' ? SIM_FIND_ASYNC_EARLY : SIM_FIND_ASYNC_OVERWRITE, lane,
+                 address, &place,
+                 "%s of global memory, '%s', that an asynchronous op %s, without having waited "
+                 "for it", doing, in->name, done);
+    else
+        sim_find(warp, SIM_FIND_RACE, lane, address, &place,
+                 "%s of global memory, '%s', that another %s %s, with no order between", doing,
+                 in->name, foreign ? "block" : "warp", done);
+}
+
+typedef struct Access {
+    SimWarp *warp;
+    const SimAllocation *in;
+    Party own;
+    int32_t lane;
+    bool strong, is_write;
+} Access;
+
+static void
+check_writer(const Access *a, const Party *writer, size_t offset)
+{
+    if (!writer->cluster || same_party(writer, &a->own) || known(a->warp, writer))
+        return;
+    report(a->warp, writer, a->in, offset, a->lane, a->is_write ? "write" : "read",
+           writer->event & EVENT_OP ? "may still be writing" : "wrote");
+}
+
+static void
+check_writers(const Access *a, const struct SimGlobalPage *page, const Cell *c, uint32_t cell,
+              uint8_t bytes, size_t offset)
+{
+    uint8_t clash = bytes & c->written;
+    if (a->strong)
+        clash &= (uint8_t)~c->strong;
+    if (!clash)
+        return;
+    if (!c->split) {
+        check_writer(a, &c->writer, offset);
+        return;
+    }
+    const Party *last = NULL;
+    for (uint32_t i = 0; i < 4; i++) {
+        const Party *writer = &page->bytes[4 * cell + i];
+        if (clash >> i & 1 && !(last && same_party(last, writer)))
+            check_writer(a, last = writer, offset + i);
+    }
+}
+
+static void
+check_readers(const Access *a, const Cell *c, uint8_t bytes, size_t offset)
+{
+    for (int r = 0; r < READERS; r++) {
+        const Party *p = &c->reader[r];
+        if (!(c->read[r] & bytes) || (a->strong && c->read_strong >> r & 1))
+            continue;
+        bool own = p->cluster == a->own.cluster && !(a->own.event & EVENT_OP) &&
+                   p->event >> SIM_CLOCK_BITS == a->warp->agent;
+        if (!own && !known(a->warp, p))
+            report(a->warp, p, a->in, offset, a->lane, "write", "reads");
+    }
+}
+
+static void
+record_read(const Access *a, Cell *c, uint8_t bytes)
+{
+    int at = -1;
+    for (int r = 0; r < READERS; r++) { /* what is ordered before this read tells no more */
+        const Party *p = &c->reader[r];
+        bool covers = (bytes & c->read[r]) == c->read[r] && !(a->strong && !(c->read_strong >> r & 1));
+        if (same_party(p, &a->own)) {
+            c->read[r] |= bytes;
+            if (!a->strong)
+                c->read_strong &= (uint8_t)~(1 << r);
+            return;
+        }
+        if (at < 0 && (!c->read[r] || (covers && known(a->warp, p))))
+            at = r;
+    }
+    if (at < 0)
+        at = (int)sim_random_below(&a->warp->random, READERS);
+    c->reader[at] = a->own;
+    c->read[at] = bytes;
+    c->read_strong = (uint8_t)((c->read_strong & ~(1 << at)) | a->strong << at);
+}
+
+static void
+record_write(const Access *a, struct SimGlobalPage *page, Cell *c, uint32_t cell, uint8_t bytes)
+{
+    uint8_t keep = c->written & (uint8_t)~bytes;
+    bool same = same_party(&c->writer, &a->own);
+    if (keep && (!same || c->split) && !page->bytes)
+        page->bytes = calloc(4 * PAGE_CELLS, sizeof *page->bytes);
+    if (keep && (!same || c->split) && page->bytes) {
+        for (uint32_t i = 0; i < 4; i++) {
+            Party *at = &page->bytes[4 * cell + i];
+            if (bytes >> i & 1)
+                *at = a->own;
+            else if (!c->split)
+                *at = c->written >> i & 1 ? c->writer : (Party){0};
+        }
+        c->split = 1;
+    } else {
+        c->split = 0;
+    }
+    c->writer = a->own;
+    c->written = keep | bytes;
+    c->strong = (uint8_t)((c->strong & ~bytes) | (a->strong ? bytes : 0));
+}
+
+static struct SimGlobalPage *
+page_at(const SimAllocation *in, size_t offset)
+{
+    struct SimGlobalPage **page = &in->shadow[offset / PAGE_BYTES];
+    if (!*page)
+        *page = calloc(1, sizeof **page);
+    return *page;
+}
+
+static void
+access_bytes(Access *a, size_t offset, uint32_t size)
+{
+    SimGlobalShadow *s = a->warp->run->global_shadow;
+    while (size) {
+        uint32_t in_page = (uint32_t)(PAGE_BYTES - offset % PAGE_BYTES);
+        uint32_t part = size < in_page ? size : in_page;
+        pthread_mutex_t *lock = &s->lock[(a->in->address + offset) / PAGE_BYTES % LOCKS];
+        pthread_mutex_lock(lock);
+        struct SimGlobalPage *page = page_at(a->in, offset);
+        for (uint32_t done = 0; page && done < part;) {
+            uint32_t first = (uint32_t)(offset + done) % 4, n = 4 - first;
+            uint32_t cell = (uint32_t)(offset + done) % PAGE_BYTES / 4;
+            n = n < part - done ? n : part - done;
+            uint8_t bytes = (uint8_t)((1u << (first + n)) - (1u << first));
+            Cell *c = &page->cell[cell];
+            size_t at = offset + done;
+            check_writers(a, page, c, cell, bytes, at);
+            if (a->is_write) {
+                check_readers(a, c, bytes, at);
+                record_write(a, page, c, cell, bytes);
+            } else {
+                record_read(a, c, bytes);
+            }
+            done += n;
+        }
+        pthread_mutex_unlock(lock);
+        offset += part;
+        size -= part;
+    }
+}
+
+void
+sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                int32_t lane, SimAccess access)
+{
+    if (!in || !in->shadow || !size)
+        return;
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false};
+    access_bytes(&a, (size_t)(data - in->data), size);
+}
+
+void
+sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                 int32_t lane, SimAccess access)
+{
+    if (!in || !in->shadow || !size)
+        return;
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true};
+    access_bytes(&a, (size_t)(data - in->data), size);
+}
+
+/* ------------------------------------------------------------------------ asynchronous ops */
+
+static struct SimGlobalOp *
+new_global_op(const SimWarp *warp)
+{
+    SimGlobalShadow *s = warp->run->global_shadow;
+    const SimCluster *cluster = warp->cta->cluster;
+    struct SimGlobalOp *op = calloc(1, sizeof *op);
+    _Atomic uint32_t *seen = calloc(cluster->agents, sizeof *seen);
+    pthread_mutex_lock(&s->op_lock);
+    if (s->op_count == s->op_capacity) {
+        size_t capacity = s->op_capacity ? 2 * s->op_capacity : 64;
+        struct SimGlobalOp **bigger = realloc(s->op, capacity * sizeof *bigger);
+        if (bigger) {
+            s->op = bigger;
+            s->op_capacity = capacity;
+        }
+    }
+    bool ok = op && seen && s->op_count < s->op_capacity;
+    if (ok) {
+        op->index = (uint32_t)s->op_count;
+        op->cluster = (uint32_t)cluster->linear;
+        op->agent = warp->agent;
+        op->seen = seen;
+        s->op[s->op_count++] = op;
+    }
+    pthread_mutex_unlock(&s->op_lock);
+    if (ok)
+        return op;
+    free(op);
+    free((void *)seen);
+    return NULL;
+}
+
+void
+sim_global_async_write(SimWarp *warp, SimOp *op, const SimAllocation *in, const uint8_t *data,
+                       uint32_t size, SimAccess access)
+{
+    if (!warp->clock || !in || !in->shadow || !size)
+        return;
+    if (!op->global && !(op->global = new_global_op(warp)))
+        return;
+    Party own = {op->global->cluster + 1, EVENT_OP | op->global->index, op->insn->index + 1};
+    Access a = {warp, in, own, -1, access == SIM_STRONG, true};
+    access_bytes(&a, (size_t)(data - in->data), size);
+}
+
+void
+sim_global_observe(SimWarp *warp, SimOp *op)
+{
+    if (!op->global->seen[warp->agent])
+        op->global->seen[warp->agent] = warp->clock[warp->agent];
+}
