@@ -269,7 +269,9 @@ infer_block(LayoutPass *lp, TirBlock *block)
         /* Backwards: operands that have no layout of their own take the one that is needed. */
         for (uint32_t k = 0; k < op->n_args; k++) {
             TirVal *arg = op->args[k];
-            if (arg->type.rank > 0 && arg->layout == NULL && !layout_is_view(arg))
+            bool follows = arg->def != NULL && /* its own operands decide */
+                           (arg->def->op == TIR_REDUCE || arg->def->op == TIR_MMA);
+            if (arg->type.rank > 0 && arg->layout == NULL && !layout_is_view(arg) && !follows)
                 changed |= set_layout(arg, layout_required(lp, op, k));
         }
     }
