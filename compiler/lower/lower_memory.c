@@ -631,6 +631,45 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     }
 }
 
+/* The tile as if it lay wholly inside the tensor. */
+static RegisterAccess
+without_bounds(const RegisterAccess *ra)
+{
+    RegisterAccess whole = *ra;
+    whole.access.inside = 0;
+    whole.access.row.full = whole.access.col.full = true;
+    return whole;
+}
+
+/* A uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`:
+ * whether there is such a test. */
+static LirReg
+tile_guard(Lowering *lo, const Access *access, bool *testable)
+{
+    LirReg whole = access->inside;
+    const Axis *axes[] = {&access->row, &access->col};
+
+    *testable = true;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!axes[k]->there || axes[k]->full)
+            continue;
+        *testable = *testable && axes[k]->not_negative;
+        whole = both(lo, whole, axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length,
+                                           axes[k]->length));
+    }
+    return whole;
+}
+
+static void
+write_tile(Lowering *lo, const TirOp *op, RegisterAccess *ra, TirVal *value, LirReg owner)
+{
+    (void)lo;
+    if (op->op == TIR_STORE)
+        store_vectors(ra, value, owner);
+    else
+        atomic_vectors(ra, value, owner);
+}
+
 void
 lower_store(Lowering *lo, TirOp *op)
 {
@@ -639,19 +678,35 @@ lower_store(Lowering *lo, TirOp *op)
     const Layout *layout = value->type.rank == 0 ? &scalar : value->layout;
     RegisterAccess ra = begin_registers(lo, op, layout);
     LirReg owner = lower_first_copy(lo, layout);
+    LirBuilder *b = &lo->b;
+    bool testable;
 
-    if (op->op == TIR_STORE) {
-        store_vectors(&ra, value, owner);
-        return;
-    }
-    if (value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
+    if (op->op == TIR_ATOMIC_ADD && value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
         diag_error(lo->px->diag, op->span,
                    "atomic_add to a tensor of %s is not supported; use f32 or i32",
                    dtype_name(value->type.dtype));
         lo->failed = true;
         return;
     }
-    atomic_vectors(&ra, value, owner);
+    /* When the whole tile lies inside, one uniform test replaces a guard on every instruction. */
+    LirReg whole = tile_guard(lo, &ra.access, &testable);
+    if (layout->rank < 2 || whole == 0 || !testable || !lo->b.share) {
+        write_tile(lo, op, &ra, value, owner);
+        return;
+    }
+    lower_force(lo, value); /* both branches use it */
+    uint32_t slow = lir_new_label(b), end = lir_new_label(b);
+    RegisterAccess inside = without_bounds(&ra);
+    lir_branch(b, slow, whole, true);
+    lir_open(b, false);
+    write_tile(lo, op, &inside, value, owner);
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lir_label(b, slow);
+    lir_open(b, false);
+    write_tile(lo, op, &ra, value, owner);
+    lir_close(b);
+    lir_label(b, end);
 }
 
 /* ---- asynchronous copies to shared memory ---- */
@@ -795,17 +850,9 @@ lower_copy_async(Lowering *lo, TirOp *op)
     plan.cols = access->row.there ? layout->cols * access->bytes / plan.chunk : plan.tile_chunks;
 
     /* When the whole tile lies inside the tensor, one uniform test replaces all others. */
-    LirReg whole = access->inside;
-    const Axis *axes[] = {&access->row, &access->col};
-    bool always = access->inside == 0, testable = true;
-    for (uint32_t k = 0; k < 2; k++) {
-        if (!axes[k]->there || axes[k]->full)
-            continue;
-        always = false;
-        testable = testable && axes[k]->not_negative;
-        whole = both(lo, whole, axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length,
-                                           axes[k]->length));
-    }
+    bool testable;
+    LirReg whole = tile_guard(lo, access, &testable);
+    bool always = whole == 0;
     if (always || !testable || !lo->b.share) {
         copy_panels(lo, &plan, !always);
         return;

@@ -10,6 +10,9 @@
  *            becomes
  *                s = mma; t = mma; p = ..; ds = ..; write p; write ds | dv = mma(p); dk = mma(ds)
  *
+ *            Then the copies for later iterations, which stand at the head of a loop's body, move
+ *            behind the first products: their addresses are computed while those run.
+ *
  *   leaves   the same operations in another order; place_sync puts the barriers
  */
 #include "compiler/passes/shared_uses.h"
@@ -114,6 +117,68 @@ order_block(Orderer *o, TirBlock *block)
     order_run(o, block, first, block->ops.n);
 }
 
+/* ---- copies behind the first products ---- */
+
+static bool
+is_copy_branch(const TirOp *op)
+{
+    if (op->op != TIR_IF || op->n_results > 0)
+        return false;
+    bool copies = false;
+    for (uint32_t i = 0; i < op->blocks[0]->ops.n; i++) {
+        const TirOp *inner = op->blocks[0]->ops.at[i];
+        if (inner->op == TIR_COPY_ASYNC)
+            copies = true;
+        else if ((tir_op_info(inner->op)->flags & TF_PURE) == 0 && inner->op != TIR_YIELD)
+            return false;
+    }
+    return copies && op->blocks[1]->ops.n == 1;
+}
+
+/* Whether copies may move past the operation. */
+static bool
+lets_copies_pass(const TirOp *op)
+{
+    if (op->op == TIR_SHARED_READ || op->op == TIR_MMA || op->op == TIR_CONVERT)
+        return op->op != TIR_CONVERT || op->shared == NULL;
+    return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
+}
+
+static void
+delay_copies(Orderer *o, TirBlock *block)
+{
+    for (uint32_t i = 0; i + 1 < block->ops.n; i++) {
+        TirOp *branch = block->ops.at[i], *commit = block->ops.at[i + 1];
+        uint32_t after = 0;
+        if (!is_copy_branch(branch) || commit->op != TIR_ASYNC_COMMIT)
+            continue;
+        for (uint32_t k = i + 2; k < block->ops.n && lets_copies_pass(block->ops.at[k]); k++) {
+            if (block->ops.at[k]->op == TIR_MMA)
+                after = k;
+        }
+        if (after == 0)
+            continue;
+        for (uint32_t k = i; k + 2 <= after; k++)
+            block->ops.at[k] = block->ops.at[k + 2];
+        block->ops.at[after - 1] = branch;
+        block->ops.at[after] = commit;
+        o->changed = true;
+        i = after;
+    }
+}
+
+static void
+delay_in_loops(Orderer *o, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            delay_in_loops(o, op->blocks[k]);
+        if (op->op == TIR_FOR)
+            delay_copies(o, op->blocks[0]);
+    }
+}
+
 bool
 pass_order_products(PassContext *px, TirFn *fn)
 {
@@ -122,5 +187,7 @@ pass_order_products(PassContext *px, TirFn *fn)
     o.level = arena_array(px->arena, uint32_t, fn->next_id + 1);
     o.stored = arena_array(px->arena, uint32_t, fn->shared.n + 1);
     order_block(&o, fn->body);
+    if (pass_enabled(px, "delay-copies"))
+        delay_in_loops(&o, fn->body);
     return o.changed;
 }

@@ -13,6 +13,9 @@
  *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
  *
+ * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
+ * for all iterations: when it does not, the middle segment is empty.
+ *
  * Iterations that a mask hides wholly are left out only when the body is proved to do nothing then
  * (noop_proof.h).  Masks that are not affine, or do not move with the loop, stay live everywhere.
  */
@@ -265,6 +268,15 @@ emit_end(TirBuilder *b, const Affine *f, bool greatest)
     return tir_binary(b, TIR_DIV, have, tir_const_int(b, -f->alpha));
 }
 
+/* `end` when f (alpha = 0) is >= 0 all over the tile, else 0. */
+static TirVal *
+emit_whole(TirBuilder *b, const Affine *f, TirVal *end)
+{
+    TirVal *zero = tir_const_int(b, 0);
+    TirVal *least = emit_rest(b, f, coordinate_extreme(f, false), 1);
+    return tir_select(b, tir_binary(b, TIR_GE, least, zero), end, zero);
+}
+
 static bool
 is_not_negative(const TirVal *value)
 {
@@ -347,14 +359,14 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
                         "every iteration");
             continue;
         }
+        if (n + count > MAX_CONDITIONS)
+            continue;
         bool moves = true;
         for (uint32_t k = 0; k < count; k++)
             moves = moves && forms[k].alpha != 0;
-        if (!moves || n + count > MAX_CONDITIONS)
-            continue;
         bool can_skip =
-            op->op == TIR_MASK && iteration_is_noop(s->px->arena, s->fn, loop, op);
-        if (op->op == TIR_MASK && !can_skip)
+            op->op == TIR_MASK && moves && iteration_is_noop(s->px->arena, s->fn, loop, op);
+        if (op->op == TIR_MASK && moves && !can_skip)
             diag_remark(s->px->diag, op->span,
                         "iterations that this mask hides are not skipped: the loop's body was "
                         "not proved to do nothing then");
@@ -394,7 +406,7 @@ split_loop(Splitter *s, TirOp *loop)
                 lo = tir_binary(&b, TIR_MAX, lo, emit_first(&b, f, true));
             below = true;
         } else {
-            TirVal *all = emit_end(&b, f, false);
+            TirVal *all = f->alpha == 0 ? emit_whole(&b, f, loop->args[1]) : emit_end(&b, f, false);
             end_all = end_all == NULL ? all : tir_binary(&b, TIR_MIN, end_all, all);
             if (conditions[k].can_skip)
                 hi = tir_binary(&b, TIR_MIN, hi, emit_end(&b, f, true));
