@@ -20,6 +20,7 @@ typedef struct Operand {
     bool left;            /* 16-row blocks, four registers a fragment; else 8 columns, two */
     uint32_t blocks;      /* blocks of a warp along rows (left) or columns (right) */
     uint32_t steps;       /* blocks along the contracted dimension */
+    int32_t padded_from;  /* contracted indices from here on may hold anything; 0: none do */
     /* from registers */
     const int32_t *map;
     /* from shared memory */
@@ -108,6 +109,21 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
     }
 }
 
+static bool
+is_copied(const TirBlock *block, const TirShared *shared)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_COPY_ASYNC && op->shared == shared)
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (is_copied(op->blocks[k], shared))
+                return true;
+        }
+    }
+    return false;
+}
+
 static Operand
 describe(Lowering *lo, const TirOp *mma, uint32_t k)
 {
@@ -121,6 +137,10 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
                          : ceil_div(outer, ATOM_N * (int32_t)mma->warps_n);
     operand.steps = ceil_div(inner, ATOM_K);
     operand.read = view_source(operand.value, &transposed);
+    /* Copies fill a buffer with zeros past the tile; other writers and registers do not. */
+    if (inner % ATOM_K != 0 &&
+        (operand.read == NULL || !is_copied(lo->fn->body, operand.read->shared)))
+        operand.padded_from = inner;
     if (operand.read != NULL) {
         operand.contiguous = k == 0 ? !transposed : transposed;
         operand.kept = lower_state(lo, operand.value)->fragments;
@@ -165,12 +185,40 @@ load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t bloc
     lir_emit(&lo->b, op, n, n + 1, operands);
 }
 
+/* Clears what a fragment's registers hold past the contracted dimension: register k of a lane has
+ * two neighbours of it, from 2 * (lane % 4) of their 8-wide block on. */
+static void
+clear_padding(Lowering *lo, const Operand *operand, uint32_t step, uint32_t n, LirReg *out)
+{
+    LirBuilder *b = &lo->b;
+
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t half = operand->left ? k / 2 : k % 2;
+        int32_t inside = operand->padded_from - (int32_t)(ATOM_K * step + 8 * half);
+        if (inside >= 8)
+            continue;
+        if (inside <= 0) {
+            out[k] = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0));
+            continue;
+        }
+        LirReg lane = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(3));
+        LirReg first = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lane), lir_int(1));
+        LirReg low = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(first), lir_int(inside));
+        LirReg both = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(first), lir_int(inside - 1));
+        LirReg mask = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(0xffff), lir_int(0), lir_reg(low));
+        mask = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(-1), lir_reg(mask), lir_reg(both));
+        out[k] = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(out[k]), lir_reg(mask));
+    }
+}
+
 /* The four registers of a left fragment, or the two each of `n` right ones from `block` on. */
 static void
 fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, uint32_t n,
          LirReg *out)
 {
     uint32_t regs = operand->left ? 4 : 2;
+    bool padded = operand->padded_from != 0 &&
+                  operand->padded_from < (int32_t)(ATOM_K * (step + 1));
 
     if (operand->kept != NULL) {
         for (uint32_t k = 0; k < n * regs; k++)
@@ -179,6 +227,8 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
     }
     if (operand->read != NULL) {
         load_matrices(lo, operand, step, block, n * regs, out);
+        if (padded)
+            clear_padding(lo, operand, step, n * regs, out);
         return;
     }
     for (uint32_t k = 0; k < n * regs; k++) {
@@ -191,6 +241,8 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
         int32_t source = operand->map[r];
         out[k] = lower_packed(lo, operand->value, source / 2);
     }
+    if (padded)
+        clear_padding(lo, operand, step, n * regs, out);
 }
 
 /* How many right fragments one load brings. */

@@ -254,10 +254,38 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
     }
 }
 
+/* Zeros in all of a slot, for readers whose tiles reach past what is written. */
+static void
+clear_slot(Lowering *lo, const TirShared *shared, Elem base)
+{
+    LirBuilder *b = &lo->b;
+    int32_t bytes = shared->layout->pitch * shared->layout->rows;
+    int32_t stride = (int32_t)lo->fn->warps * WARP_LANES * 16;
+    LirReg mine = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lower_thread(lo)), lir_int(4));
+    Elem place = lower_add(lo, elem_reg(mine), base);
+    LirReg zero = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0));
+
+    for (int32_t at = 0; at < bytes; at += stride) {
+        LirReg inside = 0;
+        if (at + stride > bytes)
+            inside = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(mine), lir_int(bytes - at));
+        LirOperand operands[] = {lir_address(place.reg, place.integer + at), lir_reg(zero),
+                                 lir_reg(zero), lir_reg(zero), lir_reg(zero)};
+        lir_emit(b, LIR_ST_SHARED_V4, 0, 5, operands)->guard = inside;
+    }
+    lower_barrier(lo);
+}
+
 void
 lower_shared_write(Lowering *lo, TirOp *op)
 {
-    lower_tile_to_shared(lo, op->args[1], op->shared, lower_slot_base(lo, op->shared, op->args[0]));
+    const TirVal *value = op->args[1];
+    const SharedLayout *layout = op->shared->layout;
+    Elem base = lower_slot_base(lo, op->shared, op->args[0]);
+
+    if (layout->rows > value->layout->shape[0] || layout->cols > value->layout->shape[1])
+        clear_slot(lo, op->shared, base);
+    lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
 
 void
@@ -275,8 +303,12 @@ lower_convert(Lowering *lo, TirOp *op)
     if (op->shared == NULL)
         return; /* inside each thread: elements are found when asked for */
     Elem base = lower_slot_base(lo, op->shared, NULL);
+    if (to->layout->shape[0] > from->layout->shape[0] ||
+        to->layout->shape[1] > from->layout->shape[1])
+        clear_slot(lo, op->shared, base);
     lower_tile_to_shared(lo, from, op->shared, base);
-    if (layout_warp_local(from->layout, to->layout)) {
+    /* Of warps that hold copies one writes, so the others wait for it. */
+    if (layout_warp_local(from->layout, to->layout) && !layout_copies_warps(from->layout)) {
         LirOperand all = lir_int(-1);
         lir_emit(&lo->b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     } else {

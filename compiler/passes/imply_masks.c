@@ -160,6 +160,23 @@ is_zero_in_padding(const TirVal *value, uint32_t axis)
     return false;
 }
 
+/* A named size as a value that the whole kernel sees. */
+static TirVal *
+size_value(Implier *im, uint32_t size)
+{
+    TirBlock *body = im->fn->body;
+    TirBuilder b = {.fn = im->fn, .block = body, .at = 0, .span = im->fn->span};
+    TirType i32 = tir_scalar(DT_I32);
+
+    for (uint32_t i = 0; i < body->ops.n && body->ops.at[i]->op == TIR_SIZE; i++) {
+        if (body->ops.at[i]->integer == size)
+            return body->ops.at[i]->results[0];
+    }
+    TirOp *op = tir_op_new(&b, TIR_SIZE, 0, NULL, 1, &i32);
+    op->integer = size;
+    return op->results[0];
+}
+
 /* A mask of `value` along `axis`, made right after the value; one value is masked once for each
  * fill. */
 static TirVal *
@@ -188,6 +205,9 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
         return both;
     }
     /* After the definitions of the value and of the range, whichever comes last. */
+    TirVal *bound = domain->bound;
+    if (bound == NULL && domain->constant == 0)
+        bound = size_value(im, domain->size); /* first: it may move what stands in this block */
     int32_t at = 0;
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -197,15 +217,8 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
     }
     b.at = at < (int32_t)block->ops.n ? at : -1;
     b.span = value->def != NULL ? value->def->span : im->fn->span;
-    TirVal *bound = domain->bound;
-    if (bound == NULL && domain->constant != 0) {
+    if (bound == NULL)
         bound = tir_const_int(&b, domain->constant);
-    } else if (bound == NULL) {
-        TirType i32 = tir_scalar(DT_I32);
-        TirOp *size = tir_op_new(&b, TIR_SIZE, 0, NULL, 1, &i32);
-        size->integer = domain->size;
-        bound = size->results[0];
-    }
     TirVal *index = tir_iota(&b, domain->start, bound, domain->length);
     TirVal *inside = tir_binary(&b, TIR_LT, index, tir_broadcast_to(&b, bound, &index->type));
     if (value->type.rank == 2)

@@ -139,7 +139,8 @@ is_copy_branch(const TirOp *op)
 static bool
 lets_copies_pass(const TirOp *op)
 {
-    if (op->op == TIR_SHARED_READ || op->op == TIR_MMA || op->op == TIR_CONVERT)
+    if (op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE || op->op == TIR_MMA ||
+        op->op == TIR_CONVERT)
         return op->op != TIR_CONVERT || op->shared == NULL;
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
 }
@@ -152,9 +153,17 @@ delay_copies(Orderer *o, TirBlock *block)
         uint32_t after = 0;
         if (!is_copy_branch(branch) || commit->op != TIR_ASYNC_COMMIT)
             continue;
+        /* Behind the first product that follows an exchange, where nothing else overlaps with it;
+         * without exchanges, behind the last product that they can pass. */
+        bool exchanged = false;
         for (uint32_t k = i + 2; k < block->ops.n && lets_copies_pass(block->ops.at[k]); k++) {
-            if (block->ops.at[k]->op == TIR_MMA)
-                after = k;
+            if (block->ops.at[k]->op == TIR_SHARED_WRITE)
+                exchanged = true;
+            if (block->ops.at[k]->op != TIR_MMA)
+                continue;
+            after = k;
+            if (exchanged)
+                break;
         }
         if (after == 0)
             continue;

@@ -29,6 +29,13 @@ typedef struct Planner {
     uint32_t position;
 } Planner;
 
+/* Bytes of an element in a buffer; a bool takes a word. */
+static int32_t
+element_bytes(const TirShared *shared)
+{
+    return shared->dtype == DT_BOOL ? 4 : (int32_t)dtype_bits(shared->dtype) / 8;
+}
+
 static int32_t
 round_up(int32_t n, int32_t to)
 {
@@ -115,7 +122,7 @@ static int32_t
 count_conflicts(const Usage *usage, const SharedLayout *layout)
 {
     int32_t total = 0, at[WARP_LANES];
-    int32_t element = (int32_t)dtype_bits(usage->shared->dtype) / 8;
+    int32_t element = element_bytes(usage->shared);
 
     if (usage->matrix) {
         for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
@@ -149,7 +156,7 @@ static void
 choose_swizzle(Planner *p, Usage *usage)
 {
     TirShared *shared = usage->shared;
-    int32_t element = (int32_t)dtype_bits(shared->dtype) / 8;
+    int32_t element = element_bytes(shared);
     int32_t cols = round_up(usage->cols, 16), rows = usage->rows;
     SharedLayout *best = arena_new(p->px->arena, SharedLayout);
     bool swizzle = pass_enabled(p->px, "swizzle");
