@@ -42,6 +42,13 @@ tick(SimWarp *warp)
         warp->clock[warp->agent]++;
 }
 
+void
+sim_sync_tick(SimWarp *warp)
+{
+    if (warp->clock)
+        tick(warp);
+}
+
 /* The array with room for one more, or NULL. */
 static void *
 grow(void *array, size_t count, size_t *capacity, size_t element)

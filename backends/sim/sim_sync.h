@@ -29,6 +29,9 @@ void sim_sync_write(SimWarp *warp, uint64_t address, bool is_global, uint8_t ord
                     bool read_modify_write);
 void sim_sync_fence(SimWarp *warp, bool beyond_the_block);
 
+/* Starts a new period of the warp, so that what it learns from now on can be told apart. */
+void sim_sync_tick(SimWarp *warp);
+
 bool sim_sync_warp_start(SimWarp *warp); /* makes the clocks */
 void sim_sync_warp_end(SimWarp *warp);
 void sim_sync_cluster_end(SimCluster *cluster);
