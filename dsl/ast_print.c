@@ -298,6 +298,7 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         print_block(stmt->body, depth, out);
         break;
     case STMT_IF:
+        print_attributes(&stmt->attributes, out);
         print_if(stmt, depth, out);
         break;
     case STMT_RETURN:

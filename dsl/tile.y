@@ -389,12 +389,13 @@ statement
             $$->a = $5;
             $$->body = $6;
         }
-    | IF expr block opt_else
+    | attributes IF expr block opt_else
         {
-            $$ = stmt_new(parser, STMT_IF, span_join(@1, @2));
-            $$->a = $2;
-            $$->body = $3;
-            $$->otherwise = $4;
+            $$ = stmt_new(parser, STMT_IF, span_join(@2, @3));
+            $$->attributes = $1;
+            $$->a = $3;
+            $$->body = $4;
+            $$->otherwise = $5;
         }
     | RETURN ';'
         { $$ = stmt_new(parser, STMT_RETURN, @$); }

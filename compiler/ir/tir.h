@@ -182,6 +182,7 @@ struct TirOp {
     struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
+    bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
 };
 

@@ -530,6 +530,7 @@ take_if(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t 
         return NULL;
     vec_push(r->arena, &args, condition);
     TirOp *op = make_op(r, block, TIR_IF, span, &args, results);
+    op->by_rows = reader_accept(r, "by_rows");
     make_blocks(r, op, 2);
     take_block(r, op->blocks[0], depth + 1);
     reader_expect(r, "else");

@@ -352,7 +352,7 @@ static void
 print_if(Printer *p, const TirOp *op)
 {
     print_value(p, op->args[0]);
-    buf_char(p->out, ' ');
+    buf_add(p->out, op->by_rows ? " by_rows " : " ");
     print_block(p, op->blocks[0]);
     buf_add(p->out, " else ");
     print_block(p, op->blocks[1]);

@@ -591,7 +591,7 @@ lower_for(Lower *low, const Stmt *stmt)
 /* ---- if ---- */
 
 static void
-lower_runtime_if(Lower *low, const Stmt *stmt, TirVal *condition)
+lower_runtime_if(Lower *low, const Stmt *stmt, TirVal *condition, bool by_rows)
 {
     Vars vars = collect_vars(low);
     Value *saved = save_vars(low, &vars);
@@ -612,6 +612,7 @@ lower_runtime_if(Lower *low, const Stmt *stmt, TirVal *condition)
             types[n++] = before[k]->type;
     low->b.span = stmt->span;
     TirOp *op = tir_op_new(&low->b, TIR_IF, 1, &condition, n, types);
+    op->by_rows = by_rows;
     op->n_blocks = 2;
     op->blocks = arena_copy(low->arena, blocks, sizeof blocks);
     for (int i = 0; i < 2; i++) {
@@ -632,9 +633,25 @@ lower_runtime_if(Lower *low, const Stmt *stmt, TirVal *condition)
     write_vars(low, &vars, saved, before);
 }
 
+static bool
+has_by_rows(Lower *low, const AttributeList *attributes)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < attributes->n; i++) {
+        const Attribute *attribute = &attributes->at[i];
+        if (strcmp(attribute->name, "by_rows") == 0 && attribute->value == NULL)
+            found = true;
+        else
+            fail(low, attribute->span, "unknown attribute of `if`: @by_rows is known");
+    }
+    return found;
+}
+
 static void
 lower_if(Lower *low, const Stmt *stmt)
 {
+    bool by_rows = has_by_rows(low, &stmt->attributes);
     Value condition = eval(low, stmt->a);
 
     if (condition.kind == VALUE_ERROR)
@@ -660,7 +677,7 @@ lower_if(Lower *low, const Stmt *stmt)
              "can be used");
         return;
     }
-    lower_runtime_if(low, stmt, condition.tir);
+    lower_runtime_if(low, stmt, condition.tir, by_rows);
 }
 
 /* ---- the rest ---- */

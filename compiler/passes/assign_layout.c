@@ -386,26 +386,57 @@ is_private(const TirBlock *block)
     return true;
 }
 
-/* A vote decides for each warp alone when it only guards branches whose results are rows that no
- * two warps share: for other rows the branch is not needed. */
+/* Whether every warp holds the same rows of both layouts. */
 static bool
-vote_is_private(const TirBlock *block, const TirVal *vote)
+same_rows(Arena *arena, const Layout *a, const Layout *b)
 {
+    const Layout *layouts[2] = {a, b};
+    int32_t n = a->shape[0] > b->shape[0] ? a->shape[0] : b->shape[0];
+
+    if (layout_warps(a) != layout_warps(b))
+        return false;
+    for (int32_t warp = 0; warp < layout_warps(a); warp++) {
+        bool *held[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
+        for (uint32_t k = 0; k < 2; k++) {
+            for (int32_t r = 0; r < layout_registers(layouts[k]); r++) {
+                for (int32_t lane = 0; lane < WARP_LANES; lane++) {
+                    int32_t at[LAYOUT_RANK];
+                    layout_coordinates(layouts[k], r, lane, warp, at);
+                    held[k][at[0]] = true;
+                }
+            }
+        }
+        if (memcmp(held[0], held[1], (size_t)n * sizeof(bool)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* A vote decides for each warp alone when it only guards branches that rows may take for
+ * themselves, and whose results are the voted rows, each in one warp. */
+static bool
+vote_is_private(Arena *arena, const TirBlock *block, const TirVal *vote)
+{
+    const TirVal *voted = vote->def->args[0];
+
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != vote)
                 continue;
-            if (op->op != TIR_IF || !is_private(op->blocks[0]) || !is_private(op->blocks[1]))
+            if (op->op != TIR_IF || !op->by_rows || vote->def->reduce != REDUCE_ANY ||
+                !is_private(op->blocks[0]) || !is_private(op->blocks[1]))
                 return false;
             for (uint32_t r = 0; r < op->n_results; r++) {
                 const Layout *layout = op->results[r]->layout;
-                if (layout == NULL || layout_copies_warps(layout))
+                if (layout == NULL || layout_copies_warps(layout) || voted->layout == NULL ||
+                    op->results[r]->type.dim[0] != voted->type.dim[0] ||
+                    !same_rows(arena, voted->layout, layout))
                     return false;
             }
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!vote_is_private(op->blocks[k], vote))
+            if (!vote_is_private(arena, op->blocks[k], vote))
                 return false;
         }
     }
@@ -448,7 +479,7 @@ finish_votes(LayoutPass *lp, TirBlock *block)
             finish_votes(lp, op->blocks[k]);
         if (op->op == TIR_REDUCE && op->results[0]->type.rank == 0 &&
             (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL))
-            op->vote_warp = vote_is_private(lp->fn->body, op->results[0]);
+            op->vote_warp = vote_is_private(lp->px->arena, lp->fn->body, op->results[0]);
     }
 }
 
