@@ -147,6 +147,8 @@ sim_op_observe(SimWarp *warp, SimOp *op)
 {
     if (!warp->clock)
         return;
+    if (op->agent == warp->agent)
+        op->lane_epoch = warp->lane_epoch;
     if (!op->seen)
         op->seen = calloc(warp->cta->cluster->agents, sizeof *op->seen);
     if (op->seen && !op->seen[warp->agent])

@@ -12,6 +12,8 @@
 struct SimOp {
     uint32_t id; /* index in cluster->ops */
     uint32_t agent; /* warp that issued it */
+    uint8_t lane;   /* + 1, whose part is being noted in the shadow; 0: the whole warp */
+    uint32_t lane_epoch; /* of its warp, when the warp last waited for it */
     uint32_t lanes_left; /* lanes that have not waited for it yet, for per-thread waits */
     const SimInsn *insn;
     SimWarp *warp;

@@ -261,7 +261,10 @@ sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (mask & ~needed)
         sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(mask & ~needed), 0, NULL,
                  "lane executes bar.warp.sync without being in its mask %08x", needed);
-    return sim_warp_gather(warp, insn, mask, needed) ? SIM_NEXT : SIM_STALL;
+    if (!sim_warp_gather(warp, insn, mask, needed))
+        return SIM_STALL;
+    warp->lane_epoch++;
+    return SIM_NEXT;
 }
 static bool
 decode_bar_warp(SimDecode *dx)

@@ -300,6 +300,7 @@ struct SimWarp {
     uint32_t *clock;       /* vector clock: what this warp knows of every agent */
     uint32_t *proxy_clock; /* the part of it that a proxy fence covers (PTX ISA 8.6) */
     struct SimWarpSync *sync; /* fences and relaxed accesses */
+    uint32_t lane_epoch; /* counts what orders the lanes of the warp among themselves */
     SimAllocation *recent; /* the allocation accessed last */
     SimRandom random;
     SimExtension ext[SIM_EXT_COUNT];

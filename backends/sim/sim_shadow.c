@@ -24,7 +24,12 @@ typedef struct Cell {
     uint8_t written;
     uint8_t strong;      /* bytes whose last write was a strong one */
     uint8_t split;       /* bytes have different writers: see SimShadow.bytes */
+    /* Between the lanes of one warp: who wrote and who read last, in which period of the warp. */
+    uint8_t write_lane, read_lane; /* + 1 */
+    uint16_t read_agent;
+    uint32_t write_epoch, read_epoch;
 } Cell;
+enum { SEVERAL_LANES = 100 };
 
 struct SimShadow {
     uint32_t cells, agents;
@@ -209,6 +214,59 @@ check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_
     }
 }
 
+/* ---- lanes of one warp.  They run in no order, but for bar.warp.sync, barriers and the like
+ * (9.7.13.2); instructions that all lanes execute together order nothing.  Lanes that one
+ * instruction lets write one address are left alone: the values are mostly the same. */
+
+static void
+report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane,
+             const char *what)
+{
+    SimPlace place = place_of(warp, insn, warp->agent);
+    sim_find(warp, SIM_FIND_RACE, lane, cell * 4 + SIM_SHARED_BASE, &place,
+             "%s, with no bar.warp.sync between", what);
+}
+
+static void
+check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane,
+                 bool is_write)
+{
+    if (!(c->written & bytes) || c->split || !c->write_lane || c->write_lane == lane + 1 ||
+        c->writer.insn == warp->insn->index + 1 || (c->strong & bytes) == bytes)
+        return;
+    if (c->writer.who & WRITER_OP) {
+        const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
+        if (op->agent == warp->agent && op->lane_epoch == warp->lane_epoch &&
+            sim_op_known(warp, op))
+            report_lanes(warp, c->writer.insn, cell, lane,
+                         "shared memory that another lane of the warp copied and waited for");
+    } else if (c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
+               c->write_epoch == warp->lane_epoch) {
+        report_lanes(warp, c->writer.insn, cell, lane,
+                     is_write ? "write of shared memory that another lane of the warp wrote"
+                              : "read of shared memory that another lane of the warp wrote");
+    }
+}
+
+static void
+check_lane_read(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane)
+{
+    if (c->read_lane && c->read_lane != lane + 1 && c->read_agent == warp->agent &&
+        c->read_epoch == warp->lane_epoch && bytes == 15 &&
+        c->reader_insn != warp->insn->index + 1)
+        report_lanes(warp, c->reader_insn, cell, lane,
+                     "write of shared memory that another lane of the warp reads");
+}
+
+static void
+record_lane_read(const SimWarp *warp, Cell *c, uint8_t lane)
+{
+    bool same = c->read_lane && c->read_agent == warp->agent && c->read_epoch == warp->lane_epoch;
+    c->read_lane = (uint8_t)(same && c->read_lane != lane + 1 ? SEVERAL_LANES : lane + 1);
+    c->read_agent = (uint16_t)warp->agent;
+    c->read_epoch = warp->lane_epoch;
+}
+
 #define EACH_CELL(shadow, offset, size, cell)                                                      \
     for (uint32_t cell = (offset) / 4, last_ = ((offset) + (size)-1) / 4;                          \
          cell <= last_ && cell < (shadow)->cells; cell++)
@@ -236,6 +294,10 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
             sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, cell * 4 + SIM_SHARED_BASE, NULL,
                      "read of shared memory that nobody wrote");
         check_writers(warp, s, cell, bytes, own, (int32_t)lane, false, strong, false);
+        if (!strong) {
+            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, false);
+            record_lane_read(warp, c, (uint8_t)lane);
+        }
         if (!marks)
             continue;
         c->reader_insn = warp->insn->index + 1;
@@ -260,7 +322,13 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
         uint8_t bytes = byte_mask(cell, offset, size);
         check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false);
         check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
+        if (!strong) {
+            check_lane_write(warp, &s->cell[cell], cell, bytes, (uint8_t)lane, true);
+            check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)lane);
+        }
         record_write(s, cell, bytes, own, strong);
+        s->cell[cell].write_lane = (uint8_t)(lane + 1);
+        s->cell[cell].write_epoch = warp->lane_epoch;
     }
 }
 
@@ -297,6 +365,7 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
         check_writers(warp, s, cell, bytes, own.who, -1, true, false, async_proxy);
         check_readers(warp, s, cell, bytes, cell * 4, -1, false);
         record_write(s, cell, bytes, own, false);
+        s->cell[cell].write_lane = op->lane;
     }
 }
 
@@ -311,7 +380,7 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
         uint8_t bytes = byte_mask(cell, offset, size);
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);
         c->writer = (Writer){0, 0};
-        c->written = c->split = 0;
+        c->written = c->split = c->write_lane = c->read_lane = 0;
         for (uint32_t a = 0; a < s->agents; a++) {
             if (s->read[a])
                 s->read[a][cell] = 0;

@@ -133,6 +133,7 @@ cp_async(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         c->source = (uint8_t)source;
         copy->mask |= UINT32_C(1) << l;
         offset[l] = c->to.offset;
+        op->lane = (uint8_t)(l + 1);
         sim_shadow_async_write(warp, op, c->to.cta, c->to.offset, size, false);
     }
     op->fetch = copy_fetch;

@@ -83,6 +83,7 @@ sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy)
     uint32_t agents = warp->cta->cluster->agents;
     join(warp->clock, clock, agents);
     join(warp->proxy_clock, proxy, agents);
+    warp->lane_epoch++;
 }
 
 void
@@ -439,6 +440,7 @@ sim_sync_read(SimWarp *warp, uint64_t address, bool is_global, uint8_t order)
     if (!warp->clock)
         return;
     bool acquires = order & SIM_ORDER_ACQUIRE, wide = !(order & SIM_ORDER_CTA);
+    warp->lane_epoch++; /* lanes may spin for each other; what they then do is not told apart */
     take(warp, narrow_key(warp, address), NARROW, acquires);
     if (wide && warp->cta->cluster->cta_count > 1)
         take(warp, address, WIDE, acquires);
@@ -454,6 +456,7 @@ sim_sync_fence(SimWarp *warp, bool beyond)
     if (!warp->clock)
         return;
     uint32_t count = 2 * warp->cta->cluster->agents;
+    warp->lane_epoch++;
     for (int scope = NARROW; scope <= (beyond ? WIDE : NARROW); scope++)
         if (sync->has_pending[scope]) {
             join(warp->clock, sync->pending[scope], count);
