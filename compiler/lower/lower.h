@@ -30,6 +30,13 @@ typedef struct TileState {
     LirReg *fragments;   /* a view kept in registers: fragments of an mma operand */
 } TileState;
 
+/* An element (or pair) of a value from outside the block that made it. */
+typedef struct Borrowed {
+    TileState *state;
+    int32_t at;
+    bool packed;
+} Borrowed;
+
 typedef struct Lowering {
     PassContext *px;
     Arena *arena;
@@ -38,6 +45,9 @@ typedef struct Lowering {
     LirBuilder b;
     TileState *states; /* by TirVal id */
     uint32_t segment;  /* of the innermost split loop */
+    const TirBlock *block;  /* whose operations are being lowered */
+    VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
+                               branch must not use what was computed inside */
     bool fast;         /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
@@ -57,6 +67,8 @@ LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
 /* Records elements of a value that is computed at its place. */
 void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
+/* Forgets what was borrowed since there were `n`. */
+void lower_forget(Lowering *lo, uint32_t n);
 /* Makes every element of a value now. */
 void lower_force(Lowering *lo, TirVal *value);
 TileState *lower_state(Lowering *lo, const TirVal *value);

@@ -685,6 +685,27 @@ make_packed(Lowering *lo, TirVal *value, int32_t pair)
     return lower_pack(lo, value->type.dtype, x, y);
 }
 
+static void
+borrow(Lowering *lo, const TirVal *value, TileState *state, int32_t at, bool packed)
+{
+    Borrowed borrowed = {state, at, packed};
+    if (value->block != lo->block)
+        vec_push(lo->arena, &lo->borrowed, borrowed);
+}
+
+void
+lower_forget(Lowering *lo, uint32_t n)
+{
+    for (uint32_t k = n; k < lo->borrowed.n; k++) {
+        const Borrowed *borrowed = &lo->borrowed.at[k];
+        if (borrowed->packed)
+            borrowed->state->packed[borrowed->at] = 0;
+        else
+            borrowed->state->have[borrowed->at] = false;
+    }
+    lo->borrowed.n = n;
+}
+
 LirReg
 lower_packed(Lowering *lo, TirVal *value, int32_t pair)
 {
@@ -693,6 +714,7 @@ lower_packed(Lowering *lo, TirVal *value, int32_t pair)
     if (state->packed[pair] == 0) {
         LirReg packed = make_packed(lo, value, pair);
         state->packed[pair] = packed;
+        borrow(lo, value, state, pair, true);
     }
     return state->packed[pair];
 }
@@ -715,6 +737,7 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
     }
     state->elems[reg] = elem;
     state->have[reg] = true;
+    borrow(lo, value, state, reg, false);
     return elem;
 }
 

@@ -485,8 +485,10 @@ typedef struct Words {
 static void
 lower_yield(Lowering *lo, const TirOp *yield, const Words *targets)
 {
+    const TirBlock *around = lo->block;
     VEC(LirOperand) from = {0};
 
+    lo->block = yield->parent;
     for (uint32_t k = 0; k < yield->n_args; k++) {
         for (int32_t w = 0; w < word_count(yield->args[k]); w++) {
             LirOperand operand = word_operand(lo, yield->args[k], w);
@@ -494,6 +496,7 @@ lower_yield(Lowering *lo, const TirOp *yield, const Words *targets)
         }
     }
     emit_moves(lo, from.n, targets->regs.at, from.at);
+    lo->block = around;
 }
 
 /* One run of the loop's body over [iv, hi). */
@@ -505,6 +508,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     uint32_t head = lir_new_label(b), end = lir_new_label(b);
     LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
 
+    uint32_t borrowed = lo->borrowed.n;
     lir_open(b, true); /* what is hoisted goes before everything here */
     lir_branch(b, end, done, false);
     lir_label(b, head);
@@ -524,6 +528,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lir_emit(b, LIR_SETP_LT_S32, 1, 3, test);
     lir_branch(b, head, test[0].reg, false);
     lir_close(b);
+    lower_forget(lo, borrowed);
     lir_label(b, end);
 }
 
@@ -589,6 +594,7 @@ lower_if(Lowering *lo, TirOp *op)
         return;
     }
     bool has_else = op->blocks[1]->ops.n > 1 || op->n_results > 0;
+    uint32_t borrowed = lo->borrowed.n;
     uint32_t no = lir_new_label(b), end = has_else ? lir_new_label(b) : no;
     lir_branch(b, no, condition.reg, true);
     lir_open(b, false);
@@ -597,12 +603,14 @@ lower_if(Lowering *lo, TirOp *op)
     if (has_else)
         lir_branch(b, end, 0, false);
     lir_close(b);
+    lower_forget(lo, borrowed);
     if (has_else) {
         lir_label(b, no);
         lir_open(b, false);
         lower_block(lo, op->blocks[1]);
         lower_yield(lo, block_yield(op->blocks[1]), &results);
         lir_close(b);
+        lower_forget(lo, borrowed);
     }
     lir_label(b, end);
 }
@@ -673,11 +681,15 @@ lower_op(Lowering *lo, TirOp *op)
 static void
 lower_block(Lowering *lo, TirBlock *block)
 {
+    const TirBlock *around = lo->block;
+
+    lo->block = block;
     for (uint32_t i = 0; i < block->ops.n && !lo->failed; i++) {
         TirOp *op = block->ops.at[i];
         lo->b.span = op->span;
         lower_op(lo, op);
     }
+    lo->block = around;
 }
 
 static void
