@@ -46,7 +46,7 @@ def differs(program, name, have):
     same = (have == want) | (np.isnan(have) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         near = np.abs(have - want) <= tensor.allowed
-    bad = ~(same | near)
+    bad = ~(same | near) & tensor.written
     if not bad.any():
         return None
     where = tuple(int(k) for k in np.argwhere(bad)[0])

@@ -88,6 +88,7 @@ class Tensor:
     def __init__(self, name, mode, dtype, dims, mag, grain):
         self.name, self.mode, self.dtype, self.dims = name, mode, dtype, dims
         self.mag, self.grain, self.data, self.want = mag, grain, None, None
+        self.written = None  # which elements some program stored
         self.allowed = 0.0  # error
 
     def declare(self):
@@ -864,6 +865,8 @@ class Generator:
                 slices.append(slice(start, start + a.extent))
                 cut.append(slice(0, max(0, at.shape[k] - start)))
             at[tuple(slices)] = value[tuple(cut)]
+            done = tensor.written[int(e.values[self.batch.name])] if batch else tensor.written
+            done[tuple(slices)] = True
 
         self.body.append(run)
 
@@ -963,9 +966,7 @@ class Generator:
                     if t.dtype == "i32":
                         t.data = t.data.astype(np.int64)
             t.want = np.zeros(shape, np.int64 if t.dtype == "i32" else np.float64)
-            if t.mode == "out":
-                t.want = np.full(shape, 0 if t.dtype == "i32" else np.nan,
-                                 np.int64 if t.dtype == "i32" else np.float64)
+            t.written = np.full(shape, t.mode == "inout")
 
     def expect(self):
         """Runs the program in NumPy: fills in `want` of the outputs."""
