@@ -40,6 +40,7 @@ typedef struct Target {
     int32_t shared_bytes;
 
     /* instructions beyond the common base (sm_80) */
+    bool store_matrix;   /* stmatrix */
     bool vector_atomics; /* red.global.add.v2.f32, .v4.f32 */
 
     const MmaAtom *mma;

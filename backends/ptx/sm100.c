@@ -21,6 +21,7 @@ const Target target_sm100 = {
     .special_ops = 16,
     .float_ops = 128,
     .shared_bytes = 128,
+    .store_matrix = true,
     .vector_atomics = true,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,

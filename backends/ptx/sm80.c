@@ -26,6 +26,7 @@ const Target target_sm80 = {
     .special_ops = 16,
     .float_ops = 64,
     .shared_bytes = 128,
+    .store_matrix = false,
     .vector_atomics = false,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,

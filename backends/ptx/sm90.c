@@ -2,7 +2,8 @@
  *
  * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits).  mma.sync reaches about
  * 0.62 of the rate of wgmma (4096 flops a clock and SM), as public kernels measure it.  Vector
- * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32: sm_90, PTX 8.1).
+ * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32: sm_90, PTX 8.1); stmatrix: 9.7.15.5.17
+ * (sm_90, PTX 7.8).
  */
 #include "backends/ptx/targets.h"
 
@@ -22,6 +23,7 @@ const Target target_sm90 = {
     .special_ops = 16,
     .float_ops = 128,
     .shared_bytes = 128,
+    .store_matrix = true,
     .vector_atomics = true,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,

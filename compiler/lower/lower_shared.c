@@ -158,6 +158,91 @@ as_b32(Lowering *lo, TirVal *value, int32_t reg)
     return dtype == DT_I32 ? r : lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(r));
 }
 
+/* Whether a digit list begins with these steps. */
+static bool
+begins_with(const DigitList *list, uint32_t k, int32_t extent, int32_t row, int32_t col)
+{
+    return list->n > k && list->at[k].extent == extent && list->at[k].step[0] == row &&
+           list->at[k].step[1] == col;
+}
+
+/* Whether packed registers are 8 x 8 matrices as stmatrix has them, four to an instruction: the
+ * second and third of each four lie `step[0]` and `step[1]` from the first, the fourth both. */
+static bool
+stores_matrices(const Lowering *lo, const TirVal *value, bool *transposed,
+                int32_t step[2][LAYOUT_RANK])
+{
+    const Layout *layout = value->layout;
+    int32_t n = layout_registers(layout);
+
+    if (!lo->px->target->store_matrix || !lower_is_narrow(value) || layout->rank != 2 || n % 8 != 0)
+        return false;
+    *transposed = begins_with(&layout->reg, 0, 2, 1, 0);
+    if (*transposed ? !begins_with(&layout->lane, 0, 4, 2, 0) || !begins_with(&layout->lane, 1, 8, 0, 1)
+                    : !begins_with(&layout->reg, 0, 2, 0, 1) ||
+                          !begins_with(&layout->lane, 0, 4, 0, 2) ||
+                          !begins_with(&layout->lane, 1, 8, 1, 0))
+        return false;
+    for (int32_t r = 0; r < n; r += 8) {
+        int32_t at[4][LAYOUT_RANK];
+        for (int32_t k = 0; k < 4; k++)
+            layout_coordinates(layout, r + 2 * k, 0, 0, at[k]);
+        for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
+            int32_t first = at[1][axis] - at[0][axis], second = at[2][axis] - at[0][axis];
+            if (r == 0) {
+                step[0][axis] = first;
+                step[1][axis] = second;
+            }
+            if (first != step[0][axis] || second != step[1][axis] ||
+                at[3][axis] - at[0][axis] != first + second || first % 8 != 0 || second % 8 != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Lane 8k + i gives the address of row i of matrix k. */
+static void
+store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed,
+               int32_t step[2][LAYOUT_RANK])
+{
+    const Layout *layout = value->layout;
+    LirBuilder *b = &lo->b;
+    LirReg lane = lower_lane(lo);
+    SharedPlace place = {.layout = shared->layout, .base = base};
+    Elem part[LAYOUT_RANK] = {
+        elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(7))), elem_int(0)};
+    uint32_t mask[LAYOUT_RANK] = {7, 0};
+
+    Layout warps = *layout; /* the warp's part alone */
+    warps.lane.n = 0;
+    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            LirReg bit = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lane), lir_int(3 + (int32_t)k));
+            bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bit), lir_int(1));
+            if (step[k][axis] != 0)
+                part[axis] =
+                    lower_add(lo, part[axis], lower_mul_const(lo, elem_reg(bit), step[k][axis]));
+            mask[axis] |= (uint32_t)step[k][axis];
+        }
+        part[axis] = lower_add(lo, part[axis], lower_lane_part(lo, &warps, axis));
+        mask[axis] |= lower_lane_mask(&warps, axis);
+    }
+    place.lane_row = part[0];
+    place.row_mask = mask[0];
+    place.lane_byte = lower_mul_const(lo, part[1], 2);
+    place.byte_mask = mask[1] * 2;
+    for (int32_t r = 0; r < layout_registers(layout); r += 8) {
+        int32_t at[LAYOUT_RANK];
+        LirOperand operands[5];
+        layout_coordinates(layout, r, 0, 0, at);
+        for (int32_t k = 0; k < 4; k++)
+            operands[k + 1] = lir_reg(lower_packed(lo, value, r / 2 + k));
+        operands[0] = lower_shared_address(lo, &place, at[0], at[1] * 2);
+        lir_emit(b, transposed ? LIR_STMATRIX_X4_TRANS : LIR_STMATRIX_X4, 0, 5, operands);
+    }
+}
+
 void
 lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base)
 {
@@ -170,6 +255,14 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
     SharedPlace place = place_of_layout(lo, layout, shared, base, 0, col_axis, bytes);
     LirReg owner = lower_first_copy(lo, layout); /* of threads that hold copies, one writes */
+    int32_t step[2][LAYOUT_RANK];
+    bool transposed;
+
+    if (owner == 0 && pass_enabled(lo->px, "stmatrix") &&
+        stores_matrices(lo, value, &transposed, step)) {
+        store_matrices(lo, value, shared, base, transposed, step);
+        return;
+    }
 
     for (int32_t r = 0; r < n; r += run) {
         int32_t at[LAYOUT_RANK];
