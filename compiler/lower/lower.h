@@ -75,6 +75,8 @@ TileState *lower_state(Lowering *lo, const TirVal *value);
 void lower_clear(Lowering *lo, const TirVal *value);
 bool lower_is_narrow(const TirVal *value); /* 16-bit float */
 int32_t lower_registers(const TirVal *value);
+/* The low or high half of a b32, a b16. */
+LirReg lower_half(Lowering *lo, LirReg word, bool high);
 /* Two f32 elements rounded into one b32. */
 LirReg lower_pack(Lowering *lo, DType dtype, Elem low, Elem high);
 Elem elem_reg(LirReg reg);

@@ -126,8 +126,8 @@ dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
 static LirReg
 in_range(Lowering *lo, Elem index, Elem size)
 {
-    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(lower_elem_reg(lo, index, LIR_B32)),
-                   lower_operand(lo, size));
+    LirReg at = lower_elem_reg(lo, index, LIR_B32);
+    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(at), lower_operand(lo, size));
 }
 
 static LirReg
@@ -389,8 +389,8 @@ zeroed(Lowering *lo, LirClass class)
     LirReg reg = lir_new_mutable(&lo->b, class);
     LirOperand operands[] = {lir_reg(reg), lir_int(0)};
     if (class == LIR_B16) { /* there is no move of an immediate narrower than 16 bits: fine */
-        LirOperand halves[] = {lir_reg(reg), lir_reg(lir_new_reg(&lo->b, LIR_B16)),
-                               lir_reg(lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0)))};
+        LirReg zero = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
+        LirOperand halves[] = {lir_reg(reg), lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(zero)};
         lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
     } else {
         lir_emit(&lo->b, LIR_MOV_B32, 1, 2, operands);
@@ -570,10 +570,7 @@ store_single(RegisterAccess *ra, TirVal *value, int32_t reg, LirReg guard)
         lir_emit(&lo->b, LIR_ST_GLOBAL_B32, 0, 2, operands)->guard = guard;
         return;
     }
-    LirOperand halves[] = {lir_reg(lir_new_reg(&lo->b, LIR_B16)),
-                           lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(word)};
-    lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
-    operands[1] = halves[ra->access.bytes == 2 ? reg % 2 : 0];
+    operands[1] = lir_reg(lower_half(lo, word, ra->access.bytes == 2 && reg % 2 != 0));
     lir_emit(&lo->b, ra->access.bytes == 2 ? LIR_ST_GLOBAL_U16 : LIR_ST_GLOBAL_U8, 0, 2, operands)
         ->guard = guard;
 }
@@ -601,9 +598,11 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         if (ra->vector == 1 || !may_straddle(ra))
             continue;
         LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
-        for (int32_t k = 0; k < ra->vector; k++)
-            store_single(ra, value, r + k,
-                         both(lo, both(lo, owner, not_whole), register_guard(ra, r + k, 1)));
+        for (int32_t k = 0; k < ra->vector; k++) {
+            LirReg alone = both(lo, owner, not_whole);
+            LirReg inside = register_guard(ra, r + k, 1);
+            store_single(ra, value, r + k, both(lo, alone, inside));
+        }
     }
 }
 

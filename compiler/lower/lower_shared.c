@@ -55,8 +55,8 @@ xor_elems(Lowering *lo, Elem a, Elem b)
         return b;
     if (a.kind == ELEM_INT)
         return xor_elems(lo, b, a);
-    return elem_reg(lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lower_operand(lo, a),
-                            lower_operand(lo, b)));
+    LirOperand x = lower_operand(lo, a);
+    return elem_reg(lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, x, lower_operand(lo, b)));
 }
 
 LirOperand
@@ -74,8 +74,8 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         /* The lane parts and the constants set different bits, so the swizzle splits: one base a
          * lane, one XOR by a constant, one constant offset. */
         Elem swizzle = swizzle_of(lo, layout, place->lane_row);
-        Elem lane = lower_add(lo, lower_mul_const(lo, place->lane_row, layout->pitch),
-                              xor_elems(lo, place->lane_byte, swizzle));
+        Elem row_start = lower_mul_const(lo, place->lane_row, layout->pitch);
+        Elem lane = lower_add(lo, row_start, xor_elems(lo, place->lane_byte, swizzle));
         int32_t fixed = (int32_t)(((uint32_t)row >> layout->shift & ((1u << layout->bits) - 1)) << 4);
         int32_t turn = (int32_t)((uint32_t)byte & swizzled) ^ (layout->bits > 0 ? fixed : 0);
         Elem base = place->base;
@@ -98,8 +98,8 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem whole_row = lower_add(lo, place->lane_row, elem_int(row));
         Elem whole_byte = lower_add(lo, place->lane_byte, elem_int(byte));
         Elem swizzle = swizzle_of(lo, layout, whole_row);
-        address = lower_add(lo, lower_mul_const(lo, whole_row, layout->pitch),
-                            xor_elems(lo, whole_byte, swizzle));
+        Elem row_start = lower_mul_const(lo, whole_row, layout->pitch);
+        address = lower_add(lo, row_start, xor_elems(lo, whole_byte, swizzle));
         address = lower_add(lo, address, place->base);
     }
     if (address.kind == ELEM_INT)
@@ -273,10 +273,7 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
         int32_t words = run * bytes / 4;
         if (words == 0) { /* a single 16-bit element */
             LirReg packed = lower_packed(lo, value, r / 2);
-            LirOperand halves[] = {lir_reg(lir_new_reg(&lo->b, LIR_B16)),
-                                   lir_reg(lir_new_reg(&lo->b, LIR_B16)), lir_reg(packed)};
-            lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, halves);
-            operands[1] = halves[r % 2];
+            operands[1] = lir_reg(lower_half(lo, packed, r % 2 != 0));
             lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands)->guard = owner;
             continue;
         }

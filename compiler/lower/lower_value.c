@@ -270,9 +270,18 @@ lower_lane_mask(const Layout *layout, uint32_t axis)
 LirReg
 lower_pack(Lowering *lo, DType dtype, Elem low, Elem high)
 {
+    LirReg upper = lower_elem_reg(lo, high, LIR_F32), lower = lower_elem_reg(lo, low, LIR_F32);
     return lir_op2(&lo->b, dtype == DT_BF16 ? LIR_CVT_BF16X2_F32 : LIR_CVT_F16X2_F32, LIR_B32,
-                   lir_reg(lower_elem_reg(lo, high, LIR_F32)),
-                   lir_reg(lower_elem_reg(lo, low, LIR_F32)));
+                   lir_reg(upper), lir_reg(lower));
+}
+
+LirReg
+lower_half(Lowering *lo, LirReg word, bool high)
+{
+    LirReg lower = lir_new_reg(&lo->b, LIR_B16), upper = lir_new_reg(&lo->b, LIR_B16);
+    LirOperand operands[] = {lir_reg(lower), lir_reg(upper), lir_reg(word)};
+    lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, operands);
+    return high ? upper : lower;
 }
 
 static Elem
@@ -285,10 +294,8 @@ unpack(Lowering *lo, DType dtype, LirReg pair, bool high)
                            : lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(pair), lir_int(16));
         return elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(bits)));
     }
-    LirOperand halves[] = {lir_reg(lir_new_reg(b, LIR_B16)), lir_reg(lir_new_reg(b, LIR_B16)),
-                           lir_reg(pair)};
-    lir_emit(b, LIR_UNPACK_B32, 2, 3, halves);
-    return elem_reg(lir_op1(b, LIR_CVT_F32_F16, LIR_F32, halves[high ? 1 : 0]));
+    LirReg half = lower_half(lo, pair, high);
+    return elem_reg(lir_op1(b, LIR_CVT_F32_F16, LIR_F32, lir_reg(half)));
 }
 
 /* ---- elementwise operations ---- */
@@ -426,8 +433,8 @@ compare(Lowering *lo, const TirOp *op, Elem *args)
         if (compare_ops[k].op != op->op)
             continue;
         if (dtype != DT_I32) {
-            return elem_reg(lir_op2(&lo->b, compare_ops[k].floats, LIR_PRED,
-                                    lir_reg(lower_elem_reg(lo, args[0], LIR_F32)),
+            LirReg left = lower_elem_reg(lo, args[0], LIR_F32);
+            return elem_reg(lir_op2(&lo->b, compare_ops[k].floats, LIR_PRED, lir_reg(left),
                                     lower_operand(lo, args[1])));
         }
         if (args[0].kind == ELEM_INT && args[1].kind == ELEM_INT) {
@@ -474,8 +481,9 @@ select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
         return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lir_reg(a), lir_reg(b)));
     }
     bool ints = dtype == DT_I32;
-    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
-                            lower_operand(lo, yes), lower_operand(lo, no), lir_reg(p)));
+    LirOperand a = lower_operand(lo, yes);
+    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32, a,
+                            lower_operand(lo, no), lir_reg(p)));
 }
 
 static Elem
@@ -674,7 +682,8 @@ make_packed(Lowering *lo, TirVal *value, int32_t pair)
         int32_t c = high < n ? operand_register(lo, op, high) : a + 1;
         if (a % 2 == 0 && c == a + 1)
             return lower_packed(lo, op->args[0], a / 2);
-        return lower_pack(lo, value->type.dtype, lower_elem(lo, op->args[0], a),
+        Elem first = lower_elem(lo, op->args[0], a);
+        return lower_pack(lo, value->type.dtype, first,
                           high < n ? lower_elem(lo, op->args[0], c) : elem_float(0));
     }
     bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;

@@ -48,8 +48,8 @@ combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
         break;
     }
     LirClass class = dtype == DT_BOOL ? LIR_PRED : ints ? LIR_B32 : LIR_F32;
-    return elem_reg(lir_op2(&lo->b, op, class, lir_reg(lower_elem_reg(lo, a, class)),
-                            lower_operand(lo, b)));
+    LirReg left = lower_elem_reg(lo, a, class);
+    return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), lower_operand(lo, b)));
 }
 
 /* The value another lane holds, combined into ours: a butterfly over one lane bit. */
@@ -144,8 +144,9 @@ source_elem(Lowering *lo, const TirOp *op, int32_t reg)
                                 lir_reg(outside)));
     }
     bool ints = arg->type.dtype == DT_I32;
+    LirOperand kept = lower_operand(lo, elem);
     return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
-                            lower_operand(lo, elem), lower_operand(lo, none), lir_reg(inside)));
+                            kept, lower_operand(lo, none), lir_reg(inside)));
 }
 
 /* Across warps: every warp writes what it has, all read and combine. */

@@ -315,10 +315,10 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
             copy_slot = next = tir_binary(&b, TIR_SUB, one, slot);
         } else {
             TirVal *none = tir_const_int(&b, 0);
-            copy_slot = tir_select(&b, tir_binary(&b, TIR_EQ, slot, none), last,
-                                   tir_binary(&b, TIR_SUB, slot, one));
-            next = tir_select(&b, tir_binary(&b, TIR_EQ, slot, last), none,
-                              tir_binary(&b, TIR_ADD, slot, one));
+            TirVal *at_first = tir_binary(&b, TIR_EQ, slot, none);
+            copy_slot = tir_select(&b, at_first, last, tir_binary(&b, TIR_SUB, slot, one));
+            TirVal *at_last = tir_binary(&b, TIR_EQ, slot, last);
+            next = tir_select(&b, at_last, none, tir_binary(&b, TIR_ADD, slot, one));
         }
     }
     for (uint32_t i = 0; i < scratch->ops.n; i++)
