@@ -846,7 +846,7 @@ lower_copy_async(Lowering *lo, TirOp *op)
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;
     plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
-    plan.cols = access->row.there ? layout->cols * access->bytes / plan.chunk : plan.tile_chunks;
+    plan.cols = layout->cols * access->bytes / plan.chunk;
 
     /* When the whole tile lies inside the tensor, one uniform test replaces all others. */
     bool testable;
