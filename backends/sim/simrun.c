@@ -1,7 +1,7 @@
 /* simrun.c - a small driver of the simulator, for its own tests.
  *
  *     simrun FILE.ptx [--entry NAME] [--grid X,Y,Z] [--block X,Y,Z] [--cluster X,Y,Z]
- *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks]
+ *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
  *            [--steps N] [--expect KIND] ARG...
  *
  * Arguments, in the order of the kernel's parameters:
@@ -13,7 +13,8 @@
  *     null                         a null pointer
  *
  * Exit status: that of SimStatus.  --expect KIND: 0 if a finding of that kind was made under some
- * seed, else 2.  --time: prints seconds and instructions.
+ * seed, else 2.  --time: prints seconds and instructions.  --banks: passes of shared memory by line;
+ * --lines: of all lines that ran.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ typedef struct Options {
     SimLaunch launch;
     const char *file, *expect;
     uint64_t seeds;
-    bool time, banks;
+    bool time, banks, lines;
     const char *spec[MAX_ARGS];
     Argument arg[MAX_ARGS];
     void *pointer[MAX_ARGS];
@@ -86,6 +87,8 @@ parse(Options *o, int argc, char **argv)
             o->time = true;
         else if (strcmp(a, "--banks") == 0)
             o->banks = o->launch.count_banks = true;
+        else if (strcmp(a, "--lines") == 0)
+            o->lines = o->launch.count_banks = true;
         else if (strncmp(a, "--", 2) == 0) {
             i++;
             if (strcmp(a, "--entry") == 0)
@@ -181,11 +184,11 @@ save(SimDevice *dev, const Argument *a)
 }
 
 static void
-print_banks(const SimReport *report)
+print_banks(const SimReport *report, bool all)
 {
     for (size_t i = 0; i < report->line_count; i++) {
         const SimLine *l = &report->lines[i];
-        if (l->wavefronts)
+        if (l->wavefronts || all)
             printf("line %u %s: %llu executed, %llu wavefronts, %llu ideal\n", l->ptx_line,
                    l->mnemonic, (unsigned long long)l->executed,
                    (unsigned long long)l->wavefronts, (unsigned long long)l->ideal);
@@ -222,8 +225,8 @@ run_once(Options *o, const char *text, size_t size, bool *expected)
         printf("%.3f s, %llu warp instructions\n",
                (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec),
                (unsigned long long)report->instructions);
-    if (o->banks)
-        print_banks(report);
+    if (o->banks || o->lines)
+        print_banks(report, o->lines);
     for (size_t i = 0; i < o->count; i++)
         if (o->arg[i].save) {
             save(dev, &o->arg[i]);

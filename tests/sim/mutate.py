@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""mutate.py - does the simulator notice when synchronisation is missing?
+
+    mutate.py SIMRUN [--sample N] [--seeds 32] [--jobs N] [--list] [FILE..]
+
+Takes kernels that are right (mutants/*.ptx: made by tilec, comments and metadata taken out), breaks
+one wait, fence, arrive, commit or barrier at a time, and runs every mutant under up to 32 seeds:
+
+    drop           the line is gone
+    weaken         a wait allows one group more in flight; a fence has the scope of the block
+    later, earlier the line moves over the next or last access of memory that it could matter for
+    far-later, ..  it moves on to the next (back to the last) synchronisation, label or branch
+
+A mutant is caught by a finding.  A mutant that is not caught is either harmless, that is, the ISA
+still guarantees the result, which must be argued in mutants/harmless.txt, or it is missed.
+The share of the harmful mutants that are caught must be at least 95 %.  --sample N: N of the mutants
+of each file, evenly.  The header of a file says how to run it; `PATTERN:` buffers are made here:
+
+    // ARGS: simrun arguments;  rand:BYTES is a buffer of small bf16 numbers, ints:BYTES of 0..15
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOAL = 0.95
+
+SYNC = re.compile(
+    r"^\s*(?:@!?%?\w+\s+)?(bar\.|barrier\.|cp\.async\.(?:commit|wait)|cp\.async\.bulk\.(?:commit|wait)|"
+    r"cp\.async\.mbarrier|fence|membar|mbarrier\.|wgmma\.(?:fence|commit|wait)|"
+    r"tcgen05\.(?:fence|wait|commit)|griddepcontrol)")
+ACCESS = re.compile(
+    r"^\s*(?:@!?%?\w+\s+)?(ld\.shared|st\.shared|ldmatrix|stmatrix|cp\.async|red\.|atom\.|"
+    r"ld\.(?:acquire|relaxed|volatile)|st\.(?:release|relaxed|volatile)|wgmma\.mma|"
+    r"tcgen05\.(?:mma|ld|st|cp|shift)|st\.async|red\.async)")
+GLOBAL = re.compile(r"^\s*(?:@!?%?\w+\s+)?(?:ld|st|red|atom)\.[\w.:]*global")
+EDGE = re.compile(r"^\s*[\w$%]+:|^\s*(?:@!?%?\w+\s+)?(?:bra|ret|exit|call|brx)\b|[{}]")
+
+
+def opcode(line):
+    return re.sub(r"^\s*(@!?%?\w+\s+)?", "", line).split()[0].rstrip(";")
+
+
+def is_sync(line):
+    return bool(SYNC.match(line))
+
+
+def matters(sync, line):
+    """Could the order of this synchronisation and that line matter?"""
+    op = opcode(sync)
+    if is_sync(line):
+        return True
+    if op.startswith("cp.async.commit"):
+        return "cp.async" in line
+    if op.startswith(("fence.acq", "fence.sc", "membar")):
+        return bool(ACCESS.match(line) or GLOBAL.match(line))
+    return bool(ACCESS.match(line))
+
+
+def weaker(line):
+    found = re.search(r"(wait_group(?:\.read|\.sync\.aligned)?\s+)(\d+)", line)
+    if found:
+        return line[:found.start(2)] + str(int(found.group(2)) + 1) + line[found.end(2):]
+    for wide in (".gpu", ".gl", ".sys", ".cluster"):
+        if re.search(r"(fence\.(acq_rel|sc|release|acquire)|membar|\.release|\.acquire)" + re.escape(wide),
+                     line):
+            return line.replace(wide, ".cta")
+    return None
+
+
+def moved(lines, at, step, far):
+    """The lines with line `at` moved; None if that changes nothing."""
+    to, crossed = at, 0
+    while True:
+        nxt = to + step
+        if nxt < 0 or nxt >= len(lines) or EDGE.search(lines[nxt]):
+            break
+        if far and crossed and is_sync(lines[nxt]):
+            break
+        crossed += matters(lines[at], lines[nxt])
+        to = nxt
+        if crossed and not far:
+            break
+    if not crossed:
+        return None
+    out = lines[:at] + lines[at + 1:]
+    return out[:to] + [lines[at]] + out[to:]
+
+
+def mutants(text, ran):
+    """(name, text): the name tells which of its kind the op is, and the change.  An op that does not
+    run in this launch cannot be missed in it."""
+    lines = text.split("\n")
+    count, body = {}, False
+    for at, line in enumerate(lines):
+        body |= line.startswith("{")
+        if not body or not is_sync(line):
+            continue
+        op = opcode(line)
+        count[op] = count.get(op, 0) + 1
+        if at + 1 not in ran:
+            continue
+        name = f"{op}#{count[op]}"
+        made = {"drop": lines[:at] + [""] + lines[at + 1:]}
+        less = weaker(line)
+        if less:
+            made["weaken"] = lines[:at] + [less] + lines[at + 1:]
+        for word, step, far in (("later", 1, False), ("earlier", -1, False),
+                                ("far-later", 1, True), ("far-earlier", -1, True)):
+            made[word] = moved(lines, at, step, far)
+        seen = []
+        for word, change in made.items():
+            if change and change not in seen:
+                seen.append(change)
+                yield f"{name} {word}", "\n".join(change)
+
+
+class Buffers:
+    """The files that arguments name."""
+
+    def __init__(self, folder):
+        self.folder, self.random, self.count = folder, np.random.default_rng(3), 0
+
+    def argument(self, text):
+        kind, _, rest = text.partition(":")
+        if kind not in ("rand", "ints"):
+            return text
+        size = int(rest)
+        if kind == "ints":
+            data = self.random.integers(0, 16, size // 4).astype(np.int32)
+        else:
+            data = self.random.standard_normal(size // 2).astype(np.float32).view(np.uint32) >> 16
+            data = data.astype(np.uint16)
+        self.count += 1
+        path = self.folder / f"in{self.count}.bin"
+        data.tofile(path)
+        return f"in:{path}"
+
+
+def simulate(options, path, arguments):
+    done = subprocess.run([options.simrun, str(path), "--threads", "1", "--steps", "3000000",
+                           *arguments, "--seeds", str(options.seeds)],
+                          capture_output=True, text=True, errors="replace")
+    return done.returncode, done.stdout + done.stderr
+
+
+def harmless_of(stem):
+    """{mutant: reason}; a line is `file | mutant | reason`, * stands for anything in the mutant."""
+    out, path = {}, HERE / "mutants" / "harmless.txt"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        parts = [p.strip() for p in line.split("|")]
+        if not line.startswith("#") and len(parts) == 3 and parts[0] == stem:
+            out[parts[1]] = parts[2]
+    return out
+
+
+def run_file(options, path, folder):
+    text = path.read_text()
+    buffers = Buffers(folder)
+    arguments = [buffers.argument(a) for a in re.search(r"^// ARGS: *(.*)$", text, re.M).group(1).split()]
+    (folder / "clean.ptx").write_text(text)
+    status, output = simulate(options, folder / "clean.ptx", arguments)
+    if status != 0:
+        print(f"{path.name}: the kernel itself exits with {status}:\n{output[:2000]}")
+        return None
+    done = subprocess.run([options.simrun, str(folder / "clean.ptx"), "--lines", *arguments],
+                          capture_output=True, text=True)
+    ran = {int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("line ")}
+    every = list(mutants(text, ran))
+    if options.only:
+        every = [m for m in every if options.only in m[0]]
+    if options.sample and len(every) > options.sample:
+        every = [every[i * len(every) // options.sample] for i in range(options.sample)]
+
+    def one(number):
+        name, changed = every[number]
+        mutant = folder / f"m{number}.ptx"
+        mutant.write_text(changed)
+        done, said = simulate(options, mutant, arguments)
+        mutant.unlink()
+        return name, done, said
+
+    harmless = harmless_of(path.stem)
+    caught, argued, missed, kinds = 0, 0, [], {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for name, status, said in pool.map(one, range(len(every))):
+            if status == 3:
+                caught += 1
+                kind = said.split(":")[0]
+                kinds[kind] = kinds.get(kind, 0) + 1
+                if name in harmless:
+                    print(f"{path.name}: '{name}' is listed as harmless and yet found:\n{said[:600]}")
+                    missed.append(name)
+            elif status != 0:
+                print(f"{path.name}: {name}: exit {status}: {said[:300]}")
+                missed.append(name)
+            elif name in harmless:
+                argued += 1
+            else:
+                missed.append(name)
+            if options.list:
+                print(f"    {name}: {'caught: ' + said.split(chr(10))[0] if status == 3 else status}")
+    found = ", ".join(f"{k} {n}" for k, n in sorted(kinds.items(), key=lambda x: -x[1]))
+    print(f"{path.name}: {len(every)} mutants, {caught} caught ({found}), {argued} harmless, "
+          f"{len(missed)} missed", flush=True)
+    for name in missed:
+        print(f"    missed: {name}")
+    return caught, argued, len(missed)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("simrun")
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=32)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--only", help="mutants with this in their name")
+    parser.add_argument("files", nargs="*", type=pathlib.Path)
+    options = parser.parse_args()
+    total, bad = np.zeros(3, int), False
+    for path in options.files or sorted((HERE / "mutants").glob("*.ptx")):
+        with tempfile.TemporaryDirectory() as directory:
+            result = run_file(options, path, pathlib.Path(directory))
+        bad |= result is None
+        total += result or (0, 0, 0)
+    caught, argued, missed = map(int, total)
+    share = caught / max(1, caught + missed)
+    print(f"{caught + argued + missed} mutants: {caught} caught, {argued} harmless, {missed} missed: "
+          f"{100 * share:.1f} % of the harmful ones are caught within {options.seeds} seeds")
+    return 1 if bad or share < GOAL else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
