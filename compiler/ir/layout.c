@@ -396,6 +396,68 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
     return map;
 }
 
+/* The lane digits one bit each, so that one of them can be replaced. */
+static bool
+lane_bits(const Layout *layout, LayoutDigit bits[5])
+{
+    uint32_t n = 0;
+
+    for (uint32_t d = 0; d < layout->lane.n; d++) {
+        LayoutDigit digit = layout->lane.at[d];
+        for (int32_t e = 1; e < digit.extent; e *= 2) {
+            if (n == 5)
+                return false;
+            bits[n].extent = 2;
+            bits[n].step[0] = digit.step[0] * e;
+            bits[n++].step[1] = digit.step[1] * e;
+        }
+    }
+    return n == 5;
+}
+
+const Layout *
+layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit, uint32_t digit, uint32_t at)
+{
+    Layout *result = arena_copy(arena, layout, sizeof *layout);
+    LayoutDigit bits[5], moved = layout->reg.at[digit];
+
+    if (moved.extent % 2 != 0 || layout->reg.n + 2 > LAYOUT_DIGITS || !lane_bits(layout, bits))
+        return NULL;
+    LayoutDigit came = bits[lane_bit];
+    bits[lane_bit] = (LayoutDigit){2, {moved.step[0], moved.step[1]}};
+    result->lane.n = result->reg.n = 0;
+    for (uint32_t k = 0; k < 5; k++)
+        add_digit(&result->lane, 2, bits[k].step[0], bits[k].step[1]);
+    for (uint32_t k = 0; k <= layout->reg.n; k++) {
+        if (k == at)
+            add_digit(&result->reg, 2, came.step[0], came.step[1]);
+        if (k == layout->reg.n)
+            break;
+        LayoutDigit rest = layout->reg.at[k];
+        if (k == digit)
+            rest = (LayoutDigit){rest.extent / 2, {rest.step[0] * 2, rest.step[1] * 2}};
+        add_digit(&result->reg, rest.extent, rest.step[0], rest.step[1]);
+    }
+    return result;
+}
+
+bool
+layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
+                     uint32_t *digit)
+{
+    for (uint32_t b = 0; b < 5; b++) {
+        for (uint32_t d = 0; d < from->reg.n; d++) {
+            const Layout *there = layout_exchange(arena, from, b, d, 0);
+            if (there == NULL || layout_register_map(arena, there, to) == NULL)
+                continue;
+            *lane_bit = b;
+            *digit = d;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The extent along `axis` of what one warp holds, and its origin, when it is a box. */
 bool
 layout_warp_local(const Layout *from, const Layout *to)

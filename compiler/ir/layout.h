@@ -75,6 +75,14 @@ const Layout *layout_collapse(Arena *arena, const Layout *layout, TirType shape)
  * thread, ignoring axes where `from` has extent 1 (broadcast).  NULL when some element would have
  * to move between threads. */
 const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layout *to);
+/* `layout` after one bit of the lane and the lowest bit of register digit `digit` change places;
+ * the new register bit follows the digits below `at`.  NULL when the digit is odd. */
+const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit,
+                              uint32_t digit, uint32_t at);
+/* The exchange (lane bit, register digit of `from`) that leads from one layout to the other, up to
+ * the order of registers; false when none does. */
+bool layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
+                          uint32_t *digit);
 /* True when going from one layout to the other moves elements only inside a warp. */
 bool layout_warp_local(const Layout *from, const Layout *to);
 /* Whether thread (lane, warp) is the first of those that hold its elements, as masks over the

@@ -378,6 +378,41 @@ lower_shared_write(Lowering *lo, TirOp *op)
     lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
 
+/* Elements change places with the neighbour that differs in one bit of the lane: a lane whose bit
+ * is 0 keeps the first of each two registers and sends the second. */
+static void
+exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
+{
+    TirVal *from = op->args[0], *to = op->results[0];
+    LirBuilder *b = &lo->b;
+    bool ints = from->type.dtype == DT_I32;
+    LirClass class = ints ? LIR_B32 : LIR_F32;
+    LirOpcode select = ints ? LIR_SEL_B32 : LIR_SEL_F32;
+    const Layout *there = layout_exchange(lo->arena, from->layout, lane_bit, digit, digit);
+    const int32_t *map = layout_register_map(lo->arena, there, to->layout);
+    int32_t n = layout_registers(from->layout), below = 1;
+    LirReg *made = arena_array(lo->arena, LirReg, n);
+
+    for (uint32_t d = 0; d < digit; d++)
+        below *= from->layout->reg.at[d].extent;
+    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1 << lane_bit));
+    LirReg low = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bit), lir_int(0));
+    for (int32_t r = 0; r < n; r++) {
+        if (r / below % 2 != 0)
+            continue;
+        LirReg first = lower_elem_reg(lo, lower_elem(lo, from, r), class);
+        LirReg second = lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
+        LirReg sent = lir_op3(b, select, class, lir_reg(second), lir_reg(first), lir_reg(low));
+        LirReg came = lir_new_reg(b, class);
+        LirOperand operands[] = {lir_reg(came), lir_reg(sent), lir_int(1 << lane_bit)};
+        lir_emit(b, LIR_SHFL_BFLY, 1, 3, operands);
+        made[r] = lir_op3(b, select, class, lir_reg(first), lir_reg(came), lir_reg(low));
+        made[r + below] = lir_op3(b, select, class, lir_reg(came), lir_reg(second), lir_reg(low));
+    }
+    for (int32_t r = 0; r < n; r++)
+        lower_set_elem(lo, to, r, elem_reg(made[map[r]]));
+}
+
 void
 lower_convert(Lowering *lo, TirOp *op)
 {
@@ -390,8 +425,13 @@ lower_convert(Lowering *lo, TirOp *op)
                                lower_slot_base(lo, read->shared, read->args[0]), transposed);
         return;
     }
-    if (op->shared == NULL)
-        return; /* inside each thread: elements are found when asked for */
+    if (op->shared == NULL) {
+        uint32_t lane_bit, digit;
+        if (layout_register_map(lo->arena, from->layout, to->layout) == NULL &&
+            layout_find_exchange(lo->arena, from->layout, to->layout, &lane_bit, &digit))
+            exchange_lanes(lo, op, lane_bit, digit);
+        return; /* else inside each thread: elements are found when asked for */
+    }
     Elem base = lower_slot_base(lo, op->shared, NULL);
     if (to->layout->shape[0] > from->layout->shape[0] ||
         to->layout->shape[1] > from->layout->shape[1])

@@ -238,8 +238,11 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
     TirOp *op = insert_op(in, TIR_CONVERT, 1, &value, 1, &value->type, span);
     op->results[0]->layout = want;
     op->results[0]->name = value->name;
+    uint32_t lane_bit, digit;
     if (!layout_is_view(value) &&
-        layout_register_map(in->lp->px->arena, value->layout, want) == NULL) {
+        layout_register_map(in->lp->px->arena, value->layout, want) == NULL &&
+        (dtype_bits(value->type.dtype) != 32 ||
+         !layout_find_exchange(in->lp->px->arena, value->layout, want, &lane_bit, &digit))) {
         TirShared *shared = arena_new(in->lp->px->arena, TirShared);
         shared->id = in->lp->fn->shared.n;
         shared->name = value->name != NULL ? value->name : "convert";

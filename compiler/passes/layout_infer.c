@@ -132,6 +132,31 @@ stores_well(const Layout *layout, TirType type)
            layout->reg.at[0].extent * bytes >= VECTOR_BYTES;
 }
 
+/* Additions to memory are wider when each lane of a pair takes the columns of both in one of two
+ * blocks: one exchange between neighbours doubles the run of an accumulator's elements. */
+static const Layout *
+layout_for_additions(LayoutPass *lp, const TirVal *value)
+{
+    const Layout *layout = value->layout;
+
+    if (layout_is_view(value))
+        return layout_default(lp, value->type);
+    if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 ||
+        !lp->px->target->vector_atomics || !pass_enabled(lp->px, "wide-atomics"))
+        return layout;
+    if (layout->reg.n == 0 || layout->reg.at[0].extent != 2 || layout->reg.at[0].step[1] != 1 ||
+        layout->lane.n == 0 || layout->lane.at[0].step[1] != 2)
+        return layout;
+    for (uint32_t d = 1; d < layout->reg.n; d++) {
+        if (layout->reg.at[d].step[0] != 0)
+            continue;
+        const Layout *wide = layout_exchange(lp->px->arena, layout, 0, d, 1);
+        if (wide != NULL)
+            return wide;
+    }
+    return layout;
+}
+
 const Layout *
 layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 {
@@ -159,8 +184,9 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
             op->index[op->tensor->rank - 1].kind != INDEX_SCALAR)
             return layout_default(lp, value->type);
         return value->layout;
-    case TIR_REDUCE:
     case TIR_ATOMIC_ADD:
+        return layout_for_additions(lp, value);
+    case TIR_REDUCE:
     case TIR_SHARED_WRITE:
     case TIR_CONVERT:
         if (layout_is_view(value))
@@ -379,7 +405,10 @@ block_cost(LayoutPass *lp, const TirBlock *block)
             const Layout *need = layout_required(lp, op, k);
             if (need == NULL || layout_eq(arg->layout, need))
                 continue;
-            if (layout_register_map(lp->px->arena, arg->layout, need) == NULL)
+            uint32_t bit, digit;
+            if (op->op != TIR_ATOMIC_ADD &&
+                layout_register_map(lp->px->arena, arg->layout, need) == NULL &&
+                !layout_find_exchange(lp->px->arena, arg->layout, need, &bit, &digit))
                 cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
         }
         if (op->op == TIR_REDUCE) {
