@@ -55,6 +55,7 @@ typedef struct SimRun SimRun;
 typedef struct SimOp SimOp;
 typedef struct SimShadow SimShadow;
 typedef struct SimSyncTable SimSyncTable;
+typedef struct SimRegisterWatch SimRegisterWatch;
 typedef struct SimSnapshot SimSnapshot;
 typedef struct SimForeignList SimForeignList;
 typedef struct SimGlobalSync SimGlobalSync;
@@ -157,6 +158,7 @@ struct SimFunction {
     uint32_t result_count;
     SimEntry entry; /* of an entry */
     uint32_t shared_bytes;
+    uint32_t max_registers; /* .maxnreg, 0 if absent */
 };
 
 typedef struct SimGlobalVar {
@@ -303,6 +305,7 @@ struct SimWarp {
     uint32_t lane_epoch; /* counts what orders the lanes of the warp among themselves */
     SimAllocation *recent; /* the allocation accessed last */
     SimRandom random;
+    SimRegisterWatch *watch; /* over registers of wgmma, NULL before the first */
     SimExtension ext[SIM_EXT_COUNT];
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "sim_async.h"
+#include "sim_sm90.h"
 #include "sim_shadow.h"
 #include "sim_sync.h"
 #include "sim_warp.h"
@@ -153,6 +154,8 @@ report_hang(SimCluster *cluster, const char *why)
                 in = &cluster->ctas[c];
             }
         }
+    if (used < ROOM - 1)
+        sim_sm90_describe(cluster, text + used, ROOM - used);
     sim_find_at(cluster, in, SIM_FIND_HANG, first, -1, -1, 0, NULL, "%s%s", why, text);
 }
 
@@ -195,7 +198,7 @@ run_slice(SimCluster *cluster)
             sim_async_advance(cluster);
         SimWarp *warp = pick_warp(cluster);
         if (!warp) {
-            if (sim_async_force_one(cluster) || break_deadlock(cluster))
+            if (sim_async_force_one(cluster) || break_deadlock(cluster) || sim_sm90_break(cluster))
                 continue;
             report_hang(cluster, "no warp can go on:");
             return CLUSTER_DONE;
@@ -213,6 +216,7 @@ run_slice(SimCluster *cluster)
     }
     while (sim_async_force_one(cluster)) /* what was never waited for still happens */
         continue;
+    sim_sm90_finish(cluster);
     return CLUSTER_DONE;
 }
 

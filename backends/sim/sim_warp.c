@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "sim_sm90_wgmma.h"
 #include "sim_special.h"
 #include "sim_sync.h"
 
@@ -393,6 +394,8 @@ step(SimWarp *warp)
     if (insn->whole_warp && warp->live != warp->present)
         sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->present & ~warp->live),
                  0, NULL, "`%s` is undefined once a lane of the warp has exited", insn->mnemonic);
+    if (warp->watch)
+        sim_sm90_watch(warp, insn);
     return insn->exec(warp, insn, mask);
 }
 
@@ -501,6 +504,7 @@ sim_warp_end(SimWarp *warp)
             frame = caller;
         }
     }
+    sim_sm90_watch_free(warp);
     free(warp->bank[SIM_BANK_SPECIAL]);
     sim_sync_warp_end(warp);
     free(warp->local);

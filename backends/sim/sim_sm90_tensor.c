@@ -1,0 +1,160 @@
+/* sim_sm90_tensor.c - the boxes of tensor copies in tile mode (PTX ISA 5.5.2, 5.5.4 to 5.5.6).
+ *
+ * A box in shared memory is row-major, innermost dimension first, without padding; the swizzle then
+ * exchanges 16-byte pieces by bits of the shared address itself.  Elements outside of the tensor
+ * are filled on loads, and left alone on stores.
+ */
+#include "sim_sm90_bulk.h"
+
+#include "sim_exec.h"
+
+/* Swizzles as XOR of address bits (5.5.6): which bits from 4 up are changed, by those from 7 up.
+ * Shared memory starts at a multiple of 1024, so an offset serves as the address. */
+uint32_t
+sim_sm90_swizzle(uint32_t swizzle, uint32_t offset)
+{
+    switch (swizzle) {
+    case 1: return offset ^ (offset >> 3 & 0x10);
+    case 2: return offset ^ (offset >> 3 & 0x30);
+    case 3: return offset ^ (offset >> 3 & 0x70);
+    case 4: return offset ^ (offset >> 2 & 0x60); /* 128B with atoms of 32 bytes */
+    default: return offset;
+    }
+}
+
+SimType
+sim_sm90_map_type(uint32_t type) /* of CUtensorMapDataType */
+{
+    static const SimType types[] = {SIM_U8, SIM_U16, SIM_U32, SIM_S32, SIM_U64, SIM_S64, SIM_F16,
+                                    SIM_F32, SIM_F64, SIM_BF16, SIM_F32, SIM_TF32, SIM_TF32};
+    return type < sizeof types / sizeof *types ? types[type] : SIM_NO_TYPE;
+}
+
+/* Elements of the box along a dimension: with an element stride every n-th is taken.  The stride of
+ * the innermost dimension does not count without interleaving (driver API). */
+static uint32_t
+extent(const SimTensorMap *map, uint32_t i)
+{
+    uint32_t step = i ? map->element_stride[i] : 1;
+    return (map->box[i] + step - 1) / step;
+}
+
+uint32_t
+sim_sm90_box_bytes(const SimTensorMap *map)
+{
+    uint32_t bytes = sim_tensor_map_element_bytes(map->type);
+    for (uint32_t i = 0; i < map->rank; i++)
+        bytes *= extent(map, i);
+    return bytes;
+}
+
+/* Calls `row` for each row of the box: at `at` in the box, its elements [from, from + count) lie at
+ * `address`; count 0: all of it is outside. */
+typedef bool (*RowFn)(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
+                      uint64_t address);
+
+static bool
+each_row(Sm90Copy *c, RowFn row, void *context)
+{
+    const SimTensorMap *map = &c->map;
+    uint32_t element = sim_tensor_map_element_bytes(map->type), n[5], index[5] = {0};
+    uint32_t rows = 1;
+    for (uint32_t i = 0; i < 5; i++) {
+        n[i] = i < map->rank ? extent(map, i) : 1;
+        rows *= i ? n[i] : 1;
+    }
+    int64_t low = c->coordinate[0], high = low + n[0];
+    int64_t first = low < 0 ? 0 : low, end = high < (int64_t)map->size[0] ? high
+                                                                           : (int64_t)map->size[0];
+    for (uint32_t r = 0; r < rows; r++) {
+        bool inside = end > first;
+        uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
+        for (uint32_t i = 1; i < map->rank; i++) {
+            int64_t x = (int64_t)c->coordinate[i] + (int64_t)index[i] * map->element_stride[i];
+            inside &= x >= 0 && x < (int64_t)map->size[i];
+            address += (uint64_t)x * map->stride[i - 1];
+        }
+        if (!row(context, c, r * n[0] * element, inside ? (uint32_t)(first - low) : 0,
+                 inside ? (uint32_t)(end - first) : 0, address))
+            return false;
+        for (uint32_t i = 1; i < map->rank && ++index[i] == n[i]; i++)
+            index[i] = 0;
+    }
+    return true;
+}
+
+typedef struct Check {
+    SimWarp *warp;
+    uint32_t lane;
+    SimOp *writer;
+} Check;
+
+static bool
+check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
+{
+    Check *check = context;
+    uint32_t bytes = count * sim_tensor_map_element_bytes(c->map.type);
+    SimMemory m;
+    (void)at, (void)from;
+    return !count ||
+           (sim_memory_find(check->warp, check->lane, SIM_GLOBAL, address, bytes, 1, &m) &&
+            sim_sm90_note_global(check->warp, check->lane, c->form, check->writer, &m, bytes));
+}
+
+bool
+sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
+{
+    Check check = {warp, lane, writer};
+    return each_row(copy, check_row, &check);
+}
+
+static bool
+read_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
+{
+    uint32_t element = sim_tensor_map_element_bytes(c->map.type);
+    (void)context;
+    if (count)
+        memcpy(c->data + at + from * element, c->global->data + (address - c->global->address),
+               (size_t)count * element);
+    return true;
+}
+
+/* The fill is zeros, or NaN where the map asks for it (5.5.5). */
+void
+sim_sm90_box_read(Sm90Copy *c)
+{
+    memset(c->data, 0, c->bytes);
+    if (c->map.fill) {
+        uint32_t element = sim_tensor_map_element_bytes(c->map.type);
+        uint64_t nan = element == 2 ? 0x7fff : element == 4 ? 0x7fffffff
+                                                            : UINT64_C(0x7fffffffffffffff);
+        for (uint32_t i = 0; i < c->bytes; i += element)
+            memcpy(c->data + i, &nan, element);
+    }
+    each_row(c, read_row, NULL);
+}
+
+static bool
+write_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
+{
+    uint32_t element = sim_tensor_map_element_bytes(c->map.type), bytes = count * element;
+    uint64_t offset = address - c->global->address;
+    (void)context;
+    if (!count)
+        return true;
+    if (c->form->reduce != SM90_COPY)
+        sim_sm90_reduce(c->run, c->global, c->global->data + offset,
+                        c->data + at + from * element, bytes, address, c->form->reduce,
+                        sim_sm90_map_type(c->map.type));
+    else
+        memcpy(c->global->data + offset, c->data + at + from * element, bytes);
+    if (c->global->init)
+        memset(c->global->init + offset, 1, bytes);
+    return true;
+}
+
+void
+sim_sm90_box_write(Sm90Copy *c)
+{
+    each_row(c, write_row, NULL);
+}

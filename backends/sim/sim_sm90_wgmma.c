@@ -1,0 +1,713 @@
+/* sim_sm90_wgmma.c - warpgroup matrix products (PTX ISA 9.7.15).
+ *
+ * The four warps of a warpgroup issue the same wgmma at their own times; number i of one warp and
+ * number i of another are the same product.  Once all four have issued it, it is an op like any
+ * other: it reads shared memory and completes when the seed says, in order of issue.  A warp that
+ * waits for a group waits until its products are issued by all, and then makes them complete.
+ */
+#include "sim_sm90_wgmma.h"
+
+#include <stdlib.h>
+
+#include "sim_exec.h"
+#include "sim_matrix.h"
+
+enum { WARPS = 4, ROWS = 64 };
+
+typedef struct Product {
+    SimOp *op;
+    const SimInsn *insn;
+    uint32_t issued; /* warps, a bit each */
+    uint64_t descriptor[2];
+    bool scale_d, mismatch;
+} Product;
+
+struct Sm90Warpgroup {
+    Product *product;
+    size_t count, capacity;
+    size_t issued[WARPS];  /* by warp: how many */
+    size_t waited[WARPS];  /* of them, the first so many are known to be complete */
+    size_t *group[WARPS];  /* ends of the committed groups */
+    size_t group_count[WARPS], group_capacity[WARPS];
+};
+
+/* The warp's part: where its fragments live, and its A registers as they were at the issue. */
+typedef struct Part {
+    const SimFrame *frame;
+    const SimFunction *function;
+    uint8_t *registers;
+    SimWarp *warp;
+    uint32_t a[4][SIM_LANES];
+} Part;
+
+typedef struct Payload {
+    const Sm90Wgmma *form;
+    SimCta *cta;
+    uint64_t a_descriptor, b_descriptor;
+    bool scale_d;
+    Part part[WARPS];
+    float *a, *b; /* [64][k] and [k][n]; for integers the same bits are int32_t */
+} Payload;
+
+void
+sim_sm90_warpgroup_free(Sm90Warpgroup *g)
+{
+    for (int w = 0; w < WARPS; w++)
+        free(g->group[w]);
+    free(g->product);
+    free(g);
+}
+
+static Sm90Warpgroup *
+warpgroup_of(SimWarp *warp)
+{
+    Sm90Cta *s = sim_sm90_cta(warp->cta);
+    if (!s)
+        return NULL;
+    Sm90Warpgroup **at = &s->warpgroup[warp->index / WARPS];
+    if (!*at)
+        *at = calloc(1, sizeof **at);
+    return *at;
+}
+
+/* ------------------------------------------------------------------------ descriptors */
+
+typedef struct Matrix { /* a matrix in shared memory, 9.7.15.5.1.2.2 */
+    uint32_t start, leading, stride, swizzle, span;
+    bool transposed;
+} Matrix;
+
+/* Bits 14-15, 30-31, 46-48 and 52-61 are reserved; the base offset is for patterns that do not
+ * start at their natural boundary. */
+#define DESCRIPTOR_RESERVED UINT64_C(0x3ff1c000c000c000)
+
+static Matrix
+unpack(uint64_t d, bool transposed)
+{
+    static const uint32_t spans[4] = {16, 128, 64, 32};
+    uint32_t mode = (uint32_t)(d >> 62);
+    return (Matrix){.start = (uint32_t)(d & 0x3fff) << 4,
+                    .leading = (uint32_t)(d >> 16 & 0x3fff) << 4,
+                    .stride = (uint32_t)(d >> 32 & 0x3fff) << 4,
+                    .swizzle = mode,
+                    .span = spans[mode],
+                    .transposed = transposed};
+}
+
+/* The offset in shared memory of one 16-byte piece.  K-major: `line` is the row of A (column of B),
+ * `piece` counts along K.  Transposed (MN-major): `line` is k, `piece` counts along M or N.
+ * Formulas of 9.7.15.5.1.2.1; the swizzle works on bits of the address. */
+static uint32_t
+piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
+{
+    uint32_t x;
+    if (!m->transposed)
+        x = m->swizzle ? (line / 8) * m->stride + (line % 8) * m->span + piece * 16
+                       : (line / 8) * m->stride + (line % 8) * 16 + piece * m->leading;
+    else
+        x = m->swizzle ? piece * 16 / m->span * m->leading + (line / 8) * m->stride +
+                             (line % 8) * m->span + piece * 16 % m->span
+                       : piece * m->stride + (line / 8) * m->leading + (line % 8) * 16;
+    x = (m->start + x) & 0x3ffff;
+    switch (m->swizzle) {
+    case 1: x ^= x >> 3 & 0x70; break;
+    case 2: x ^= x >> 3 & 0x30; break;
+    case 3: x ^= x >> 3 & 0x10; break;
+    default: break;
+    }
+    return x - SIM_SHARED_BASE;
+}
+
+static bool
+check_descriptor(SimWarp *warp, uint64_t d, const char *which)
+{
+    uint32_t base = (uint32_t)(d >> 49 & 7);
+    if (d & DESCRIPTOR_RESERVED) {
+        sim_find(warp, SIM_FIND_INVALID, -1, d, NULL,
+                 "the descriptor of %s, %016llx, has reserved bits set: %016llx", which,
+                 (unsigned long long)d, (unsigned long long)(d & DESCRIPTOR_RESERVED));
+        return false;
+    }
+    if (base) {
+        sim_fail(warp, "the descriptor of %s has a base offset of %u: only 0 is supported", which,
+                 base);
+        return false;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------ operands from memory */
+
+/* `count` elements of a 16-byte piece to floats, or to int32 for integer products. */
+static void
+widen(float *out, const uint8_t *piece, SimType type, uint32_t count)
+{
+    if (type == SIM_S8 || type == SIM_U8) {
+        int32_t *integers = (int32_t *)(void *)out;
+        for (uint32_t i = 0; i < count; i++)
+            integers[i] = type == SIM_S8 ? (int8_t)piece[i] : piece[i];
+        return;
+    }
+    uint32_t aligned[4];
+    memcpy(aligned, piece, sizeof aligned);
+    sim_matrix_widen(out, aligned, type, count);
+}
+
+static uint32_t
+element_bytes(SimType type)
+{
+    return type == SIM_TF32 ? 4 : type == SIM_F16 || type == SIM_BF16 ? 2 : 1;
+}
+
+/* Fills out[row * row_step + k * k_step] for `rows` rows and 32 bytes of K. */
+static void
+read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed, uint32_t rows,
+            float *out, uint32_t row_step, uint32_t k_step)
+{
+    Matrix m = unpack(descriptor, transposed);
+    uint32_t per_piece = 16 / element_bytes(type), k = 2 * per_piece;
+    uint32_t lines = transposed ? k : rows, pieces = transposed ? rows / per_piece : 2;
+    for (uint32_t line = 0; line < lines; line++)
+        for (uint32_t p = 0; p < pieces; p++) {
+            uint32_t offset = piece_offset(&m, line, p);
+            float wide[16];
+            if (offset > cta->shared_size - 16)
+                continue; /* reported at the issue */
+            widen(wide, cta->shared + offset, type, per_piece);
+            if (transposed)
+                for (uint32_t i = 0; i < per_piece; i++)
+                    out[(p * per_piece + i) * row_step + line * k_step] = wide[i];
+            else
+                for (uint32_t i = 0; i < per_piece; i++)
+                    out[line * row_step + (p * per_piece + i) * k_step] = wide[i];
+        }
+}
+
+/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp. */
+static bool
+note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
+            uint32_t first, uint32_t rows, const char *which)
+{
+    Matrix m = unpack(descriptor, transposed);
+    uint32_t per_piece = 16 / element_bytes(type), k = 2 * per_piece;
+    uint32_t first_line = transposed ? 0 : first, lines = transposed ? k : rows;
+    uint32_t first_piece = transposed ? first / per_piece : 0;
+    uint32_t pieces = transposed ? rows / per_piece : 2;
+    for (uint32_t line = first_line; line < first_line + lines; line++)
+        for (uint32_t p = first_piece; p < first_piece + pieces; p++) {
+            uint32_t offset = piece_offset(&m, line, p);
+            if (offset > warp->cta->shared_size - 16 || warp->cta->shared_size < 16) {
+                sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, -1, offset + SIM_SHARED_BASE, NULL,
+                         "%s reaches outside the block's %u bytes of shared memory (descriptor "
+                         "%016llx)", which, warp->cta->shared_size,
+                         (unsigned long long)descriptor);
+                return false;
+            }
+            sim_shadow_async_read(warp, op, warp->cta, offset, 16, true);
+        }
+    return true;
+}
+
+/* ------------------------------------------------------------------------ fetch and land */
+
+/* A fragments (9.7.15.5.1.1): 32-bit register j of lane l holds row 16w + l/4 + 8(j&1) and the
+ * bytes 4(l%4) + 16(j>>1) of that row's 32 bytes of K. */
+static void
+unpack_a(const Payload *p)
+{
+    uint32_t per_word = 4 / element_bytes(p->form->a_type);
+    for (uint32_t w = 0; w < WARPS; w++)
+        for (uint32_t j = 0; j < 4; j++)
+            for (uint32_t l = 0; l < SIM_LANES; l++) {
+                uint32_t row = 16 * w + l / 4 + 8 * (j & 1);
+                uint32_t k = (l % 4 + 4 * (j >> 1)) * per_word;
+                uint8_t piece[16] = {0};
+                memcpy(piece, &p->part[w].a[j][l], 4);
+                widen(p->a + row * p->form->k + k, piece, p->form->a_type, per_word);
+            }
+}
+
+static void
+negate(float *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = -values[i];
+}
+
+static void
+fetch_product(SimCluster *cluster, SimOp *op)
+{
+    Payload *p = op->payload;
+    const Sm90Wgmma *f = p->form;
+    (void)cluster;
+    if (f->a_count)
+        unpack_a(p);
+    else
+        read_matrix(p->cta, p->a_descriptor, f->a_type, f->transpose_a, ROWS, p->a, f->k, 1);
+    read_matrix(p->cta, p->b_descriptor, f->b_type, f->transpose_b, f->n, p->b, 1, f->n);
+    if (f->negate_a)
+        negate(p->a, ROWS * (uint32_t)f->k);
+    if (f->negate_b)
+        negate(p->b, f->n * (uint32_t)f->k);
+}
+
+/* Where the fragment is, if the frame still exists. */
+static uint8_t *
+registers_of(const Part *part)
+{
+    const SimWarp *warp = part->warp;
+    for (uint32_t i = 0; warp && i < warp->group_count; i++)
+        for (const SimFrame *f = warp->group[i]->frame; f; f = f->caller)
+            if (f == part->frame && f->function == part->function)
+                return f->registers;
+    return NULL;
+}
+
+/* D fragments (9.7.15.5.1.1): element i of lane l is row 16w + l/4 + 8((i>>1)&1), column
+ * 8(i>>2) + 2(l%4) + (i&1). */
+static void
+move_d32(const Payload *p, uint32_t *matrix, bool to_registers)
+{
+    uint32_t n = p->form->n;
+    for (uint32_t w = 0; w < WARPS; w++) {
+        uint8_t *registers = registers_of(&p->part[w]);
+        for (uint32_t i = 0; i < p->form->d_count && registers; i++) {
+            if ((p->form->d[i] & 3) != SIM_BANK_REGISTERS)
+                continue;
+            uint32_t *r = (uint32_t *)(void *)(registers + p->form->d[i]);
+            uint32_t *m = matrix + (16 * w + 8 * (i >> 1 & 1)) * n + 8 * (i >> 2) + (i & 1);
+            for (uint32_t g = 0; g < 8; g++)
+                for (uint32_t t = 0; t < 4; t++) {
+                    if (to_registers)
+                        r[4 * g + t] = m[g * n + 2 * t];
+                    else
+                        m[g * n + 2 * t] = r[4 * g + t];
+                }
+        }
+    }
+}
+
+/* f16 accumulators: register j holds row + 8(j&1), columns 8(j>>1) + 2t and the next. */
+static void
+move_d16(const Payload *p, float *matrix, bool to_registers)
+{
+    uint32_t n = p->form->n;
+    for (uint32_t w = 0; w < WARPS; w++) {
+        uint8_t *registers = registers_of(&p->part[w]);
+        for (uint32_t j = 0; j < p->form->d_count && registers; j++) {
+            if ((p->form->d[j] & 3) != SIM_BANK_REGISTERS)
+                continue;
+            uint32_t *r = (uint32_t *)(void *)(registers + p->form->d[j]);
+            for (uint32_t l = 0; l < SIM_LANES; l++) {
+                float *m = matrix + (16 * w + l / 4 + 8 * (j & 1)) * n + 8 * (j >> 1) + 2 * (l % 4);
+                if (to_registers) {
+                    r[l] = sim_to_f16(m[0]) | sim_to_f16(m[1]) << 16;
+                } else {
+                    m[0] = sim_f16(r[l] & 0xffff);
+                    m[1] = sim_f16(r[l] >> 16);
+                }
+            }
+        }
+    }
+}
+
+static void
+multiply_integers(const Payload *p, uint32_t *d)
+{
+    const Sm90Wgmma *f = p->form;
+    size_t size = ROWS * (size_t)f->n;
+    int64_t *sum = malloc(size * sizeof *sum);
+    if (!sum)
+        return;
+    for (size_t i = 0; i < size; i++)
+        sum[i] = (int32_t)d[i];
+    sim_matrix_s32(sum, (const int32_t *)(const void *)p->a, (const int32_t *)(const void *)p->b,
+                   ROWS, f->n, f->k);
+    for (size_t i = 0; i < size; i++) {
+        if (f->saturate)
+            sum[i] = sum[i] > INT32_MAX ? INT32_MAX : sum[i] < INT32_MIN ? INT32_MIN : sum[i];
+        d[i] = (uint32_t)sum[i];
+    }
+    free(sum);
+}
+
+static void
+land_product(SimCluster *cluster, SimOp *op)
+{
+    Payload *p = op->payload;
+    const Sm90Wgmma *f = p->form;
+    (void)cluster;
+    uint32_t *d = calloc(ROWS * (size_t)f->n, sizeof *d);
+    if (!d)
+        return;
+    float *real = (float *)(void *)d;
+    if (p->scale_d && f->d_type == SIM_F16)
+        move_d16(p, real, false);
+    else if (p->scale_d)
+        move_d32(p, d, false);
+    if (f->d_type == SIM_S32)
+        multiply_integers(p, d);
+    else
+        sim_matrix_f32(real, p->a, p->b, ROWS, f->n, f->k);
+    if (f->d_type == SIM_F16)
+        move_d16(p, real, true);
+    else
+        move_d32(p, d, true);
+    free(d);
+}
+
+/* ------------------------------------------------------------------------ issue */
+
+static Product *
+product_at(SimWarp *warp, Sm90Warpgroup *g, size_t index, const SimInsn *insn)
+{
+    if (index < g->count)
+        return &g->product[index];
+    if (g->count == g->capacity) {
+        size_t capacity = g->capacity ? 2 * g->capacity : 64;
+        Product *bigger = realloc(g->product, capacity * sizeof *bigger);
+        if (!bigger)
+            return NULL;
+        g->product = bigger;
+        g->capacity = capacity;
+    }
+    const Sm90Wgmma *f = insn->data;
+    size_t a = ROWS * (size_t)f->k, b = (size_t)f->n * f->k;
+    SimOp *op = sim_op_new(warp, sizeof(Payload) + (a + b) * sizeof(float));
+    if (!op)
+        return NULL;
+    Payload *p = op->payload;
+    p->form = f;
+    p->cta = warp->cta;
+    p->a = (float *)(void *)(p + 1);
+    p->b = p->a + a;
+    op->fetch = fetch_product;
+    op->land = land_product;
+    if (g->count && !g->product[g->count - 1].op->landed)
+        op->after = g->product[g->count - 1].op;
+    g->product[g->count] = (Product){.op = op, .insn = insn};
+    return &g->product[g->count++];
+}
+
+static uint64_t
+uniform64(SimWarp *warp, SimSlot slot, const char *which)
+{
+    const uint64_t *v = sim_r64(warp, slot);
+    for (uint32_t l = 1; l < SIM_LANES; l++)
+        if (v[l] != v[0]) {
+            sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)l, v[l], NULL,
+                     "lanes give different descriptors of %s: %016llx and %016llx", which,
+                     (unsigned long long)v[0], (unsigned long long)v[l]);
+            break;
+        }
+    return v[0];
+}
+
+/* The part of one warp.  The first to come decides; the others must agree (9.7.15.5.2). */
+static bool
+check_agreement(SimWarp *warp, const Product *product, const SimInsn *insn, uint64_t a, uint64_t b,
+                bool scale_d)
+{
+    SimPlace place = {product->insn, -1, warp->cta->rank};
+    if (product->insn != insn) {
+        sim_find(warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
+                 "the warps of a warpgroup execute different wgmma instructions");
+        return false;
+    }
+    if (product->issued && (product->descriptor[0] != a || product->descriptor[1] != b ||
+                            product->scale_d != scale_d))
+        sim_find(warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
+                 "the warps of a warpgroup give different descriptors or scale-d: %016llx, "
+                 "%016llx and %016llx, %016llx", (unsigned long long)a, (unsigned long long)b,
+                 (unsigned long long)product->descriptor[0],
+                 (unsigned long long)product->descriptor[1]);
+    return true;
+}
+
+static SimStep
+wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const Sm90Wgmma *f = insn->data;
+    Sm90Warpgroup *g = warpgroup_of(warp);
+    uint32_t w = warp->index % WARPS;
+    if (!g)
+        return sim_fail(warp, "out of memory");
+    if (warp->index / WARPS * WARPS + WARPS > warp->cta->warp_count) {
+        sim_find(warp, SIM_FIND_NOT_UNIFORM, -1, 0, NULL,
+                 "a wgmma needs a warpgroup of four whole warps");
+        return SIM_NEXT;
+    }
+    uint64_t b = uniform64(warp, f->b_descriptor, "B");
+    uint64_t a = f->a_count ? 0 : uniform64(warp, f->a_descriptor, "A");
+    bool scale_d = (*sim_rp(warp, f->scale_d) >> sim_first_lane(mask) & 1) != f->scale_d_negated;
+    if (!check_descriptor(warp, b, "B") || (!f->a_count && !check_descriptor(warp, a, "A")))
+        return warp->run->stop ? SIM_FATAL : SIM_NEXT;
+    size_t index = g->issued[w];
+    Product *product = product_at(warp, g, index, insn);
+    if (!product)
+        return sim_fail(warp, "out of memory");
+    if (!check_agreement(warp, product, insn, a, b, scale_d))
+        return SIM_NEXT;
+    Payload *p = product->op->payload;
+    if (!product->issued) {
+        product->descriptor[0] = p->a_descriptor = a;
+        product->descriptor[1] = p->b_descriptor = b;
+        product->scale_d = p->scale_d = scale_d;
+    }
+    g->issued[w]++;
+    product->issued |= 1u << w;
+    Part *part = &p->part[w];
+    *part = (Part){.frame = warp->running->frame, .function = warp->running->frame->function,
+                   .warp = warp};
+    for (uint32_t j = 0; j < f->a_count; j++)
+        memcpy(part->a[j], sim_r32(warp, f->a[j]), sizeof part->a[j]);
+    sim_sm90_watch_issue(warp, insn, f, (uint32_t)index);
+    if (!f->a_count && !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16,
+                                    "A"))
+        product->mismatch = true;
+    if (!note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, "B"))
+        product->mismatch = true;
+    if (product->issued == (1u << WARPS) - 1) {
+        warp->cta->cluster->progress++;
+        sim_op_start(warp->cta->cluster, product->op, true);
+    }
+    return SIM_NEXT;
+}
+
+const SimExec sim_sm90_wgmma_exec = wgmma;
+
+/* ------------------------------------------------------------------------ fence, commit, wait */
+
+static SimStep
+wgmma_fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    (void)insn, (void)mask;
+    sim_sm90_watch_fence(warp);
+    return SIM_NEXT;
+}
+
+static SimStep
+wgmma_commit(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    Sm90Warpgroup *g = warpgroup_of(warp);
+    uint32_t w = warp->index % WARPS;
+    (void)insn, (void)mask;
+    if (!g)
+        return sim_fail(warp, "out of memory");
+    if (g->group_count[w] == g->group_capacity[w]) {
+        size_t capacity = g->group_capacity[w] ? 2 * g->group_capacity[w] : 32;
+        size_t *bigger = realloc(g->group[w], capacity * sizeof *bigger);
+        if (!bigger)
+            return sim_fail(warp, "out of memory");
+        g->group[w] = bigger;
+        g->group_capacity[w] = capacity;
+    }
+    g->group[w][g->group_count[w]++] = g->issued[w];
+    return SIM_NEXT;
+}
+
+/* Are the products below `end` issued by all four warps?  Then they are complete, and the warp
+ * knows of it. */
+static bool
+finish_products(SimWarp *warp, Sm90Warpgroup *g, size_t end)
+{
+    uint32_t w = warp->index % WARPS;
+    SimCluster *cluster = warp->cta->cluster;
+    for (size_t i = g->waited[w]; i < end; i++)
+        if (g->product[i].issued != (1u << WARPS) - 1)
+            return false;
+    for (size_t i = g->waited[w]; i < end; i++) {
+        Product *product = &g->product[i];
+        sim_op_finish(cluster, product->op);
+        sim_op_observe(warp, product->op);
+        sim_sm90_watch_done(warp, product->insn->data, (uint32_t)i);
+    }
+    g->waited[w] = end > g->waited[w] ? end : g->waited[w];
+    return true;
+}
+
+static bool
+wait_ready(SimWarp *warp, SimGroup *group)
+{
+    Sm90Warpgroup *g = warpgroup_of(warp);
+    SimGroup *running = warp->running;
+    if (!g)
+        return true;
+    warp->running = group; /* its frame is the one that the registers belong to */
+    bool done = finish_products(warp, g, (size_t)group->wait.arg[0]);
+    warp->running = running;
+    return done;
+}
+
+static void
+describe_wait(const SimWarp *warp, const SimGroup *group, char *text, size_t size)
+{
+    const Sm90Cta *s = warp->cta->ext[SIM_EXT_SM90].state;
+    const Sm90Warpgroup *g = s->warpgroup[warp->index / WARPS];
+    size_t i = g->waited[warp->index % WARPS];
+    while (i < (size_t)group->wait.arg[0] && g->product[i].issued == (1u << WARPS) - 1)
+        i++;
+    snprintf(text, size, "waits for the wgmma in line %u, which warps %x of the warpgroup have "
+                         "not issued", g->product[i].insn->line, ~g->product[i].issued & 15u);
+}
+
+/* 9.7.15.7.3: all groups but the N youngest. */
+static SimStep
+wgmma_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    Sm90Warpgroup *g = warpgroup_of(warp);
+    uint32_t w = warp->index % WARPS;
+    (void)mask;
+    if (!g)
+        return sim_fail(warp, "out of memory");
+    size_t groups = g->group_count[w], keep = (size_t)insn->imm;
+    if (groups <= keep)
+        return SIM_NEXT;
+    size_t end = g->group[w][groups - keep - 1];
+    if (finish_products(warp, g, end))
+        return SIM_NEXT;
+    SimWait *wait = sim_warp_sleep(warp, wait_ready, describe_wait);
+    wait->arg[0] = end;
+    return SIM_WAIT;
+}
+
+/* ------------------------------------------------------------------------ decoding */
+
+static bool
+take_sync(SimDecode *dx)
+{
+    dec_aligned(dx);
+    dx->out->whole_warp = true;
+    return dx->out->converge || dec_fail(dx, "needs .sync.aligned");
+}
+
+bool
+sim_sm90_decode_wgmma_fence(SimDecode *dx)
+{
+    dx->out->exec = wgmma_fence;
+    return take_sync(dx) && dec_count(dx, 0, 0);
+}
+
+bool
+sim_sm90_decode_wgmma_commit(SimDecode *dx)
+{
+    dx->out->exec = wgmma_commit;
+    return take_sync(dx) && dec_count(dx, 0, 0);
+}
+
+bool
+sim_sm90_decode_wgmma_wait(SimDecode *dx)
+{
+    dx->out->exec = wgmma_wait;
+    return take_sync(dx) && dec_count(dx, 1, 1) &&
+           dec_immediate(dx, dec_operand(dx, 0), &dx->out->imm);
+}
+
+/* m64nNkK among the modifiers. */
+static bool
+take_shape(SimDecode *dx, Sm90Wgmma *f)
+{
+    for (size_t i = dx->family_parts; i < dx->src->part_count; i++) {
+        unsigned n, k;
+        int used = 0;
+        const char *p = dx->src->part[i];
+        if (sscanf(p, "m64n%uk%u%n", &n, &k, &used) == 2 && p[used] == '\0') {
+            dx->taken[i] = true;
+            f->n = (uint16_t)n;
+            f->k = (uint8_t)k;
+            return n >= 8 && n <= 256 && n % 8 == 0 && k <= 32;
+        }
+    }
+    return false;
+}
+
+static bool
+types_fit(const Sm90Wgmma *f)
+{
+    bool half = f->a_type == f->b_type && (f->a_type == SIM_F16 || f->a_type == SIM_BF16);
+    bool fp8 = (f->a_type == SIM_E4M3 || f->a_type == SIM_E5M2) &&
+               (f->b_type == SIM_E4M3 || f->b_type == SIM_E5M2);
+    bool integer = (f->a_type == SIM_S8 || f->a_type == SIM_U8) &&
+                   (f->b_type == SIM_S8 || f->b_type == SIM_U8);
+    if (integer) /* N: 8, 16, 24, then steps of 16 (9.7.15.2) */
+        return f->d_type == SIM_S32 && f->k == 32 && (f->n % 16 == 0 || f->n == 8 || f->n == 24);
+    if (f->a_type == SIM_TF32)
+        return f->b_type == SIM_TF32 && f->d_type == SIM_F32 && f->k == 8;
+    if (half)
+        return f->k == 16 && (f->d_type == SIM_F32 ||
+                              (f->d_type == SIM_F16 && f->a_type == SIM_F16));
+    return fp8 && f->k == 32 && (f->d_type == SIM_F32 || f->d_type == SIM_F16);
+}
+
+static bool
+take_scale(SimDecode *dx, size_t at, bool *negative)
+{
+    int64_t value;
+    if (!dec_immediate(dx, dec_operand(dx, at), &value))
+        return false;
+    *negative = value == -1;
+    return value == 1 || value == -1 || dec_fail(dx, "a scale is 1 or -1");
+}
+
+static bool
+take_flag(SimDecode *dx, size_t at, bool *flag)
+{
+    int64_t value;
+    if (!dec_immediate(dx, dec_operand(dx, at), &value))
+        return false;
+    *flag = value == 1;
+    return value == 0 || value == 1 || dec_fail(dx, "a transposition flag is 0 or 1");
+}
+
+static bool
+take_tail(SimDecode *dx, Sm90Wgmma *f)
+{
+    bool integer = f->d_type == SIM_S32, half = f->a_type == SIM_F16 || f->a_type == SIM_BF16;
+    size_t n = integer ? 4 : half ? (f->a_count ? 7 : 8) : 6;
+    if (!dec_count(dx, n, n) || !dec_pred(dx, dec_operand(dx, 3), &f->scale_d_negated))
+        return false;
+    f->scale_d = dx->out->slot[dx->out->slot_count - 1];
+    if (integer)
+        return true;
+    if (!take_scale(dx, 4, &f->negate_a) || !take_scale(dx, 5, &f->negate_b))
+        return false;
+    if (!half)
+        return true;
+    return (f->a_count || take_flag(dx, 6, &f->transpose_a)) &&
+           take_flag(dx, n - 1, &f->transpose_b);
+}
+
+bool
+sim_sm90_decode_wgmma(SimDecode *dx)
+{
+    Sm90Wgmma *f = sim_arena_alloc(&dx->mod->arena, sizeof *f);
+    SimInsn *out = dx->out;
+    if (!take_sync(dx))
+        return false;
+    if (!take_shape(dx, f))
+        return dec_fail(dx, "needs a shape m64nNkK that exists");
+    f->saturate = dec_take(dx, "satfinite");
+    f->d_type = dec_type(dx);
+    f->a_type = dec_type(dx);
+    f->b_type = dec_type(dx);
+    if (!types_fit(f) || (f->saturate && f->d_type != SIM_S32))
+        return dec_fail(dx, "these types and this shape do not go together");
+    f->d_count = (uint8_t)(f->d_type == SIM_F16 ? f->n / 4 : f->n / 2);
+    if (!dec_dst_vector(dx, dec_operand(dx, 0), SIM_B32, f->d_count))
+        return false;
+    for (uint32_t i = 0; i < f->d_count; i++)
+        f->d[i] = out->slot[i];
+    const PtxOperand *a = dec_operand(dx, 1);
+    f->a_count = a && a->kind == PTX_VECTOR ? 4 : 0;
+    if (f->a_count ? !dec_src_vector(dx, a, SIM_B32, 4) : !dec_src(dx, a, SIM_B64))
+        return false;
+    for (uint32_t i = 0; i < f->a_count; i++)
+        f->a[i] = out->slot[f->d_count + i];
+    f->a_descriptor = out->slot[f->d_count];
+    if (!dec_src(dx, dec_operand(dx, 2), SIM_B64))
+        return false;
+    f->b_descriptor = out->slot[out->slot_count - 1];
+    out->data = f;
+    out->exec = wgmma;
+    return take_tail(dx, f);
+}

@@ -1,0 +1,40 @@
+/* sim_sm90_wgmma.h - what the product and the watch over its registers share. */
+#ifndef TILEC_SIM_SM90_WGMMA_H
+#define TILEC_SIM_SM90_WGMMA_H
+
+#include "sim_sm90.h"
+
+/* What decoding keeps of a wgmma.mma_async (SimInsn.data). */
+typedef struct Sm90Wgmma {
+    uint16_t n;
+    uint8_t k, d_count, a_count; /* registers; a_count 0: A comes from shared memory */
+    SimType d_type, a_type, b_type;
+    bool negate_a, negate_b, transpose_a, transpose_b, scale_d_negated, saturate;
+    SimSlot d[128], a[4], a_descriptor, b_descriptor, scale_d;
+} Sm90Wgmma;
+
+/* Registers of one frame of a warp, by row of 128 bytes: in flight, and touched since a fence. */
+struct SimRegisterWatch {
+    const SimFrame *frame;
+    uint32_t rows;
+    uint32_t epoch;     /* counts wgmma.fence; 0 before the first */
+    uint32_t in_flight; /* how many rows are */
+    uint32_t *stamp;    /* epoch of the last access by an ordinary instruction */
+    uint32_t *touched_by; /* its index */
+    uint32_t *op;       /* 1 + number of the wgmma that has it in flight, else 0 */
+    const SimInsn **op_insn;
+    const Sm90Wgmma **shape; /* last accumulated by, since the fence */
+    uint32_t *shape_epoch;
+};
+
+/* wgmma.fence; also attaches the watch to the running frame. */
+void sim_sm90_watch_fence(SimWarp *warp);
+/* At the issue of number `op`: checks its registers and marks them in flight. */
+void sim_sm90_watch_issue(SimWarp *warp, const SimInsn *insn, const Sm90Wgmma *form, uint32_t op);
+/* The warp has waited for it. */
+void sim_sm90_watch_done(SimWarp *warp, const Sm90Wgmma *form, uint32_t op);
+void sim_sm90_watch_free(SimWarp *warp);
+
+extern const SimExec sim_sm90_wgmma_exec;
+
+#endif
