@@ -1,0 +1,266 @@
+/* sim_sm100_product.c - what a tcgen05.mma computes: operands out of shared and tensor memory, the
+ * product, and D's layouts in tensor memory (PTX ISA 9.7.16.10).
+ *
+ * The ISA gives the layouts A to G as figures only; lanes and columns here follow the layouts that
+ * CUTLASS uses for the same instructions.
+ */
+#include <stdlib.h>
+
+#include "sim_matrix.h"
+#include "sim_sm100.h"
+
+enum { ROW_BYTES = 32 }; /* of k, in every dense kind */
+
+uint32_t
+tensor_element_bytes(MmaKind kind)
+{
+    return kind == KIND_F16 ? 2 : kind == KIND_TF32 ? 4 : 1;
+}
+
+/* Table of 9.7.16.10.5.  Row of the block's own part of D. */
+uint32_t
+tensor_row_lane(const Product *product, uint32_t row)
+{
+    uint32_t rows = product->shape.m / product->form->group;
+    if (rows == 64 && !product->form->ws && product->form->group == 1) /* layout F */
+        return row % 16 + row / 16 * 32 + (product->d_address >> 16);
+    return row;
+}
+
+uint32_t
+tensor_part_lanes(const Product *product)
+{
+    return TENSOR_LANES / product->parts;
+}
+
+/* ------------------------------------------------------------------------ operands */
+
+static bool
+is_narrow(SimType type)
+{
+    return type == SIM_E2M1 || type == SIM_E2M3 || type == SIM_E3M2;
+}
+
+/* 16 bytes of shared memory to elements of one byte each; returns how many.  4- and 6-bit elements
+ * lie as 16 packed ones followed by padding (9.7.16.10.4.4), in the mxf4 kinds without (.6). */
+static uint32_t
+unpack(const uint8_t *raw, SimType type, bool dense, uint8_t *out)
+{
+    uint32_t count = dense ? 32 : 16, bits = type == SIM_E2M1 ? 4 : 6;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i * bits, low = raw[at / 8], high = at / 8 < 15 ? raw[at / 8 + 1] : 0;
+        out[i] = (uint8_t)((low | high << 8) >> at % 8 & ((1u << bits) - 1));
+    }
+    return count;
+}
+
+/* A chunk of 16 bytes to values; returns their number. */
+static uint32_t
+widen(const uint8_t *raw, MmaKind kind, SimType type, bool negate, uint32_t *value)
+{
+    uint32_t count = 16 / tensor_element_bytes(kind);
+    uint8_t bytes[32];
+    float wide[32];
+    if (kind == KIND_I8) {
+        for (uint32_t i = 0; i < 16; i++)
+            value[i] = type == SIM_S8 ? (uint32_t)(int32_t)(int8_t)raw[i] : raw[i];
+        return count;
+    }
+    if (is_narrow(type)) {
+        count = unpack(raw, type, kind == KIND_MXF4 || kind == KIND_MXF4NVF4, bytes);
+        sim_matrix_widen(wide, bytes, type, count);
+    } else {
+        uint64_t aligned[2];
+        memcpy(aligned, raw, 16);
+        sim_matrix_widen(wide, aligned, type, count);
+    }
+    for (uint32_t i = 0; negate && i < count; i++)
+        wide[i] = -wide[i];
+    memcpy(value, wide, count * sizeof *value);
+    return count;
+}
+
+/* Rows first.. of an operand from a block's shared memory into value[row * row_step + k * k_step]. */
+static void
+gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, SimType type,
+       bool negate, uint32_t rows, uint32_t *value, size_t row_step, size_t k_step)
+{
+    MmaKind kind = product->form->kind;
+    uint32_t chunk[32];
+    if (!matrix->transposed) {
+        for (uint32_t r = 0; r < rows; r++)
+            for (uint32_t at = 0, k = 0; at < ROW_BYTES; at += 16) {
+                uint32_t n = widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate,
+                                   chunk);
+                for (uint32_t i = 0; i < n; i++, k++)
+                    value[r * row_step + k * k_step] = chunk[i];
+            }
+        return;
+    }
+    uint32_t bytes = rows * tensor_element_bytes(kind);
+    for (uint32_t k = 0; k < product->shape.k; k++)
+        for (uint32_t at = 0, r = 0; at < bytes; at += 16) {
+            uint32_t n = widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate,
+                               chunk);
+            for (uint32_t i = 0; i < n; i++, r++)
+                value[r * row_step + k * k_step] = chunk[i];
+        }
+}
+
+void
+tensor_product_fetch(SimCluster *cluster, SimOp *op)
+{
+    Product *p = op->payload;
+    const MmaShape *s = &p->shape;
+    uint32_t group = p->form->group;
+    (void)cluster;
+    for (uint32_t half = 0; half < group; half++) {
+        const SimCta *cta = tensor_pair(op->cta, group, half);
+        uint32_t rows = s->m / group, columns = s->n / group;
+        if (!p->form->a_in_tensor_memory)
+            gather(cta, p, &p->a, s->a, s->negate_a, rows,
+                   p->a_value + (size_t)half * rows * s->k, s->k, 1);
+        gather(cta, p, &p->b, s->b, s->negate_b, columns, p->b_value + half * columns, 1, s->n);
+    }
+}
+
+/* A in tensor memory: lanes as for D, elements packed (9.7.16.10.4). */
+static void
+gather_tensor_memory(const SimOp *op, const Product *p)
+{
+    const MmaShape *s = &p->shape;
+    uint32_t group = p->form->group, rows = s->m / group, column = p->a_address & 0xffff;
+    uint32_t chunk[32];
+    for (uint32_t half = 0; half < group; half++) {
+        const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, half));
+        for (uint32_t r = 0; r < rows; r++) {
+            uint32_t *out = p->a_value + ((size_t)half * rows + r) * s->k;
+            const uint32_t *from = &tm->data[tensor_row_lane(p, r)][column];
+            for (uint32_t c = 0, k = 0; c < ROW_BYTES / 4; c += 4) {
+                uint32_t n = widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a,
+                                   chunk);
+                memcpy(out + k, chunk, n * sizeof *out);
+                k += n;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------ block scaling */
+
+static float
+scale_of(const Product *p, uint32_t word, uint32_t id, uint32_t index)
+{
+    uint32_t byte = word >> 8 * (id + index) & 0xff;
+    return p->shape.scale_ue4m3 ? (float)sim_value(byte & 0x7f, SIM_E4M3)
+                                : (float)sim_value(byte, SIM_UE8M0);
+}
+
+/* Scale of row r (of A or of B transposed): lane r % 32, column r / 32, the id picks the bytes
+ * (9.7.16.10.7.2, .3).  The copies in the other quarters of the lanes are checked at issue. */
+static void
+apply_scales(const SimOp *op, const Product *p)
+{
+    const MmaShape *s = &p->shape;
+    uint32_t group = p->form->group, rows = s->m / group, count = p->form->scale_vector;
+    float *a = (float *)p->a_value, *b = (float *)p->b_value;
+    for (uint32_t half = 0; half < group; half++) {
+        const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, half));
+        for (uint32_t r = 0; r < rows; r++)
+            for (uint32_t k = 0; k < s->k; k++)
+                a[((size_t)half * rows + r) * s->k + k] *=
+                    scale_of(p, tm->data[r % 32][(p->scale_a & 0xffff) + r / 32], s->scale_a_id,
+                             k * count / s->k);
+    }
+    const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, 0));
+    for (uint32_t n = 0; n < s->n; n++)
+        for (uint32_t k = 0; k < s->k; k++)
+            b[k * s->n + n] *= scale_of(p, tm->data[n % 32][(p->scale_b & 0xffff) + n / 32],
+                                        s->scale_b_id, k * count / s->k);
+}
+
+/* ------------------------------------------------------------------------ the product */
+
+/* Words of D that hold columns [part * N / parts, ...) of a row. */
+static uint32_t *
+words_of_d(const SimOp *op, const Product *p, uint32_t row, uint32_t part, bool *disabled)
+{
+    uint32_t group = p->form->group, rows = p->shape.m / group, half = row / rows;
+    TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, half));
+    uint32_t lane = tensor_row_lane(p, row % rows) + part * tensor_part_lanes(p);
+    *disabled = p->disabled[4 * half + lane / 32] >> lane % 32 & 1;
+    return &tm->data[lane][p->d_address & 0xffff];
+}
+
+static void
+multiply_floats(const SimOp *op, const Product *p, float *sum)
+{
+    const MmaShape *s = &p->shape;
+    uint32_t width = s->n / p->parts;
+    float scale = ldexpf(1.0f, -(int)p->form->scale_d);
+    bool disabled;
+    for (uint32_t r = 0; p->enable_d && r < s->m; r++)
+        for (uint32_t part = 0; part < p->parts; part++) {
+            const uint32_t *d = words_of_d(op, p, r, part, &disabled);
+            float *to = sum + r * s->n + part * width;
+            if (s->d == SIM_F16)
+                for (uint32_t c = 0; c < width; c++)
+                    to[c] = sim_f16(d[c] & 0xffff) * scale;
+            else
+                for (uint32_t c = 0; c < width; c++)
+                    to[c] = sim_f32(d[c]) * scale;
+        }
+    sim_matrix_f32(sum, (const float *)p->a_value, (const float *)p->b_value, s->m, s->n, s->k);
+    for (uint32_t r = 0; r < s->m; r++)
+        for (uint32_t part = 0; part < p->parts; part++) {
+            uint32_t *d = words_of_d(op, p, r, part, &disabled);
+            const float *from = sum + r * s->n + part * width;
+            for (uint32_t c = 0; !disabled && c < width; c++)
+                d[c] = s->d == SIM_F16 ? sim_to_f16(from[c]) : sim_f32_result(from[c]);
+        }
+}
+
+static void
+multiply_ints(const SimOp *op, const Product *p, int64_t *sum)
+{
+    const MmaShape *s = &p->shape;
+    uint32_t width = s->n / p->parts;
+    bool disabled;
+    for (uint32_t r = 0; p->enable_d && r < s->m; r++)
+        for (uint32_t part = 0; part < p->parts; part++) {
+            const uint32_t *d = words_of_d(op, p, r, part, &disabled);
+            for (uint32_t c = 0; c < width; c++)
+                sum[r * s->n + part * width + c] = (int32_t)d[c];
+        }
+    sim_matrix_s32(sum, (const int32_t *)p->a_value, (const int32_t *)p->b_value, s->m, s->n, s->k);
+    for (uint32_t r = 0; r < s->m; r++)
+        for (uint32_t part = 0; part < p->parts; part++) {
+            uint32_t *d = words_of_d(op, p, r, part, &disabled);
+            for (uint32_t c = 0; !disabled && c < width; c++) {
+                int64_t v = sum[r * s->n + part * width + c];
+                if (s->saturate)
+                    v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
+                d[c] = (uint32_t)v;
+            }
+        }
+}
+
+void
+tensor_product_land(SimCluster *cluster, SimOp *op)
+{
+    const Product *p = op->payload;
+    tensor_finish_before(cluster, op);
+    if (p->form->a_in_tensor_memory)
+        gather_tensor_memory(op, p);
+    if (p->form->scale_vector)
+        apply_scales(op, p);
+    size_t cells = (size_t)p->shape.m * p->shape.n;
+    void *sum = calloc(cells, p->form->kind == KIND_I8 ? sizeof(int64_t) : sizeof(float));
+    if (!sum)
+        return; /* D keeps its poison: nothing better can be done here */
+    if (p->form->kind == KIND_I8)
+        multiply_ints(op, p, sum);
+    else
+        multiply_floats(op, p, sum);
+    free(sum);
+}
