@@ -289,6 +289,12 @@ lower_one(Compilation *c, TirFn *fn)
     c->lower_seconds += pass_clock() - begin;
     if (lowered == NULL && c->diag.errors == errors)
         buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
+    if (lowered != NULL && run.verify) {
+        Buf text;
+        buf_init(&text, &c->arena);
+        if (!lir_verify(lowered, &text))
+            buf_printf(&c->bugs, "after the lowering:\n%s", text.at);
+    }
     if (lowered != NULL && c->options->report)
         report_kernel(fn, lowered, c->target, &c->report);
     return lowered;
@@ -365,11 +371,51 @@ run_named_passes(Compilation *c)
     tir_print(c->module, &c->output);
 }
 
+/* Lane IR from a file to PTX, or to lane IR again.  It says nothing of tensors and grids, so there
+ * is no metadata. */
+static void
+compile_lane_ir(Compilation *c)
+{
+    const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
+    LirFnList fns = {0};
+    Buf text;
+
+    if (c->options->emit != TILEC_EMIT_PTX && c->options->emit != TILEC_EMIT_LIR)
+        diag_error(&c->diag, (Span){0}, "lane IR becomes PTX or lane IR, nothing else");
+    if (c->options->n_defines > 0 || c->options->run_pass != NULL || c->options->kernel != NULL ||
+        c->options->dump_ir != NULL)
+        diag_error(&c->diag, (Span){0}, "-D, --kernel, --run-pass and --dump-ir do not go with "
+                                        "lane IR: no pass runs on it");
+    if (failed(c) || !lir_read(&c->arena, &c->diag, file, &fns))
+        return;
+    buf_init(&text, &c->arena);
+    for (uint32_t k = 0; k < fns.n; k++) {
+        if (!lir_verify(fns.at[k], &text))
+            diag_error(&c->diag, (Span){0}, "%s is not valid lane IR:\n%s", c->path, text.at);
+    }
+    if (failed(c))
+        return;
+    if (c->options->emit == TILEC_EMIT_PTX)
+        ptx_print_head(c->target, &c->output);
+    for (uint32_t k = 0; k < fns.n; k++) {
+        if (c->options->emit == TILEC_EMIT_LIR) {
+            lir_print(fns.at[k], &c->output);
+            continue;
+        }
+        buf_add(&c->output, k > 0 ? "\n" : "");
+        ptx_print_kernel(fns.at[k], NULL, &c->output);
+    }
+}
+
 static void
 compile(Compilation *c)
 {
     if (!read_options(c))
         return;
+    if (ends_with(c->path, ".lir")) {
+        compile_lane_ir(c);
+        return;
+    }
     double begin = pass_clock();
     bool go_on = read_program(c);
     c->front_seconds = pass_clock() - begin;

@@ -34,8 +34,15 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     if (fn->min_blocks > 0)
         buf_printf(out, ".minnctapersm %u\n", fn->min_blocks);
     buf_add(out, "{\n");
-    for (uint32_t i = 1; i < fn->regs.n; i++)
-        used[fn->regs.at[i].class] = true;
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (insn->guard != 0)
+            used[LIR_PRED] = true;
+        for (uint32_t k = 0; k < insn->n; k++) {
+            if (insn->operands[k].reg != 0)
+                used[fn->regs.at[insn->operands[k].reg].class] = true;
+        }
+    }
     for (uint32_t c = 0; c < LIR_CLASSES; c++) {
         if (used[c])
             buf_printf(out, "    .reg .%s %s<%u>;\n", reg_types[c], prefixes[c], fn->regs.n);

@@ -166,6 +166,12 @@ void lir_comment(LirBuilder *b, const char *text);
 void lir_print(const LirFn *fn, Buf *out);
 /* The body of one instruction as PTX (no line end). */
 void lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out);
+/* Reads what lir_print wrote, all functions of a file; errors go to diag, and `out` is left. */
+typedef VEC(LirFn *) LirFnList;
+bool lir_read(Arena *arena, Diag *diag, const SourceFile *file, LirFnList *out);
+/* Checks operand classes, labels and definitions.  A broken invariant is a bug of ours: it is
+ * written to `out`; true when all is well. */
+bool lir_verify(const LirFn *fn, Buf *out);
 /* Removes pure instructions and loads whose results nobody reads. */
 bool lir_remove_dead(LirFn *fn);
 

@@ -87,10 +87,40 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
     buf_char(out, ';');
 }
 
+/* Which registers an instruction names: others are left from removed ones. */
+static bool *
+registers_seen(const LirFn *fn, Arena *arena)
+{
+    bool *seen = arena_array(arena, bool, fn->regs.n + 1);
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        seen[insn->guard] = true;
+        for (uint32_t k = 0; k < insn->n; k++)
+            seen[insn->operands[k].reg] = true;
+    }
+    return seen;
+}
+
 void
 lir_print(const LirFn *fn, Buf *out)
 {
-    buf_printf(out, "lane %s threads %u shared %u\n{\n", fn->name, fn->threads, fn->shared_bytes);
+    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    bool *seen = registers_seen(fn, out->arena), any = false;
+
+    buf_printf(out, "lane %s threads %u shared %u blocks %u registers %u\n", fn->name, fn->threads,
+               fn->shared_bytes, fn->min_blocks, fn->regs.n);
+    for (uint32_t i = 0; i < fn->params.n; i++)
+        buf_printf(out, "    param %s %s\n", fn->params.at[i].name,
+                   classes[fn->params.at[i].class]);
+    for (uint32_t reg = 1; reg < fn->regs.n; reg++) {
+        if (!fn->regs.at[reg].is_mutable || !seen[reg])
+            continue;
+        buf_add(out, any ? " " : "    mutable ");
+        print_reg(fn, reg, out);
+        any = true;
+    }
+    buf_add(out, any ? "\n{\n" : "{\n");
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         buf_add(out, insn->op == LIR_LABEL ? "" : "    ");
