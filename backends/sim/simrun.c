@@ -11,6 +11,8 @@
  *     inout:FILE                   both
  *     zero:BYTES   scratch:BYTES   a buffer of zeros, or not initialised
  *     null                         a null pointer
+ *     map:TYPE:SWIZZLE:SIZES:BOX:BUFFER   a tensor map over a dense array, TYPE as in bf16, SWIZZLE
+ *                                  0, 32, 64, 128, sizes as 64x128, innermost first
  *
  * Exit status: that of SimStatus.  --expect KIND: 0 if a finding of that kind was made under some
  * seed, else 2.  --time: prints seconds and instructions.  --banks: passes of shared memory by line;
@@ -29,6 +31,8 @@ typedef struct Argument {
     uint64_t value; /* of the parameter, or the buffer's address */
     char *save; /* file to write the buffer to, or NULL */
     size_t bytes;
+    uint8_t map[128]; /* instead of the value, if is_map */
+    bool is_map;
 } Argument;
 
 typedef struct Options {
@@ -136,6 +140,8 @@ make_buffer(SimDevice *dev, Argument *a, const char *name, size_t bytes, const v
         sim_write(dev, a->value, content, bytes);
 }
 
+static void make_map(SimDevice *dev, char *spec, Argument *a);
+
 static void
 make_argument(SimDevice *dev, const char *spec, Argument *a)
 {
@@ -166,9 +172,66 @@ make_argument(SimDevice *dev, const char *spec, Argument *a)
         make_buffer(dev, a, spec, bytes, NULL);
         if (*spec == 'z')
             sim_fill(dev, a->value, 0, bytes);
+    } else if (strncmp(spec, "map:", 4) == 0) {
+        char *text = strdup(rest);
+        make_map(dev, text, a);
+        free(text);
     } else if (strcmp(spec, "null") != 0) {
         die("unknown argument", spec);
     }
+}
+
+/* "64x128" to numbers; returns how many. */
+static uint32_t
+sizes(const char *text, uint64_t out[5])
+{
+    uint32_t n = 0;
+    for (char *end; n < 5; text = end + 1) {
+        out[n++] = strtoull(text, &end, 0);
+        if (*end != 'x')
+            break;
+    }
+    return n;
+}
+
+static void
+make_map(SimDevice *dev, char *spec, Argument *a)
+{
+    static const char *const types[] = {"u8", "u16", "u32", "s32", "u64", "s64",
+                                        "f16", "f32", "f64", "bf16"};
+    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+    char *field[4], *rest = spec;
+    for (int i = 0; i < 4; i++) {
+        field[i] = rest;
+        char *colon = strchr(rest, ':');
+        if (!colon)
+            die("map: needs TYPE:SWIZZLE:SIZES:BOX:BUFFER", spec);
+        *colon = '\0';
+        rest = colon + 1;
+    }
+    make_argument(dev, rest, a);
+    SimTensorMap map = {.type = UINT32_MAX, .address = a->value};
+    uint64_t box[5];
+    SimError error;
+    for (uint32_t t = 0; t < sizeof types / sizeof *types; t++)
+        if (strcmp(field[0], types[t]) == 0)
+            map.type = t;
+    if (map.type == UINT32_MAX)
+        die("unknown type of a map", field[0]);
+    long span = strtol(field[1], NULL, 0);
+    map.swizzle = span == 32 ? 1 : span == 64 ? 2 : span == 128 ? 3 : 0;
+    map.rank = sizes(field[2], map.size);
+    if (sizes(field[3], box) != map.rank)
+        die("the box has another rank", field[3]);
+    for (uint32_t i = 0; i < map.rank; i++) {
+        map.box[i] = (uint32_t)box[i];
+        map.element_stride[i] = 1;
+        if (i + 1 < map.rank)
+            map.stride[i] = (i ? map.stride[i - 1] : bytes[map.type]) * map.size[i];
+    }
+    if (!sim_tensor_map_encode(&map, a->map, &error))
+        die("no such map", error.message);
+    a->is_map = true;
 }
 
 static void
@@ -208,7 +271,7 @@ run_once(Options *o, const char *text, size_t size, bool *expected)
     }
     for (size_t i = 0; i < o->count; i++) {
         make_argument(dev, o->spec[i], &o->arg[i]);
-        o->pointer[i] = &o->arg[i].value;
+        o->pointer[i] = o->arg[i].is_map ? (void *)o->arg[i].map : (void *)&o->arg[i].value;
     }
     o->launch.args = o->pointer;
     o->launch.arg_count = o->count;
