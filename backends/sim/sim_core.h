@@ -157,7 +157,7 @@ struct SimFunction {
     SimLocalVar *results;
     uint32_t result_count;
     SimEntry entry; /* of an entry */
-    uint32_t shared_bytes;
+    uint32_t shared_bytes; /* static shared memory, of an entry with that of the module */
     uint32_t max_registers; /* .maxnreg, 0 if absent */
 };
 
@@ -190,7 +190,7 @@ struct SimModule {
     uint64_t *shared_address; /* addresses of shared variables that operands name: rows of the
                                  special bank after SIM_SPECIAL_BYTES, with the rank put in */
     size_t shared_address_count, shared_address_capacity;
-    uint32_t shared_bytes; /* static shared memory of the module */
+    uint32_t shared_bytes; /* static shared memory that every entry has */
 };
 
 /* ------------------------------------------------------------------------ device memory */

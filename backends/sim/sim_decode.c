@@ -532,6 +532,8 @@ decode_function(PtxFile *file, PtxFunction *pf)
 {
     SimModule *mod = file->mod;
     SimFunction *fn = pf->function;
+    for (size_t i = 0; i < file->dynamic_count; i++)
+        file->dynamic[i]->address = SIM_SHARED_BASE + fn->shared_bytes;
     fn->insn_count = (uint32_t)pf->insn_count + 1;
     fn->insns = sim_arena_alloc(&mod->arena, fn->insn_count * sizeof *fn->insns);
     /* Control that falls off the end returns (PTX ISA 9.7.12: ret, exit). */
@@ -554,7 +556,7 @@ decode_function(PtxFile *file, PtxFunction *pf)
             longjmp(*file->failed, 1);
     }
     fn->entry.instruction_count = fn->insn_count - 1;
-    fn->entry.static_shared = mod->shared_bytes;
+    fn->entry.static_shared = fn->shared_bytes;
 }
 
 void

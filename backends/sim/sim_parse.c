@@ -162,6 +162,26 @@ align_up(uint64_t value, uint64_t align)
     return align ? (value + align - 1) / align * align : value;
 }
 
+/* A static shared variable: of the module, or of an entry (then relative to where those start). */
+static void
+place_shared(Reader *r, PtxSymbol *v)
+{
+    PtxFile *f = r->file;
+    SimFunction *fn = r->function && r->function->function->is_entry ? r->function->function : NULL;
+    uint32_t *end = fn ? &fn->shared_bytes : &f->mod->shared_bytes;
+    v->address = align_up(*end, v->align);
+    *end = (uint32_t)(v->address + v->size);
+    if (!fn) {
+        v->address += SIM_SHARED_BASE;
+        return;
+    }
+    f->entry_shared = sim_arena_grow(r->arena, f->entry_shared, f->entry_shared_count,
+                                     &f->entry_shared_capacity, sizeof *f->entry_shared);
+    f->entry_shared[f->entry_shared_count++] = v;
+    if (v->align > f->entry_shared_align)
+        f->entry_shared_align = v->align;
+}
+
 /* Variables of one declaration, up to the semicolon. */
 static void
 read_variables(Reader *r, PtxVarSpace space, bool is_extern)
@@ -203,9 +223,7 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
                         f->shared_dynamic_align = align;
                     v->size = 0;
                 } else {
-                    v->address = align_up(mod->shared_bytes, align);
-                    mod->shared_bytes = (uint32_t)(v->address + size);
-                    v->address += SIM_SHARED_BASE;
+                    place_shared(r, v);
                 }
             } else if (space == PTX_LOCAL || space == PTX_PARAM) {
                 if (!r->function)
@@ -673,6 +691,31 @@ resolve_fixups(PtxFile *f)
     }
 }
 
+/* Variables of the entries come after those of the module; each entry starts there anew.  Arrays of
+ * dynamic size lie behind: at one place for all entries if a device function may name them. */
+static void
+lay_out_shared(PtxFile *file)
+{
+    uint32_t align = file->shared_dynamic_align > 16 ? file->shared_dynamic_align : 16, most = 0;
+    uint64_t start = align_up(file->mod->shared_bytes, file->entry_shared_align);
+    bool has_devices = false;
+    if (!file->entry_shared_count)
+        start = file->mod->shared_bytes;
+    for (size_t i = 0; i < file->entry_shared_count; i++)
+        file->entry_shared[i]->address += SIM_SHARED_BASE + start;
+    for (size_t i = 0; i < file->function_count; i++) {
+        SimFunction *fn = file->function[i].function;
+        has_devices |= !fn->is_entry && fn->has_body;
+        fn->shared_bytes = (uint32_t)(fn->shared_bytes ? start + fn->shared_bytes
+                                                       : file->mod->shared_bytes);
+        if (file->dynamic_count)
+            fn->shared_bytes = (uint32_t)align_up(fn->shared_bytes, align);
+        most = fn->shared_bytes > most ? fn->shared_bytes : most;
+    }
+    for (size_t i = 0; i < file->function_count && has_devices && file->dynamic_count; i++)
+        file->function[i].function->shared_bytes = most;
+}
+
 void
 sim_parse(PtxFile *file, const char *text, size_t length)
 {
@@ -683,9 +726,5 @@ sim_parse(PtxFile *file, const char *text, size_t length)
     file->scope = reader.scope;
     read_module(&reader);
     resolve_fixups(file);
-    uint32_t align = file->shared_dynamic_align > 16 ? file->shared_dynamic_align : 16;
-    if (file->dynamic_count)
-        file->mod->shared_bytes = (uint32_t)align_up(file->mod->shared_bytes, align);
-    for (size_t i = 0; i < file->dynamic_count; i++)
-        file->dynamic[i]->address = SIM_SHARED_BASE + file->mod->shared_bytes;
+    lay_out_shared(file);
 }

@@ -106,8 +106,11 @@ typedef struct PtxFile {
     PtxFunction *function;
     size_t function_count, function_capacity;
     uint32_t shared_dynamic_align; /* of extern .shared arrays, 0 none */
-    PtxSymbol **dynamic;           /* those arrays: their address is the end of the static part */
+    PtxSymbol **dynamic;           /* those arrays: their address is the end of a function's static part */
     size_t dynamic_count, dynamic_capacity;
+    PtxSymbol **entry_shared; /* static shared variables of entries */
+    size_t entry_shared_count, entry_shared_capacity;
+    uint32_t entry_shared_align;
     PtxFixup *fixup;
     size_t fixup_count, fixup_capacity;
     SimError *error;

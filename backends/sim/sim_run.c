@@ -383,7 +383,7 @@ check_shape(SimRun *run, SimReport *report)
     run->threads_per_cta = (uint32_t)threads;
     run->warps_per_cta = (uint32_t)((threads + SIM_LANES - 1) / SIM_LANES);
     run->cluster_count = (uint64_t)run->grid[0] * run->grid[1] * run->grid[2] / ctas;
-    uint64_t shared = (uint64_t)run->module->shared_bytes + launch->dynamic_shared;
+    uint64_t shared = (uint64_t)run->function->shared_bytes + launch->dynamic_shared;
     if (shared > SIM_SHARED_LIMIT)
         return bad_launch(report, "%llu bytes of shared memory are more than a block can have (%d)",
                           (unsigned long long)shared, SIM_SHARED_LIMIT);
