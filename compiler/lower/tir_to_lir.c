@@ -115,13 +115,13 @@ identity_of(ReduceKind kind, DType dtype)
                                            : __builtin_inff());
 }
 
-/* Element `reg` of the operand, or the identity where the layout has more than the tile. */
+/* `elem`, which is element `reg` of the operand, or the identity where the layout has more than the
+ * tile. */
 static Elem
-source_elem(Lowering *lo, const TirOp *op, int32_t reg)
+inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
 {
     TirVal *arg = op->args[0];
     const Layout *layout = arg->layout;
-    Elem elem = lower_elem(lo, arg, reg);
     uint32_t axis = op->axis;
 
     if (layout->shape[axis] <= arg->type.dim[axis])
@@ -147,6 +147,12 @@ source_elem(Lowering *lo, const TirOp *op, int32_t reg)
     LirOperand kept = lower_operand(lo, elem);
     return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
                             kept, lower_operand(lo, none), lir_reg(inside)));
+}
+
+static Elem
+source_elem(Lowering *lo, const TirOp *op, int32_t reg)
+{
+    return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
 
 /* Across warps: every warp writes what it has, all read and combine. */
@@ -301,6 +307,7 @@ lower_vote(Lowering *lo, TirOp *op)
                 elem = combine(lo, REDUCE_ANY, DT_BOOL, elem, elem_reg(outside));
             }
         }
+        elem = inside_or_identity(lo, op, r, elem);
         found = r == 0 ? elem : combine(lo, op->reduce, DT_BOOL, found, elem);
     }
     LirReg result = lir_new_reg(b, LIR_PRED);
@@ -648,9 +655,6 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_ATOMIC_ADD:
         lower_store(lo, op);
         break;
-    case TIR_COPY_ASYNC:
-        lower_copy_async(lo, op);
-        break;
     case TIR_ASYNC_COMMIT:
         lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL);
         break;
@@ -688,7 +692,10 @@ lower_block(Lowering *lo, TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n && !lo->failed; i++) {
         TirOp *op = block->ops.at[i];
         lo->b.span = op->span;
-        lower_op(lo, op);
+        if (op->op == TIR_COPY_ASYNC)
+            lower_run_of_copies(lo, block, &i);
+        else
+            lower_op(lo, op);
     }
     lo->block = around;
 }
