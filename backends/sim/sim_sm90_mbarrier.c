@@ -21,6 +21,8 @@ struct Sm90Barrier {
     uint32_t offset;
     bool valid;
     bool waited;    /* somebody saw the last complete phase complete */
+    bool used;      /* somebody has tested or waited */
+    const SimInsn *skipped; /* arrived in a phase before that; NULL if none did */
     bool reported_tx;
     uint32_t phase, pending, expected;
     int64_t tx;
@@ -179,11 +181,14 @@ change_tx(Sm90Barrier *b, SimWarp *warp, const SimOp *op, int32_t lane, int64_t 
 static void
 arrive_on(Sm90Barrier *b, SimWarp *warp, const SimOp *op, int32_t lane, uint32_t count)
 {
-    /* 9.7.13.15.4: in each phase a wait must return true before an arrive-on of the next phase. */
-    if (b->phase > 0 && !b->waited) {
+    /* 9.7.13.15.4: in each phase a wait must return true before an arrive-on of the next phase.
+     * Reported only once somebody waits at all: an object that only collects arrives does no harm. */
+    if (b->phase > 0 && !b->waited && b->used) {
         report(b, warp, op, SIM_FIND_PHASE, lane,
                "arrival in a phase although nobody has seen the phase before it complete");
         b->waited = true;
+    } else if (b->phase > 0 && !b->waited && !b->skipped) {
+        b->skipped = op ? op->insn : warp->insn;
     }
     if (count == 0 || count > COUNT_MAX)
         report(b, warp, op, SIM_FIND_BARRIER, lane, "an arrival count must be in 1..2^20-1");
@@ -305,7 +310,8 @@ mbarrier_init(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         if (b->observed)
             memset(b->observed, 0, warp->cta->cluster->agents * sizeof *b->observed);
         b->valid = true;
-        b->waited = false;
+        b->waited = b->used = b->reported_tx = false;
+        b->skipped = NULL;
         b->phase = 0;
         b->pending = b->expected = count;
         b->tx = 0;
@@ -564,6 +570,11 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             continue;
         }
         uint32_t asked = asked_phase(warp, insn, b, l, &complete);
+        if (b->skipped)
+            report(b, warp, NULL, SIM_FIND_PHASE, (int32_t)l,
+                   "first wait on an mbarrier that completed phases which nobody has seen");
+        b->skipped = NULL;
+        b->used = true;
         if (!insn->mode[0])
             check_phase(warp, b, asked, l);
         if (complete) {
