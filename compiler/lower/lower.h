@@ -131,6 +131,7 @@ void lower_keep_operands(Lowering *lo, TirOp *loop);
 LirReg lower_first_copy(Lowering *lo, const Layout *layout);
 void lower_load(Lowering *lo, TirOp *op);
 void lower_store(Lowering *lo, TirOp *op);
-void lower_copy_async(Lowering *lo, TirOp *op);
+/* Several copies at once: they share the test that their tiles lie inside. */
+void lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops);
 
 #endif

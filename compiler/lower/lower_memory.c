@@ -833,10 +833,9 @@ copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
     }
 }
 
-void
-lower_copy_async(Lowering *lo, TirOp *op)
+static CopyPlan
+plan_copy(Lowering *lo, TirOp *op)
 {
-    LirBuilder *b = &lo->b;
     CopyPlan plan = {.access = begin_access(lo, op, 1), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
@@ -846,25 +845,42 @@ lower_copy_async(Lowering *lo, TirOp *op)
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;
     plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
-    plan.cols = layout->cols * access->bytes / plan.chunk;
+    plan.cols = access->row.there ? layout->cols * access->bytes / plan.chunk : plan.tile_chunks;
+    return plan;
+}
 
-    /* When the whole tile lies inside the tensor, one uniform test replaces all others. */
-    bool testable;
-    LirReg whole = tile_guard(lo, access, &testable);
-    bool always = whole == 0;
-    if (always || !testable || !lo->b.share) {
-        copy_panels(lo, &plan, !always);
+void
+lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops)
+{
+    LirBuilder *b = &lo->b;
+    CopyPlan *plans = arena_array(lo->arena, CopyPlan, n);
+    LirReg whole = 0;
+    bool testable = lo->b.share;
+
+    /* When all the tiles lie inside their tensors, one uniform test replaces all others. */
+    for (uint32_t k = 0; k < n; k++) {
+        bool has_test;
+        lo->b.span = ops[k]->span;
+        plans[k] = plan_copy(lo, ops[k]);
+        whole = both(lo, whole, tile_guard(lo, &plans[k].access, &has_test));
+        testable = testable && has_test;
+    }
+    if (whole == 0 || !testable) {
+        for (uint32_t k = 0; k < n; k++)
+            copy_panels(lo, &plans[k], whole != 0);
         return;
     }
     uint32_t slow = lir_new_label(b), end = lir_new_label(b);
     lir_branch(b, slow, whole, true);
     lir_open(b, false);
-    copy_panels(lo, &plan, false);
+    for (uint32_t k = 0; k < n; k++)
+        copy_panels(lo, &plans[k], false);
     lir_branch(b, end, 0, false);
     lir_close(b);
     lir_label(b, slow);
     lir_open(b, false);
-    copy_panels(lo, &plan, true);
+    for (uint32_t k = 0; k < n; k++)
+        copy_panels(lo, &plans[k], true);
     lir_close(b);
     lir_label(b, end);
 }

@@ -683,6 +683,28 @@ lower_op(Lowering *lo, TirOp *op)
     }
 }
 
+/* Copies with nothing between them but values that are made when asked for. */
+static void
+lower_run_of_copies(Lowering *lo, const TirBlock *block, uint32_t *at)
+{
+    VEC(TirOp *) run = {0};
+    uint32_t last = *at;
+
+    for (uint32_t i = *at; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        uint32_t flags = tir_op_info(op->op)->flags;
+        if (op->op == TIR_COPY_ASYNC) {
+            vec_push(lo->arena, &run, op);
+            last = i;
+        } else if ((flags & TF_PURE) == 0 || op->op == TIR_MMA || op->op == TIR_REDUCE ||
+                   op->op == TIR_CONVERT) {
+            break;
+        }
+    }
+    *at = last;
+    lower_copies(lo, run.n, run.at);
+}
+
 static void
 lower_block(Lowering *lo, TirBlock *block)
 {
