@@ -18,4 +18,9 @@ void sim_mbarrier_arrive_op(SimCluster *cluster, SimOp *op, SimCta *cta, uint32_
 void sim_mbarrier_complete_tx_op(SimCluster *cluster, SimOp *op, SimCta *cta, uint32_t offset,
                                  uint32_t bytes);
 
+/* tcgen05.fence composes with relaxed arrives and waits, too (9.7.16.6.3).  Has the warp a
+ * ::before_thread_sync after its last tcgen05 op; is tensor memory in use in its block? */
+bool sim_tensor_fenced(const SimWarp *warp);
+bool sim_tensor_in_use(const SimWarp *warp);
+
 #endif

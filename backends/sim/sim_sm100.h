@@ -73,6 +73,7 @@ typedef struct TensorWarp {
     TensorList issued[SIM_LANES]; /* mma, cp: by thread */
     struct Commit *commit[SIM_LANES]; /* the last one, by thread */
     TensorList loads, stores;     /* not waited for yet */
+    bool fenced;     /* a fence::before_thread_sync came after the last op */
     uint32_t *after; /* the clocks at the last tcgen05.fence::after_thread_sync */
 } TensorWarp;
 

@@ -296,6 +296,7 @@ tensor_fence_before(SimWarp *warp, uint32_t mask)
     TensorWarp *tw = tensor_warp(warp);
     if (!tw || !warp->clock)
         return;
+    tw->fenced = true;
     sim_each_lane(l, mask) {
         TensorList *list = &tw->issued[l];
         for (size_t i = list->count; i-- > 0;) {

@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+#include "sim_mbarrier.h"
+
 static void
 release_memory(void *state)
 {
@@ -81,6 +83,19 @@ tensor_list_add(TensorList *list, SimOp *op)
     return true;
 }
 
+bool
+sim_tensor_fenced(const SimWarp *warp)
+{
+    const TensorWarp *tw = warp->ext[SIM_EXT_SM100].state;
+    return tw && tw->fenced;
+}
+
+bool
+sim_tensor_in_use(const SimWarp *warp)
+{
+    return warp->cta->ext[SIM_EXT_SM100].state != NULL;
+}
+
 SimOp *
 tensor_op_new(SimWarp *warp, size_t payload, TensorKind kind, uint32_t lane, uint32_t group)
 {
@@ -92,6 +107,9 @@ tensor_op_new(SimWarp *warp, size_t payload, TensorKind kind, uint32_t lane, uin
     t->kind = kind;
     t->lane = (uint8_t)lane;
     t->group = (uint8_t)group;
+    TensorWarp *tw = tensor_warp(warp);
+    if (tw)
+        tw->fenced = false;
     t->issued = warp->clock ? warp->clock[warp->agent] : 0;
     return op;
 }

@@ -41,7 +41,7 @@ cluster_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     s->arrived[warp->agent] |= mask;
     state->cluster_arrived |= mask;
     state->cluster_generation = s->generation;
-    if (!insn->mode[0])
+    if (!insn->mode[0] || sim_tensor_fenced(warp))
         sim_clock_release(warp, s->clock, s->clock + cluster->agents);
     cluster->progress++;
     complete_if_full(cluster, s);

@@ -382,7 +382,8 @@ arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         uint32_t value = insn->mode[2] ? sim_r32(warp, insn->slot[2])[l] : 1;
         uint32_t count = insn->mode[1] ? 1 : value;
         state[l] = (uint64_t)b->phase << 32 | b->pending;
-        if (!insn->mode[3] && b->clock && !(b == last && b->phase == last_phase))
+        if ((!insn->mode[3] || sim_tensor_fenced(warp)) && b->clock &&
+            !(b == last && b->phase == last_phase))
             sim_clock_release(warp, b->clock, b->clock + warp->cta->cluster->agents);
         last = b;
         last_phase = b->phase;
@@ -493,7 +494,7 @@ succeed(SimWarp *warp, const SimInsn *insn, Sm90Barrier *b, uint32_t phase)
 {
     if (b->phase > 0 && phase + 1 == b->phase)
         b->waited = true;
-    if (insn->mode[2] || !b->clock)
+    if ((insn->mode[2] && !sim_tensor_in_use(warp)) || !b->clock)
         return;
     sim_clock_acquire(warp, b->done, b->done + warp->cta->cluster->agents);
     for (size_t i = b->observed ? b->observed[warp->agent] : 0; i < b->op_done; i++)

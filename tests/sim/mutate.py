@@ -55,6 +55,8 @@ def is_sync(line):
 def matters(sync, line):
     """Could the order of this synchronisation and that line matter?"""
     op = opcode(sync)
+    if op.startswith("mbarrier.init") and opcode(line).startswith("mbarrier.init"):
+        return False
     if is_sync(line):
         return True
     if op.startswith("cp.async.commit"):
@@ -129,10 +131,10 @@ class Buffers:
         self.folder, self.random, self.count = folder, np.random.default_rng(3), 0
 
     def argument(self, text):
-        kind, _, rest = text.partition(":")
-        if kind not in ("rand", "ints"):
+        form = re.fullmatch(r"(.*:)?(rand|ints):(\d+)", text)  # maybe the buffer of a tensor map
+        if not form:
             return text
-        size = int(rest)
+        before, kind, size = form.group(1) or "", form.group(2), int(form.group(3))
         if kind == "ints":
             data = self.random.integers(0, 16, size // 4).astype(np.int32)
         else:
@@ -141,7 +143,7 @@ class Buffers:
         self.count += 1
         path = self.folder / f"in{self.count}.bin"
         data.tofile(path)
-        return f"in:{path}"
+        return f"{before}in:{path}"
 
 
 def simulate(options, path, arguments):
