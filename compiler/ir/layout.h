@@ -58,6 +58,9 @@ const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
  * are stacked along the rows in bands (`warps` of them). */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
+/* As layout_blocked, but each warp keeps the rows and columns it has in `like` (an accumulator):
+ * going from one to the other moves elements only inside warps.  NULL when they do not divide. */
+const Layout *layout_blocked_like(Arena *arena, const Layout *like, int32_t vec);
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
 
@@ -76,7 +79,8 @@ const Layout *layout_collapse(Arena *arena, const Layout *layout, TirType shape)
  * to move between threads. */
 const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layout *to);
 /* `layout` after one bit of the lane and the lowest bit of register digit `digit` change places;
- * the new register bit follows the digits below `at`.  NULL when the digit is odd. */
+ * the new register bit follows the digits below `at`.  NULL when the digit is odd or the lane bit
+ * tells copies apart. */
 const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit,
                               uint32_t digit, uint32_t at);
 /* The exchange (lane bit, register digit of `from`) that leads from one layout to the other, up to
