@@ -153,6 +153,8 @@ sim_op_observe(SimWarp *warp, SimOp *op)
         op->seen = calloc(warp->cta->cluster->agents, sizeof *op->seen);
     if (op->seen && !op->seen[warp->agent])
         op->seen[warp->agent] = warp->clock[warp->agent];
+    if (op->global)
+        sim_global_observe(warp, op);
     if (op->observe)
         op->observe(warp, op);
 }

@@ -36,6 +36,11 @@ find_shared(SimWarp *warp, uint32_t lane, uint64_t address, uint32_t size, bool 
                  m->cta->shared_size);
         return false;
     }
+    if (m->cta != warp->cta && m->cta->live_warps == 0) {
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, address, NULL,
+                 "access to the shared memory of a block that has exited");
+        return false;
+    }
     m->data = m->cta->shared + m->offset;
     return true;
 }
