@@ -491,6 +491,13 @@ pass_assign_layout(PassContext *px, TirFn *fn)
 {
     LayoutPass lp = {.px = px, .fn = fn};
 
+    if (fn->warps == 0) { /* by --run-pass, or tile IR written by hand */
+        diag_error(px->diag, fn->span,
+                   "kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
+                   "'warps 4'",
+                   fn->name);
+        return false;
+    }
     choose_divisions(&lp);
     insert_block(&lp, fn->body);
     finish_reductions(&lp, fn->body);
