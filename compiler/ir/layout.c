@@ -248,35 +248,6 @@ layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps)
 }
 
 const Layout *
-layout_blocked_like(Arena *arena, const Layout *like, int32_t vec)
-{
-    Layout *layout = arena_new(arena, Layout);
-    int32_t rows = like->shape[0], cols = like->shape[1];
-
-    for (uint32_t d = 0; d < like->warp.n; d++) {
-        if (like->warp.at[d].step[0] != 0)
-            rows /= like->warp.at[d].extent;
-        else if (like->warp.at[d].step[1] != 0)
-            cols /= like->warp.at[d].extent;
-    }
-    int32_t lanes_c = cols / vec < WARP_LANES ? cols / vec : WARP_LANES;
-    if (like->rank != 2 || cols % vec != 0 || lanes_c < 1 || floor_power(lanes_c) != lanes_c ||
-        (cols / vec) % lanes_c != 0 || rows % (WARP_LANES / lanes_c) != 0)
-        return NULL;
-    int32_t lanes_r = WARP_LANES / lanes_c;
-    layout->rank = 2;
-    layout->shape[0] = like->shape[0];
-    layout->shape[1] = like->shape[1];
-    add_digit(&layout->reg, vec, 0, 1);
-    add_digit(&layout->reg, cols / vec / lanes_c, 0, vec * lanes_c);
-    add_digit(&layout->reg, rows / lanes_r, lanes_r, 0);
-    add_digit(&layout->lane, lanes_c, 0, vec);
-    add_digit(&layout->lane, lanes_r, 1, 0);
-    layout->warp = like->warp;
-    return layout;
-}
-
-const Layout *
 layout_replicated(Arena *arena, TirType type, uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);

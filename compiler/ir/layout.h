@@ -58,9 +58,6 @@ const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
  * are stacked along the rows in bands (`warps` of them). */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
-/* As layout_blocked, but each warp keeps the rows and columns it has in `like` (an accumulator):
- * going from one to the other moves elements only inside warps.  NULL when they do not divide. */
-const Layout *layout_blocked_like(Arena *arena, const Layout *like, int32_t vec);
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
 
