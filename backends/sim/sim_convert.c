@@ -212,6 +212,19 @@ run_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
+/* f16x2 to a packed pair of 8-bit floats. */
+static SimStep
+run_narrow(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t out[SIM_LANES];
+    sim_each_lane(l, mask) {
+        uint32_t in = sim_r32(warp, insn->slot[1])[l];
+        out[l] = (uint32_t)(convert(insn, in >> 16) << 8 | convert(insn, in & 0xffff));
+    }
+    sim_put32(warp, insn->slot[0], out, mask);
+    return SIM_NEXT;
+}
+
 /* ------------------------------------------------------------------------ decoding */
 
 static SimType
@@ -297,8 +310,9 @@ decode_cvt(SimDecode *dx)
     if (pair && element_of(from)) {
         out->type = (uint8_t)pair;
         out->type2 = (uint8_t)element_of(from);
-        out->exec = run_unpack;
-        if ((pair != SIM_F16 && pair != SIM_BF16) || out->type2 == SIM_F16)
+        bool narrows = (pair == SIM_E4M3 || pair == SIM_E5M2) && out->type2 == SIM_F16;
+        out->exec = narrows ? run_narrow : run_unpack;
+        if (!narrows && ((pair != SIM_F16 && pair != SIM_BF16) || out->type2 == SIM_F16))
             return dec_fail(dx, "these types do not go together");
         return dec_plain(dx, to, from, 1);
     }

@@ -137,6 +137,7 @@ SIM_EXEC3_32(mad24_lo_u, uint32_t, uint32_t, U24(a) * U24(b) + c)
 SIM_EXEC3_32(mad24_lo_s, uint32_t, uint32_t, (uint64_t)(S24(a) * S24(b)) + c)
 SIM_EXEC3_32(mad24_hi_u, uint32_t, uint32_t, (U24(a) * U24(b) >> 16) + c)
 SIM_EXEC3_32(mad24_hi_s, uint32_t, uint32_t, (uint64_t)(S24(a) * S24(b) >> 16) + c)
+SIM_EXEC3_32(mad24_hi_sat, int32_t, uint32_t, saturate_s32((S24(a) * S24(b) >> 16) + c))
 
 SIM_EXEC3_32(sad_u16, uint16_t, uint16_t, c + (a < b ? b - a : a - b))
 SIM_EXEC3_32(sad_s16, int16_t, uint16_t, c + (a < b ? b - a : a - b))
@@ -554,8 +555,13 @@ decode_24(SimDecode *dx, size_t sources, const SimExec table[4])
 {
     static const char *const halves[] = {"lo", "hi", NULL};
     int half = dec_choice(dx, halves);
+    bool saturates = sources == 3 && half == 1 && dec_take(dx, "sat");
     SimType type = dec_type(dx);
-    if (half < 0 || (type != SIM_U32 && type != SIM_S32))
+    if (saturates && type == SIM_S32) {
+        dx->out->exec = mad24_hi_sat;
+        return dec_plain(dx, type, type, sources);
+    }
+    if (saturates || half < 0 || (type != SIM_U32 && type != SIM_S32))
         return dec_fail(dx, "needs .lo or .hi, and .u32 or .s32");
     dx->out->exec = table[half * 2 + (type == SIM_S32)];
     return dec_plain(dx, type, type, sources);

@@ -501,11 +501,23 @@ def fragments(raw, registers, place, per):
     return out
 
 
-def check_mma(simrun, scratch, row, rng):
+def make_mma(row, rng, variant="random"):
+    """PTX, inputs, what must come out in float64, and sum |a b| + |c| for each element; all as lanes
+    hold them.  "cancel": the sums nearly vanish; "large": operands of many sizes."""
     shape, types, m, k, per = row
     td, ta, tb, tc = types.split(".")
     av, a = encode(ta, rng, (m, k))
     bv, b = encode(tb, rng, (k, 8))
+    if variant == "cancel":  # the second half of k takes back the first
+        av[:, k // 2:], a[:, k // 2:] = av[:, :k // 2], a[:, :k // 2]
+        if ta in ("s8", "u8", "e4m3") or k == 1:
+            return None
+        bv[k // 2:] = -bv[:k // 2]
+        b[k // 2:] = {"bf16": lambda x: x ^ np.uint16(0x8000), "tf32": lambda x: x ^ np.uint32(1 << 31)}.get(
+            tb, lambda x: -x)(b[:k // 2])
+    elif variant == "large":
+        exponent = rng.integers(-20, 20, (m, k))
+        av, a = av * 2.0 ** exponent, bf16_array(av * 2.0 ** exponent)
     nb = k // (4 * per)
     na = nb * m // 8
     wide = ta == "f64"
@@ -520,8 +532,11 @@ def check_mma(simrun, scratch, row, rng):
                                                 "f64": np.float64}[tc])
     pack = 2 if tc == "f16" else 1
     nc = m // 4 // pack
-    cp = fragments(c, nc, lambda l, j, e: (l // 4 + 8 * ((j * pack + e) >> 1),
-                                           2 * (l % 4) + ((j * pack + e) & 1)), pack)
+
+    def of_lanes(x):
+        return fragments(x, nc, lambda l, j, e: (l // 4 + 8 * ((j * pack + e) >> 1),
+                                                 2 * (l % 4) + ((j * pack + e) & 1)), pack)
+    cp = of_lanes(c)
     reg, bytes_ = ("b64", 8) if wide else ("b32", 4)
     names = lambda p, n: ", ".join(f"{p}{i}" for i in range(n))
     lines = [".version 8.8", ".target sm_100a", ".address_size 64",
@@ -540,7 +555,15 @@ def check_mma(simrun, scratch, row, rng):
     lines += address("pd", nc)
     lines += [f"    st.global.{reg} [at+{i * bytes_}], c{i};" for i in range(nc)]
     lines += ["    ret;", "}"]
-    (scratch / "k.ptx").write_text("\n".join(lines) + "\n")
+    want = av @ bv + c.astype(np.float64)
+    scale = np.abs(av) @ np.abs(bv) + np.abs(c)
+    return "\n".join(lines) + "\n", [ap, bp, cp], of_lanes(want), of_lanes(scale)
+
+
+def check_mma(simrun, scratch, row, rng):
+    shape, types = row[:2]
+    ptx, (ap, bp, cp), want, scale = make_mma(row, rng)
+    (scratch / "k.ptx").write_text(ptx)
     for name, array in (("a", ap), ("b", bp), ("c", cp)):
         array.tofile(scratch / f"{name}.bin")
     done = subprocess.run([simrun, str(scratch / "k.ptx"), "--block", "32",
@@ -550,12 +573,8 @@ def check_mma(simrun, scratch, row, rng):
     if done.returncode:
         return f"mma {shape} {types}: {done.stdout}{done.stderr}"
     got = np.fromfile(scratch / "d.bin", cp.dtype).reshape(cp.shape)
-    want = av @ bv + c.astype(np.float64)
-    wp = fragments(want, nc, lambda l, j, e: (l // 4 + 8 * ((j * pack + e) >> 1),
-                                              2 * (l % 4) + ((j * pack + e) & 1)), pack)
-    scale = np.abs(av) @ np.abs(bv) + np.abs(c)
-    tolerance = {"f32": 2e-6, "f16": 2e-3, "f64": 1e-14, "s32": 0}[td] * scale.max()
-    error = np.abs(got.astype(np.float64) - wp).max()
+    tolerance = {"f32": 2e-6, "f16": 2e-3, "f64": 1e-14, "s32": 0}[types.split(".")[0]] * scale.max()
+    error = np.abs(got.astype(np.float64) - want).max()
     return None if error <= tolerance else f"mma {shape} {types}: error {error}"
 
 
