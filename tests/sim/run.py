@@ -10,6 +10,7 @@ faults/*.ptx   Each plants one fault.  The header says how to run it and what mu
                under any of the seeds.
 programs/*.ptx Write 1 to every word of OUT if all is well; clean under every seed.
 values.py      Single instructions against their definition in Python.
+sm100.py       tcgen05 against NumPy.
 """
 import pathlib
 import re
@@ -97,6 +98,11 @@ def main():
         if not wanted or "values" in wanted:
             import values
             ran, bad = values.run(simrun, scratch)
+            count += ran
+            failed += bad
+        if not wanted or "sm100" in wanted:
+            import sm100
+            ran, bad = sm100.run(simrun, scratch)
             count += ran
             failed += bad
     print(f"{count} tests, {failed} failures")
