@@ -10,8 +10,10 @@ faults/*.ptx   Each plants one fault.  The header says how to run it and what mu
                under any of the seeds.
 programs/*.ptx Write 1 to every word of OUT if all is well; clean under every seed.
 values.py      Single instructions against their definition in Python.
+sm90.py, sm100.py  Matrix products, copies and tensor memory against NumPy.
 sm100.py       tcgen05 against NumPy.
 """
+import importlib
 import pathlib
 import re
 import subprocess
@@ -95,11 +97,11 @@ def main():
             for problem in test(simrun, path, scratch):
                 failed += 1
                 print(f"FAIL {path.name}: {problem}")
-        if not wanted or "values" in wanted:
-            import values
-            ran, bad = values.run(simrun, scratch)
-            count += ran
-            failed += bad
+        for module in ("values", "sm90", "sm100"):
+            if not wanted or module in wanted:
+                ran, bad = importlib.import_module(module).run(simrun, scratch)
+                count += ran
+                failed += bad
         if not wanted or "sm100" in wanted:
             import sm100
             ran, bad = sm100.run(simrun, scratch)
