@@ -421,14 +421,18 @@ tensor_take_group(SimDecode *dx)
     /* "All tcgen05 instructions within a kernel must specify the same value" (9.7.16.7.1). */
     const char *other = group == 1 ? ".cta_group::2" : ".cta_group::1";
     const PtxFunction *fn = dx->fn;
-    for (size_t i = 0; i < fn->insn_count; i++)
-        if (strncmp(fn->insn[i].mnemonic, "tcgen05.", 8) == 0 &&
-            strstr(fn->insn[i].mnemonic, other)) {
+    for (size_t i = 0; i < fn->insn_count; i++) {
+        const char *first = fn->insn[i].mnemonic;
+        if (strncmp(first, "tcgen05.", 8) != 0 || !strstr(first, ".cta_group::"))
+            continue;
+        if (strstr(first, other)) {
             dec_fail(dx, "the kernel has %s here and %s in line %u: all tcgen05 instructions of a "
                          "kernel must agree", group == 1 ? ".cta_group::1" : ".cta_group::2", other,
                      fn->insn[i].line);
             return 0;
         }
+        break; /* the others are compared with this one, too */
+    }
     return group;
 }
 
