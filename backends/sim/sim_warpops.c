@@ -217,7 +217,8 @@ decode_redux(SimDecode *dx)
     out->mode[0] = (uint8_t)op;
     out->type = (uint8_t)type;
     out->exec = redux;
-    return dec_plain(dx, type, type, 2);
+    return dec_count(dx, 3, 3) && dec_dst(dx, dec_operand(dx, 0), type) &&
+           dec_src(dx, dec_operand(dx, 1), type) && dec_src(dx, dec_operand(dx, 2), SIM_B32);
 }
 
 /* elect.sync d|p, mask: the lowest member is the leader; which one is unspecified (9.7.13.11). */
