@@ -179,6 +179,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
         return k < first ? NULL : op->blocks[0]->params.at[k - first + 1]->layout;
     }
     case TIR_STORE:
+        if (layout_is_view(value))
+            return layout_default(lp, value->type);
         if (value->type.rank == 2 && value->layout != NULL &&
             !stores_well(value->layout, value->type) && pass_enabled(lp->px, "stage-output") &&
             op->index[op->tensor->rank - 1].kind != INDEX_SCALAR)
