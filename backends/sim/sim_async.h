@@ -20,6 +20,7 @@ struct SimOp {
     SimCta *cta;
     uint64_t due; /* UINT64_MAX: only when forced */
     bool fetched, landed;
+    bool atomic; /* a reduction: two of them do not conflict */
     void (*fetch)(SimCluster *cluster, SimOp *op); /* may be NULL */
     void (*land)(SimCluster *cluster, SimOp *op);
     SimOp *after; /* lands only after this one has, or NULL */

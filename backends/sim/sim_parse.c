@@ -238,7 +238,8 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
                 if (!v->address)
                     longjmp(*r->arena->out_of_memory, 1);
                 SimAllocation *a = sim_device_find(mod->device, v->address);
-                memset(a->init, 1, a->size); /* zero without an initialiser (PTX ISA 5.4.4) */
+                memset(a->data, 0, a->size); /* zero where not initialised (PTX ISA 5.4.4) */
+                memset(a->init, 1, a->size);
                 a->read_only = space == PTX_CONST;
                 if (reader_accept(r, '='))
                     read_initialiser(r, a, 0, d.type);

@@ -362,11 +362,11 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     Writer own = {WRITER_OP | op->id, op->insn->index + 1};
     EACH_CELL (s, offset, size, cell) {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, -1, true, false, async_proxy);
-        check_readers(warp, s, cell, bytes, cell * 4, -1, false);
+        check_writers(warp, s, cell, bytes, own.who, -1, true, op->atomic, async_proxy);
+        check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
         if (op->lane) /* a copy of one lane is ordered after what that lane did, no more */
             check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)(op->lane - 1));
-        record_write(s, cell, bytes, own, false);
+        record_write(s, cell, bytes, own, op->atomic);
         s->cell[cell].write_lane = op->lane;
     }
 }

@@ -244,6 +244,7 @@ new_copy(SimWarp *warp, const Sm90BulkForm *form, uint32_t bytes)
     c->byte_mask = 0xffff;
     op->fetch = form->direction == SM90_STORE ? NULL : fetch_copy;
     op->land = form->direction == SM90_STORE ? sim_sm90_land_store : sim_sm90_land_load;
+    op->atomic = form->reduce != SM90_COPY;
     return op;
 }
 
@@ -713,6 +714,7 @@ async_store(SimWarp *warp, const SimInsn *insn, uint32_t mask)
                 memcpy(s->data + 4 * i, &sim_r32(warp, form->value[i])[l], 4);
         }
         op->land = land_async_store;
+        op->atomic = form->reduce != SM90_COPY;
         sim_shadow_async_write(warp, op, to.cta, to.offset, bytes, false);
         sim_op_start(warp->cta->cluster, op, true);
     }

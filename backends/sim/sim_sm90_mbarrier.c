@@ -503,6 +503,14 @@ succeed(SimWarp *warp, const SimInsn *insn, Sm90Barrier *b, uint32_t phase)
         b->observed[warp->agent] = (uint32_t)b->op_done;
 }
 
+/* When all lanes of the warp have waited, none needs a bar.warp.sync for what it learned. */
+static void
+learned_by(SimWarp *warp, uint32_t mask)
+{
+    if ((mask & warp->live) == warp->live)
+        warp->lane_epoch++;
+}
+
 static void
 check_phase(SimWarp *warp, Sm90Barrier *b, uint32_t phase, uint32_t lane)
 {
@@ -536,6 +544,7 @@ wait_ready(SimWarp *warp, SimGroup *group)
                "a phase was overrun: while this thread waits for it, a later one completed");
     }
     succeed(warp, insn, b, b->phase - 1);
+    learned_by(warp, mask);
     sim_put_pred(warp, insn->slot[0], UINT32_MAX, mask);
     return true;
 }
@@ -588,6 +597,7 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         phase = asked;
         waiting |= UINT32_C(1) << l;
     }
+    learned_by(warp, result);
     sim_put_pred(warp, insn->slot[0], result, mask);
     if (!waiting)
         return SIM_NEXT;
