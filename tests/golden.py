@@ -191,7 +191,7 @@ def main():
             files.append(path)
         for folder, _, names in sorted(os.walk(path)):
             files += [os.path.join(folder, n) for n in sorted(names)
-                      if n.endswith((".tile", ".tir")) and
+                      if n.endswith((".tile", ".tir", ".lir")) and
                       "// RUN:" in open(os.path.join(folder, n), errors="replace").read()]
     begin, failed = time.time(), 0
     for path in files:

@@ -486,11 +486,35 @@ finish_votes(LayoutPass *lp, TirBlock *block)
     }
 }
 
+/* Layouts have two axes: a tile with more is refused.  Whether there was none. */
+static bool
+only_two_axes(PassContext *px, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            if (op->results[k]->type.rank <= LAYOUT_RANK)
+                continue;
+            diag_error(px->diag, op->span,
+                       "a tile of %u dimensions: code is made for at most %d so far",
+                       op->results[k]->type.rank, LAYOUT_RANK);
+            return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!only_two_axes(px, op->blocks[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
 bool
 pass_assign_layout(PassContext *px, TirFn *fn)
 {
     LayoutPass lp = {.px = px, .fn = fn};
 
+    if (!only_two_axes(px, fn->body))
+        return false;
     if (fn->warps == 0) { /* by --run-pass, or tile IR written by hand */
         diag_error(px->diag, fn->span,
                    "kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
