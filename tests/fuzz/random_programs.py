@@ -84,7 +84,7 @@ def run_ptx(options, program, folder, flags):
         command += ["--set", f"{name}={value}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
-        said = "; ".join(line.strip() for line in (done.stderr + done.stdout).split("\n")[1:5])
+        said = "; ".join(line.strip() for line in (done.stderr + done.stdout).split("\n")[:5])
         return f"tilerun exits {done.returncode}: {said[:400]}"
     for t in program.outputs:
         have = from_bits(np.load(os.path.join(folder, t.name + ".out.npy")), t.dtype)
