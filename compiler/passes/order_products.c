@@ -72,6 +72,9 @@ static void
 order_run(Orderer *o, TirBlock *block, uint32_t first, uint32_t end)
 {
     uint32_t n = end - first, most = 0, at = first;
+
+    if (n == 0)
+        return;
     uint32_t *levels = arena_array(o->px->arena, uint32_t, n + 1);
     TirOp **before = arena_copy(o->px->arena, block->ops.at + first, n * sizeof *before);
 
