@@ -128,7 +128,7 @@ tcgen05_cp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     sim_each_lane(l, mask)
         if (!issue_copy(warp, insn, l))
             return sim_fail(warp, "out of memory");
-    return SIM_NEXT;
+    return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
 bool

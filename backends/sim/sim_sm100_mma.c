@@ -126,19 +126,26 @@ invalid(SimWarp *warp, uint32_t lane, uint64_t value, const char *what)
     return false;
 }
 
+/* What the ISA allows and the simulator cannot do ends the launch. */
+static bool
+unsupported(SimWarp *warp, const char *what)
+{
+    sim_fail(warp, "%s is not supported", what);
+    return false;
+}
+
 static bool
 check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const SharedMatrix *matrix,
              uint32_t rows, const char *name)
 {
     uint32_t element = tensor_element_bytes(p->form->kind);
     bool tf32_atoms = matrix->mode == 1;
-    if (matrix->transposed ? (element == 4) != tf32_atoms : tf32_atoms) { /* table 54 */
+    if (!matrix->transposed && tf32_atoms)
+        return unsupported(warp, "128-byte swizzling with 32-byte atoms and K leading");
+    if (matrix->transposed && (element == 4) != tf32_atoms) { /* table 54 */
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, matrix->mode, NULL,
-                 matrix->transposed
-                     ? "%s: 32-bit types with M or N leading need 128-byte swizzling with 32-byte "
-                       "atoms, other types must not have it"
-                     : "%s: 128-byte swizzling with 32-byte atoms and K leading is not supported "
-                       "by the simulator", name);
+                 "%s: 32-bit types with M or N leading need 128-byte swizzling with 32-byte atoms, "
+                 "other types must not have it", name);
         return false;
     }
     uint32_t lines = matrix->transposed ? p->shape.k : rows;
@@ -256,19 +263,17 @@ read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
         if (zero >> 36 & 7)
             return invalid(warp, lane, zero, "bits 36-38 of the zero-column mask are reserved");
         if (zero >> 39 & 1 || zero >> 56 & 0x3f)
-            return invalid(warp, lane, zero, "a zero-column mask that is not zero is not "
-                                             "supported by the simulator");
+            return unsupported(warp, "a zero-column mask that is not zero");
     }
     if (form->a_in_tensor_memory) {
         p->a_address = tensor_address(warp, insn, &form->a, lane);
         if (s->transpose_a)
             return invalid(warp, lane, 0, "A in tensor memory cannot be transposed");
         if (s->a == SIM_E2M3 || s->a == SIM_E3M2 || s->a == SIM_E2M1)
-            return invalid(warp, lane, 0, "4- and 6-bit A in tensor memory is not supported by "
-                                          "the simulator: the ISA shows its packing as a figure");
+            return unsupported(warp, "A of 4 or 6 bits in tensor memory, whose packing the PTX ISA "
+                                     "shows as a figure only,");
         if (form->ws && s->m < 128)
-            return invalid(warp, lane, 0, "A in tensor memory with .ws and M below 128 is not "
-                                          "supported by the simulator");
+            return unsupported(warp, "A in tensor memory with .ws and M below 128");
     } else if (!tensor_descriptor(warp, (int32_t)lane, sim_r64(warp, insn->slot[form->a_slot])[lane],
                                   &p->a)) {
         return false;
@@ -280,8 +285,7 @@ read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
     p->b.transposed = s->transpose_b;
     if (form->scale_vector) {
         if (form->group == 2 && s->m == 128)
-            return invalid(warp, lane, 0, "block scaling with M of 128 over a pair is not "
-                                          "supported by the simulator");
+            return unsupported(warp, "block scaling with M of 128 over a pair");
         p->scale_a = tensor_address(warp, insn, &form->scale_a, lane);
         p->scale_b = tensor_address(warp, insn, &form->scale_b, lane);
     }
@@ -351,7 +355,7 @@ tcgen05_mma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     sim_each_lane(l, mask)
         if (!issue(warp, insn, l))
             return sim_fail(warp, "out of memory");
-    return SIM_NEXT;
+    return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
 /* ------------------------------------------------------------------------ decoding */

@@ -25,11 +25,14 @@ tensor_descriptor(SimWarp *warp, int32_t lane, uint64_t bits, SharedMatrix *matr
         wrong = "a bit among 53-60 is set, which must be 0";
     else if (!span_of[mode])
         wrong = "the swizzling mode in bits 61-63 is none of 0, 1, 2, 4, 6";
-    else if (bits >> 49 & 7)
-        wrong = "a matrix base offset other than 0 (bits 49-51) is not supported by the simulator";
     if (wrong) {
         sim_find(warp, SIM_FIND_INVALID, lane, bits, NULL, "shared memory descriptor 0x%016llx: %s",
                  (unsigned long long)bits, wrong);
+        return false;
+    }
+    if (bits >> 49 & 7) {
+        sim_fail(warp, "a matrix base offset other than 0 (bits 49-51 of descriptor 0x%016llx) is not "
+                       "supported", (unsigned long long)bits);
         return false;
     }
     matrix->start = (uint32_t)(bits & 0x3fff) << 4;
