@@ -341,7 +341,7 @@ def type_code(kind, name):
 
 def gemm(kind, m, n, a="bf16", b="bf16", d="f32", group=1, ws=False, mode_a="128", mode_b="128",
          ta=False, tb=False, k_steps=2, memory_a=False, accumulate=False, negate=(0, 0),
-         scale_d=None, disabled=None, saturate=False, collector="", seed=0):
+         scale_d=None, disabled=None, saturate=False, collector="", lane=0):
     """Builds the kernel, and a function that compares the result."""
     rng = np.random.default_rng(hash((kind, m, n, a, b, mode_a, mode_b, ta, tb)) & 0xFFFF)
     kernel = Kernel(group, 131072 if group * m * n > 20000 or kind == "tf32" else 65536)
@@ -363,10 +363,10 @@ def gemm(kind, m, n, a="bf16", b="bf16", d="f32", group=1, ws=False, mode_a="128
             raw[:] = part_a.codes.copy().view(np.uint8).reshape(rows, -1)
             words = raw.view(np.uint32)
             for r in range(rows):
-                lane = d_place(1, 64 if rows == 64 and group == 1 else 128, n, ws, r, 0)[1]
-                kernel.tensor[half, lane, 256:256 + words.shape[1]] = words[r]
+                row = d_place(1, 64 if rows == 64 and group == 1 else 128, n, ws, r, 0)[1] + lane
+                kernel.tensor[half, row, 256:256 + words.shape[1]] = words[r]
                 if group == 2 and rows == 64:
-                    kernel.tensor[half, lane + 64, 256:256 + words.shape[1]] = words[r]
+                    kernel.tensor[half, row + 64, 256:256 + words.shape[1]] = words[r]
         desc_b = lay_out(part_b, mode_b, tb, base_b, kernel.image[half])
         assert len(kernel.image[half]) == kernel.bytes
         ends.append(base_b)
@@ -386,7 +386,7 @@ def gemm(kind, m, n, a="bf16", b="bf16", d="f32", group=1, ws=False, mode_a="128
             tail += f", {scale_d}"
         kernel.mma(mnemonic, None if memory_a else (desc_a[0], desc_a[1][s]),
                    (desc_b[0], ends[0] + desc_b[1][s]), bits, tail,
-                   a_memory=256 + 8 * s if memory_a else None)
+                   d=f"t+{lane << 16}", a_memory=(lane << 16) + 256 + 8 * s if memory_a else None)
     sign = (-1.0 if negate[0] else 1.0) * (-1.0 if negate[1] else 1.0)
     start = {"f32": 1.0, "f16": 0.0, "s32": float(0x3F800000)}[d] if accumulate else 0.0
     want = np.full((m, n), start)
@@ -407,6 +407,7 @@ def gemm(kind, m, n, a="bf16", b="bf16", d="f32", group=1, ws=False, mode_a="128
         for r in range(m):
             for c in range(n):
                 at = d_place(group, m, n, ws, r, c)
+                at = at[0], at[1] + lane, at[2]
                 word = int(out[at])
                 changed[at] = True
                 if disabled is not None and disabled >> (at[0] * 128 + at[1]) & 1:
@@ -598,6 +599,8 @@ def cases():
     yield "f16 mask", gemm("f16", 128, 64, accumulate=True, disabled=(1 << 5) | (1 << 70) | (3 << 126))
     yield "f16 memory", gemm("f16", 128, 64, memory_a=True)
     yield "f16 memory 64", gemm("f16", 64, 64, memory_a=True)
+    yield "f16 upper lanes", gemm("f16", 64, 64, lane=16)
+    yield "f16 memory upper lanes", gemm("f16", 64, 64, lane=16, memory_a=True)
     yield "f16 collector", gemm("f16", 128, 64, collector=".collector::a::fill")
     for m in (32, 64, 128):
         yield f"f16 ws {m}", gemm("f16", m, 128, ws=True)
