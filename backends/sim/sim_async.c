@@ -159,13 +159,25 @@ sim_op_observe(SimWarp *warp, SimOp *op)
         op->observe(warp, op);
 }
 
-bool
-sim_op_known(const SimWarp *warp, const SimOp *op)
+static bool
+known_by(const SimWarp *warp, const SimOp *op, const uint32_t *clock)
 {
     if (!op->seen)
         return false;
     for (uint32_t a = 0; a < warp->cta->cluster->agents; a++)
-        if (op->seen[a] && op->seen[a] <= warp->clock[a])
+        if (op->seen[a] && op->seen[a] <= clock[a])
             return true;
     return false;
+}
+
+bool
+sim_op_known(const SimWarp *warp, const SimOp *op)
+{
+    return known_by(warp, op, warp->clock);
+}
+
+bool
+sim_op_known_to_proxy(const SimWarp *warp, const SimOp *op)
+{
+    return known_by(warp, op, warp->proxy_clock);
 }

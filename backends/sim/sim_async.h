@@ -21,6 +21,7 @@ struct SimOp {
     uint64_t due; /* UINT64_MAX: only when forced */
     bool fetched, landed;
     bool atomic; /* a reduction: two of them do not conflict */
+    bool generic_proxy; /* writes through the generic proxy, as cp.async does */
     void (*fetch)(SimCluster *cluster, SimOp *op); /* may be NULL */
     void (*land)(SimCluster *cluster, SimOp *op);
     SimOp *after; /* lands only after this one has, or NULL */
@@ -46,5 +47,6 @@ void sim_async_free(SimCluster *cluster);           /* at the end of a cluster *
 /* The warp has waited for the op: from now on those ordered after the warp know of it. */
 void sim_op_observe(SimWarp *warp, SimOp *op);
 bool sim_op_known(const SimWarp *warp, const SimOp *op);
+bool sim_op_known_to_proxy(const SimWarp *warp, const SimOp *op); /* and a proxy fence since */
 
 #endif

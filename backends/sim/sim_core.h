@@ -159,6 +159,7 @@ struct SimFunction {
     SimEntry entry; /* of an entry */
     uint32_t shared_bytes; /* static shared memory, of an entry with that of the module */
     uint32_t max_registers; /* .maxnreg, 0 if absent */
+    uint32_t min_ctas;      /* .minnctapersm, 0 if absent */
 };
 
 typedef struct SimGlobalVar {

@@ -487,7 +487,8 @@ decode_fence(SimDecode *dx)
         if (proxy < 0)
             return dec_fail(dx, "needs a proxy");
         dx->out->mode[0] = proxy == 1 || proxy == 3;
-        dec_space(dx);
+        if (dec_space(dx) == SIM_GLOBAL) /* covers no shared memory, and global is not tracked */
+            dx->out->mode[0] = 0;
     }
     for (int word; (word = dec_choice(dx, words)) >= 0;)
         if (word <= 4 && !is_proxy)

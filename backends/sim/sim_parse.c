@@ -517,7 +517,7 @@ read_triple(Reader *r, uint32_t out[3])
 static bool
 read_function_directive(Reader *r, SimFunction *fn)
 {
-    static const char *const ignored[] = {".minnctapersm", ".maxnctapersm", ".maxclusterrank"};
+    static const char *const ignored[] = {".maxnctapersm", ".maxclusterrank"};
     static const char *const bare[] = {".explicitcluster", ".blocksareclusters", ".noreturn",
                                        ".unified"};
     uint32_t unused[3];
@@ -531,6 +531,10 @@ read_function_directive(Reader *r, SimFunction *fn)
     }
     if (reader_accept_word(r, ".reqnctapercluster")) {
         read_triple(r, fn->entry.required_cluster);
+        return true;
+    }
+    if (reader_accept_word(r, ".minnctapersm")) {
+        fn->min_ctas = reader_u32(r);
         return true;
     }
     if (reader_accept_word(r, ".maxnreg")) {

@@ -112,9 +112,14 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t offset, int32_t lane, bool
     uint64_t address = offset + SIM_SHARED_BASE;
     if (w->who & WRITER_OP) {
         const SimOp *op = cluster->ops[w->who & ~WRITER_OP];
-        if (sim_op_known(warp, op))
-            return;
         SimPlace place = place_of(warp, w->insn, op->agent);
+        if (sim_op_known(warp, op)) {
+            if (async_proxy && op->generic_proxy && !sim_op_known_to_proxy(warp, op))
+                sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
+                         "the async proxy accesses shared memory that an op of the generic proxy "
+                         "wrote with no fence.proxy.async between");
+            return;
+        }
         if (is_write)
             sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
                      "shared memory is written while an asynchronous op may still be filling it");

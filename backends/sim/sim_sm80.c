@@ -136,6 +136,7 @@ cp_async(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         op->lane = (uint8_t)(l + 1);
         sim_shadow_async_write(warp, op, c->to.cta, c->to.offset, size, false);
     }
+    op->generic_proxy = true; /* 9.7.9.25.2: cp.async is no operation of the async proxy */
     op->fetch = copy_fetch;
     op->land = copy_land;
     op->lanes_left = copy->mask;

@@ -180,13 +180,15 @@ sim_sm90_decode_getctarank(SimDecode *dx)
 
 /* How many registers a thread starts with is the assembler's choice; the model is the most that the
  * launch can have: what .maxnreg says, or the register file divided by the threads (rounded up to
- * warpgroups), a multiple of 8, at most 255, and no more than the smallest .inc of the module. */
+ * warpgroups) of the blocks that .minnctapersm asks for, a multiple of 8, at most 255, and no more
+ * than the smallest .inc of the module. */
 static uint32_t
 initial_registers(const SimWarp *warp)
 {
     const SimModule *mod = warp->run->module;
     uint32_t threads = (warp->run->threads_per_cta + 127) / 128 * 128;
-    uint32_t registers = 65536 / threads / 8 * 8;
+    uint32_t ctas = warp->run->function->min_ctas ? warp->run->function->min_ctas : 1;
+    uint32_t registers = 65536 / (threads * ctas) / 8 * 8;
     registers = registers > 255 ? 255 : registers;
     if (warp->run->function->max_registers)
         return warp->run->function->max_registers;
