@@ -457,6 +457,42 @@ eval_block(Prover *p, const TirBlock *block)
     }
 }
 
+/* Whether +inf is written where the value comes from; what is computed from finite data is not. */
+static bool
+may_start_at_plus_inf(const TirVal *value, uint32_t depth)
+{
+    const TirOp *op = value->def;
+
+    if (depth > 12)
+        return true;
+    if (op == NULL) { /* carried by a loop around this one */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && loop->op == TIR_FOR && value->index > 0 &&
+               may_start_at_plus_inf(loop->args[loop_first_initial(loop) + value->index - 1],
+                                     depth + 1);
+    }
+    if (op->op == TIR_CONST)
+        return isinf(op->number);
+    if (op->op == TIR_FOR)
+        return may_start_at_plus_inf(op->args[loop_first_initial(op) + value->index], depth + 1);
+    if (op->op == TIR_IF) {
+        return may_start_at_plus_inf(block_yield(op->blocks[0])->args[value->index], depth + 1) ||
+               may_start_at_plus_inf(block_yield(op->blocks[1])->args[value->index], depth + 1);
+    }
+    bool shapes = op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+                  op->op == TIR_TRANSPOSE;
+    if (!shapes && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+        return false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        bool minus = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
+        if (!(minus && op->op != TIR_NEG && op->op != TIR_SUB && op->op != TIR_MUL) &&
+            may_start_at_plus_inf(op->args[k], depth + 1))
+            return true;
+    }
+    return false;
+}
+
 bool
 iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *mask)
 {
@@ -466,10 +502,16 @@ iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp 
     p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
     for (uint32_t k = 1; k < body->params.n; k++) {
         const TirVal *param = body->params.at[k];
-        /* Carried floats begin and stay below +inf when data is finite; -inf is a usual start. */
-        p.of[param->id] = intern(&p, (Symbol){.kind = SYM_CARRIED,
-                                              .value = param,
-                                              .may_be_minus_inf = true});
+        /* Carried floats that begin below +inf stay there when data is finite; -inf is a usual
+         * start. */
+        const TirVal *initial = loop->args[loop_first_initial(loop) + k - 1];
+        const TirOp *def = initial->def;
+        bool low = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
+        p.of[param->id] =
+            intern(&p, (Symbol){.kind = SYM_CARRIED,
+                                .value = param,
+                                .may_be_minus_inf = true,
+                                .may_be_plus_inf = !low && may_start_at_plus_inf(initial, 0)});
     }
     eval_block(&p, body);
     const TirOp *yield = block_yield(body);

@@ -99,27 +99,36 @@ every_allocation_may_fail_tir(void **state)
 }
 
 static void
-every_allocation_may_fail_source(void **state)
+survive_example(const char *folder, const char *name)
 {
-    const char *folder = *state;
     char path[1000];
     char *text = malloc(1 << 20);
     TilecOptions options = tilec_default_options();
 
-    snprintf(path, sizeof path, "%s/attention.tile", folder);
+    snprintf(path, sizeof path, "%s/%s.tile", folder, name);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     assert_non_null(text);
     size_t n = fread(text, 1, 1 << 20, file);
     fclose(file);
-    survive(options, path, text, n);
     options.emit = TILEC_EMIT_AST;
     survive(options, path, text, n);
     options.emit = TILEC_EMIT_HEADER;
     options.header_with_ptx = true;
     options.line_info = true;
+    options.report = true;
     survive(options, path, text, n);
     free(text);
+}
+
+static void
+every_allocation_may_fail_source(void **state)
+{
+    static const char *const names[] = {"copy", "add", "row_softmax", "gemm", "attention",
+                                        "attention_bwd"};
+
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+        survive_example(*state, names[k]);
 }
 
 /* ---- results ---- */
