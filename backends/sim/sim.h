@@ -157,6 +157,7 @@ typedef struct SimLaunch {
     uint64_t step_limit;   /* warp instructions a cluster may run before it counts as hung; 0: a
                               generous default */
     bool count_banks;      /* fill SimReport.lines with shared-memory bank conflicts */
+    bool strict; /* also what the ISA forbids and much shipped code does (docs/simulator.md, sm_90) */
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */

@@ -2,7 +2,7 @@
  *
  *     simrun FILE.ptx [--entry NAME] [--grid X,Y,Z] [--block X,Y,Z] [--cluster X,Y,Z]
  *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
- *            [--steps N] [--expect KIND] ARG...
+ *            [--steps N] [--expect KIND] [--strict] ARG...
  *
  * Arguments, in the order of the kernel's parameters:
  *     u32:V s32:V u64:V f32:V      a number
@@ -87,6 +87,8 @@ parse(Options *o, int argc, char **argv)
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(a, "--no-check") == 0)
             o->launch.checks = false;
+        else if (strcmp(a, "--strict") == 0)
+            o->launch.strict = true;
         else if (strcmp(a, "--time") == 0)
             o->time = true;
         else if (strcmp(a, "--banks") == 0)
