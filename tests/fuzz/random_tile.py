@@ -91,8 +91,13 @@ class Tensor:
         self.written = None  # which elements some program stored
         self.allowed = 0.0  # error
 
-    def declare(self):
-        return f"{self.name}: {self.mode} {self.dtype}[{', '.join(str(d) for d in self.dims)}]"
+    def declare(self, sizes):
+        """With the promise of 16 bytes where it holds for every other tensor."""
+        row = sizes.get(self.dims[-1], self.dims[-1]) * (2 if self.dtype in ("f16", "bf16") else 4)
+        promise = " align(16)" if row % 16 == 0 and int(self.name[1:]) % 2 == 0 \
+            else ""
+        return (f"{self.name}: {self.mode} {self.dtype}[{', '.join(str(d) for d in self.dims)}]"
+                f"{promise}")
 
 
 class Env:
@@ -396,8 +401,11 @@ class Generator:
         if whole and self.chance(0.5):
             inner.append(self.other_axis(inner))
         kind = self.pick(["any", "all"] if dtype == "bool" else ["sum", "sum", "max", "min"])
-        x = self.expr(dtype, inner, depth, exact)
-        tags = x.tags
+        return self.reduce_of(kind, self.expr(dtype, inner, depth, exact), at, whole)
+
+    def reduce_of(self, kind, x, at, whole=False):
+        dtype, inner, tags = x.dtype, list(x.axes), x.tags
+        axes = () if whole else tuple(a for k, a in enumerate(inner) if k != at)
         over = range(len(inner)) if whole else [at]
         if any(t.endswith("?") for k in over for t in tags[k]) or \
            any(len(tags[k]) > 1 for k in over):
@@ -636,6 +644,9 @@ class Generator:
         """A variable with a first value."""
         dtype = self.pick(["f32", "f32", "f32", "i32", "bf16"])
         axes = [a for a in self.some_axes() if a is not loop_axis]
+        if self.chance(0.5): # what loops usually carry: something for each row of the block
+            axes = [self.ranges["m"]] + ([self.pick(self.const_axes)] if self.chance(0.5) else [])
+            dtype = "f32" if self.chance(0.7) else dtype
         start = self.pick(["zero", "value", "expr"]) if axes else "expr"
         if start == "expr":
             x = self.expr(dtype, axes, 1, True)
@@ -655,14 +666,63 @@ class Generator:
             x = grown.renamed(f"full<{dtype}>[{dims}]({c.text})", grown.fn)
         return self.let(x, "var")
 
-    def update(self, var, trips):
+    def masked(self, var, inner):
+        """What a masked tile over the loop's range adds to a variable: nothing where all is hidden,
+        which is what lets loops skip."""
+        rows = var.axes[0]
+        x = self.expr("f32", [rows, inner], 1)
+        c = self.mask_condition([rows, inner], 1)
+        if x.ninf:
+            raise Reject
+        s = self.elementwise(f"mask({x.text}, {c.text})", "f32", [rows, inner], [x, c],
+                             lambda x, c: np.where(c, x, -np.inf), x.mag, x.grain, x.err, True)
+        if len(var.axes) == 1 and self.chance(0.6):
+            return "max", self.reduce_of("max", s, 1)
+        if not self.smooth or x.mag > 8:
+            raise Reject
+        p = self.elementwise(f"exp2({s.text})", "f32", [rows, inner], [s], np.exp2, 2.0**x.mag,
+                             2.0**-40, 2.0**x.mag * (2 * x.err + 2.0**-18))
+        if len(var.axes) == 1:
+            return "sum", self.reduce_of("sum", p, 1)
+        dtype = self.pick(["bf16", "f16"])
+        b = self.expr(dtype, [inner, var.axes[1]], 1)
+        a = self.elementwise(f"({p.text} as {dtype})", dtype, [rows, inner], [p], lambda v: v,
+                             p.mag, p.grain, p.err)
+        return "sum", self.mma_of(a, b)
+
+    def mma_of(self, a, b):
+        if a.ninf or b.ninf or any(t.endswith("?") for t in a.tags[1] | b.tags[0]):
+            raise Reject
+        contraction, k = a.tags[1] | b.tags[0], a.axes[1].extent
+        if len(contraction) > 1:
+            raise Reject
+        mag = a.mag * b.mag * k
+        err = k * (a.err * b.mag + b.err * a.mag + a.err * b.err) + 4 * k * 2.0**-23 * mag
+        mag, grain, err = settle("f32", mag, 2.0**-40, err)
+
+        def fn(e):
+            x, y = a.fn(e), b.fn(e)
+            for tag in contraction:
+                start, end = e.ranges[tag]
+                keep = max(0, min(k, end - start))
+                x, y = x[:, :keep], y[:keep]
+            return rounded(x @ y, "f32")
+
+        return Expr(f"mma({a.text}, {b.text})", "f32", (a.axes[0], b.axes[1]), fn, mag, grain, err,
+                    False, (a.tags[0], b.tags[1]))
+
+    def update(self, var, trips, inner=None):
         """(text of the new value, function, bounds of the variable in the whole loop)."""
         exact = not self.smooth or var.dtype == "i32"
         way = self.pick(["sum", "sum", "max", "last", "where", "mma", "if"])
         if way == "mma" and (var.dtype != "f32" or len(var.axes) != 2):
             way = "sum"
         depth = self.number(1, 3)
-        if way == "mma":
+        if inner is not None and var.dtype == "f32" and var.axes and inner not in var.axes and \
+           var.axes[0].name and self.chance(0.4):
+            way, e = self.masked(var, inner)
+            text = f"{var.text} + {e.text}"
+        elif way == "mma":
             e = self.product(var.axes, depth, exact)
             text = e.text[:-1] + f", {var.text})"
         else:
@@ -744,7 +804,8 @@ class Generator:
         for var in carried:
             for _ in range(6):
                 try:
-                    e, (text, fn, mag, grain, err, ninf) = self.update(var, max(trips, 1))
+                    e, (text, fn, mag, grain, err, ninf) = self.update(
+                        var, max(trips, 1), None if kind == "count" else axis)
                     break
                 except Reject:
                     continue
@@ -792,7 +853,9 @@ class Generator:
 
     def new_size(self, extent):
         """A size for ranges of `extent`: run-time or constant; (text for tensors, value)."""
-        value = self.number(1, 90) if self.chance(0.7) else extent * self.number(1, 3)
+        value = self.number(1, 90) if self.chance(0.5) else extent * self.number(1, 3)
+        if self.chance(0.25):
+            value = 8 * self.number(1, 11)
         if self.chance(0.1):
             value = self.number(1, 8)
         if self.chance(0.25):
@@ -946,7 +1009,7 @@ class Generator:
 
     def text(self):
         sizes_only = [n for n in self.sizes if not any(n in t.dims for t in self.tensors)]
-        names = [t.declare() for t in self.tensors]
+        names = [t.declare(self.sizes) for t in self.tensors]
         names += [f"{n}: {t}" for n, (t, _) in self.scalars.items()]
         names += [f"U{n}: in f32[{n}]" for n in sizes_only]
         self.extra = {f"U{n}": self.sizes[n] for n in sizes_only}
