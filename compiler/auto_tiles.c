@@ -1,38 +1,349 @@
-/* auto_tiles.c - tile sizes by rule of thumb, from large to small.
+/* auto_tiles.c - the search for tile sizes, warps and stages.
  *
- * There is no cost model yet.  By custom the first `auto` parameter of a kernel is the rows that a
- * block owns, and the others are the columns of a step: 128 rows give four warps two mma rows each,
- * and each smaller candidate halves what shared memory or the registers must hold.
+ * Three rounds: a coarse grid of powers of two, of which a guess leaves the most promising to be
+ * tried out; then steps from the best one to sizes between; then fewer buffers.  Trying out
+ * means front end, passes up to the plan of shared memory, and the estimate of cost.c.
  */
 #include "compiler/auto_tiles.h"
 
 #include <string.h>
 
-typedef struct Candidate {
-    int32_t first, others;
-} Candidate;
+#include "compiler/front.h"
+#include "compiler/ir/layout.h"
 
-static const Candidate candidates[] = {
-    {128, 64}, {64, 64}, {128, 32}, {64, 32}, {32, 32}, {16, 16},
+enum {
+    MAX_TRIED = 64,
+    COARSE_TRIED = 6, /* of the grid, after the guess */
+    SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
 };
-
-uint32_t
-auto_tiles_candidates(void)
-{
-    return sizeof candidates / sizeof candidates[0];
-}
 
 bool
 auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value)
 {
     AutoTiles *tiles = user;
 
-    (void)param;
     if (tiles->kernel == NULL || strcmp(tiles->kernel, kernel) != 0) {
         tiles->kernel = kernel;
         tiles->asked = 0;
     }
-    const Candidate *candidate = &candidates[tiles->candidate];
-    *value = tiles->asked++ == 0 ? candidate->first : candidate->others;
+    uint32_t k = tiles->asked < MAX_AUTO ? tiles->asked : MAX_AUTO - 1;
+    tiles->names[k] = param;
+    *value = tiles->choice != NULL ? tiles->choice->values[k] : 64;
+    tiles->asked++;
     return true;
+}
+
+typedef struct Search {
+    Front front; /* into the arena of trials */
+    PassContext *px;
+    const char *kernel;
+    TileChoice tried[MAX_TRIED];
+    uint32_t n;
+    uint32_t autos;
+    const char *names[MAX_AUTO];
+    uint32_t warps;     /* pinned; 0: not */
+    bool stages_pinned; /* on the command line or at some loop */
+    bool pipelined;     /* there is a choice of stages */
+    bool products;
+} Search;
+
+/* ---- one candidate ---- */
+
+/* A kernel for a trial.  What is wrong with it is nobody's business: the messages go. */
+static TirFn *
+instance(Search *s, const TileChoice *choice)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+
+    arena_reset(s->front.arena);
+    TirFn *fn = front_kernel(&s->front, s->kernel, choice, NULL);
+
+    if (diag->errors != errors)
+        fn = NULL;
+    diag->messages.n = messages;
+    diag->errors = errors;
+    return fn;
+}
+
+/* Runs the passes and the estimate; false when that can not be. */
+static bool
+try_out(Search *s, const TileChoice *candidate)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *s->px;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *had = &s->tried[k];
+        if (memcmp(had->values, candidate->values, sizeof had->values) == 0 &&
+            had->warps == candidate->warps && had->stages == candidate->stages)
+            return had->cost.fits;
+    }
+    TirFn *fn = s->n < MAX_TRIED ? instance(s, candidate) : NULL;
+    if (fn == NULL)
+        return false;
+    px.arena = s->front.arena;
+    buf_init(&bugs, px.arena);
+    px.report = NULL;
+    px.warps = candidate->warps;
+    if (candidate->stages != 0)
+        px.stages = candidate->stages;
+    TileChoice *choice = &s->tried[s->n++];
+    *choice = *candidate;
+    bool done = passes_run(&px, fn, &run);
+    if (fn->shared_bytes > 0 || done)
+        cost_estimate(&px, fn, &choice->cost);
+    if (!done && choice->cost.fits) {
+        choice->cost.fits = false;
+        choice->cost.misfit = "the passes";
+    }
+    diag->messages.n = messages;
+    diag->errors = errors;
+    return choice->cost.fits;
+}
+
+static const TileChoice *
+best_of(const Search *s)
+{
+    const TileChoice *best = NULL;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *choice = &s->tried[k];
+        if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
+            best = choice;
+    }
+    return best;
+}
+
+/* ---- what is open ---- */
+
+static void
+look_at(Search *s, const TirBlock *block, uint32_t depth)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        s->products |= op->op == TIR_MMA;
+        s->pipelined |= op->op == TIR_LOAD && depth > 0;
+        s->stages_pinned |= op->op == TIR_FOR && op->hints.stages > 0;
+        for (uint32_t b = 0; b < op->n_blocks; b++)
+            look_at(s, op->blocks[b], depth + (op->op == TIR_FOR));
+    }
+}
+
+/* ---- the rounds ---- */
+
+static int64_t
+largest_product(const TirBlock *block)
+{
+    int64_t most = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int64_t n = op->op == TIR_MMA ? tir_type_elements(op->results[0]->type) : 0;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            int64_t inner = largest_product(op->blocks[b]);
+            n = inner > n ? inner : n;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+typedef struct Coarse {
+    TileChoice *at;
+    uint32_t n;
+} Coarse;
+
+/* All of the grid that might fit, with its guess. */
+static void
+guess_at(Search *s, Coarse *coarse, const TileChoice *values)
+{
+    static const uint32_t warps[] = {8, 4, 2, 1};
+    TirFn *fn = instance(s, values);
+
+    if (fn == NULL)
+        return;
+    int64_t largest = largest_product(fn->body);
+    for (uint32_t k = 0; k < sizeof warps / sizeof warps[0]; k++) {
+        TileChoice *choice = &coarse->at[coarse->n];
+        if (s->warps > 0 ? k > 0 : warps[k] < 4 && largest > SMALL_TILE)
+            break;
+        *choice = *values;
+        choice->warps = s->warps > 0 ? s->warps : warps[k];
+        choice->stages = s->stages_pinned || !s->pipelined ? 0 : 2;
+        uint32_t stages = choice->stages > 0 ? 2 : s->px->stages > 0 ? s->px->stages : 1;
+        cost_guess(s->px, fn, choice->warps, stages, &choice->cost);
+        if (!choice->cost.fits && choice->stages == 2) {
+            choice->stages = 1;
+            cost_guess(s->px, fn, choice->warps, 1, &choice->cost);
+        }
+        coarse->n += choice->cost.fits;
+    }
+}
+
+static void
+search_grid(Search *s)
+{
+    static const int32_t sizes[] = {32, 64, 128, 16, 256};
+    uint32_t n_sizes = s->autos <= 2 ? 5 : 3, digits = s->autos < 4 ? s->autos : 3, total = 1;
+    Coarse coarse = {0};
+
+    for (uint32_t k = 0; k < digits; k++)
+        total *= n_sizes;
+    coarse.at = arena_array(s->px->arena, TileChoice, 4 * total);
+    for (uint32_t index = 0; index < total; index++) {
+        TileChoice values = {0};
+        uint32_t rest = index;
+        for (uint32_t k = 0; k < MAX_AUTO && s->autos > 0; k++) {
+            if (k >= digits) {
+                values.values[k] = values.values[digits - 1];
+                continue;
+            }
+            values.values[k] = sizes[rest % n_sizes];
+            rest /= n_sizes;
+        }
+        guess_at(s, &coarse, &values);
+    }
+    for (uint32_t round = 0; round < COARSE_TRIED; round++) {
+        TileChoice *best = NULL;
+        for (uint32_t k = 0; k < coarse.n; k++) {
+            TileChoice *choice = &coarse.at[k];
+            if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
+                best = choice;
+        }
+        if (best == NULL)
+            break;
+        best->cost.fits = false; /* taken */
+        if (!try_out(s, best) && best->stages == 2) {
+            best->stages = 1;
+            try_out(s, best);
+        }
+    }
+}
+
+/* Sizes between those of the grid, one parameter at a time; smaller ones only where the best one
+ * spills or the guess likes them. */
+static void
+search_between(Search *s)
+{
+    for (uint32_t k = 0; k < s->autos && k < MAX_AUTO && best_of(s) != NULL; k++) {
+        TileChoice from = *best_of(s);
+        int32_t step = from.values[k] / 4;
+        for (int32_t way = -1; way <= 2; way++) {
+            TileChoice choice = from;
+            choice.values[k] += way * step;
+            if (way == 0 || step < 8 || choice.values[k] % 16 != 0)
+                continue;
+            TirFn *fn = instance(s, &choice);
+            uint32_t stages = choice.stages > 0 ? choice.stages : 1;
+            if (fn == NULL)
+                continue;
+            cost_guess(s->px, fn, choice.warps, stages, &choice.cost);
+            if (choice.cost.fits && (way > 0 || from.cost.spilled > 0))
+                try_out(s, &choice);
+        }
+    }
+}
+
+/* One buffer in place of two where the shared memory that it frees might let one more block in. */
+static void
+search_stages(Search *s)
+{
+    if (s->stages_pinned || !s->pipelined || best_of(s) == NULL)
+        return;
+    TileChoice choice = *best_of(s);
+    const Target *target = s->px->target;
+    int32_t threads = WARP_LANES * (int32_t)choice.warps;
+    if (choice.stages == 2 &&
+        (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->registers_per_sm) {
+        choice.stages = 1;
+        try_out(s, &choice);
+    }
+}
+
+/* ---- the table ---- */
+
+static void
+report_choices(const Search *s, const TileChoice *at, uint32_t n, Buf *out)
+{
+    buf_printf(out, "choices for %s, estimated clocks of an SM for each 1024 %s:\n", s->kernel,
+               s->products ? "multiply-adds" : "elements");
+    for (uint32_t k = 0; k < n; k++) {
+        const TileChoice *choice = &at[k];
+        const Cost *cost = &choice->cost;
+        const CostUnits *units = &cost->units;
+        buf_add(out, k == 0 && cost->fits ? "  * " : "    ");
+        for (uint32_t j = 0; j < s->autos && j < MAX_AUTO; j++)
+            buf_printf(out, "%s=%-3d ", s->names[j], choice->values[j]);
+        buf_printf(out, "warps %u", choice->warps);
+        if (choice->stages > 0)
+            buf_printf(out, " stages %u", choice->stages);
+        if (!cost->fits) {
+            buf_printf(out, "  does not fit: %s", cost->misfit);
+            buf_printf(out, ", %d registers, %d bytes shared\n", cost->registers,
+                       cost->shared_bytes);
+            continue;
+        }
+        double each = 1024 / cost->work;
+        buf_printf(out,
+                   "  %7.3f: tensor %.3f shared %.3f special %.3f lanes %.3f memory %.3f "
+                   "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM\n",
+                   cost->per_work, each * units->tensor, each * units->shared,
+                   each * units->special, each * units->lanes, each * units->global,
+                   each * units->atomic, each * units->barriers, cost->registers,
+                   cost->spilled > 0 ? " (spills)" : "", cost->shared_bytes, cost->blocks);
+    }
+}
+
+TileChoices
+auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name, Buf *report)
+{
+    Search *s = arena_new(px->arena, Search);
+    AutoTiles asked = {0};
+    Diag *diag = px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+
+    s->front = *front;
+    s->front.arena = trials;
+    s->px = px;
+    s->kernel = name;
+    TirFn *fn = front_kernel(&s->front, name, NULL, &asked);
+    diag->messages.n = messages;
+    diag->errors = errors;
+    s->autos = asked.asked;
+    memcpy(s->names, asked.names, sizeof asked.names);
+    s->warps = px->warps;
+    s->stages_pinned = px->stages > 0 || !pass_enabled(px, "pipeline");
+    if (fn != NULL) {
+        if (s->warps == 0)
+            s->warps = fn->hint_warps;
+        look_at(s, fn->body, 0);
+        s->pipelined &= s->products;
+    }
+    if (fn == NULL || !s->products)
+        return (TileChoices){0};
+    search_grid(s);
+    search_between(s);
+    search_stages(s);
+    /* The cheapest first; those that do not fit last. */
+    for (uint32_t i = 1; i < s->n; i++) {
+        TileChoice choice = s->tried[i];
+        uint32_t k = i;
+        while (k > 0 && choice.cost.fits &&
+               (!s->tried[k - 1].cost.fits ||
+                choice.cost.per_work < s->tried[k - 1].cost.per_work)) {
+            s->tried[k] = s->tried[k - 1];
+            k--;
+        }
+        s->tried[k] = choice;
+    }
+    TileChoices choices = {.at = s->tried};
+    while (choices.n < s->n && s->tried[choices.n].cost.fits)
+        choices.n++;
+    if (report != NULL)
+        report_choices(s, s->tried, s->n, report);
+    return choices;
 }

@@ -1,27 +1,45 @@
-/* auto_tiles.h - the values of compile-time parameters whose default is `auto`.
+/* auto_tiles.h - choosing what a kernel leaves open: the values of parameters whose default is
+ * `auto`, the number of warps, and how many buffers a pipelined load gets.
  *
- * The driver compiles a kernel with candidate 0 and, when that can not be compiled (it does not
- * fit into the target's shared memory, say), with the next ones, until one can.
+ * Candidates are compiled as far as the plan of shared memory and compared by the cost model
+ * (cost.h); what the user pinned, with -D, --warps, --stages or an attribute, stays as it is.
  */
 #ifndef TILEC_AUTO_TILES_H
 #define TILEC_AUTO_TILES_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "compiler/cost.h"
 
-#include "compiler/target.h"
+enum { MAX_AUTO = 8 };
 
+/* One way to compile a kernel. */
+typedef struct TileChoice {
+    int32_t values[MAX_AUTO]; /* of the `auto` parameters, in the order in which they are asked for;
+                                 the last one holds for all further ones, too */
+    uint32_t warps, stages;   /* 0: as pinned, or the passes' own choice */
+    Cost cost;
+} TileChoice;
+
+typedef struct TileChoices {
+    TileChoice *at; /* those that fit, the cheapest first */
+    uint32_t n;
+} TileChoices;
+
+/* What the front end is given to answer its questions. */
 typedef struct AutoTiles {
-    const Target *target;
-    uint32_t candidate;
-    const char *kernel; /* the last one asked about .. */
-    uint32_t asked;     /* .. and how many of its parameters were */
+    const TileChoice *choice; /* NULL: some middling one */
+    const char *kernel;       /* the last one asked about .. */
+    uint32_t asked;           /* .. how many of its parameters were .. */
+    const char *names[MAX_AUTO]; /* .. and which */
 } AutoTiles;
-
-uint32_t auto_tiles_candidates(void);
 
 /* Chooses `param` of `kernel`; `user` is an AutoTiles.  The front end asks in the order in which
  * the parameters are declared. */
 bool auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value);
+
+struct Front;
+/* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
+ * `report`, if not NULL, gets a table. */
+TileChoices auto_tiles_search(const struct Front *front, PassContext *px, Arena *trials,
+                              const char *name, Buf *report);
 
 #endif

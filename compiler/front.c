@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "compiler/auto_tiles.h"
 #include "compiler/lower/ast_to_tir.h"
 #include "dsl/dsl.h"
 #include "stdlib/stdlib.h"
@@ -77,17 +76,17 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
 TirModule *
 front_module(const Front *front)
 {
-    AutoTiles tiles = {.target = front->target};
+    AutoTiles tiles = {0};
     return instantiate(front, front->options->kernel, &tiles);
 }
 
 TirFn *
-front_kernel(const Front *front, const char *name, uint32_t candidate)
+front_kernel(const Front *front, const char *name, const TileChoice *choice, AutoTiles *asked)
 {
-    AutoTiles tiles = {.target = front->target, .candidate = candidate};
-
-    if (candidate >= auto_tiles_candidates())
-        return NULL;
+    AutoTiles tiles = {.choice = choice};
     TirModule *module = instantiate(front, name, &tiles);
-    return module != NULL && module->fns.n == 1 && tiles.asked > 0 ? module->fns.at[0] : NULL;
+
+    if (asked != NULL)
+        *asked = tiles;
+    return module != NULL && module->fns.n == 1 ? module->fns.at[0] : NULL;
 }

@@ -2,6 +2,7 @@
 #ifndef TILEC_FRONT_H
 #define TILEC_FRONT_H
 
+#include "compiler/auto_tiles.h"
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 #include "compiler/tilec.h"
@@ -18,11 +19,12 @@ typedef struct Front {
 bool front_parse(Front *front, const SourceFile *file);
 /* The program as the language itself. */
 void front_print(const Front *front, Buf *out);
-/* All kernels, or the one that the options name, with the first choice for `auto`.  NULL after
+/* All kernels, or the one that the options name, with middling values for `auto`.  NULL after
  * errors. */
 TirModule *front_module(const Front *front);
-/* One kernel once more, with choice number `candidate`.  NULL after errors, and when the kernel
- * leaves no choice. */
-TirFn *front_kernel(const Front *front, const char *name, uint32_t candidate);
+/* One kernel once more, with the values of `choice` (NULL: middling ones) for `auto`; `asked`, if
+ * not NULL, is told which parameters have that.  NULL after errors. */
+TirFn *front_kernel(const Front *front, const char *name, const TileChoice *choice,
+                    AutoTiles *asked);
 
 #endif

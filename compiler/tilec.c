@@ -22,6 +22,7 @@
 
 typedef struct Compilation {
     Arena arena;
+    Arena trials; /* what candidates for tile sizes leave behind, emptied after each */
     jmp_buf on_failure;
     Diag diag;
     const TilecOptions *options;
@@ -35,7 +36,7 @@ typedef struct Compilation {
     int32_t dump_after;
     Buf bugs, dump, report, output;
     double *seconds; /* by row of the pass table, one more for checks */
-    double front_seconds, lower_seconds, print_seconds;
+    double front_seconds, search_seconds, lower_seconds, print_seconds;
     bool ready; /* the buffers above exist */
 } Compilation;
 
@@ -273,10 +274,15 @@ emit(Compilation *c, LirFn *const *lowered)
 
 /* Passes and lowering of one kernel.  NULL after errors. */
 static LirFn *
-lower_one(Compilation *c, TirFn *fn)
+lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
 {
     PassContext px = pass_context(c);
     PassRun run = pass_run(c);
+
+    if (choice != NULL && choice->warps > 0)
+        px.warps = choice->warps;
+    if (choice != NULL && choice->stages > 0)
+        px.stages = choice->stages;
 
     if (c->options->report)
         buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
@@ -328,30 +334,37 @@ go_back(Compilation *c, Mark mark)
     cut(&c->report, mark.report);
 }
 
-/* Kernel `k`, with other values for its `auto` parameters when the first ones do not do. */
+/* Kernel `k` by the cheapest choice for what it leaves open that can be compiled. */
 static LirFn *
 lower_with_choices(Compilation *c, uint32_t k)
 {
     TirFn *fn = c->module->fns.at[k];
-    Mark before = set_mark(c);
-    LirFn *lowered = lower_one(c, fn);
+    TileChoices choices = {0};
 
-    if (lowered != NULL || c->bugs.n > 0 || c->front.ast == NULL)
-        return lowered;
-    Mark after = set_mark(c); /* the messages of the first attempt are the ones to show */
-    DiagMessage *messages =
-        arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
-    for (uint32_t candidate = 1; lowered == NULL && c->bugs.n == 0; candidate++) {
+    if (c->front.ast != NULL) {
+        PassContext px = pass_context(c);
+        double begin = pass_clock();
+        choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name, px.report);
+        c->search_seconds += pass_clock() - begin;
+    }
+    Mark before = set_mark(c), after = before;
+    DiagMessage *messages = NULL;
+    for (uint32_t n = 0; n < choices.n; n++) {
         go_back(c, before);
-        fn = front_kernel(&c->front, c->module->fns.at[k]->name, candidate);
-        if (fn == NULL)
-            break;
-        lowered = lower_one(c, fn);
+        fn = front_kernel(&c->front, fn->name, &choices.at[n], NULL);
+        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &choices.at[n]);
+        if (lowered != NULL || c->bugs.n > 0) {
+            c->module->fns.at[k] = fn != NULL ? fn : c->module->fns.at[k];
+            return lowered;
+        }
+        fn = c->module->fns.at[k];
+        if (n == 0) { /* the messages of the first attempt are the ones to show */
+            after = set_mark(c);
+            messages = arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
+        }
     }
-    if (lowered != NULL) {
-        c->module->fns.at[k] = fn;
-        return lowered;
-    }
+    if (choices.n == 0) /* nothing is open, or nothing fits and the passes say why */
+        return lower_one(c, fn, NULL);
     c->diag.messages.n = before.messages;
     for (uint32_t j = before.messages; j < after.messages; j++)
         vec_push(&c->arena, &c->diag.messages, messages[j]);
@@ -459,18 +472,20 @@ list_tables(Compilation *c)
 static void
 time_report(Compilation *c, Buf *out)
 {
-    double total = c->front_seconds + c->lower_seconds + c->print_seconds;
+    double total = c->front_seconds + c->search_seconds + c->lower_seconds + c->print_seconds;
 
     for (uint32_t row = 0; row <= pass_count; row++)
         total += c->seconds[row];
     buf_printf(out, "%9.3f ms  front end\n", 1e3 * c->front_seconds);
+    buf_printf(out, "%9.3f ms  choosing tiles\n", 1e3 * c->search_seconds);
     for (uint32_t row = 0; row < pass_count; row++)
         if (pass_table[row].run != NULL)
             buf_printf(out, "%9.3f ms  %s\n", 1e3 * c->seconds[row], pass_table[row].name);
     buf_printf(out, "%9.3f ms  checks and dumps\n", 1e3 * c->seconds[pass_count]);
     buf_printf(out, "%9.3f ms  lowering\n", 1e3 * c->lower_seconds);
     buf_printf(out, "%9.3f ms  printing\n", 1e3 * c->print_seconds);
-    buf_printf(out, "%9.3f ms  in all, %zu KiB\n", 1e3 * total, c->arena.total_bytes / 1024);
+    buf_printf(out, "%9.3f ms  in all, %zu KiB\n", 1e3 * total,
+               (c->arena.total_bytes + c->trials.total_bytes) / 1024);
 }
 
 static const char *
@@ -511,7 +526,7 @@ fill_result(Compilation *c, TilecResult *result)
         result->output = text_of(&c->output);
         result->output_bytes = c->output.n;
     }
-    result->memory_bytes = c->arena.total_bytes;
+    result->memory_bytes = c->arena.total_bytes + c->trials.total_bytes;
 }
 
 /* Nothing here changes a local variable after setjmp. */
@@ -519,8 +534,9 @@ static void
 guarded(Compilation *c, TilecResult *result)
 {
     if (setjmp(c->on_failure) != 0) {
-        size_t bytes = c->arena.total_bytes;
+        size_t bytes = c->arena.total_bytes + c->trials.total_bytes;
         arena_free(&c->arena);
+        arena_free(&c->trials);
         *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
                                 .messages = "tilec: error: out of memory\n",
                                 .dump = "",
@@ -543,6 +559,7 @@ guarded(Compilation *c, TilecResult *result)
             c->seconds = arena_array(&c->arena, double, pass_count + 1);
         compile(c);
     }
+    arena_free(&c->trials);
     fill_result(c, result);
 }
 
@@ -563,6 +580,7 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
         return result->status;
     *c = *task;
     arena_init(&c->arena, allocator, &c->on_failure);
+    arena_init(&c->trials, allocator, &c->on_failure);
     result->storage = c;
     guarded(c, result);
     return result->status;

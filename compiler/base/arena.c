@@ -8,6 +8,7 @@
 
 struct ArenaBlock {
     ArenaBlock *next;
+    size_t bytes; /* of data */
     max_align_t data[];
 };
 
@@ -39,16 +40,55 @@ arena_init(Arena *arena, Allocator allocator, jmp_buf *on_failure)
     *arena = (Arena){.allocator = allocator, .on_failure = on_failure};
 }
 
-void
-arena_free(Arena *arena)
+static void
+release_all(Arena *arena, ArenaBlock *block)
 {
-    for (ArenaBlock *block = arena->blocks; block != NULL;) {
+    while (block != NULL) {
         ArenaBlock *next = block->next;
         arena->allocator.release(arena->allocator.user, block);
         block = next;
     }
-    arena->blocks = NULL;
+}
+
+void
+arena_free(Arena *arena)
+{
+    release_all(arena, arena->blocks);
+    release_all(arena, arena->spare);
+    arena->blocks = arena->spare = NULL;
     arena->cursor = arena->limit = NULL;
+}
+
+void
+arena_reset(Arena *arena)
+{
+    while (arena->blocks != NULL) {
+        ArenaBlock *block = arena->blocks;
+        arena->blocks = block->next;
+        block->next = arena->spare;
+        arena->spare = block;
+    }
+    arena->cursor = arena->limit = NULL;
+}
+
+/* A block that was used before, or a new one. */
+static ArenaBlock *
+next_block(Arena *arena, size_t bytes)
+{
+    for (ArenaBlock **at = &arena->spare; *at != NULL; at = &(*at)->next) {
+        ArenaBlock *block = *at;
+        if (block->bytes >= bytes) {
+            *at = block->next;
+            return block;
+        }
+    }
+    ArenaBlock *block =
+        arena->allocator.allocate(arena->allocator.user, sizeof(ArenaBlock) + bytes);
+    if (block == NULL)
+        longjmp(*arena->on_failure, 1);
+    block->bytes = bytes;
+    arena->total_bytes += sizeof(ArenaBlock) + bytes;
+    return block;
 }
 
 void *
@@ -59,16 +99,11 @@ arena_alloc(Arena *arena, size_t bytes)
     if (rounded == 0)
         rounded = ALIGNMENT;
     if (rounded > (size_t)(arena->limit - arena->cursor) || arena->cursor == NULL) {
-        size_t data = rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES;
-        ArenaBlock *block =
-            arena->allocator.allocate(arena->allocator.user, sizeof(ArenaBlock) + data);
-        if (block == NULL)
-            longjmp(*arena->on_failure, 1);
+        ArenaBlock *block = next_block(arena, rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES);
         block->next = arena->blocks;
         arena->blocks = block;
         arena->cursor = (char *)block->data;
-        arena->limit = arena->cursor + data;
-        arena->total_bytes += sizeof(ArenaBlock) + data;
+        arena->limit = arena->cursor + block->bytes;
     }
     void *at = arena->cursor;
     arena->cursor += rounded;

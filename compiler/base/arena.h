@@ -22,6 +22,7 @@ typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
     Allocator allocator;
     ArenaBlock *blocks;   /* newest first */
+    ArenaBlock *spare;    /* of before arena_reset */
     char *cursor, *limit; /* free part of the newest block */
     size_t total_bytes;   /* taken from the allocator so far */
     jmp_buf *on_failure;  /* where out-of-memory lands; must be set before the first use */
@@ -32,6 +33,8 @@ Allocator allocator_libc(void);
 
 void arena_init(Arena *arena, Allocator allocator, jmp_buf *on_failure);
 void arena_free(Arena *arena);
+/* Forgets what was allocated but keeps the memory, for arenas that are filled again and again. */
+void arena_reset(Arena *arena);
 
 /* Zeroed memory of `bytes` bytes, aligned for any type. */
 void *arena_alloc(Arena *arena, size_t bytes);

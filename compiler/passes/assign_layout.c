@@ -400,10 +400,15 @@ same_rows(Arena *arena, const Layout *a, const Layout *b)
         return false;
     for (int32_t warp = 0; warp < layout_warps(a); warp++) {
         bool *held[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
+        bool *seen[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
         for (uint32_t k = 0; k < 2; k++) {
             for (int32_t r = 0; r < layout_registers(layouts[k]); r++) {
+                int32_t at[LAYOUT_RANK];
+                layout_coordinates(layouts[k], r, 0, warp, at);
+                if (seen[k][at[0]]) /* other columns of rows that were marked */
+                    continue;
+                seen[k][at[0]] = true;
                 for (int32_t lane = 0; lane < WARP_LANES; lane++) {
-                    int32_t at[LAYOUT_RANK];
                     layout_coordinates(layouts[k], r, lane, warp, at);
                     held[k][at[0]] = true;
                 }
