@@ -116,6 +116,7 @@ typedef struct LaunchReady {
     uint32_t param_bytes;
     void **args; /* pointers into `params`, as cuLaunchKernel wants them */
     uint32_t n_args;
+    bool by_hand; /* nobody described the kernel: whether it takes more parameters is asked too */
 } LaunchReady;
 
 /* Checks everything (sizes, strides, alignment, `require`, the grid) and packs the parameters;

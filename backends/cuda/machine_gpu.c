@@ -124,8 +124,10 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
         return false;
     if (!gpu->cuda.function_param)
         return true;
-    size_t offset, bytes, count = 0;
-    while (count <= ready->n_args && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
+    /* Asking for one parameter too many is an error of the driver, which checkers report: only for
+     * kernels that did not describe themselves. */
+    size_t offset, bytes, count = 0, most = (size_t)ready->n_args + ready->by_hand;
+    while (count < most && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
         size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
                                                         ready->params) : offset;
         if (given != offset)

@@ -158,7 +158,7 @@ run_by_hand(RunContext *cx)
     const RunOptions *o = cx->options;
     uint32_t n = o->args.n, offset = 0;
     Argument *arguments = arena_array(cx->arena, Argument, n + 1);
-    LaunchReady ready = {.shared = o->shared, .n_args = n};
+    LaunchReady ready = {.shared = o->shared, .n_args = n, .by_hand = true};
     RunStatus status = RUN_OK;
 
     if (o->entries.n != 1 || !o->grid_given || !o->block_given) {
