@@ -161,13 +161,15 @@ typedef struct TensorCluster {
     bool looked, fences;
 } TensorCluster;
 
-/* Does the module write tcgen05.fence::after_thread_sync anywhere? */
+/* Is the module held to tcgen05.fence::after_thread_sync: does it write one anywhere? */
 static bool
 uses_fences(SimWarp *warp)
 {
     SimCluster *cluster = warp->cta->cluster;
     TensorCluster *tc = sim_extension(&cluster->ext[SIM_EXT_SM100], sizeof *tc, NULL);
     const SimModule *mod = warp->run->module;
+    if (warp->run->launch->strict)
+        return true;
     if (!tc)
         return false;
     for (size_t i = 0; !tc->looked && !tc->fences && i < mod->insn_count; i++)
@@ -191,11 +193,11 @@ typedef enum Verdict {
 /* Pairs that execute in the order of issue (9.7.16.6.2).  That a later mma or cp of the thread does
  * not overwrite what an earlier one still reads is not in the list; kernels in use depend on it. */
 static bool
-pipelined(const TensorOp *p, const TensorOp *x, Hazard hazard)
+pipelined(const TensorOp *p, const TensorOp *x, Hazard hazard, bool strict)
 {
     if (p->group != x->group || p->kind > TENSOR_CP || x->kind > TENSOR_CP)
         return false;
-    if (hazard == WRITE_AFTER_READ)
+    if (hazard == WRITE_AFTER_READ && !strict)
         return true;
     if (p->kind == TENSOR_CP)
         return x->kind == TENSOR_MMA;
@@ -215,7 +217,7 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
         return !tw || !uses_fences(warp) || known_at(warp, earlier, tw->after) ? IN_ORDER
                                                                               : NO_AFTER_FENCE;
     }
-    if (later && pipelined(p, x, hazard)) {
+    if (later && pipelined(p, x, hazard, warp->run->launch->strict)) {
         if (earlier->agent == warp->agent && p->lane == x->lane)
             return IN_ORDER;
         if (p->fenced && p->fenced <= warp->clock[earlier->agent])
@@ -228,7 +230,7 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     if (!tensor_core)
         return earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC : NO_WAIT;
     if (later && x->kind == TENSOR_MMA && p->kind == TENSOR_MMA && p->group == x->group &&
-        hazard != READ_AFTER_WRITE)
+        hazard == WRITE_AFTER_WRITE)
         return OTHER_SHAPE;
     return NOT_COMPLETE;
 }
@@ -403,7 +405,7 @@ tensor_finish_before(SimCluster *cluster, SimOp *op)
         SimOp *other = list->op[i];
         const TensorOp *p = tensor_op(other);
         if (other->id < op->id && !other->landed &&
-            (pipelined(p, x, WRITE_AFTER_WRITE) || (p->group == x->group && overwrites(x, p))))
+            (pipelined(p, x, WRITE_AFTER_WRITE, true) || (p->group == x->group && overwrites(x, p))))
             sim_op_finish(cluster, other);
     }
 }
