@@ -1,9 +1,9 @@
 /* sim_sm100.h - what the families of sm_100 share: tensor memory, its ops, and their order.
  *
  * A block has a tensor memory of 128 lanes by 512 columns of 32 bits (PTX ISA 9.7.16.1).  Every
- * access is an asynchronous op (9.7.16.6.1): a SimOp whose `tracked` points to a TensorOp.  Cells of
- * 16 lanes by one column remember the op that wrote them last and the ops that read them since; a
- * new op that conflicts with an earlier one must be ordered after it by the rules of 9.7.16.6.
+ * access is an asynchronous op (9.7.16.6.1): a SimOp whose `tracked` points to a TensorOp.  Cells
+ * of 16 lanes by one column remember the op that wrote them last and the ops that read them since;
+ * a new op that conflicts with an earlier one must be ordered after it by the rules of 9.7.16.6.
  */
 #ifndef TILEC_SIM_SM100_H
 #define TILEC_SIM_SM100_H
@@ -25,16 +25,16 @@ typedef enum TensorKind { TENSOR_MMA, TENSOR_CP, TENSOR_LD, TENSOR_ST } TensorKi
 /* What the order rules need of an op.  It outlives the op's payload. */
 typedef struct TensorOp {
     TensorKind kind;
-    uint8_t group;   /* cta_group, 0 for ld and st */
-    uint8_t lane;    /* of the thread that issued it */
+    uint8_t group;       /* cta_group, 0 for ld and st */
+    uint8_t lane;        /* of the thread that issued it */
     uint32_t d, m, n, k; /* mma: accumulator and shape, n in columns of tensor memory */
-    uint32_t issued; /* the issuer's clock */
-    uint32_t fenced; /* its clock at a tcgen05.fence::before_thread_sync after it, 0 if none */
+    uint32_t issued;     /* the issuer's clock */
+    uint32_t fenced;     /* its clock at a tcgen05.fence::before_thread_sync after it, 0 if none */
     uint32_t reads[3], read_columns[3]; /* mma: columns of tensor memory that it reads, but for D */
 } TensorOp;
 
 typedef struct TensorCell {
-    uint32_t writer; /* id + 1 of the op that wrote it last */
+    uint32_t writer;  /* id + 1 of the op that wrote it last */
     uint16_t written; /* lanes of that write */
     uint16_t initialised;
 } TensorCell;
@@ -53,9 +53,9 @@ typedef struct TensorMemory {
     TensorCell cell[TENSOR_STRIPS][TENSOR_COLUMNS];
     uint32_t **read; /* by agent, then cell: id + 1 of its last op that read the cell */
     TensorAllocation allocation[TENSOR_COLUMNS / TENSOR_UNIT]; /* by first column */
-    uint32_t allocated; /* units, a bit each */
-    uint32_t smallest;  /* columns of the last allocation: none may be larger */
-    uint32_t asking;    /* columns that a warp waits for with its peer, 0 none */
+    uint32_t allocated;                                        /* units, a bit each */
+    uint32_t smallest;              /* columns of the last allocation: none may be larger */
+    uint32_t asking;                /* columns that a warp waits for with its peer, 0 none */
     uint32_t granted, granted_base; /* how often such a pair was served, and where last */
     const SimInsn *relinquished;
     bool cancel_failed; /* a clusterlaunchcontrol request was seen to fail */
@@ -70,19 +70,18 @@ typedef struct TensorList {
 } TensorList;
 
 typedef struct TensorWarp {
-    TensorList issued[SIM_LANES]; /* mma, cp: by thread */
+    TensorList issued[SIM_LANES];     /* mma, cp: by thread */
     struct Commit *commit[SIM_LANES]; /* the last one, by thread */
-    TensorList loads, stores;     /* not waited for yet */
-    bool fenced;     /* a fence::before_thread_sync came after the last op */
-    uint32_t *after; /* the clocks at the last tcgen05.fence::after_thread_sync */
+    TensorList loads, stores;         /* not waited for yet */
+    bool fenced;                      /* a fence::before_thread_sync came after the last op */
+    uint32_t *after;                  /* the clocks at the last tcgen05.fence::after_thread_sync */
 } TensorWarp;
 
 TensorWarp *tensor_warp(SimWarp *warp);
 bool tensor_list_add(TensorList *list, SimOp *op);
 
 /* A new op with its TensorOp in op->tracked. */
-SimOp *tensor_op_new(SimWarp *warp, size_t payload, TensorKind kind, uint32_t lane,
-                     uint32_t group);
+SimOp *tensor_op_new(SimWarp *warp, size_t payload, TensorKind kind, uint32_t lane, uint32_t group);
 static inline TensorOp *
 tensor_op(const SimOp *op)
 {
@@ -90,8 +89,7 @@ tensor_op(const SimOp *op)
 }
 
 /* Checks that `columns` columns from the address on are allocated; reports it if not. */
-bool tensor_in_bounds(SimWarp *warp, int32_t lane, SimCta *cta, uint32_t address,
-                      uint32_t columns);
+bool tensor_in_bounds(SimWarp *warp, int32_t lane, SimCta *cta, uint32_t address, uint32_t columns);
 
 /* Notes that the op reads or writes lanes (a bit each, of one strip) and columns: checks order
  * against earlier ops, and reads for being initialised. */
@@ -127,8 +125,8 @@ SimCta *tensor_pair(SimCta *cta, uint32_t group, uint32_t half);
 
 typedef struct SharedMatrix {
     uint32_t start, leading, stride; /* bytes */
-    uint8_t mode;    /* swizzle, as in the descriptor */
-    bool transposed; /* MN-major */
+    uint8_t mode;                    /* swizzle, as in the descriptor */
+    bool transposed;                 /* MN-major */
 } SharedMatrix;
 
 /* Decodes a descriptor; reports reserved bits and the like for the lane and returns false. */
@@ -140,8 +138,15 @@ uint32_t tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at);
 
 /* ---- tcgen05.mma */
 
-typedef enum MmaKind { KIND_F16, KIND_TF32, KIND_F8F6F4, KIND_I8, KIND_MXF8F6F4, KIND_MXF4,
-                       KIND_MXF4NVF4 } MmaKind;
+typedef enum MmaKind {
+    KIND_F16,
+    KIND_TF32,
+    KIND_F8F6F4,
+    KIND_I8,
+    KIND_MXF8F6F4,
+    KIND_MXF4,
+    KIND_MXF4NVF4
+} MmaKind;
 
 typedef struct MmaForm { /* SimInsn.data */
     MmaKind kind;

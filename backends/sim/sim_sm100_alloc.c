@@ -1,8 +1,8 @@
 /* sim_sm100_alloc.c - tcgen05.alloc, dealloc, relinquish_alloc_permit (PTX ISA 9.7.16.7.1) and
  * tcgen05.fence (9.7.16.11.1).
  *
- * The block has all of its SM's tensor memory.  The first columns that fit are given out; kernels in
- * use depend on the first allocation being at column 0.
+ * The block has all of its SM's tensor memory.  The first columns that fit are given out; kernels
+ * in use depend on the first allocation being at column 0.
  */
 #include <stdlib.h>
 
@@ -99,9 +99,8 @@ static void
 alloc_describe(const SimWarp *warp, const SimGroup *group, char *text, size_t size)
 {
     const TensorMemory *tm = tensor_memory(warp->cta);
-    uint32_t free_units = tm ? TENSOR_COLUMNS / TENSOR_UNIT -
-                                   (uint32_t)__builtin_popcount(tm->allocated)
-                             : 0;
+    uint32_t free_units =
+        tm ? TENSOR_COLUMNS / TENSOR_UNIT - (uint32_t)__builtin_popcount(tm->allocated) : 0;
     snprintf(text, size, "waits for %u columns of tensor memory%s (%u are free)",
              (uint32_t)group->wait.arg[0],
              group->wait_insn->mode[0] == 2 ? " together with its peer block" : "",
@@ -113,12 +112,12 @@ uniform(SimWarp *warp, SimSlot slot, uint32_t mask, const char *what)
 {
     const uint32_t *value = sim_r32(warp, slot);
     uint32_t first = value[sim_first_lane(mask)];
-    sim_each_lane(l, mask)
-        if (value[l] != first) {
-            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, value[l], NULL,
-                     "%s differs between the lanes of the warp", what);
-            return false;
-        }
+    sim_each_lane(l, mask) if (value[l] != first)
+    {
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)l, value[l], NULL,
+                 "%s differs between the lanes of the warp", what);
+        return false;
+    }
     return true;
 }
 
@@ -137,7 +136,8 @@ check_pair(SimWarp *warp, uint32_t group)
 {
     if (group == 1 || (warp->cta->rank | 1) < warp->cta->cluster->cta_count)
         return true;
-    sim_find(warp, SIM_FIND_INVALID, -1, 0, NULL, ".cta_group::2 in a block that has no peer: "
+    sim_find(warp, SIM_FIND_INVALID, -1, 0, NULL,
+             ".cta_group::2 in a block that has no peer: "
              "launch it in clusters of an even size");
     return false;
 }
@@ -297,7 +297,8 @@ tensor_fence_before(SimWarp *warp, uint32_t mask)
     if (!tw || !warp->clock)
         return;
     tw->fenced = true;
-    sim_each_lane(l, mask) {
+    sim_each_lane(l, mask)
+    {
         TensorList *list = &tw->issued[l];
         for (size_t i = list->count; i-- > 0;) {
             TensorOp *t = tensor_op(list->op[i]);

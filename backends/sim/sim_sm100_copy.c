@@ -10,7 +10,7 @@
 
 typedef enum Spread { SPREAD_ALL, SPREAD_02_13, SPREAD_01_23, SPREAD_4 } Spread;
 
-typedef struct CopyForm { /* SimInsn.data */
+typedef struct CopyForm {       /* SimInsn.data */
     uint8_t group, bytes, slot; /* bytes of a row */
     uint8_t rows;
     Spread spread;
@@ -125,17 +125,15 @@ tcgen05_cp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     if (!tensor_memory(warp->cta))
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask)
-        if (!issue_copy(warp, insn, l))
-            return sim_fail(warp, "out of memory");
+    sim_each_lane(l, mask) if (!issue_copy(warp, insn, l)) return sim_fail(warp, "out of memory");
     return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
 bool
 sim_decode_tcgen05_cp(SimDecode *dx)
 {
-    static const char *const shapes[] = {"128x256b", "128x128b", "64x128b", "32x128b", "4x256b",
-                                         NULL};
+    static const char *const shapes[] = {"128x256b", "128x128b", "64x128b",
+                                         "32x128b",  "4x256b",   NULL};
     static const uint8_t rows[] = {128, 128, 64, 32}, bytes[] = {32, 16, 16, 16};
     CopyForm *form = sim_arena_alloc(&dx->mod->arena, sizeof *form);
     form->group = (uint8_t)tensor_take_group(dx);
@@ -145,7 +143,8 @@ sim_decode_tcgen05_cp(SimDecode *dx)
     if (shape < 0)
         return dec_fail(dx, "needs a shape");
     if (shape == 4)
-        return dec_fail(dx, ".4x256b is not supported: the PTX ISA does not say which lanes it fills");
+        return dec_fail(dx,
+                        ".4x256b is not supported: the PTX ISA does not say which lanes it fills");
     if (dec_take(dx, "b8x16"))
         return dec_fail(dx, "decompression while copying is not supported: the PTX ISA shows it as "
                             "a figure only");
@@ -173,12 +172,12 @@ typedef struct CommitForm { /* SimInsn.data */
     TensorAddress address;
 } CommitForm;
 
-typedef struct Commit { /* SimOp.tracked */
+typedef struct Commit {    /* SimOp.tracked */
     struct Commit *before; /* of the same thread */
     TensorList *list;
-    size_t from, to;  /* ops of the list that this one tracks and `before` does not */
-    uint8_t *told;    /* by agent: it knows these ops; NULL without checks */
-    uint32_t *clock;  /* what the issuer knew, then its proxy clock */
+    size_t from, to; /* ops of the list that this one tracks and `before` does not */
+    uint8_t *told;   /* by agent: it knows these ops; NULL without checks */
+    uint32_t *clock; /* what the issuer knew, then its proxy clock */
 } Commit;
 
 typedef struct Arrival { /* payload */
@@ -197,8 +196,8 @@ commit_land(SimCluster *cluster, SimOp *op)
         sim_mbarrier_arrive_op(cluster, op, arrival->cta[i], arrival->offset);
 }
 
-/* Who waited for a commit knows all that it tracks: every earlier op of the thread (9.7.16.12.1), and
- * what came before those. */
+/* Who waited for a commit knows all that it tracks: every earlier op of the thread (9.7.16.12.1),
+ * and what came before those. */
 static void
 commit_observe(SimWarp *warp, SimOp *op)
 {
@@ -213,8 +212,8 @@ commit_observe(SimWarp *warp, SimOp *op)
     }
 }
 
-/* An address without a state space is generic; compilers also give the plain shared::cluster address
- * widened to 64 bits, which hardware takes the same. */
+/* An address without a state space is generic; compilers also give the plain shared::cluster
+ * address widened to 64 bits, which hardware takes the same. */
 static bool
 find_mbarrier(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, SimMemory *m)
 {
@@ -230,10 +229,9 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     SimCluster *cluster = warp->cta->cluster;
     TensorWarp *tw = tensor_warp(warp);
     SimMemory m;
-    uint64_t address =
-        form->address.wide
-            ? sim_r64(warp, insn->slot[form->address.slot])[lane] + (uint64_t)form->address.offset
-            : tensor_address(warp, insn, &form->address, lane);
+    uint64_t address = form->address.wide ? sim_r64(warp, insn->slot[form->address.slot])[lane] +
+                                                (uint64_t)form->address.offset
+                                          : tensor_address(warp, insn, &form->address, lane);
     if (!find_mbarrier(warp, lane, (SimSpace)insn->space, address, &m))
         return true;
     size_t agents = cluster->agents, clocks = warp->clock ? 2 * agents : 0;
@@ -277,9 +275,7 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
 static SimStep
 tcgen05_commit(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask)
-        if (!issue_commit(warp, insn, l))
-            return sim_fail(warp, "out of memory");
+    sim_each_lane(l, mask) if (!issue_commit(warp, insn, l)) return sim_fail(warp, "out of memory");
     return SIM_NEXT;
 }
 

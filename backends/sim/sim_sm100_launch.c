@@ -106,9 +106,8 @@ issue_request(SimWarp *warp, const SimInsn *insn, uint32_t lane)
 static SimStep
 try_cancel(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask)
-        if (!issue_request(warp, insn, l))
-            return sim_fail(warp, "out of memory");
+    sim_each_lane(l, mask) if (!issue_request(warp, insn, l)) return sim_fail(warp,
+                                                                              "out of memory");
     return SIM_NEXT;
 }
 
@@ -153,7 +152,8 @@ query_cancel(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!tm)
         return sim_fail(warp, "out of memory");
     memset(word, 0, sizeof word);
-    sim_each_lane(l, mask) {
+    sim_each_lane(l, mask)
+    {
         uint64_t low = row[l], high = row[SIM_LANES + l];
         word[0][l] = (uint32_t)low;
         word[1][l] = (uint32_t)(low >> 32);
@@ -184,8 +184,9 @@ query_cancel(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 bool
 sim_decode_clc_query(SimDecode *dx)
 {
-    static const char *const what[] = {"is_canceled", "get_first_ctaid", "get_first_ctaid::x",
-                                       "get_first_ctaid::y", "get_first_ctaid::z", NULL};
+    static const char *const what[] = {"is_canceled",        "get_first_ctaid",
+                                       "get_first_ctaid::x", "get_first_ctaid::y",
+                                       "get_first_ctaid::z", NULL};
     LaunchForm *form = sim_arena_alloc(&dx->mod->arena, sizeof *form);
     int which = dec_choice(dx, what);
     if (which < 0 || !dec_take(dx, which ? "b32" : "pred") || !dec_take(dx, "b128") ||

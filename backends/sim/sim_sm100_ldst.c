@@ -6,13 +6,18 @@
  */
 #include "sim_sm100.h"
 
-typedef enum Shape { SHAPE_32X32B, SHAPE_16X64B, SHAPE_16X128B, SHAPE_16X256B, SHAPE_16X32BX2 }
-    Shape;
+typedef enum Shape {
+    SHAPE_32X32B,
+    SHAPE_16X64B,
+    SHAPE_16X128B,
+    SHAPE_16X256B,
+    SHAPE_16X32BX2
+} Shape;
 
 typedef struct Move { /* SimInsn.data */
     Shape shape;
     uint32_t registers, columns; /* columns of one access, in 32-bit words without packing */
-    uint32_t split; /* .16x32bx2: columns from the first to the second half */
+    uint32_t split;              /* .16x32bx2: columns from the first to the second half */
     bool packed;
     uint8_t first; /* slot of the first register */
     TensorAddress address;
@@ -59,18 +64,18 @@ check_address(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t *addre
     uint32_t width = move->columns * (move->packed ? 2 : 1);
     uint32_t rows = move->shape == SHAPE_32X32B ? 32 : 16;
     *address = tensor_address(warp, insn, &move->address, sim_first_lane(mask));
-    sim_each_lane(l, mask)
-        if (tensor_address(warp, insn, &move->address, l) != *address) {
-            sim_find(warp, SIM_FIND_INVALID, (int32_t)l,
-                     tensor_address(warp, insn, &move->address, l), NULL,
-                     "the address differs between the lanes of the warp");
-            break;
-        }
+    sim_each_lane(l, mask) if (tensor_address(warp, insn, &move->address, l) != *address)
+    {
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)l, tensor_address(warp, insn, &move->address, l),
+                 NULL, "the address differs between the lanes of the warp");
+        break;
+    }
     uint32_t lane = *address >> 16, quarter = warp->index % 4;
     if (lane / 32 != quarter || lane % rows) {
         sim_find(warp, SIM_FIND_TENSOR_MEMORY, -1, *address, NULL,
                  "warp %u may access lanes %u to %u of tensor memory only; the address names lane "
-                 "%u%s", warp->index, quarter * 32, quarter * 32 + 31, lane,
+                 "%u%s",
+                 warp->index, quarter * 32, quarter * 32 + 31, lane,
                  lane / 32 == quarter ? ", which the shape does not allow" : "");
         return false;
     }
@@ -182,8 +187,8 @@ tcgen05_st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 static bool
 decode_move(SimDecode *dx, bool is_load)
 {
-    static const char *const shapes[] = {"32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2",
-                                         NULL};
+    static const char *const shapes[] = {"32x32b",  "16x64b",   "16x128b",
+                                         "16x256b", "16x32bx2", NULL};
     static const char *const counts[] = {"x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128", NULL};
     static const uint32_t factor[] = {1, 1, 2, 4, 1}, width[] = {1, 2, 4, 8, 1};
     Move *move = sim_arena_alloc(&dx->mod->arena, sizeof *move);

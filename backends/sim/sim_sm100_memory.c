@@ -3,9 +3,9 @@
  * Two conflicting ops are in order (PTX ISA 9.7.16.6) when
  *   - the later one's warp knows that the earlier one completed: its issuer waited (ld, st) or
  *     somebody waited for a commit of it (mma, cp), and synchronisation passed that on; or
- *   - the pair forms a pipeline (9.7.16.6.2) and both come from one thread, or from two threads with
- *     tcgen05.fence::before_thread_sync and ::after_thread_sync around their synchronisation.
- * A module that uses tcgen05.fence at all is held to 9.7.16.6.4 word by word: the reader of what an
+ *   - the pair forms a pipeline (9.7.16.6.2) and both come from one thread, or from two threads
+ * with tcgen05.fence::before_thread_sync and ::after_thread_sync around their synchronisation. A
+ * module that uses tcgen05.fence at all is held to 9.7.16.6.4 word by word: the reader of what an
  * mbarrier or another warp announced needs ::after_thread_sync.  Compilers exist that never write
  * it and rely on "the standard memory consistency model synchronization mechanisms also apply"
  * (9.7.16.6.3); a module without any is read that way.
@@ -184,10 +184,10 @@ typedef enum Verdict {
     IN_ORDER,
     NO_AFTER_FENCE,
     NO_BEFORE_FENCE,
-    NO_WAIT,       /* a ld or st that its issuer has not waited for */
-    OTHER_SHAPE,   /* mma after mma, not the same accumulator and shape */
-    NOT_COMPLETE,  /* an mma or cp that nobody waited for */
-    NO_SYNC        /* complete, or pipelined, but no synchronisation between the threads */
+    NO_WAIT,      /* a ld or st that its issuer has not waited for */
+    OTHER_SHAPE,  /* mma after mma, not the same accumulator and shape */
+    NOT_COMPLETE, /* an mma or cp that nobody waited for */
+    NO_SYNC       /* complete, or pipelined, but no synchronisation between the threads */
 } Verdict;
 
 /* Pairs that execute in the order of issue (9.7.16.6.2).  That a later mma or cp of the thread does
@@ -215,7 +215,7 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
         if (!later || (!tensor_core && earlier->agent == warp->agent))
             return IN_ORDER; /* tcgen05.wait and dealloc are synchronous */
         return !tw || !uses_fences(warp) || known_at(warp, earlier, tw->after) ? IN_ORDER
-                                                                              : NO_AFTER_FENCE;
+                                                                               : NO_AFTER_FENCE;
     }
     if (later && pipelined(p, x, hazard, warp->run->launch->strict)) {
         if (earlier->agent == warp->agent && p->lane == x->lane)
@@ -249,19 +249,22 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
     SimPlace place = {earlier->insn, (int32_t)earlier->warp->index, earlier->cta->rank};
     int32_t lane = later && tensor_op(later)->kind <= TENSOR_CP ? tensor_op(later)->lane : -1;
     const char *x = kind_name(later), *p = kind_name(earlier);
-    const char *verb = hazard == READ_AFTER_WRITE ? "reads tensor memory that" : "overwrites "
-                       "tensor memory that";
+    const char *verb = hazard == READ_AFTER_WRITE ? "reads tensor memory that"
+                                                  : "overwrites "
+                                                    "tensor memory that";
     const char *does = hazard == WRITE_AFTER_READ ? "reads" : "writes";
     switch (verdict) {
     case NO_AFTER_FENCE:
         sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
                  "%s %s %s %s, with no tcgen05.fence::after_thread_sync since the synchronisation "
-                 "between them", x, verb, p, does);
+                 "between them",
+                 x, verb, p, does);
         break;
     case NO_BEFORE_FENCE:
         sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
                  "%s %s %s %s, which has no tcgen05.fence::before_thread_sync before the "
-                 "synchronisation between them", x, verb, p, does);
+                 "synchronisation between them",
+                 x, verb, p, does);
         break;
     case NO_WAIT:
         sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
@@ -277,7 +280,8 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
         sim_find(warp, hazard == READ_AFTER_WRITE ? SIM_FIND_ASYNC_EARLY : SIM_FIND_ASYNC_OVERWRITE,
                  lane, address, &place,
                  "%s %s %s %s, whose completion (tcgen05.commit and its mbarrier) was not waited "
-                 "for", x, verb, p, does);
+                 "for",
+                 x, verb, p, does);
         break;
     default:
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
@@ -292,11 +296,9 @@ typedef struct Memo { /* the ops judged last: neighbouring cells have the same *
 } Memo;
 
 static void
-check(SimWarp *warp, const SimOp *op, uint32_t earlier, Hazard hazard, uint32_t address,
-      Memo *memo)
+check(SimWarp *warp, const SimOp *op, uint32_t earlier, Hazard hazard, uint32_t address, Memo *memo)
 {
-    if (!earlier || earlier == memo->good || earlier == memo->bad ||
-        (op && earlier == op->id + 1))
+    if (!earlier || earlier == memo->good || earlier == memo->bad || (op && earlier == op->id + 1))
         return;
     const SimOp *other = warp->cta->cluster->ops[earlier - 1];
     Verdict verdict = judge(warp, op, other, hazard);
@@ -405,7 +407,8 @@ tensor_finish_before(SimCluster *cluster, SimOp *op)
         SimOp *other = list->op[i];
         const TensorOp *p = tensor_op(other);
         if (other->id < op->id && !other->landed &&
-            (pipelined(p, x, WRITE_AFTER_WRITE, true) || (p->group == x->group && overwrites(x, p))))
+            (pipelined(p, x, WRITE_AFTER_WRITE, true) ||
+             (p->group == x->group && overwrites(x, p))))
             sim_op_finish(cluster, other);
     }
 }
@@ -428,9 +431,10 @@ tensor_take_group(SimDecode *dx)
         if (strncmp(first, "tcgen05.", 8) != 0 || !strstr(first, ".cta_group::"))
             continue;
         if (strstr(first, other)) {
-            dec_fail(dx, "the kernel has %s here and %s in line %u: all tcgen05 instructions of a "
-                         "kernel must agree", group == 1 ? ".cta_group::1" : ".cta_group::2", other,
-                     fn->insn[i].line);
+            dec_fail(dx,
+                     "the kernel has %s here and %s in line %u: all tcgen05 instructions of a "
+                     "kernel must agree",
+                     group == 1 ? ".cta_group::1" : ".cta_group::2", other, fn->insn[i].line);
             return 0;
         }
         break; /* the others are compared with this one, too */

@@ -1,8 +1,9 @@
-/* sim_sm100_mma.c - tcgen05.mma: forms, instruction descriptors, checks at issue (PTX ISA 9.7.16.2.1,
- * 9.7.16.4.2, 9.7.16.10.9). */
+/* sim_sm100_mma.c - tcgen05.mma: forms, instruction descriptors, checks at issue (PTX
+ * ISA 9.7.16.2.1, 9.7.16.4.2, 9.7.16.10.9). */
 #include "sim_sm100.h"
 
-/* ------------------------------------------------------------------------ instruction descriptor */
+/* ------------------------------------------------------------------------ instruction descriptor
+ */
 
 static const SimType narrow_types[8] = {SIM_E4M3, SIM_E5M2, SIM_NO_TYPE, SIM_E2M3,
                                         SIM_E3M2, SIM_E2M1, SIM_NO_TYPE, SIM_NO_TYPE};
@@ -59,7 +60,8 @@ decode_descriptor(const MmaForm *form, uint32_t bits, MmaShape *s)
     if (bits & 4)
         return "bit 2 says sparse, the instruction is dense";
     if (bits & 3)
-        return scaled ? "bits 0-1 are reserved" : "bits 0-1 select sparsity metadata, there is none";
+        return scaled ? "bits 0-1 are reserved"
+                      : "bits 0-1 select sparsity metadata, there is none";
     if (bits >> 6 & 1)
         return "bit 6 is reserved";
     s->saturate = bits >> 3 & 1;
@@ -103,8 +105,8 @@ decode_descriptor(const MmaForm *form, uint32_t bits, MmaShape *s)
     } else {
         static const SimType d_types[4] = {SIM_F16, SIM_F32, SIM_S32, SIM_NO_TYPE};
         s->d = d_types[bits >> 4 & 3];
-        bool fits = kind == KIND_I8 ? s->d == SIM_S32 : s->d == SIM_F32 ||
-                    (s->d == SIM_F16 && kind != KIND_TF32);
+        bool fits = kind == KIND_I8 ? s->d == SIM_S32
+                                    : s->d == SIM_F32 || (s->d == SIM_F16 && kind != KIND_TF32);
         if (!fits)
             return "bits 4-5 hold no type of D of this kind";
         if (s->d == SIM_F16 && kind == KIND_F16 && (s->a != SIM_F16 || s->b != SIM_F16))
@@ -145,7 +147,8 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
     if (matrix->transposed && (element == 4) != tf32_atoms) { /* table 54 */
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, matrix->mode, NULL,
                  "%s: 32-bit types with M or N leading need 128-byte swizzling with 32-byte atoms, "
-                 "other types must not have it", name);
+                 "other types must not have it",
+                 name);
         return false;
     }
     uint32_t lines = matrix->transposed ? p->shape.k : rows;
@@ -156,10 +159,9 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
             for (uint32_t at = 0; at < bytes; at += 16) {
                 uint32_t offset = tensor_chunk(matrix, r, at);
                 if (offset > cta->shared_size || cta->shared_size - offset < 16) {
-                    sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane,
-                             offset + SIM_SHARED_BASE, NULL,
-                             "matrix %s lies outside the block's %u bytes of shared memory", name,
-                             cta->shared_size);
+                    sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, offset + SIM_SHARED_BASE,
+                             NULL, "matrix %s lies outside the block's %u bytes of shared memory",
+                             name, cta->shared_size);
                     return false;
                 }
                 sim_shadow_async_read(warp, op, cta, offset, 16, true);
@@ -248,11 +250,14 @@ read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
     const MmaForm *form = insn->data;
     const MmaShape *s = &p->shape;
     if (form->group == 2 && (warp->cta->rank | 1) >= warp->cta->cluster->cta_count)
-        return invalid(warp, lane, 0, ".cta_group::2 in a block that has no peer: launch it in "
-                                      "clusters of an even size");
+        return invalid(warp, lane, 0,
+                       ".cta_group::2 in a block that has no peer: launch it in "
+                       "clusters of an even size");
     p->form = form;
-    p->parts = form->ws && s->m == 64 ? 2 : form->ws && s->m == 32 ? 4
-               : form->group == 2 && s->m == 128                  ? 2 : 1;
+    p->parts = form->ws && s->m == 64            ? 2
+               : form->ws && s->m == 32          ? 4
+               : form->group == 2 && s->m == 128 ? 2
+                                                 : 1;
     p->d_address = tensor_address(warp, insn, &form->d, lane);
     uint32_t enabled = *sim_rp(warp, insn->slot[form->enable_slot]) >> lane & 1;
     p->enable_d = enabled != form->negated;
@@ -274,8 +279,8 @@ read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
                                      "shows as a figure only,");
         if (form->ws && s->m < 128)
             return unsupported(warp, "A in tensor memory with .ws and M below 128");
-    } else if (!tensor_descriptor(warp, (int32_t)lane, sim_r64(warp, insn->slot[form->a_slot])[lane],
-                                  &p->a)) {
+    } else if (!tensor_descriptor(warp, (int32_t)lane,
+                                  sim_r64(warp, insn->slot[form->a_slot])[lane], &p->a)) {
         return false;
     }
     if (!tensor_descriptor(warp, (int32_t)lane, sim_r64(warp, insn->slot[form->b_slot])[lane],
@@ -352,9 +357,7 @@ tcgen05_mma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     if (!tensor_memory(warp->cta))
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask)
-        if (!issue(warp, insn, l))
-            return sim_fail(warp, "out of memory");
+    sim_each_lane(l, mask) if (!issue(warp, insn, l)) return sim_fail(warp, "out of memory");
     return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
@@ -364,7 +367,7 @@ static bool
 decode_scale_vector(SimDecode *dx, MmaForm *form)
 {
     static const char *const words[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
-                                        "block16", "block32", NULL};
+                                        "block16",       "block32",       NULL};
     int word = dec_choice(dx, words);
     MmaKind kind = form->kind;
     if (!dec_take(dx, "block_scale"))
@@ -410,7 +413,8 @@ next_slot(const SimDecode *dx)
     return dx->out->slot_count;
 }
 
-/* After idesc: scales, or a mask of lanes; enable-input-d; scale-input-d or the zero-column mask. */
+/* After idesc: scales, or a mask of lanes; enable-input-d; scale-input-d or the zero-column mask.
+ */
 static bool
 decode_tail(SimDecode *dx, MmaForm *form)
 {
@@ -454,16 +458,17 @@ decode_tail(SimDecode *dx, MmaForm *form)
 bool
 sim_decode_tcgen05_mma(SimDecode *dx)
 {
-    static const char *const kinds[] = {"kind::f16",     "kind::tf32",     "kind::f8f6f4",
-                                        "kind::i8",      "kind::mxf8f6f4", "kind::mxf4",
-                                        "kind::mxf4nvf4", NULL};
+    static const char *const kinds[] = {
+        "kind::f16",      "kind::tf32", "kind::f8f6f4",   "kind::i8",
+        "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
     MmaForm *form = sim_arena_alloc(&dx->mod->arena, sizeof *form);
     form->ws = dec_take(dx, "ws");
     if (dec_take(dx, "sp"))
         return dec_fail(dx, "sparse tcgen05.mma is not supported: the PTX ISA shows the layout of "
                             "its metadata as figures only");
     if (dec_take(dx, "ashift"))
-        return dec_fail(dx, ".ashift is not supported: the PTX ISA leaves open which way rows move");
+        return dec_fail(dx,
+                        ".ashift is not supported: the PTX ISA leaves open which way rows move");
     form->group = (uint8_t)tensor_take_group(dx);
     int kind = dec_choice(dx, kinds);
     if (!form->group)

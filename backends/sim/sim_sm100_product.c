@@ -80,7 +80,8 @@ widen(const uint8_t *raw, MmaKind kind, SimType type, bool negate, uint32_t *val
     return count;
 }
 
-/* Rows first.. of an operand from a block's shared memory into value[row * row_step + k * k_step]. */
+/* Rows first.. of an operand from a block's shared memory into value[row * row_step + k * k_step].
+ */
 static void
 gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, SimType type,
        bool negate, uint32_t rows, uint32_t *value, size_t row_step, size_t k_step)
@@ -90,8 +91,8 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
     if (!matrix->transposed) {
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t at = 0, k = 0; at < ROW_BYTES; at += 16) {
-                uint32_t n = widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate,
-                                   chunk);
+                uint32_t n =
+                    widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate, chunk);
                 for (uint32_t i = 0; i < n; i++, k++)
                     value[r * row_step + k * k_step] = chunk[i];
             }
@@ -100,8 +101,8 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
     uint32_t bytes = rows * tensor_element_bytes(kind);
     for (uint32_t k = 0; k < product->shape.k; k++)
         for (uint32_t at = 0, r = 0; at < bytes; at += 16) {
-            uint32_t n = widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate,
-                               chunk);
+            uint32_t n =
+                widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate, chunk);
             for (uint32_t i = 0; i < n; i++, r++)
                 value[r * row_step + k * k_step] = chunk[i];
         }
@@ -118,8 +119,8 @@ tensor_product_fetch(SimCluster *cluster, SimOp *op)
         const SimCta *cta = tensor_pair(op->cta, group, half);
         uint32_t rows = s->m / group, columns = s->n / group;
         if (!p->form->a_in_tensor_memory)
-            gather(cta, p, &p->a, s->a, s->negate_a, rows,
-                   p->a_value + (size_t)half * rows * s->k, s->k, 1);
+            gather(cta, p, &p->a, s->a, s->negate_a, rows, p->a_value + (size_t)half * rows * s->k,
+                   s->k, 1);
         gather(cta, p, &p->b, s->b, s->negate_b, columns, p->b_value + half * columns, 1, s->n);
     }
 }
@@ -137,8 +138,8 @@ gather_tensor_memory(const SimOp *op, const Product *p)
             uint32_t *out = p->a_value + ((size_t)half * rows + r) * s->k;
             const uint32_t *from = &tm->data[tensor_row_lane(p, r)][column];
             for (uint32_t c = 0, k = 0; c < ROW_BYTES / 4; c += 4) {
-                uint32_t n = widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a,
-                                   chunk);
+                uint32_t n =
+                    widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a, chunk);
                 memcpy(out + k, chunk, n * sizeof *out);
                 k += n;
             }

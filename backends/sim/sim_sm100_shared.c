@@ -1,8 +1,8 @@
 /* sim_sm100_shared.c - matrices in shared memory: descriptors and swizzles (PTX ISA 9.7.16.3,
  * 9.7.16.4.1, 9.7.16.10.6).
  *
- * A swizzle is an exclusive or of bits of the absolute shared address, so that it does not depend on
- * where in a pattern a matrix starts.
+ * A swizzle is an exclusive or of bits of the absolute shared address, so that it does not depend
+ * on where in a pattern a matrix starts.
  */
 #include "sim_sm100.h"
 
@@ -31,8 +31,10 @@ tensor_descriptor(SimWarp *warp, int32_t lane, uint64_t bits, SharedMatrix *matr
         return false;
     }
     if (bits >> 49 & 7) {
-        sim_fail(warp, "a matrix base offset other than 0 (bits 49-51 of descriptor 0x%016llx) is not "
-                       "supported", (unsigned long long)bits);
+        sim_fail(warp,
+                 "a matrix base offset other than 0 (bits 49-51 of descriptor 0x%016llx) is not "
+                 "supported",
+                 (unsigned long long)bits);
         return false;
     }
     matrix->start = (uint32_t)(bits & 0x3fff) << 4;
