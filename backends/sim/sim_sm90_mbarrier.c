@@ -345,6 +345,16 @@ check_leftover(Sm90Barrier *b, SimWarp *warp)
                     text);
 }
 
+/* 9.7.13.15.3: memory of an mbarrier is used for something else only after mbarrier.inval. */
+static void
+check_overwritten(const Sm90Barrier *b)
+{
+    if (memcmp(b->cta->shared + b->offset, &b->image, sizeof b->image) != 0)
+        sim_find_at(b->cta->cluster, b->cta, SIM_FIND_BARRIER, b->init_insn, -1, -1,
+                    b->offset + SIM_SHARED_BASE, NULL,
+                    "the memory of this mbarrier was written without mbarrier.inval");
+}
+
 static SimStep
 mbarrier_inval(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -676,8 +686,10 @@ sim_sm90_finish_barriers(SimCluster *cluster)
     for (uint32_t c = 0; c < cluster->cta_count; c++) {
         Sm90Cta *s = cluster->ctas[c].ext[SIM_EXT_SM90].state;
         for (uint32_t i = 0; s && s->barrier && i < s->barrier_room; i++)
-            if (s->barrier[i] && s->barrier[i]->valid)
+            if (s->barrier[i] && s->barrier[i]->valid) {
                 check_leftover(s->barrier[i], NULL);
+                check_overwritten(s->barrier[i]);
+            }
     }
 }
 
