@@ -149,7 +149,8 @@ convert(const SimInsn *insn, uint64_t bits)
         v = to_integral(v, rounding);
     if (flags & CVT_SAT)
         v = v > 0 ? (v < 1 ? v : 1) : 0;
-    if (flags & CVT_RELU && v < 0)
+    /* .relu makes -0 of an 8-bit float +0, and leaves it in the others, as sm_90 does. */
+    if (flags & CVT_RELU && (v < 0 || (v == 0 && (to == SIM_E4M3 || to == SIM_E5M2))))
         v = 0;
     if (isnan(v) && to == SIM_F32)
         return 0x7fffffff;

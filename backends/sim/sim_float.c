@@ -143,6 +143,8 @@ operate_f64(const SimInsn *insn, const uint64_t in[3])
 {
     FloatOp op = (FloatOp)insn->mode[0];
     double a = sim_f64(in[0]), b = sim_f64(in[1]), c = sim_f64(in[2]), r;
+    if (insn->mode[1] & FLAG_FTZ && fpclassify(a) == FP_SUBNORMAL) /* rcp, rsqrt: 9.7.3.14, .17 */
+        a = copysign(0.0, a);
     switch (op) {
     case OP_MIN: r = pick_f64(a, b, true); break;
     case OP_MAX: r = pick_f64(a, b, false); break;
@@ -532,7 +534,8 @@ testp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         int c = insn->type == SIM_F64 ? fpclassify(sim_f64(sim_r64(warp, insn->slot[1])[l]))
                                       : fpclassify(sim_f32(sim_r32(warp, insn->slot[1])[l]));
         bool holds[] = {c != FP_NAN && c != FP_INFINITE, c == FP_INFINITE,
-                        c != FP_NAN, c == FP_NAN, c == FP_NORMAL, c == FP_SUBNORMAL};
+                        c != FP_NAN, c == FP_NAN, c == FP_NORMAL || c == FP_ZERO, /* zeros count */
+                        c == FP_SUBNORMAL};
         out |= (uint32_t)holds[insn->mode[0]] << l;
     }
     sim_put_pred(warp, insn->slot[0], out, mask);

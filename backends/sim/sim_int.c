@@ -42,10 +42,10 @@ FOR_UNSIGNED2(xor_bits, (uint64_t)a ^ b)
 FOR_TYPES2(min, a < b ? a : b)
 FOR_TYPES2(max, a > b ? a : b)
 
-/* Division by zero gives a machine-specific value (9.7.1.9): all ones, as sm_80 and later do.  The
- * remainder by zero is the dividend. */
+/* Division by zero gives a machine-specific value (9.7.1.9), and so does the remainder (9.7.1.10): all
+ * ones, as sm_90 does. */
 #define DIV_U(a, b) ((b) ? (uint64_t)((a) / ((b) ? (b) : 1)) : ~UINT64_C(0))
-#define REM_U(a, b) ((b) ? (a) % ((b) ? (b) : 1) : (a))
+#define REM_U(a, b) ((b) ? (uint64_t)((a) % ((b) ? (b) : 1)) : ~UINT64_C(0))
 static int64_t
 div_signed(int64_t a, int64_t b)
 {
@@ -54,7 +54,7 @@ div_signed(int64_t a, int64_t b)
 static int64_t
 rem_signed(int64_t a, int64_t b)
 {
-    return b == 0 ? a : b == -1 ? 0 : a % b;
+    return b == 0 ? -1 : b == -1 ? 0 : a % b;
 }
 SIM_EXEC2_32(div_u16, uint16_t, uint16_t, DIV_U(a, b))
 SIM_EXEC2_32(div_s16, int16_t, uint16_t, div_signed(a, b))
@@ -235,13 +235,21 @@ find_nth_set(uint32_t mask, uint32_t base, int32_t offset)
 }
 SIM_EXEC3_32(fns, uint32_t, uint32_t, find_nth_set(a, b, (int32_t)c))
 
-/* bfe (9.7.1.19): position and length are 8-bit; signed fields extend from their top bit, or from
- * bit 31/63 of the source when the field reaches beyond it. */
+/* bfe and bfi (9.7.1.19, 9.7.1.20): the text restricts position and length to 8 bits.  For 64-bit
+ * operands sm_90 clamps them to 255 instead, and so does this. */
+static uint32_t
+field_operand(uint32_t value, uint32_t bits)
+{
+    return bits == 64 && value > 255 ? 255 : value & 0xff;
+}
+
+/* Signed fields extend from their top bit, or from bit 31/63 of the source when the field reaches
+ * beyond it. */
 static uint64_t
 extract(uint64_t a, uint32_t position, uint32_t length, uint32_t bits, bool is_signed)
 {
-    position &= 0xff;
-    length &= 0xff;
+    position = field_operand(position, bits);
+    length = field_operand(length, bits);
     if (length == 0)
         return 0;
     uint32_t top = position + length - 1 < bits - 1 ? position + length - 1 : bits - 1;
@@ -263,8 +271,8 @@ BFE64(bfe_s64, true)
 static uint64_t
 insert(uint64_t a, uint64_t b, uint32_t position, uint32_t length, uint32_t bits)
 {
-    position &= 0xff;
-    length &= 0xff;
+    position = field_operand(position, bits);
+    length = field_operand(length, bits);
     if (position >= bits || length == 0)
         return b;
     uint32_t have = length < bits - position ? length : bits - position;

@@ -128,6 +128,7 @@ def simulate(simrun, test, scratch):
 
 def as_float(array, kind):
     """Values in float64, and the distance of one unit in the last place at each."""
+    np.seterr(all="ignore")
     if kind == "bf16":
         values = (array.astype(np.uint32) << 16).view(np.float32)
         spacing = np.spacing(np.abs(values).astype(np.float32)) * 2.0 ** 16
@@ -145,7 +146,6 @@ def compare(test, gpu, sim):
         bad = bad.any(axis=-1)
         distance = bad.astype(float)
     else:
-        lanes = gpu
         if rule.packed:  # two narrow floats in a word
             gpu, sim = gpu.view(np.uint16), sim.view(np.uint16)
         g, unit = as_float(gpu, rule.kind)
@@ -162,7 +162,6 @@ def compare(test, gpu, sim):
             # a result that is flushed to zero, or not, where the ISA leaves it open
             zero = (g == 0) & (s == 0) & (rule.tolerance > 0)
             bad = ~(same | zero | (distance <= rule.tolerance))
-        del lanes
     if not bad.any():
         finite = distance[np.isfinite(distance)]
         return 0, float(finite.max()) if finite.size else 0.0, ""

@@ -135,19 +135,23 @@ def divide(a, b, bits):
 
 
 def remainder(a, b):
-    return a if b == 0 else a - b * divide(a, b, 64)
+    return -1 if b == 0 else a - b * divide(a, b, 64)
+
+
+def field(value, bits):
+    return min(value, 255) if bits == 64 else value & 255
 
 
 def bfe(a, b, c, bits, is_signed):
-    pos, length = b & 255, c & 255
+    pos, length = field(b, bits), field(c, bits)
     if length == 0:
         return 0
-    field = 0
+    out = 0
     sign = is_signed and a >> min(pos + length - 1, bits - 1) & 1
     for i in range(bits):
         inside = i < length and pos + i < bits
-        field |= (a >> (pos + i) & 1 if inside else int(sign)) << i
-    return field
+        out |= (a >> (pos + i) & 1 if inside else int(sign)) << i
+    return out
 
 
 def prmt(a, b, c):
@@ -250,7 +254,7 @@ def rows():
         yield (f"bfe.{s} {{d}}, {{a}}, {{b}}, {{c}};", t, (t, "u32", "u32"),
                lambda a, b, c, n=bits: bfe(a, b, c, n, True))
         yield (f"bfi.{b} {{d}}, {{a}}, {{b}}, {{c}}, 7;", t, (t, t, "u32"),
-               lambda a, b, c, n=bits: b if (c & 255) >= n else
+               lambda a, b, c, n=bits: b if field(c, n) >= n else
                (b & ~((127 << (c & 255)) & ((1 << n) - 1))) | ((a & 127) << (c & 255)))
     yield "add.sat.s32 {d}, {a}, {b};", "s32", ("s32", "s32"), \
         lambda a, b: max(-2 ** 31, min(2 ** 31 - 1, a + b))
