@@ -67,6 +67,23 @@ class Gpu:
             raise GpuError(f"{error}: {log.value.decode(errors='replace')[:500]}")
         return module
 
+    def tensor_map(self, spec, address):
+        """A CUtensorMap over a dense array, as simrun's `map:TYPE:SWIZZLE:SIZES:BOX` describes it."""
+        _, kind, swizzle, sizes, box = spec.split(":")
+        sizes, box = ([int(x) for x in text.split("x")] for text in (sizes, box))
+        types = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"]
+        element = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2][types.index(kind)]
+        rank, strides = len(sizes), [element * sizes[0]]
+        for size in sizes[1:-1]:
+            strides.append(strides[-1] * size)
+        room = (ctypes.c_uint8 * 192)()  # 128 bytes at a multiple of 64
+        at = (ctypes.addressof(room) + 63) // 64 * 64
+        wide, narrow = ctypes.c_uint64 * 5, ctypes.c_uint32 * 5
+        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), types.index(kind), rank, address,
+                  wide(*sizes), wide(*strides), narrow(*box), narrow(*[1] * 5), 0,
+                  {"0": 0, "32": 1, "64": 2, "128": 3}[swizzle], 0, 0)
+        return room, at
+
     def run(self, test):
         """The outputs, as arrays."""
         module = self.load(test.ptx)
@@ -74,23 +91,28 @@ class Gpu:
         self.call("cuModuleGetFunction", ctypes.byref(function), module, b"k")
         if test.shared > 48 * 1024:
             self.call("cuFuncSetAttribute", function, 8, test.shared)
-        values, outputs, memory = [], [], []
+        values, outputs, memory, keep = [], [], [], []
         for kind, value in test.args:
-            if kind in ("in", "out", "inout"):
-                array = np.ascontiguousarray(value)
+            if kind in ("in", "out", "inout", "map"):
+                array = np.ascontiguousarray(value[1] if kind == "map" else value)
                 at = ctypes.c_uint64()
                 self.call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(max(array.nbytes, 16)))
                 self.call("cuMemcpyHtoD_v2", at, ctypes.c_void_p(array.ctypes.data),
                           ctypes.c_size_t(array.nbytes))
                 memory.append(at)
-                values.append(at)
                 if kind != "in":
                     outputs.append((at, array))
+                if kind == "map":
+                    room, where = self.tensor_map(value[0], at)
+                    keep.append(room)
+                    values.append(where)
+                else:
+                    values.append(at)
             else:
                 values.append({"u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
                                "f32": ctypes.c_float}[kind](value))
         pointers = (ctypes.c_void_p * len(values))(
-            *[ctypes.cast(ctypes.pointer(v), ctypes.c_void_p) for v in values])
+            *[v if isinstance(v, int) else ctypes.addressof(v) for v in values])
         self.call("cuLaunchKernel", function, *test.grid, *test.block, test.shared, None, pointers,
                   None)
         self.call("cuCtxSynchronize")
@@ -103,7 +125,7 @@ class Gpu:
         for at in memory:
             self.call("cuMemFree_v2", at)
         self.call("cuModuleUnload", module)
-        return results
+        return results[:test.outputs]
 
 
 def simulate(simrun, test, scratch):
@@ -118,12 +140,18 @@ def simulate(simrun, test, scratch):
             command.append(f"{'in' if kind == 'in' else 'inout'}:{path}")
             if kind != "in":
                 outputs.append((path, value))
+        elif kind == "map":
+            path = scratch / f"{i}.bin"
+            value[1].tofile(path)
+            command.append(f"{value[0]}:inout:{path}")
+            outputs.append((path, value[1]))
         else:
             command.append(f"{kind}:{value}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise GpuError(f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[:400]}")
-    return [np.fromfile(path, value.dtype).reshape(value.shape) for path, value in outputs]
+    return [np.fromfile(path, value.dtype).reshape(value.shape)
+            for path, value in outputs[:test.outputs]]
 
 
 def as_float(array, kind):
@@ -178,7 +206,9 @@ def compare(test, gpu, sim):
 def checksum(test):
     crc = zlib.crc32(test.ptx.encode())
     for kind, value in test.args:
-        if kind in ("in", "inout"):
+        if kind == "map":
+            crc = zlib.crc32(value[1].tobytes(), zlib.crc32(value[0].encode(), crc))
+        elif kind in ("in", "inout"):
             crc = zlib.crc32(np.ascontiguousarray(value).tobytes(), crc)
     return crc
 
@@ -228,8 +258,8 @@ def main():
                     row["skipped"] += 1
                     unread += 1
                     continue
-                silicon = [recorded[f"{key}.{i}"] for i in range(sum(k != "in" and k in ("out", "inout")
-                                                                     for k, _ in test.args))]
+                written = [k for k, _ in test.args if k in ("out", "inout", "map")][:test.outputs]
+                silicon = [recorded[f"{key}.{i}"] for i in range(len(written))]
         except GpuError as error:
             row["tests"] += 1
             problems.append(f"{test.name}: GPU: {error}")
