@@ -264,32 +264,57 @@ search_stages(Search *s)
     }
 }
 
-/* ---- the table ---- */
+/* ---- what is said about it ---- */
 
 static void
-report_choices(const Search *s, const TileChoice *at, uint32_t n, Buf *out)
+print_choice(const Search *s, const TileChoice *choice, int width, Buf *out)
 {
-    buf_printf(out, "choices for %s, estimated clocks of an SM for each 1024 %s:\n", s->kernel,
-               s->products ? "multiply-adds" : "elements");
-    for (uint32_t k = 0; k < n; k++) {
-        const TileChoice *choice = &at[k];
+    for (uint32_t j = 0; j < s->autos && j < MAX_AUTO; j++)
+        buf_printf(out, "%s=%-*d ", s->names[j], width, choice->values[j]);
+    buf_printf(out, "warps %u", choice->warps);
+    if (choice->stages > 0)
+        buf_printf(out, " stages %u", choice->stages);
+}
+
+/* The unit that is busy for longest. */
+static const char *
+bound_by(const CostUnits *units)
+{
+    const char *name = "products";
+    double most = units->tensor;
+
+    if (units->shared > most) {
+        most = units->shared;
+        name = "shared memory";
+    }
+    if (units->special + units->lanes > most) {
+        most = units->special + units->lanes;
+        name = "arithmetic";
+    }
+    return units->global > most ? "global memory" : name;
+}
+
+/* All that was tried, the cheapest first: clocks of an SM for 1024 multiply-adds, in all and of
+ * each unit. */
+static void
+report_choices(const Search *s, Buf *out)
+{
+    buf_printf(out, "choices for %s, estimated clocks of an SM for each 1024 multiply-adds:\n",
+               s->kernel);
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *choice = &s->tried[k];
         const Cost *cost = &choice->cost;
         const CostUnits *units = &cost->units;
+        double each = cost->work > 0 ? 1024 / cost->work : 0;
         buf_add(out, k == 0 && cost->fits ? "  * " : "    ");
-        for (uint32_t j = 0; j < s->autos && j < MAX_AUTO; j++)
-            buf_printf(out, "%s=%-3d ", s->names[j], choice->values[j]);
-        buf_printf(out, "warps %u", choice->warps);
-        if (choice->stages > 0)
-            buf_printf(out, " stages %u", choice->stages);
+        print_choice(s, choice, 3, out);
         if (!cost->fits) {
-            buf_printf(out, "  does not fit: %s", cost->misfit);
-            buf_printf(out, ", %d registers, %d bytes shared\n", cost->registers,
-                       cost->shared_bytes);
+            buf_printf(out, "  does not fit: %s; %d registers, %d bytes shared\n", cost->misfit,
+                       cost->registers, cost->shared_bytes);
             continue;
         }
-        double each = 1024 / cost->work;
         buf_printf(out,
-                   "  %7.3f: tensor %.3f shared %.3f special %.3f lanes %.3f memory %.3f "
+                   "  %7.3f: products %.3f shared %.3f special %.3f lanes %.3f global %.3f "
                    "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM\n",
                    cost->per_work, each * units->tensor, each * units->shared,
                    each * units->special, each * units->lanes, each * units->global,
@@ -298,8 +323,32 @@ report_choices(const Search *s, const TileChoice *at, uint32_t n, Buf *out)
     }
 }
 
+/* One line about the winner. */
+static void
+remark_choice(const Search *s, Span span)
+{
+    const TileChoice *best = &s->tried[0];
+    Buf text;
+
+    if (s->n == 0 || !best->cost.fits)
+        return;
+    buf_init(&text, s->px->arena);
+    print_choice(s, best, 0, &text);
+    buf_printf(&text, ": %.2f clocks of an SM for each 1024 multiply-adds, bound by %s",
+               best->cost.per_work, bound_by(&best->cost.units));
+    if (s->n > 1 && s->tried[1].cost.fits) {
+        buf_printf(&text, "; the next of %u tried, ", s->n);
+        print_choice(s, &s->tried[1], 0, &text);
+        buf_printf(&text, ", takes %.1f %% longer",
+                   100 * (s->tried[1].cost.per_work / best->cost.per_work - 1));
+    }
+    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
+    if (s->px->report != NULL)
+        buf_printf(s->px->report, "  %s\n", text.at);
+}
+
 TileChoices
-auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name, Buf *report)
+auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name)
 {
     Search *s = arena_new(px->arena, Search);
     AutoTiles asked = {0};
@@ -323,6 +372,7 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
         look_at(s, fn->body, 0);
         s->pipelined &= s->products;
     }
+    Span span = fn != NULL ? fn->span : (Span){0};
     if (fn == NULL || !s->products)
         return (TileChoices){0};
     search_grid(s);
@@ -343,7 +393,8 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     TileChoices choices = {.at = s->tried};
     while (choices.n < s->n && s->tried[choices.n].cost.fits)
         choices.n++;
-    if (report != NULL)
-        report_choices(s, s->tried, s->n, report);
+    if (px->report != NULL)
+        report_choices(s, px->report);
+    remark_choice(s, span);
     return choices;
 }

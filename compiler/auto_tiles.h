@@ -38,8 +38,9 @@ bool auto_tiles_choose(void *user, const char *kernel, const char *param, int32_
 
 struct Front;
 /* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
- * `report`, if not NULL, gets a table. */
+ * The report gets a table, and there is a remark about the winner.  None for a kernel without
+ * products, and when nothing fits. */
 TileChoices auto_tiles_search(const struct Front *front, PassContext *px, Arena *trials,
-                              const char *name, Buf *report);
+                              const char *name);
 
 #endif

@@ -344,7 +344,7 @@ lower_with_choices(Compilation *c, uint32_t k)
     if (c->front.ast != NULL) {
         PassContext px = pass_context(c);
         double begin = pass_clock();
-        choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name, px.report);
+        choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
     }
     Mark before = set_mark(c), after = before;
