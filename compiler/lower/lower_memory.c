@@ -35,33 +35,6 @@ typedef struct Access {
 
 /* ---- what is known of index values ---- */
 
-static bool
-not_negative(const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (def == NULL) { /* the induction variable of a loop */
-        const TirOp *loop = value->block->owner;
-        return loop != NULL && value == value->block->params.at[0] && not_negative(loop->args[0]);
-    }
-    switch (def->op) {
-    case TIR_CONST:
-        return def->integer >= 0;
-    case TIR_GRID:
-    case TIR_SIZE:
-        return true;
-    case TIR_ADD:
-    case TIR_MUL:
-    case TIR_DIV:
-    case TIR_MIN:
-        return not_negative(def->args[0]) && not_negative(def->args[1]);
-    case TIR_MAX:
-        return not_negative(def->args[0]) || not_negative(def->args[1]);
-    default:
-        return false;
-    }
-}
-
 /* The largest power of two (up to 16) known to divide a value. */
 static int32_t
 known_factor(const TirVal *value)
@@ -212,7 +185,7 @@ begin_access(Lowering *lo, TirOp *op, uint32_t first)
         axis.stride = stride;
         axis.size = dim_size(lo, tensor, d);
         axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
-        axis.not_negative = operand == NULL || not_negative(operand);
+        axis.not_negative = operand == NULL || is_not_negative(operand);
         if (operand != NULL) {
             Elem start = lower_elem(lo, operand, 0);
             if (start.kind != ELEM_INT || start.integer != 0)

@@ -277,30 +277,6 @@ emit_whole(TirBuilder *b, const Affine *f, TirVal *end)
     return tir_select(b, tir_binary(b, TIR_GE, least, zero), end, zero);
 }
 
-static bool
-is_not_negative(const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (def == NULL)
-        return false;
-    switch (def->op) {
-    case TIR_CONST:
-        return def->integer >= 0;
-    case TIR_GRID:
-    case TIR_SIZE:
-        return true;
-    case TIR_ADD:
-    case TIR_MUL:
-    case TIR_DIV:
-        return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
-    case TIR_MAX:
-        return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
-    default:
-        return false;
-    }
-}
-
 /* ---- launch order ---- */
 
 /* The sign with which a grid axis enters the affine rest; 0 when it does not. */

@@ -175,3 +175,30 @@ accumulator_elements(const TirBlock *block)
     carried = largest > nested ? largest : nested;
     return carried + (nested > 0 && largest > 0 ? largest : 0);
 }
+
+bool
+is_not_negative(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) { /* the induction variable of a loop */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && value == value->block->params.at[0] && is_not_negative(loop->args[0]);
+    }
+    switch (def->op) {
+    case TIR_CONST:
+        return def->integer >= 0;
+    case TIR_GRID:
+    case TIR_SIZE:
+        return true;
+    case TIR_ADD:
+    case TIR_MUL:
+    case TIR_DIV:
+    case TIR_MIN:
+        return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
+    case TIR_MAX:
+        return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
+    default:
+        return false;
+    }
+}

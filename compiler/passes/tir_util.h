@@ -39,5 +39,8 @@ uint32_t count_uses(const TirFn *fn, const TirVal *value);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
  * that is not. */
 int64_t accumulator_elements(const TirBlock *block);
+/* Whether an i32 index is known to be at least 0: grid indices, sizes, loop counters from such, and
+ * sums, products, quotients of them. */
+bool is_not_negative(const TirVal *value);
 
 #endif
