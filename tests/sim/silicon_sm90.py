@@ -39,8 +39,9 @@ def take_down(function, parameters, scratch):
                 args.append(("map", (spec, np.fromfile(path, np.uint8))))
             else:
                 args.append(("in", np.ascontiguousarray(value).view(np.uint8).reshape(-1)))
-        if ".param .u64 pi" in text and len(args) == 2: # the driver reads every parameter declared
-            args.append(("in", np.zeros(16, np.uint8)))
+        declared = re.search(r"\.entry k\(([^)]*)\)", text)
+        while declared and len(args) < declared.group(1).count(".param"):
+            args.append(("in", np.zeros(16, np.uint8)))  # the driver reads every parameter
         taken.append((text, args, options))
         raise Taken
 
