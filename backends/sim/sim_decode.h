@@ -82,6 +82,9 @@ bool dec_immediate(SimDecode *dx, const PtxOperand *operand, int64_t *value);
 bool dec_address(SimDecode *dx, const PtxOperand *operand);
 /* Is the address that of a parameter or result of a device function, or of a call? */
 bool dec_is_frame_param(SimDecode *dx, const PtxOperand *operand);
+/* A call of a function without a body that the CUDA runtime provides (sim_runtime.c); out->data has
+ * its results and arguments already.  False if there is none. */
+bool sim_runtime_call(SimDecode *dx, const char *name, size_t results, size_t args);
 /* The state space among the modifiers: .global .shared[::cta|::cluster] .local .const .param. */
 SimSpace dec_space(SimDecode *dx);
 bool dec_slot(SimDecode *dx, SimSlot slot); /* appends a slot as it is */

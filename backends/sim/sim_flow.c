@@ -170,6 +170,9 @@ decode_call(SimDecode *dx)
         const SimFunction *fn = mod->functions[i];
         if (strcmp(fn->name, function->name) != 0)
             continue;
+        if (!fn->has_body && sim_runtime_call(dx, fn->name, results ? results->count : 0,
+                                              args ? args->count : 0))
+            return true;
         if (!fn->has_body || fn->is_entry)
             return dec_fail(dx, "'%s' is not a defined device function", fn->name);
         if (fn->result_count != (results ? results->count : 0) ||

@@ -45,7 +45,7 @@ place_of(const Move *move, uint32_t lane, uint32_t i, uint32_t *row, uint32_t *c
         *row = g + 8 * (i >> 1 & 1);
         *column = 8 * (i / 4) + 2 * t + (i & 1);
         break;
-    case SHAPE_16X32BX2:
+    default: /* SHAPE_16X32BX2 */
         *row = lane % 16;
         *column = i;
         break;

@@ -278,17 +278,15 @@ sim_cp_async_outstanding(SimWarp *warp, uint32_t lane, SimOp **ops, size_t room)
 
 /* ------------------------------------------------------------------------ ldmatrix */
 
-/* Loads rows of 16 bytes: lane 8j + i holds the address of row i of matrix j.  Register j of lane l
- * is the pair of elements (row l/4, columns 2(l%4) and +1), or transposed. */
-static SimStep
-ldmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+/* The rows of 16 bytes at the addresses of the first lanes. */
+static void
+load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LANES][16])
 {
-    uint32_t n = insn->count, offset[SIM_LANES];
-    uint16_t row[SIM_LANES][8];
-    memset(row, 0, sizeof row);
-    for (uint32_t l = 0; l < n * 8; l++) {
+    uint32_t offset[SIM_LANES];
+    memset(row, 0, SIM_LANES * sizeof row[0]);
+    for (uint32_t l = 0; l < lanes; l++) {
         SimMemory m;
-        uint64_t address = sim_lane_address(warp, insn, n, l);
+        uint64_t address = sim_lane_address(warp, insn, insn->count, l);
         offset[l] = 0;
         if (!sim_memory_find(warp, l, (SimSpace)insn->space, address, 16, 16, &m))
             continue;
@@ -302,7 +300,19 @@ ldmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         offset[l] = m.offset;
     }
     sim_memory_count_banks(warp, insn, offset,
-                           n == 4 ? UINT32_MAX : (UINT32_C(1) << n * 8) - 1, 16);
+                           lanes == 32 ? UINT32_MAX : (UINT32_C(1) << lanes) - 1, 16);
+}
+
+/* Lane 8j + i holds the address of row i of matrix j.  Register j of lane l is the pair of elements
+ * (row l/4, columns 2(l%4) and +1), or transposed. */
+static SimStep
+ldmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint32_t n = insn->count;
+    uint8_t bytes[SIM_LANES][16];
+    uint16_t row[SIM_LANES][8];
+    load_rows(warp, insn, 8 * n, bytes);
+    memcpy(row, bytes, sizeof row);
     for (uint32_t j = 0; j < n; j++) {
         uint32_t out[SIM_LANES];
         for (uint32_t l = 0; l < SIM_LANES; l++) {
@@ -316,6 +326,24 @@ ldmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
+/* .m16n16.trans.b8: lane 16j + i holds the address of row i of matrix j, of bytes.  Register 2j + h of
+ * lane l is column l/4 + 8h, rows 4(l%4) to +3. */
+static SimStep
+ldmatrix_bytes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    uint8_t row[SIM_LANES][16];
+    load_rows(warp, insn, 8 * insn->count, row);
+    for (uint32_t r = 0; r < insn->count; r++) {
+        uint32_t out[SIM_LANES] = {0};
+        for (uint32_t l = 0; l < SIM_LANES; l++)
+            for (uint32_t b = 0; b < 4; b++)
+                out[l] |= (uint32_t)row[16 * (r / 2) + 4 * (l % 4) + b][l / 4 + 8 * (r % 2)]
+                          << 8 * b;
+        sim_put32(warp, insn->slot[r], out, mask);
+    }
+    return SIM_NEXT;
+}
+
 static bool
 decode_ldmatrix(SimDecode *dx)
 {
@@ -323,16 +351,19 @@ decode_ldmatrix(SimDecode *dx)
     SimInsn *out = dx->out;
     dec_aligned(dx);
     out->whole_warp = true;
-    if (!out->converge || !dec_take(dx, "m8n8"))
-        return dec_fail(dx, "needs .sync.aligned.m8n8");
+    bool bytes = dec_take(dx, "m16n16");
+    if (!out->converge || (!bytes && !dec_take(dx, "m8n8")))
+        return dec_fail(dx, "needs .sync.aligned, and .m8n8 or .m16n16");
     int count = dec_choice(dx, counts);
     out->mode[0] = dec_take(dx, "trans");
     SimSpace space = dec_space(dx);
-    if (count < 0 || !dec_take(dx, "b16") || !dec_count(dx, 2, 2))
-        return dec_fail(dx, "needs .x1, .x2 or .x4, and .b16");
+    if (count < 0 || !dec_take(dx, bytes ? "b8" : "b16") || !dec_count(dx, 2, 2))
+        return dec_fail(dx, "needs .x1, .x2 or .x4, and .%s", bytes ? "b8" : "b16");
+    if (bytes && (count > 1 || !out->mode[0]))
+        return dec_fail(dx, ".m16n16 is .x1 or .x2, and .trans");
     out->space = (uint8_t)space;
-    out->count = (uint8_t)(1u << count);
-    out->exec = ldmatrix;
+    out->count = (uint8_t)(1u << (count + bytes));
+    out->exec = bytes ? ldmatrix_bytes : ldmatrix;
     return dec_dst_vector(dx, dec_operand(dx, 0), SIM_B32, out->count) &&
            dec_address(dx, dec_operand(dx, 1));
 }

@@ -289,10 +289,14 @@ find_global_side(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, SimOp *
 static bool
 check_dims(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const SimTensorMap *map)
 {
-    if (map->rank == form->dims)
+    if (map->rank != form->dims)
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, 0, NULL,
+                 "the tensor map has %u dimensions, the instruction %u", map->rank, form->dims);
+    else if (form->four_rows && map->box[1] != 1) /* 5.5.3.4.1 */
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, 0, NULL,
+                 "the box has %u rows; for gather4 and scatter4 it has one", map->box[1]);
+    else
         return true;
-    sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, 0, NULL,
-             "the tensor map has %u dimensions, the instruction %u", map->rank, form->dims);
     return false;
 }
 
@@ -303,7 +307,7 @@ prepare_destination(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, SimO
 {
     SimMemory to;
     if (form->tensor) {
-        for (uint32_t i = 0; i < form->dims; i++)
+        for (uint32_t i = 0; i < form->coordinates; i++)
             c->coordinate[i] = (int32_t)sim_r32(warp, form->coordinate[i])[lane];
         c->global = sim_device_find(warp->run->device, c->map.address);
         return sim_sm90_box_check(warp, lane, c, writer);
@@ -328,7 +332,7 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
         if (!sim_sm90_map_load(warp, lane, sim_sm90_address(warp, &form->to, lane), &map) ||
             !check_dims(warp, form, lane, &map))
             return SIM_NEXT;
-        bytes = sim_sm90_box_bytes(&map);
+        bytes = sim_sm90_box_bytes(form, &map);
     } else if (!(bytes = linear_bytes(warp, form, lane))) {
         return SIM_NEXT;
     }
@@ -398,7 +402,8 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
         if (!sim_sm90_barrier_for_op(warp, lane, SIM_SHARED_CLUSTER,
                                      high | (bar->offset + SIM_SHARED_BASE), &m) ||
             !sim_memory_find(warp, lane, SIM_SHARED_CLUSTER,
-                             high | (to->offset + SIM_SHARED_BASE), like->bytes, 16, &there))
+                             high | (to->offset + SIM_SHARED_BASE), like->bytes,
+                             form->tensor ? 128 : 16, &there))
             continue;
         if (!start_load(warp, form, lane, like, there.cta, there.offset, m.cta, m.offset))
             return sim_fail(warp, "out of memory");
@@ -418,8 +423,8 @@ prepare_source(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, Sm90Copy 
             return false;
         if (!check_dims(warp, form, lane, &like->map))
             return false;
-        like->bytes = sim_sm90_box_bytes(&like->map);
-        for (uint32_t i = 0; i < form->dims; i++)
+        like->bytes = sim_sm90_box_bytes(form, &like->map);
+        for (uint32_t i = 0; i < form->coordinates; i++)
             like->coordinate[i] = (int32_t)sim_r32(warp, form->coordinate[i])[lane];
         like->global = sim_device_find(warp->run->device, like->map.address);
         return sim_sm90_box_check(warp, lane, like, NULL);
@@ -507,13 +512,13 @@ take_map(SimDecode *dx, const PtxOperand *operand, Sm90BulkForm *form, Sm90Addre
         return dec_fail(dx, "[map, {coordinates}] is expected");
     const PtxOperand *c = &operand->element[1];
     size_t have = c->kind == PTX_VECTOR ? c->count : 1;
-    if (have != form->dims)
-        return dec_fail(dx, "%u coordinates are expected", form->dims);
+    if (have != form->coordinates)
+        return dec_fail(dx, "%u coordinates are expected", form->coordinates);
     if (!sim_sm90_take_address(dx, operand, address))
         return false;
     if (!address->wide)
         return dec_fail(dx, "the address of a tensor map is a generic one, of 64 bits");
-    for (uint32_t i = 0; i < form->dims; i++) {
+    for (uint32_t i = 0; i < form->coordinates; i++) {
         if (!dec_src(dx, c->kind == PTX_VECTOR ? &c->element[i] : c, SIM_S32))
             return false;
         form->coordinate[i] = dx->out->slot[dx->out->slot_count - 1];
@@ -566,8 +571,8 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
 {
     static const char *const dims[] = {"1d", "2d", "3d", "4d", "5d", NULL};
     static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-    static const char *const others[] = {"im2col", "im2col_no_offs", "im2col::w", "im2col::w::128",
-                                         "tile::gather4", "tile::scatter4", NULL};
+    static const char *const im2col[] = {"im2col", "im2col_no_offs", "im2col::w", "im2col::w::128",
+                                         NULL};
     if (!take_spaces(dx, form))
         return false;
     if (form->tensor) {
@@ -576,8 +581,13 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
             return dec_fail(dx, "needs .1d to .5d");
         form->dims = (uint8_t)(d + 1);
         dec_take(dx, "tile");
-        if (dec_choice(dx, others) >= 0)
-            return dec_fail(dx, "only the .tile mode is supported");
+        bool gather = dec_take(dx, "tile::gather4"), scatter = dec_take(dx, "tile::scatter4");
+        form->four_rows = gather || scatter;
+        form->coordinates = form->four_rows ? 5 : form->dims;
+        if (form->four_rows && (gather != (form->direction == SM90_LOAD) || d != 1 || reduce))
+            return dec_fail(dx, "gather4 loads, scatter4 stores, both in .2d");
+        if (dec_choice(dx, im2col) >= 0)
+            return dec_fail(dx, "the im2col modes are not supported");
     }
     bool by_barrier = dec_take(dx, "mbarrier::complete_tx::bytes");
     bool by_group = dec_take(dx, "bulk_group");

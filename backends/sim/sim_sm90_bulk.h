@@ -16,7 +16,9 @@ typedef struct Sm90BulkForm {
     Sm90Direction direction;
     SimSpace to_space;
     bool tensor, multicast, has_mask;
+    bool four_rows;     /* .tile::gather4, .tile::scatter4 */
     uint8_t dims;       /* of a tensor copy */
+    uint8_t coordinates;
     uint8_t cta_group;  /* 0 if not given */
     Sm90Reduce reduce;
     SimType type;       /* of a linear reduction */
@@ -58,7 +60,7 @@ bool sim_sm90_note_global(SimWarp *warp, uint32_t lane, const Sm90BulkForm *form
 bool sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer);
 void sim_sm90_box_read(Sm90Copy *copy);  /* global to data */
 void sim_sm90_box_write(Sm90Copy *copy); /* data to global, or combined with it */
-uint32_t sim_sm90_box_bytes(const SimTensorMap *map);
+uint32_t sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map);
 /* Where byte `at` of the box lies in shared memory, as an offset from its start. */
 uint32_t sim_sm90_swizzle(uint32_t swizzle, uint32_t offset);
 SimType sim_sm90_map_type(uint32_t type);

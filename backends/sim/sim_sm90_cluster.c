@@ -181,21 +181,21 @@ sim_sm90_decode_getctarank(SimDecode *dx)
 /* How many registers a thread starts with is the assembler's choice; the model is the most that the
  * launch can have: what .maxnreg says, or the register file divided by the threads (rounded up to
  * warpgroups) of the blocks that .minnctapersm asks for, a multiple of 8, at most 255, and no more
- * than the smallest .inc of the module. */
+ * than the smallest .inc of the kernel. */
 static uint32_t
 initial_registers(const SimWarp *warp)
 {
-    const SimModule *mod = warp->run->module;
+    const SimFunction *kernel = warp->run->function;
     uint32_t threads = (warp->run->threads_per_cta + 127) / 128 * 128;
     uint32_t ctas = warp->run->function->min_ctas ? warp->run->function->min_ctas : 1;
     uint32_t registers = 65536 / (threads * ctas) / 8 * 8;
     registers = registers > 255 ? 255 : registers;
     if (warp->run->function->max_registers)
         return warp->run->function->max_registers;
-    for (size_t i = 0; i < mod->insn_count; i++)
-        if (strncmp(mod->insns[i]->mnemonic, "setmaxnreg.inc", 14) == 0 &&
-            mod->insns[i]->imm < registers)
-            registers = (uint32_t)mod->insns[i]->imm;
+    for (size_t i = 0; i < kernel->insn_count; i++)
+        if (strncmp(kernel->insns[i].mnemonic, "setmaxnreg.inc", 14) == 0 &&
+            kernel->insns[i].imm < registers)
+            registers = (uint32_t)kernel->insns[i].imm;
     return registers;
 }
 

@@ -1,4 +1,4 @@
-/* sim_sm90_tensor.c - the boxes of tensor copies in tile mode (PTX ISA 5.5.2, 5.5.4 to 5.5.6).
+/* sim_sm90_tensor.c - the boxes of tensor copies in the tile modes (PTX ISA 5.5.3, 5.5.5, 5.5.6).
  *
  * A box in shared memory is row-major, innermost dimension first, without padding; the swizzle then
  * exchanges 16-byte pieces by bits of the shared address itself.  Elements outside of the tensor
@@ -40,9 +40,11 @@ extent(const SimTensorMap *map, uint32_t i)
 }
 
 uint32_t
-sim_sm90_box_bytes(const SimTensorMap *map)
+sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
 {
     uint32_t bytes = sim_tensor_map_element_bytes(map->type);
+    if (form->four_rows)
+        return bytes * 4 * extent(map, 0);
     for (uint32_t i = 0; i < map->rank; i++)
         bytes *= extent(map, i);
     return bytes;
@@ -61,6 +63,8 @@ each_row(Sm90Copy *c, RowFn row, void *context)
     uint32_t rows = 1;
     for (uint32_t i = 0; i < 5; i++) {
         n[i] = i < map->rank ? extent(map, i) : 1;
+        if (i == 1 && c->form->four_rows)
+            n[i] = 4;
         rows *= i ? n[i] : 1;
     }
     int64_t low = c->coordinate[0], high = low + n[0];
@@ -70,7 +74,10 @@ each_row(Sm90Copy *c, RowFn row, void *context)
         bool inside = end > first;
         uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
         for (uint32_t i = 1; i < map->rank; i++) {
-            int64_t x = (int64_t)c->coordinate[i] + (int64_t)index[i] * map->element_stride[i];
+            int64_t x = c->form->four_rows /* each row has its own (5.5.3.4) */
+                            ? (int64_t)c->coordinate[1 + index[1]]
+                            : (int64_t)c->coordinate[i] +
+                                  (int64_t)index[i] * map->element_stride[i];
             inside &= x >= 0 && x < (int64_t)map->size[i];
             address += (uint64_t)x * map->stride[i - 1];
         }
@@ -101,10 +108,31 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
             sim_sm90_note_global(check->warp, check->lane, c->form, check->writer, &m, bytes));
 }
 
+/* Where the box may begin: "the address of the bounding box must be aligned to 16 bytes" (5.5.3.1), and
+ * as the tensor and its strides are, that is the innermost coordinate.  An H200 stops with "illegal
+ * instruction" otherwise.  Coordinates of stores are not negative (9.7.9.25.5.1). */
+static void
+check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
+{
+    int64_t begin = (int64_t)copy->coordinate[0] *
+                    (int64_t)sim_tensor_map_element_bytes(copy->map.type);
+    if (begin % 16)
+        sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)lane, copy->map.address, NULL,
+                 "the innermost coordinate %d is byte %lld of its row; a box begins at a multiple "
+                 "of 16 (hardware stops with \"illegal instruction\")",
+                 copy->coordinate[0], (long long)begin);
+    for (uint32_t i = 0; copy->form->direction == SM90_STORE && i < copy->form->coordinates; i++)
+        if (copy->coordinate[i] < 0)
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, copy->map.address, NULL,
+                     "coordinate %u of a store is %d; it must not be negative", i,
+                     copy->coordinate[i]);
+}
+
 bool
 sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
 {
     Check check = {warp, lane, writer};
+    check_coordinates(warp, lane, copy);
     return each_row(copy, check_row, &check);
 }
 
@@ -119,15 +147,15 @@ read_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
     return true;
 }
 
-/* The fill is zeros, or NaN where the map asks for it (5.5.5). */
+/* The fill is zeros, or NaN where the map asks for it (5.5.5): the text does not say which one; an
+ * H200 writes 7FF7 over and over, whatever the type. */
 void
 sim_sm90_box_read(Sm90Copy *c)
 {
     memset(c->data, 0, c->bytes);
     if (c->map.fill) {
         uint32_t element = sim_tensor_map_element_bytes(c->map.type);
-        uint64_t nan = element == 2 ? 0x7fff : element == 4 ? 0x7fffffff
-                                                            : UINT64_C(0x7fffffffffffffff);
+        uint64_t nan = UINT64_C(0x7ff77ff77ff77ff7);
         for (uint32_t i = 0; i < c->bytes; i += element)
             memcpy(c->data + i, &nan, element);
     }

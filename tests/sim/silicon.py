@@ -2,17 +2,25 @@
 """silicon.py - the same PTX on a GPU and in the simulator, with the same inputs.
 
     silicon.py --sim SIMRUN [--out DIR] [--only TEXT]       run both and compare
-    silicon.py --sim SIMRUN --recorded DIR/silicon.npz      compare with what a GPU gave before
+    silicon.py --out DIR [--keep FILE.npz]                  record what a GPU gives; no simulator
+    silicon.py --sim SIMRUN --recorded FILE.npz [--all]     compare with what a GPU gave before
     silicon.py --sim SIMRUN --sim-only                      no GPU: does everything run at all?
 
 Needs Python, NumPy and, for the GPU, libcuda (through ctypes).  Single instructions run on random
 operands and edge values (those of values.py and many more), small kernels on random data.  Data
 movement and integers must be identical; floating point too where the ISA defines the rounding; the
 approximations and matrix products have the tolerance written beside them in silicon_cases.py.  NaN
-counts as NaN.  DIR gets silicon.npz, all that the GPU gave, and silicon.txt, what was printed.
+counts as NaN.  DIR gets silicon.npz, all that the GPU gave, and silicon.txt, what was printed; --keep
+adds what was recorded before of tests that did not run now.
+
+Tests run on the GPU in a process of their own: one that ends in a fault, or does not end, is recorded
+as that, and the next one gets a new process.  Where the GPU faults the simulator must find something,
+and in the tests of the group `faults` in any case: what they do the ISA or the GPU forbids.  --all: a
+test that is not in the recording is a failure.
 """
 import argparse
 import ctypes
+import multiprocessing
 import pathlib
 import subprocess
 import sys
@@ -25,8 +33,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import silicon_cases  # noqa: E402
 
 
+PATIENCE = 60  # seconds for one test on the GPU
+
+
 class GpuError(Exception):
     pass
+
+
+class Found(Exception):
+    """The simulator ended with a finding."""
 
 
 class Gpu:
@@ -68,27 +83,28 @@ class Gpu:
         return module
 
     def tensor_map(self, spec, address):
-        """A CUtensorMap over a dense array, as simrun's `map:TYPE:SWIZZLE:SIZES:BOX` describes it."""
+        """A CUtensorMap, as simrun's `map:TYPE:SWIZZLE:SIZES:BOX` describes it."""
         _, kind, swizzle, sizes, box = spec.split(":")
-        sizes, box = ([int(x) for x in text.split("x")] for text in (sizes, box))
+        kind, _, nan = kind.partition("+")
         types = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"]
         element = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2][types.index(kind)]
-        rank, strides = len(sizes), [element * sizes[0]]
-        for size in sizes[1:-1]:
-            strides.append(strides[-1] * size)
+        (sizes, strides), (box, steps) = sizes.partition("@")[::2], box.partition("/")[::2]
+        numbers = lambda text: [int(x) for x in text.split("x") if x]
+        sizes, strides, box, steps = map(numbers, (sizes, strides, box, steps))
+        dense = [element * int(np.prod(sizes[:i])) for i in range(1, len(sizes))]
         room = (ctypes.c_uint8 * 192)()  # 128 bytes at a multiple of 64
         at = (ctypes.addressof(room) + 63) // 64 * 64
         wide, narrow = ctypes.c_uint64 * 5, ctypes.c_uint32 * 5
-        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), types.index(kind), rank, address,
-                  wide(*sizes), wide(*strides), narrow(*box), narrow(*[1] * 5), 0,
-                  {"0": 0, "32": 1, "64": 2, "128": 3}[swizzle], 0, 0)
+        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), types.index(kind), len(sizes), address,
+                  wide(*sizes), wide(*(strides or dense)), narrow(*box), narrow(*(steps or [1] * 5)), 0,
+                  {"0": 0, "32": 1, "64": 2, "128": 3}[swizzle], 0, int(bool(nan)))
         return room, at
 
     def run(self, test):
         """The outputs, as arrays."""
         module = self.load(test.ptx)
         function = ctypes.c_void_p()
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"k")
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, test.entry.encode())
         if test.shared > 48 * 1024:
             self.call("cuFuncSetAttribute", function, 8, test.shared)
         values, outputs, memory, keep = [], [], [], []
@@ -128,10 +144,65 @@ class Gpu:
         return results[:test.outputs]
 
 
-def simulate(simrun, test, scratch):
+def serve(connection, tests):
+    """The process that has the GPU: numbers of tests in, results out."""
+    try:
+        gpu = Gpu()
+        connection.send((True, (gpu.name, gpu.arch)))
+        while True:
+            connection.send((True, gpu.run(tests[connection.recv()])))
+    except GpuError as error:
+        connection.send((False, str(error)))
+    except EOFError:
+        pass
+
+
+class GpuProcess:
+    """Runs tests by their number; what went wrong is a GpuError, and the next test is not hurt by it."""
+
+    def __init__(self, tests):
+        self.tests, self.process = tests, None
+        self.start()
+
+    def start(self):
+        context = multiprocessing.get_context("fork")  # libcuda is not loaded on this side
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=serve, args=(other, self.tests), daemon=True)
+        self.process.start()
+        other.close()
+        self.name, self.arch = self.receive()
+
+    def receive(self):
+        problem = f"no result within {PATIENCE} s"
+        try:
+            if self.connection.poll(PATIENCE):
+                well, result = self.connection.recv()
+                if well:
+                    return result
+                problem = result
+        except EOFError:
+            problem = "its process ended"
+        self.stop()
+        raise GpuError(problem)
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.join()
+            self.connection.close()
+        self.process = None
+
+    def run(self, number):
+        if not self.process:
+            self.start()
+        self.connection.send(number)
+        return self.receive()
+
+
+def simulate(simrun, test, scratch, options=()):
     (scratch / "k.ptx").write_text(test.ptx)
     command = [simrun, str(scratch / "k.ptx"), "--grid", ",".join(map(str, test.grid)),
-               "--block", ",".join(map(str, test.block)), "--shared", str(test.shared)]
+               "--block", ",".join(map(str, test.block)), "--shared", str(test.shared), *options]
     outputs = []
     for i, (kind, value) in enumerate(test.args):
         if kind in ("in", "out", "inout"):
@@ -148,6 +219,8 @@ def simulate(simrun, test, scratch):
         else:
             command.append(f"{kind}:{value}")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode == 3:
+        raise Found(done.stdout.strip()[:400])
     if done.returncode:
         raise GpuError(f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[:400]}")
     return [np.fromfile(path, value.dtype).reshape(value.shape)
@@ -224,82 +297,140 @@ class Log:
             self.file.flush()
 
 
-def main():
+class Row:
+    """The counts of a group."""
+
+    def __init__(self):
+        self.tests = self.agree = self.skipped = self.elements = 0
+        self.worst = 0.0
+
+
+def judge(options, test, silicon, fault, row):
+    """Compares a test's result on the GPU, or its fault, with the simulator's: a problem or None."""
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            simulated = simulate(options.sim, test, pathlib.Path(directory))
+    except Found as found:
+        return None if fault or test.faults else f"simulator: {found}"
+    except (GpuError, subprocess.TimeoutExpired) as error:
+        return f"simulator: {error}"
+    if fault or test.faults:
+        return f"GPU: {fault or 'no fault'}; the simulator finds nothing"
+    if options.sim_only:
+        return None
+    for g, s in zip(silicon, simulated):
+        bad, worst, text = compare(test, g, s)
+        row.elements += g.size
+        row.worst = max(row.worst, worst / test.rule.tolerance if test.rule.tolerance else 0.0)
+        if bad:
+            return (f"{bad} of {g.size} elements differ, worst {worst:.3g} "
+                    f"(allowed {test.rule.tolerance:g}); {text}")
+    return None
+
+
+class Recording:
+    """What a GPU gave: arrays by test and number, or the text of its fault."""
+
+    def __init__(self, path=None):
+        self.arrays = dict(np.load(path)) if path else {}
+
+    def result(self, test):
+        """(arrays, fault), or None if there is none."""
+        key = f"{checksum(test):08x}"
+        if f"{key}.fault" in self.arrays:
+            return [], str(self.arrays[f"{key}.fault"])
+        if f"{key}.0" not in self.arrays:
+            return None
+        written = [k for k, _ in test.args if k in ("out", "inout", "map")][:test.outputs]
+        return [self.arrays[f"{key}.{i}"] for i in range(len(written))], None
+
+    def add(self, test, arrays, fault):
+        key = f"{checksum(test):08x}"
+        for old in [k for k in self.arrays if k.startswith(key)]:
+            del self.arrays[old]
+        if fault:
+            self.arrays[f"{key}.fault"] = np.array(fault)
+        for i, array in enumerate(arrays):
+            self.arrays[f"{key}.{i}"] = array
+
+    def save(self, path, tests):
+        """What belongs to one of these tests."""
+        used = {f"{checksum(test):08x}" for test in tests}
+        np.savez_compressed(path, **{k: v for k, v in self.arrays.items() if k[:8] in used})
+
+
+def options_of():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sim", required=True, help="the simulator's driver, simrun")
+    parser.add_argument("--sim", help="the simulator's driver, simrun")
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--recorded", type=pathlib.Path)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--sim-only", action="store_true")
     parser.add_argument("--only", default="", help="tests whose name holds this")
     options = parser.parse_args()
+    if not options.sim and (options.sim_only or options.recorded or not options.out):
+        parser.error("--sim, or --out alone to record, is needed")
+    return options
+
+
+def main():
+    options = options_of()
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     log = Log(options.out / "silicon.txt" if options.out else None)
-    tests = [t for t in silicon_cases.all_tests() if options.only in t.name]
-    recorded = dict(np.load(options.recorded)) if options.recorded else None
-    gpu = None if options.sim_only or recorded is not None else Gpu()
+    every = list(silicon_cases.all_tests())
+    tests = [t for t in every if options.only in t.name]
+    recorded = Recording(options.recorded) if options.recorded else None
+    made = Recording(options.keep)
+    gpu = None if options.sim_only or recorded else GpuProcess(tests)
     if gpu:
         log(f"{gpu.name}, sm_{gpu.arch}")
-    groups, keep, problems, unread = {}, {}, [], 0
+    groups, problems, unread = {}, [], 0
     for number, test in enumerate(tests):
-        row = groups.setdefault(test.group, {"tests": 0, "agree": 0, "skipped": 0, "elements": 0,
-                                             "worst": 0.0})
+        row = groups.setdefault(test.group, Row())
+        silicon, fault = [], None
         if gpu and gpu.arch < test.arch:
-            row["skipped"] += 1
+            row.skipped += 1
             continue
-        key = f"{checksum(test):08x}"
-        try:
-            if gpu:
-                silicon = gpu.run(test)
-                for i, array in enumerate(silicon):
-                    keep[f"{key}.{i}"] = array
-            elif recorded is not None:
-                if f"{key}.0" not in recorded:
-                    row["skipped"] += 1
-                    unread += 1
-                    continue
-                written = [k for k, _ in test.args if k in ("out", "inout", "map")][:test.outputs]
-                silicon = [recorded[f"{key}.{i}"] for i in range(len(written))]
-        except GpuError as error:
-            row["tests"] += 1
-            problems.append(f"{test.name}: GPU: {error}")
-            if "700" in str(error) or "ILLEGAL" in str(error).upper():
-                log(f"{test.name}: {error}: the context is lost, stopping here")
-                break
-            continue
-        row["tests"] += 1
-        try:
-            with tempfile.TemporaryDirectory() as directory:
-                simulated = simulate(options.sim, test, pathlib.Path(directory))
-        except (GpuError, subprocess.TimeoutExpired) as error:
-            problems.append(f"{test.name}: simulator: {error}")
-            continue
-        if options.sim_only:
-            row["agree"] += 1
-            continue
-        failed = False
-        for g, s in zip(silicon, simulated):
-            bad, worst, text = compare(test, g, s)
-            row["elements"] += g.size
-            row["worst"] = max(row["worst"], worst / test.rule.tolerance if test.rule.tolerance else 0.0)
-            if bad:
-                failed = True
-                problems.append(f"{test.name}: {bad} of {g.size} elements differ, worst {worst:.3g} "
-                                f"(allowed {test.rule.tolerance:g}); {text}")
-        row["agree"] += not failed
+        if gpu:
+            try:
+                silicon = gpu.run(number)
+            except GpuError as error:
+                fault = str(error)
+                log(f"FAULT {test.name}: {fault}")
+            if test.faults and not fault:
+                log(f"NO FAULT {test.name}")
+            made.add(test, silicon, fault)
+        elif recorded:
+            result = recorded.result(test)
+            if result is None:
+                row.skipped += 1
+                unread += 1
+                if options.all:
+                    problems.append(f"{test.name}: is not in the recording")
+                continue
+            silicon, fault = result
+        row.tests += 1
+        problem = judge(options, test, silicon, fault, row) if options.sim else None
+        if not options.sim and fault and not test.faults:
+            problem = f"GPU: {fault}"
+        if problem:
+            problems.append(f"{test.name}: {problem}")
+        row.agree += problem is None
     if options.out and gpu:
-        np.savez_compressed(options.out / "silicon.npz", **keep)
+        made.save(options.out / "silicon.npz", every)
+        gpu.stop()
     for problem in problems:
         log("DIFFERS " + problem)
     log(f"{'group':<28}{'tests':>7}{'agree':>7}{'skipped':>9}{'elements':>10}  worst, of the allowed")
-    total = agree = 0
     for name, row in groups.items():
-        total, agree = total + row["tests"], agree + row["agree"]
-        log(f"{name:<28}{row['tests']:>7}{row['agree']:>7}{row['skipped']:>9}{row['elements']:>10}"
-            f"  {100 * row['worst']:.0f} %")
+        log(f"{name:<28}{row.tests:>7}{row.agree:>7}{row.skipped:>9}{row.elements:>10}"
+            f"  {100 * row.worst:.0f} %")
+    total, agree = (sum(getattr(row, key) for row in groups.values()) for key in ("tests", "agree"))
     log(f"{total} tests, {agree} agree, {total - agree} do not"
         + (f"; {unread} are not in the recording" if unread else ""))
-    return 0 if agree == total and total else 1
+    return 0 if not problems and total else 1
 
 
 if __name__ == "__main__":

@@ -25,13 +25,13 @@ class Rule:
 class Test:
     """args: ("in" | "out" | "inout", array), ("u32" | "u64" | "f32", value), ("map", (spec, array)) for
     a tensor map over an array, spec as of simrun; in the kernel's order.  What is written is compared,
-    of the arguments the first `outputs` if given."""
+    of the arguments the first `outputs` if given.  faults: does what is forbidden; may end in a fault of the GPU."""
 
     def __init__(self, group, name, ptx, args, rule=None, grid=(1, 1, 1), block=(LANES, 1, 1), shared=0,
-                 arch=80, lanes=False, outputs=None):
+                 arch=80, lanes=False, outputs=None, entry="k", faults=False):
         self.group, self.name, self.ptx, self.args, self.rule = group, name, ptx, args, rule or Rule()
         self.grid, self.block, self.shared, self.arch, self.lanes = grid, block, shared, arch, lanes
-        self.outputs = outputs
+        self.outputs, self.entry, self.faults = outputs, entry, faults
 
 
 def header(arch, version="8.0"):
