@@ -20,6 +20,7 @@ typedef struct CudaStreamHandle *CudaStream;
 typedef struct CudaEventHandle *CudaEvent;
 
 enum {
+    CUDA_DEVICE_SM_COUNT = 16,
     CUDA_JIT_ERROR_LOG_BUFFER = 5,
     CUDA_JIT_ERROR_LOG_BUFFER_BYTES = 6,
     CUDA_DEVICE_CAPABILITY_MAJOR = 75,
@@ -81,6 +82,10 @@ typedef struct CudaLaunchConfig {
              unsigned bz, unsigned shared, CudaStream, void **args, void **extra))                 \
     CUDA_FN(0, launch_ex, cuLaunchKernelEx,                                                        \
             (const CudaLaunchConfig *, CudaFunction, void **args, void **extra))                   \
+    CUDA_FN(0, encode_map, cuTensorMapEncodeTiled,                                                 \
+            (void *map, int type, uint32_t rank, void *address, const uint64_t *size,              \
+             const uint64_t *stride, const uint32_t *box, const uint32_t *step, int interleave,    \
+             int swizzle, int promotion, int fill))                                                \
     CUDA_FN(1, event_new, cuEventCreate, (CudaEvent *, unsigned flags))                            \
     CUDA_FN(1, event_free, cuEventDestroy_v2, (CudaEvent))                                         \
     CUDA_FN(1, event_record, cuEventRecord, (CudaEvent, CudaStream))                               \

@@ -27,12 +27,13 @@ launch_check_arch(const char *arch, int major, int minor, Fault *fault)
 }
 
 LaunchValues
-launch_values_new(Arena *arena, const MetaKernel *kernel)
+launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count)
 {
     uint32_t sizes = kernel->sizes.n + 1, scalars = kernel->scalars.n + 1;
 
     return (LaunchValues){kernel, arena_array(arena, int64_t, sizes), arena_array(arena, bool, sizes),
-                          arena_array(arena, Number, scalars), arena_array(arena, bool, scalars)};
+                          arena_array(arena, Number, scalars), arena_array(arena, bool, scalars),
+                          sm_count};
 }
 
 bool
@@ -99,7 +100,24 @@ look_up(const void *user, const char *name, size_t n, Number *out)
             *out = values->scalar[i];
             return values->scalar_known[i];
         }
-    return false;
+    *out = (Number){.integer = values->sm_count};
+    return n == strlen("sm_count") && strncmp(name, "sm_count", n) == 0;
+}
+
+bool
+launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault)
+{
+    const MetaMemory *m = &values->kernel->memories.at[memory];
+    const int64_t most = (int64_t)1 << 46;
+    Number number;
+
+    if (!expression_evaluate(m->size, look_up, values, &number, fault))
+        return false;
+    if (number.is_float || number.integer < 0 || number.integer > most)
+        return fault_set(fault, "%s: %s would have %s = %lld bytes", values->kernel->name, m->name,
+                         m->size, (long long)number.integer);
+    *bytes = (size_t)number.integer;
+    return true;
 }
 
 static bool
@@ -166,17 +184,80 @@ check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *ou
     return true;
 }
 
+/* The driver's number of an element type. */
+static uint32_t
+map_type(const char *dtype)
+{
+    static const struct {
+        const char *name;
+        uint32_t number;
+    } types[] = {{"bool", 0}, {"e4m3", 0}, {"i32", 3}, {"f16", 6}, {"f32", 7}, {"bf16", 9}, {"tf32", 11}};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, dtype) == 0)
+            return types[i].number;
+    return 0;
+}
+
+static uint64_t
+round_up_16(uint64_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+/* A tensor map by the sizes and strides of this launch (docs/metadata.md, "Tensor maps"). */
+static bool
+fill_map(const MetaKernel *kernel, const MetaTensorMap *map, const TensorView *view, uint64_t zeros,
+         TensorMapValues *out, Fault *fault)
+{
+    static const uint32_t promotions[] = {0, 64, 128, 256};
+    const MetaTensor *t = &kernel->tensors.at[map->tensor];
+    uint64_t span = t->element_bytes; /* bytes that the dimensions so far reach over */
+    bool empty = false;
+
+    for (uint32_t d = 0; d < t->rank; d++)
+        empty = empty || view->shape[d] == 0;
+    *out = (TensorMapValues){.type = map_type(t->dtype), .rank = map->rank,
+                             .address = empty ? zeros : view->address,
+                             .swizzle = map->swizzle == 128 ? 3 : map->swizzle / 32};
+    while (promotions[out->l2_promotion] != map->l2_promotion)
+        out->l2_promotion++;
+    if (out->address % 16 != 0)
+        return fault_set(fault, "%s: the address of %s must be a multiple of 16 bytes for its tensor map",
+                         kernel->name, t->name);
+    for (uint32_t d = 0; d < map->rank; d++) {
+        uint32_t of = map->dim[d];
+        int64_t extent = empty ? 1 : view->shape[of];
+        int64_t pitch = d == 0 ? t->element_bytes
+                        : extent > 1 ? view->stride[of] * (int64_t)t->element_bytes
+                                     : (int64_t)round_up_16(span);
+        if (d > 0 && (pitch < 0 || pitch >= (int64_t)1 << 40 || pitch % 16 != 0))
+            return fault_set(fault, "%s: stride %u of %s is %lld bytes; a tensor map takes multiples of "
+                                    "16 below 2^40", kernel->name, (unsigned)of, t->name,
+                             (long long)pitch);
+        if (d > 0)
+            out->stride[d - 1] = (uint64_t)pitch;
+        out->size[d] = (uint64_t)extent;
+        out->box[d] = map->box[d];
+        if ((uint64_t)extent * (uint64_t)pitch > span)
+            span = (uint64_t)extent * (uint64_t)pitch;
+    }
+    return true;
+}
+
 bool
-launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view, LaunchReady *out,
-               Fault *fault)
+launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
+               const uint64_t *memory, uint64_t zeros, LaunchReady *out, Fault *fault)
 {
     const MetaKernel *kernel = values->kernel;
+    TensorMapValues *maps = arena_array(arena, TensorMapValues, kernel->params.n + 1);
 
     *out = (LaunchReady){.entry = kernel->entry,
                          .block = {kernel->block, 1, 1},
                          .shared = kernel->shared,
                          .param_bytes = kernel->param_bytes,
-                         .n_args = kernel->params.n};
+                         .n_args = kernel->params.n,
+                         .maps = maps};
     if (!check_launch(values, view, out, fault))
         return false;
     out->params = arena_alloc(arena, kernel->param_bytes + 1);
@@ -207,9 +288,19 @@ launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
             memcpy(to, kernel->scalars.at[p->index].is_float ? (void *)&real : (void *)&integer, 4);
             break;
         }
-        case META_TENSOR_MAP:
-            return fault_set(fault, "%s has tensor maps, which this program cannot make yet",
-                             kernel->name);
+        case META_TENSOR_MAP: {
+            const MetaTensorMap *map = &kernel->maps.at[p->index];
+            TensorMapValues *made = &maps[out->n_maps++];
+            if (!fill_map(kernel, map, &view[map->tensor], zeros, made, fault))
+                return false;
+            made->offset = p->offset;
+            break;
+        }
+        case META_MEMORY:
+            memcpy(to, &memory[p->index], 8);
+            break;
+        case META_ZERO:
+            break; /* it is zero already */
         }
     }
     return true;

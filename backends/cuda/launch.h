@@ -13,7 +13,7 @@
 #include "backends/cuda/fault.h"
 #include "compiler/base/arena.h"
 
-enum { LAUNCH_ABI = 1, LAUNCH_MAX_RANK = 6 };
+enum { LAUNCH_ABI = 1, LAUNCH_MAX_RANK = 6, LAUNCH_MAP_RANK = 5, LAUNCH_MAP_BYTES = 128 };
 
 typedef enum MetaMode { META_IN, META_OUT, META_INOUT } MetaMode;
 
@@ -38,21 +38,28 @@ typedef enum MetaParamKind {
     META_STRIDE,
     META_SIZE,
     META_SCALAR,
-    META_TENSOR_MAP
+    META_TENSOR_MAP,
+    META_MEMORY,
+    META_ZERO
 } MetaParamKind;
 
 typedef struct MetaParam {
     MetaParamKind kind;
-    uint32_t index; /* of the tensor, size or scalar; of the map for META_TENSOR_MAP */
+    uint32_t index; /* of the tensor, size, scalar, map or memory */
     uint32_t dim;   /* META_STRIDE */
     uint32_t offset, bytes;
 } MetaParam;
 
 typedef struct MetaTensorMap {
     uint32_t tensor, rank;
-    uint32_t dim[5], box[5];
-    uint32_t swizzle, l2_promotion;
+    uint32_t dim[LAUNCH_MAP_RANK], box[LAUNCH_MAP_RANK];
+    uint32_t swizzle, l2_promotion; /* bytes */
 } MetaTensorMap;
+
+typedef struct MetaMemory {
+    const char *name, *size; /* an expression: bytes */
+    bool is_scratch;         /* zero before and after a launch; else a workspace */
+} MetaMemory;
 
 typedef struct MetaRequire {
     const char *condition, *message;
@@ -65,6 +72,7 @@ typedef struct MetaKernel {
     VEC(MetaTensor) tensors;
     VEC(MetaParam) params;
     VEC(MetaTensorMap) maps;
+    VEC(MetaMemory) memories;
     VEC(MetaRequire) requires;
     const char *grid[3];
     uint32_t block, shared, cluster[3];
@@ -99,14 +107,29 @@ typedef struct LaunchValues {
     bool *size_known;
     Number *scalar;
     bool *scalar_known;
+    uint32_t sm_count; /* of the device */
 } LaunchValues;
 
-LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel);
+LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count);
 /* Takes named sizes from a tensor's shape; false when it does not fit the kernel or the sizes. */
 bool launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const int64_t *shape,
                        Fault *fault);
 /* The shape of a tensor by the sizes known. */
 bool launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault *fault);
+
+/* The bytes of a memory by the sizes known. */
+bool launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault);
+
+/* What cuTensorMapEncodeTiled is given; the numbers of type, swizzle and promotion are the driver's.
+ * Element strides are 1, there is no interleaving, and what is out of bounds is zero. */
+typedef struct TensorMapValues {
+    uint32_t type, rank;
+    uint64_t address, size[LAUNCH_MAP_RANK];
+    uint64_t stride[LAUNCH_MAP_RANK]; /* in bytes, of dimensions 1 and up; the last is not used */
+    uint32_t box[LAUNCH_MAP_RANK];
+    uint32_t swizzle, l2_promotion;
+    uint32_t offset; /* of its parameter */
+} TensorMapValues;
 
 /* Everything a driver needs. */
 typedef struct LaunchReady {
@@ -116,12 +139,16 @@ typedef struct LaunchReady {
     uint32_t param_bytes;
     void **args; /* pointers into `params`, as cuLaunchKernel wants them */
     uint32_t n_args;
+    const TensorMapValues *maps; /* still to be made, in `params` */
+    uint32_t n_maps;
     bool by_hand; /* nobody described the kernel: whether it takes more parameters is asked too */
 } LaunchReady;
 
 /* Checks everything (sizes, strides, alignment, `require`, the grid) and packs the parameters;
- * `view` has one entry for each of the kernel's tensors. */
+ * `view` has one entry for each of the kernel's tensors, and `memory` an address for each of its
+ * memories; `zeros` are 16 bytes of zeros for the maps of empty tensors.  The caller makes the tensor
+ * maps. */
 bool launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
-                    LaunchReady *out, Fault *fault);
+                    const uint64_t *memory, uint64_t zeros, LaunchReady *out, Fault *fault);
 
 #endif

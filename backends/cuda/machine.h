@@ -17,6 +17,7 @@ struct Machine {
     void *state;
     uint64_t seed;  /* how the simulator orders things; the GPU ignores it */
     bool no_checks; /* the simulator looks for no faults but those of bounds */
+    uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
     /* A module-scope variable's bytes, on the arena; NULL and a fault when there is none. */
@@ -29,6 +30,8 @@ struct Machine {
     bool (*clear)(Machine *, uint64_t address, size_t bytes, bool undefined, Fault *);
     /* Bytes written so far, or `bytes` where that is not known. */
     size_t (*count_written)(Machine *, uint64_t address, size_t bytes);
+    /* The 128 bytes of a tensor map, in the machine's own form. */
+    bool (*make_map)(Machine *, const TensorMapValues *, void *out, Fault *);
     RunStatus (*launch)(Machine *, const LaunchReady *, Fault *);
     /* Milliseconds of each of `n` runs of all launches, after warm-up runs; NULL: cannot time. */
     bool (*time)(Machine *, const LaunchReady *launches, uint32_t n_launches, uint32_t n, float *out,

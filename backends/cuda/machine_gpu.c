@@ -103,6 +103,26 @@ gpu_count_written(Machine *machine, uint64_t address, size_t bytes)
     return bytes;
 }
 
+static bool
+gpu_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fault)
+{
+    static const uint32_t steps[LAUNCH_MAP_RANK] = {1, 1, 1, 1, 1};
+    Gpu *gpu = machine->state;
+    _Alignas(64) unsigned char bytes[LAUNCH_MAP_BYTES]; /* the driver wants this alignment */
+
+    if (!gpu->cuda.encode_map)
+        return fault_set(fault, "this CUDA driver makes no tensor maps: version 12.0 and newer do");
+    if (!cuda_ok(&gpu->cuda,
+                 gpu->cuda.encode_map(bytes, (int)map->type, map->rank,
+                                      (void *)(uintptr_t)map->address, map->size, map->stride,
+                                      map->box, steps, 0, (int)map->swizzle, (int)map->l2_promotion,
+                                      0),
+                 "cuTensorMapEncodeTiled", fault))
+        return false;
+    memcpy(out, bytes, sizeof bytes);
+    return true;
+}
+
 /* The function of a launch, with its shared memory allowed and its parameters counted. */
 static bool
 find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault *fault)
@@ -237,6 +257,7 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
     Gpu *gpu = arena_new(arena, Gpu);
     CudaContext context;
     char name[128] = "GPU";
+    int sm_count = 0;
 
     if (!cuda_open(&gpu->cuda, fault))
         return false;
@@ -251,14 +272,17 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
                  cuda->device_attribute(&gpu->shared_limit, CUDA_DEVICE_MAX_SHARED_OPTIN,
                                         gpu->device),
                  "cuDeviceGetAttribute", fault) ||
+        !cuda_ok(cuda, cuda->device_attribute(&sm_count, CUDA_DEVICE_SM_COUNT, gpu->device),
+                 "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda, cuda->context_retain(&context, gpu->device), "cuDevicePrimaryCtxRetain",
                  fault)) {
         cuda_close(&gpu->cuda);
         return false;
     }
     *machine = (Machine){arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
-                         gpu, 0, false, gpu_load, gpu_global, gpu_check_arch, gpu_allocate, gpu_write,
-                         gpu_read, gpu_clear, gpu_count_written, gpu_launch, gpu_time, gpu_close};
+                         gpu, 0, false, (uint32_t)sm_count, gpu_load, gpu_global, gpu_check_arch,
+                         gpu_allocate, gpu_write, gpu_read, gpu_clear, gpu_count_written,
+                         gpu_make_map, gpu_launch, gpu_time, gpu_close};
     if (!cuda_ok(cuda, cuda->context_set(context), "cuCtxSetCurrent", fault)) {
         gpu_close(machine);
         return false;

@@ -104,6 +104,24 @@ sim_count_written(Machine *machine, uint64_t address, size_t bytes)
     return bytes ? sim_count_initialised(sim->device, address, bytes) : 0;
 }
 
+static bool
+sim_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fault)
+{
+    SimTensorMap values = {.type = map->type, .rank = map->rank, .address = map->address,
+                           .swizzle = map->swizzle, .l2_promotion = map->l2_promotion};
+    SimError error;
+
+    (void)machine;
+    for (uint32_t d = 0; d < map->rank; d++) {
+        values.size[d] = map->size[d];
+        values.box[d] = map->box[d];
+        values.element_stride[d] = 1;
+        if (d + 1 < map->rank)
+            values.stride[d] = map->stride[d];
+    }
+    return sim_tensor_map_encode(&values, out, &error) || fault_set(fault, "%s", error.message);
+}
+
 static RunStatus
 sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
 {
@@ -149,6 +167,9 @@ sim_close(Machine *machine)
     sim_device_free(sim->device);
 }
 
+/* Few, and odd, so that persistent kernels go round and share their tiles unevenly. */
+enum { SIM_SM_COUNT = 3 };
+
 bool
 machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
 {
@@ -157,9 +178,9 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
     sim->device = sim_device_new();
     if (!sim->device)
         return fault_set(fault, "out of memory");
-    *machine = (Machine){"the simulator", sim, 0, false, sim_load, sim_global, sim_check_arch,
-                         sim_allocate, sim_copy_in, sim_copy_out, sim_clear, sim_count_written,
-                         sim_run, NULL, sim_close};
+    *machine = (Machine){"the simulator", sim, 0, false, SIM_SM_COUNT, sim_load, sim_global,
+                         sim_check_arch, sim_allocate, sim_copy_in, sim_copy_out, sim_clear,
+                         sim_count_written, sim_make_map, sim_run, NULL, sim_close};
     return true;
 }
 

@@ -183,6 +183,16 @@ read_tensor(Reader *r, MetaKernel *kernel, const Json *item)
 }
 
 static void
+read_memory(Reader *r, MetaKernel *kernel, MetaParam *param, const Json *item, bool is_scratch)
+{
+    MetaMemory memory = {get_text(r, item, "name"), get_text(r, item, "size"), is_scratch};
+
+    param->kind = META_MEMORY;
+    param->index = kernel->memories.n;
+    vec_push(r->arena, &kernel->memories, memory);
+}
+
+static void
 read_param(Reader *r, MetaKernel *kernel, const Json *item)
 {
     const char *kind = get_text(r, item, "kind");
@@ -207,10 +217,14 @@ read_param(Reader *r, MetaKernel *kernel, const Json *item)
     } else if (strcmp(kind, "tensormap") == 0) {
         param.kind = META_TENSOR_MAP;
         param.index = get_number(r, item, "map");
+    } else if (strcmp(kind, "scratch") == 0 || strcmp(kind, "workspace") == 0) {
+        read_memory(r, kernel, &param, item, strcmp(kind, "scratch") == 0);
+    } else if (strcmp(kind, "zero") == 0) {
+        param.kind = META_ZERO;
     } else {
         fail(r, arena_printf(r->arena, "unknown kind of parameter '%s'", kind));
     }
-    static const uint32_t bytes_of_kind[] = {8, 8, 4, 4, 128};
+    static const uint32_t bytes_of_kind[] = {8, 8, 4, 4, LAUNCH_MAP_BYTES, 8, 4};
     if (param.bytes != bytes_of_kind[param.kind] || param.offset > 32764)
         fail(r, "a parameter has a wrong size or offset");
     if (param.offset + param.bytes > kernel->param_bytes)
@@ -227,15 +241,29 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
 
     json_each (dim, get_array(r, item, "dims"))
         map.rank += dim != NULL;
-    if (map.rank < 1 || map.rank > 5) {
-        fail(r, "a tensor map must have 1 to 5 dimensions");
+    if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || r->failed ||
+        map.rank != kernel->tensors.at[map.tensor].rank) {
+        fail(r, "a tensor map must have the dimensions of its tensor, 1 to 5");
         return;
     }
     get_numbers(r, item, "dims", map.dim, map.rank);
     get_numbers(r, item, "box", map.box, map.rank);
-    for (uint32_t d = 0; d < map.rank && !r->failed; d++)
-        if (map.dim[d] >= kernel->tensors.at[map.tensor].rank)
-            fail(r, "a tensor map names a dimension that is not there");
+    uint32_t seen = 0;
+    for (uint32_t d = 0; d < map.rank; d++) {
+        if (map.dim[d] >= map.rank || (seen >> map.dim[d] & 1) != 0)
+            fail(r, "a tensor map names a dimension that is not there, or names it twice");
+        else
+            seen |= 1U << map.dim[d];
+        if (map.box[d] < 1 || map.box[d] > 256)
+            fail(r, "an extent of a tensor map's box must be 1 to 256");
+    }
+    if (map.dim[0] + 1 != map.rank)
+        fail(r, "a tensor map must begin with the tensor's last dimension");
+    if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 && map.swizzle != 128)
+        fail(r, "the swizzle of a tensor map must be 0, 32, 64 or 128 bytes");
+    if (map.l2_promotion != 0 && map.l2_promotion != 64 && map.l2_promotion != 128 &&
+        map.l2_promotion != 256)
+        fail(r, "the L2 promotion of a tensor map must be 0, 64, 128 or 256 bytes");
     vec_push(r->arena, &kernel->maps, map);
 }
 

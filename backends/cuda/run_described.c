@@ -1,7 +1,8 @@
 /* run_described.c - runs a PTX file that tilec made, from what it says of itself.
  *
  * Tensors are shared by name between the kernels of the file.  Each is a Slot: given with --in, or
- * allocated with the shape that the named sizes give it, and then zero.
+ * allocated with the shape that the named sizes give it, and then zero.  Memory that kernels want
+ * beside their tensors is a Room: of one kernel when it is a scratch, by name when it is a workspace.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,12 +22,21 @@ typedef struct Slot {
     unsigned char *first;      /* the output of the first seed */
 } Slot;
 
+typedef struct Room {
+    const MetaMemory *memory;
+    const MetaKernel *kernel; /* the (first) one that has it */
+    uint64_t address;
+    size_t bytes;
+} Room;
+
 typedef struct Session {
     RunContext *cx;
     Metadata *meta;
     VEC(const MetaKernel *) kernels; /* those to run */
     VEC(LaunchValues) values;        /* of each */
     VEC(Slot) slots;
+    VEC(Room) rooms;
+    uint64_t zeros; /* for maps of empty tensors */
 } Session;
 
 static Slot *
@@ -70,7 +80,7 @@ static void
 add_kernel(Session *s, const MetaKernel *kernel)
 {
     vec_push(s->cx->arena, &s->kernels, kernel);
-    vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel));
+    vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
 }
 
 static bool
@@ -316,6 +326,55 @@ allocate_all(Session *s)
     return true;
 }
 
+static Room *
+find_room(Session *s, const MetaKernel *kernel, const MetaMemory *memory)
+{
+    for (uint32_t i = 0; i < s->rooms.n; i++) {
+        Room *room = &s->rooms.at[i];
+        if (memory->is_scratch == room->memory->is_scratch &&
+            (!memory->is_scratch || room->kernel == kernel) &&
+            strcmp(memory->name, room->memory->name) == 0)
+            return room;
+    }
+    return NULL;
+}
+
+/* Scratch and workspaces; a workspace has the largest size that any kernel wants. */
+static bool
+allocate_rooms(Session *s)
+{
+    RunContext *cx = s->cx;
+    bool maps = false;
+
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        const MetaKernel *kernel = s->kernels.at[k];
+        maps = maps || kernel->maps.n > 0;
+        if (kernel->memories.n > 0 && !bind_known_shapes(s, k))
+            return false;
+        for (uint32_t i = 0; i < kernel->memories.n; i++) {
+            const MetaMemory *memory = &kernel->memories.at[i];
+            size_t bytes;
+            if (!launch_memory_size(&s->values.at[k], i, &bytes, cx->fault))
+                return false;
+            Room *room = find_room(s, kernel, memory);
+            if (!room) {
+                Room made = {.memory = memory, .kernel = kernel};
+                vec_push(cx->arena, &s->rooms, made);
+                room = &s->rooms.at[s->rooms.n - 1];
+            }
+            room->bytes = bytes > room->bytes ? bytes : room->bytes;
+        }
+    }
+    for (uint32_t i = 0; i < s->rooms.n; i++) {
+        Room *room = &s->rooms.at[i];
+        if (!cx->machine->allocate(cx->machine, room->bytes, room->memory->name, &room->address,
+                                   cx->fault))
+            return false;
+    }
+    return !maps || (cx->machine->allocate(cx->machine, LAUNCH_MAP_BYTES, "zeros", &s->zeros, cx->fault) &&
+                     cx->machine->clear(cx->machine, s->zeros, LAUNCH_MAP_BYTES, false, cx->fault));
+}
+
 /* Copies between an array in C order and memory with the slot's strides. */
 static void
 copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool to_memory)
@@ -344,6 +403,12 @@ copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool
 static bool
 fill_all(Session *s, Machine *machine)
 {
+    for (uint32_t i = 0; i < s->rooms.n; i++) {
+        const Room *room = &s->rooms.at[i];
+        if (!machine->clear(machine, room->address, room->bytes, !room->memory->is_scratch,
+                            s->cx->fault))
+            return false;
+    }
     for (uint32_t i = 0; i < s->slots.n; i++) {
         Slot *slot = &s->slots.at[i];
         if (!slot->input) {
@@ -437,6 +502,38 @@ note_outputs(Session *s, bool first)
     return true;
 }
 
+/* Every kernel must leave its scratch zero, or the next launch goes wrong. */
+static RunStatus
+check_scratch(Session *s)
+{
+    RunContext *cx = s->cx;
+    RunStatus status = RUN_OK;
+
+    for (uint32_t i = 0; i < s->rooms.n; i++) {
+        const Room *room = &s->rooms.at[i];
+        size_t at = 0;
+        if (!room->memory->is_scratch || room->bytes == 0)
+            continue;
+        unsigned char *bytes = calloc(room->bytes, 1);
+        if (!bytes) {
+            fault_set(cx->fault, "out of memory");
+            return RUN_FAULT;
+        }
+        bool ok = cx->machine->read(cx->machine, room->address, bytes, room->bytes, cx->fault);
+        while (ok && at < room->bytes && bytes[at] == 0)
+            at++;
+        free(bytes);
+        if (!ok)
+            return RUN_FAULT;
+        if (at == room->bytes)
+            continue;
+        fprintf(stderr, "tilerun: %s leaves its scratch %s not zero, at byte %zu of %zu\n",
+                room->kernel->name, room->memory->name, at, room->bytes);
+        status = RUN_FINDINGS;
+    }
+    return status;
+}
+
 static RunStatus
 run_seeds(Session *s, const LaunchReady *launches)
 {
@@ -448,12 +545,38 @@ run_seeds(Session *s, const LaunchReady *launches)
         if (!fill_all(s, cx->machine))
             return RUN_FAULT;
         RunStatus one = run_launches(cx, launches, s->kernels.n);
+        if (one == RUN_OK) /* a launch with findings may have ended early */
+            one = check_scratch(s);
         if (one == RUN_FAULT || !note_outputs(s, i == 0))
             return RUN_FAULT;
         if (one == RUN_FINDINGS)
             status = one;
     }
     return status;
+}
+
+/* The launch of kernel `k`, ready with its tensor maps. */
+static bool
+prepare(Session *s, uint32_t k, LaunchReady *out)
+{
+    RunContext *cx = s->cx;
+    const MetaKernel *kernel = s->kernels.at[k];
+    TensorView *views = arena_array(cx->arena, TensorView, kernel->tensors.n + 1);
+    uint64_t *memory = arena_array(cx->arena, uint64_t, kernel->memories.n + 1);
+
+    for (uint32_t i = 0; i < kernel->tensors.n; i++)
+        views[i] = find_slot(s, kernel->tensors.at[i].name)->view;
+    for (uint32_t i = 0; i < kernel->memories.n; i++)
+        memory[i] = find_room(s, kernel, &kernel->memories.at[i])->address;
+    if (!bind_known_shapes(s, k) ||
+        !launch_prepare(cx->arena, &s->values.at[k], views, memory, s->zeros, out, cx->fault))
+        return false;
+    for (uint32_t i = 0; i < out->n_maps; i++)
+        if (!cx->machine->make_map(cx->machine, &out->maps[i], out->params + out->maps[i].offset,
+                                   cx->fault))
+            return false;
+    print_launch(cx, out);
+    return true;
 }
 
 RunStatus
@@ -479,20 +602,13 @@ run_described(RunContext *cx)
         }
         slot->output = options->outputs.at[i].value;
     }
-    if (!shape_all(&s) || !allocate_all(&s))
+    if (!shape_all(&s) || !allocate_all(&s) || !allocate_rooms(&s))
         return RUN_FAULT;
 
     LaunchReady *launches = arena_array(cx->arena, LaunchReady, s.kernels.n);
-    for (uint32_t k = 0; k < s.kernels.n; k++) {
-        const MetaKernel *kernel = s.kernels.at[k];
-        TensorView *views = arena_array(cx->arena, TensorView, kernel->tensors.n + 1);
-        for (uint32_t i = 0; i < kernel->tensors.n; i++)
-            views[i] = find_slot(&s, kernel->tensors.at[i].name)->view;
-        if (!bind_known_shapes(&s, k) ||
-            !launch_prepare(cx->arena, &s.values.at[k], views, &launches[k], cx->fault))
+    for (uint32_t k = 0; k < s.kernels.n; k++)
+        if (!prepare(&s, k, &launches[k]))
             return RUN_FAULT;
-        print_launch(cx, &launches[k]);
-    }
     RunStatus status = run_seeds(&s, launches);
     if (status == RUN_FAULT || !save_outputs(&s) ||
         (options->time_runs && !run_timed(cx, launches, s.kernels.n)))

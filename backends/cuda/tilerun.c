@@ -31,6 +31,8 @@ static const char usage[] =
     "  --time N               then time N runs on the GPU and print the median\n"
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
+    "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
+    "                         GPU's own number (simulator: of 3)\n"
     "  --version  --help\n";
 
 enum { EXIT_FINDINGS = 3 };
@@ -179,13 +181,14 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
         return parse_three(option, value, o->cluster, fault);
     if (strcmp(option, "--seed") == 0)
         return parse_whole(option, value, UINT64_MAX, &o->seed, fault);
-    if (!parse_whole(option, value, option[2] == 's' && option[3] == 'm' ? 1 << 20 : 1000000, &number,
-                     fault))
+    if (!parse_whole(option, value, strcmp(option, "--smem") == 0 ? 1 << 20 : 1000000, &number, fault))
         return false;
     if (strcmp(option, "--smem") == 0)
         o->shared = (uint32_t)number;
     else if (strcmp(option, "--time") == 0)
         o->time_runs = (uint32_t)number;
+    else if (strcmp(option, "--sm-count") == 0)
+        o->sm_count = (uint32_t)number;
     else
         o->seeds = number ? (uint32_t)number : 1;
     return true;
@@ -196,7 +199,7 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
 {
     static const char *const with_value[] = {"--in",    "--out",  "--set",     "--arg",  "--entry",
                                              "--device", "--grid", "--block",   "--smem", "--cluster",
-                                             "--time",  "--seed", "--seeds"};
+                                             "--time",  "--seed", "--seeds",   "--sm-count"};
 
     *o = (RunOptions){.seeds = 1, .cluster = {1, 1, 1}};
     for (int i = 1; i < argc; i++) {
@@ -282,6 +285,8 @@ run(RunContext *cx)
     }
     if (!read_image(cx) || !open_machine(cx))
         return RUN_FAULT;
+    if (o->sm_count > 0)
+        cx->machine->sm_count = o->sm_count;
     RunStatus status = RUN_FAULT;
     if (cx->machine->load(cx->machine, cx->image, cx->image_bytes, o->path, cx->fault))
         status = by_hand ? run_by_hand(cx) : run_described(cx);

@@ -24,6 +24,7 @@ typedef struct RunOptions {
     uint64_t seed;
     uint32_t seeds; /* how many, from `seed` on */
     bool no_checks;
+    uint32_t sm_count; /* 0: as the machine says */
 } RunOptions;
 
 /* A PTX file read, and the machine it is loaded on. */

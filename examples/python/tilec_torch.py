@@ -205,7 +205,11 @@ class _LaunchConfig(ctypes.Structure):  # CUlaunchConfig
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "f32": "<f"}
+_FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
+# CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+_MAP_TYPE = {"bool": 0, "e4m3": 0, "i32": 3, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
+_MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
+_MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
 def _torch():
@@ -219,11 +223,62 @@ def torch_dtype(name):
             "bool": torch.bool}[name]
 
 
-class Prepared:
-    """A launch whose arguments are checked and packed: `run()` costs one driver call."""
+# ---- tensor maps -------------------------------------------------------------------------------
 
-    def __init__(self, kernel, grid, packed, tensors):
+_zeros = {}  # by device: 16 bytes of zeros, for the maps of empty tensors
+
+
+def _zeros_of(device):
+    torch = _torch()
+    if device not in _zeros:
+        _zeros[device] = torch.zeros(16, dtype=torch.uint8, device=device)
+        torch.cuda.synchronize()
+    return _zeros[device]
+
+
+def map_values(recipe, dtype_bytes, shape, strides):
+    """Sizes and strides (in bytes, of dimensions 1 and up) of a tensor map, innermost first; of an
+    empty tensor: those of one element (docs/metadata.md, "Tensor maps")."""
+    size, pitches, span = [], [], dtype_bytes
+    for i, d in enumerate(recipe["dims"]):
+        extent = 1 if 0 in shape else shape[d]
+        pitch = dtype_bytes
+        if i > 0:
+            pitch = strides[d] * dtype_bytes if extent > 1 else (span + 15) // 16 * 16
+            if not 0 <= pitch < 2**40 or pitch % 16:
+                raise TilecError(f"stride {d} of {recipe['tensor']} is {pitch} bytes; a tensor map takes "
+                                 "multiples of 16 below 2^40")
+            pitches.append(pitch)
+        size.append(extent)
+        span = max(span, extent * pitch)
+    return size, pitches
+
+
+def encode_map(recipe, dtype, tensor):
+    """The 128 bytes of the tensor map of `tensor`, and what has to live as long as they are used."""
+    size, pitches = map_values(recipe, tensor.element_size(), tensor.shape, tensor.stride())
+    rank, base = len(size), tensor if tensor.numel() else _zeros_of(tensor.device)
+    if base.data_ptr() % 16:
+        raise TilecError(f"the address of {recipe['tensor']} must be a multiple of 16 bytes for its tensor map")
+    room = ctypes.create_string_buffer(128 + 63)
+    at = (ctypes.addressof(room) + 63) // 64 * 64  # the alignment that the driver wants
+    result = driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base.data_ptr()),
+        (ctypes.c_uint64 * rank)(*size), (ctypes.c_uint64 * rank)(*pitches),
+        (ctypes.c_uint32 * rank)(*recipe["box"]), (ctypes.c_uint32 * rank)(*[1] * rank),
+        0, _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]], 0)
+    _check(result, f"cuTensorMapEncodeTiled for {recipe['tensor']}")
+    return ctypes.string_at(at, 128), base
+
+
+class Prepared:
+    """A launch whose arguments are checked and packed: `run()` costs one driver call.
+
+    `tensors` is kept for its memory, `scratch` has the bytes of each scratch by its offset."""
+
+    def __init__(self, kernel, grid, packed, tensors, scratch):
         self.kernel, self.grid, self.packed, self.tensors = kernel, grid, packed, tensors
+        self.scratch = scratch
         base = ctypes.addressof(packed)
         offsets = [p["offset"] for p in kernel.meta["params"]]
         self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
@@ -233,6 +288,10 @@ class Prepared:
             return
         if stream is None:
             stream = _torch().cuda.current_stream().cuda_stream
+        held = []  # until the launch is in the stream
+        for offset, bytes_ in self.scratch.items():
+            held.append(self.kernel.scratch(offset, bytes_, stream, device_of(self.tensors)))
+            struct.pack_into("<Q", self.packed, offset, held[-1].data_ptr())
         self.kernel.call(self.grid, self.pointers, stream)
 
 
@@ -243,10 +302,36 @@ class Kernel:
         self.module, self.meta, self.name = module, meta, meta["name"]
         self.grid_functions = [compile_expression(text) for text in meta["grid"]]
         self.requires = [(compile_expression(r["condition"]), r) for r in meta["require"]]
+        self.memory_sizes = {p["name"]: compile_expression(p["size"]) for p in meta["params"]
+                             if p["kind"] in ("scratch", "workspace")}
         self.functions = {}  # by device
+        self.scratches = {}  # by device, stream, parameter and size
+
+    def scratch(self, offset, bytes_, stream, device):
+        """Memory that is zero now and that each launch leaves zero.  Launches of one stream share it;
+        a graph that is being captured gets its own, cleared in the graph."""
+        torch = _torch()
+        if torch.cuda.is_current_stream_capturing():
+            return torch.zeros(bytes_, dtype=torch.uint8, device=device)
+        key = (torch.cuda.current_device(), stream, offset, bytes_)
+        if key not in self.scratches:
+            self.scratches[key] = torch.zeros(bytes_, dtype=torch.uint8, device=device)
+            torch.cuda.synchronize()  # `stream` need not be the one that clears it
+        return self.scratches[key]
+
+    def workspaces(self, env):
+        """Bytes of each workspace, by name."""
+        return {p["name"]: self.memory_size(p["name"], env) for p in self.meta["params"]
+                if p["kind"] == "workspace"}
+
+    def memory_size(self, name, env):
+        bytes_ = self.memory_sizes[name](env)
+        if not isinstance(bytes_, int) or bytes_ < 0:
+            raise TilecError(f"{self.name}: {name} would have {bytes_} bytes")
+        return bytes_
 
     def sizes(self, tensors, values, complete=True):
-        """The named sizes and scalars, from the tensors and from `values`."""
+        """The named sizes and scalars, from the tensors and from `values`, and `sm_count`."""
         env, source = {}, {}
         for t in self.meta["tensors"]:
             tensor = tensors.get(t["name"])
@@ -277,7 +362,7 @@ class Kernel:
                 env[s["name"]] = float(value) if s["type"] == "f32" else int(value)
             elif complete:
                 raise TilecError(f"{self.name}: no value for the scalar '{s['name']}'")
-        return env
+        return {**env, "sm_count": self.module.sm_count()}
 
     def shape(self, tensor, env):
         missing = [d for d in tensor["shape"] if not isinstance(d, int) and d not in env]
@@ -286,8 +371,8 @@ class Kernel:
                              f"given tensor has")
         return [d if isinstance(d, int) else env[d] for d in tensor["shape"]]
 
-    def prepare(self, tensors, values):
-        """Checks and packs a launch.  Every tensor must be there."""
+    def prepare(self, tensors, values, workspaces=None):
+        """Checks and packs a launch.  Every tensor must be there; workspaces that are not are made."""
         env = self.sizes(tensors, values)
         for condition, r in self.requires:
             if not condition(env):
@@ -309,9 +394,30 @@ class Kernel:
             raise TilecError(f"{self.name}: the grid {grid} is beyond what CUDA launches")
         params = self.meta["params"]
         total = max([p["offset"] + p["bytes"] for p in params], default=1)
-        packed = ctypes.create_string_buffer(total)
+        packed, scratch, workspaces = ctypes.create_string_buffer(total), {}, workspaces or {}
         for p in params:
-            if p["kind"] == "pointer":
+            value = 0
+            if p["kind"] == "tensormap":
+                recipe = self.meta["tensormaps"][p["map"]]
+                dtype = next(t["dtype"] for t in self.meta["tensors"] if t["name"] == p["tensor"])
+                try:
+                    data, kept = encode_map(recipe, dtype, tensors[p["tensor"]])
+                except TilecError as error:
+                    raise TilecError(f"{self.name}: {error}") from None
+                used.append(kept)
+                struct.pack_into("128s", packed, p["offset"], data)
+                continue
+            if p["kind"] == "scratch":
+                if self.memory_size(p["name"], env):
+                    scratch[p["offset"]] = self.memory_size(p["name"], env)
+            elif p["kind"] == "workspace":
+                if p["name"] not in workspaces:
+                    workspaces[p["name"]] = make_workspace(self.memory_size(p["name"], env), used)
+                used.append(workspaces[p["name"]])
+                value = used[-1].data_ptr()
+            elif p["kind"] == "zero":
+                value = 0
+            elif p["kind"] == "pointer":
                 value = tensors[p["tensor"]].data_ptr()
             elif p["kind"] == "stride":
                 value = strides[p["tensor"]][p["dim"]]
@@ -321,7 +427,7 @@ class Kernel:
                 raise TilecError(f"{self.name}: this launcher does not make a parameter of kind "
                                  f"'{p['kind']}'")
             struct.pack_into(_FORMAT[p["type"]], packed, p["offset"], value)
-        return Prepared(self, grid, packed, used)
+        return Prepared(self, grid, packed, used, scratch)
 
     def check_layout(self, t, tensor):
         """The strides to pass (0 where an extent of 1 makes them meaningless)."""
@@ -366,11 +472,31 @@ class Kernel:
         _check(result, f"launching {self.name}")
 
 
+def device_of(tensors):
+    return next((t.device for t in tensors), _torch().device("cuda"))
+
+
+def make_tensor(shape, dtype, align, device):
+    """An empty tensor in C order, with space between rows where they have to be aligned."""
+    torch = _torch()
+    unit = max(1, align // torch.empty(0, dtype=dtype).element_size())
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step = (step * extent + unit - 1) // unit * unit
+    return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=device)
+
+
+def make_workspace(bytes_, tensors):
+    torch = _torch()
+    return torch.empty(bytes_, dtype=torch.uint8, device=device_of(tensors))
+
+
 class Module:
     """A PTX file (text or path), or a cubin made from one."""
 
     def __init__(self, source):
-        self.handles = {}  # by device
+        self.handles, self.sm_counts = {}, {}  # by device
         self.image = source
         if isinstance(source, (str, os.PathLike)) and not str(source).lstrip().startswith("//"):
             with open(source, "rb") as file:
@@ -396,6 +522,13 @@ class Module:
                                  + ", ".join(kernel.name for kernel in self.kernels))
             part.kernels += found
         return part
+
+    def sm_count(self):
+        """Multiprocessors of the current device."""
+        device = _torch().cuda.current_device()
+        if device not in self.sm_counts:
+            self.sm_counts[device] = _torch().cuda.get_device_properties(device).multi_processor_count
+        return self.sm_counts[device]
 
     def has(self, *names):
         return set(names) <= {kernel.name for kernel in self.kernels}
@@ -431,11 +564,11 @@ class Module:
         torch = _torch()
         tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
         values = {k: v for k, v in arguments.items() if not isinstance(v, torch.Tensor)}
-        device = next((t.device for t in tensors.values()), torch.device("cuda"))
+        device = device_of(tensors.values())
         shared = {}  # sizes by name, for tensors whose kernel does not fix them itself
         for kernel in self.kernels:
             shared = {**kernel.sizes(tensors, values, complete=False), **shared}
-        launches, zeroed = [], []
+        launches, zeroed, bytes_of = [], [], {}
         for kernel in self.kernels:
             env = {**shared, **kernel.sizes(tensors, values, complete=False)}
             for t in kernel.meta["tensors"]:
@@ -443,12 +576,18 @@ class Module:
                     continue
                 if t["mode"] == "in":
                     raise TilecError(f"{kernel.name}: no tensor for '{t['name']}'")
-                made = torch.empty(kernel.shape(t, env), dtype=torch_dtype(t["dtype"]), device=device)
+                made = make_tensor(kernel.shape(t, env), torch_dtype(t["dtype"]), t["align"], device)
                 if t["mode"] == "inout" or t["atomic"]:
                     zeroed.append(made)
                 tensors[t["name"]] = made
             own = {t["name"]: tensors[t["name"]] for t in kernel.meta["tensors"]}
-            launches.append(kernel.prepare(own, {**shared, **values}))
+            env = {**shared, **kernel.sizes(own, values, complete=False)}
+            for name, bytes_ in kernel.workspaces(env).items():
+                bytes_of[name] = max(bytes_, bytes_of.get(name, 0))
+        workspaces = {name: make_workspace(bytes_, tensors.values()) for name, bytes_ in bytes_of.items()}
+        for kernel in self.kernels:
+            own = {t["name"]: tensors[t["name"]] for t in kernel.meta["tensors"]}
+            launches.append(kernel.prepare(own, {**shared, **values}, workspaces))
         return Plan(launches, tensors, zeroed)
 
     def launch(self, **arguments):

@@ -3,7 +3,8 @@
  * Device memory is host memory; each allocation has guard bytes on both sides, checked when it is
  * freed or when the context goes.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is
  * a C function found by the name of its entry; it checks its launch as a real one would need it.
- * FAKE_CUDA_CAPABILITY=MAJOR.MINOR (9.0), FAKE_CUDA_DEVICES=N (1), FAKE_CUDA_FAIL=FUNCTION.
+ * FAKE_CUDA_CAPABILITY=MAJOR.MINOR (9.0), FAKE_CUDA_DEVICES=N (1), FAKE_CUDA_FAIL=FUNCTION,
+ * FAKE_CUDA_DIRTY=1: a kernel leaves its scratch not zero.
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -96,7 +97,78 @@ run_copy(void **args)
     memcpy(*(void **)args[1], *(void **)args[0], 4 * (size_t)*(int32_t *)args[2]);
 }
 
-static const Kernel kernels[] = {{"copy", {8, 8, 4}, run_copy},
+/* A tensor map in this driver's own form; what a real one refuses, cuTensorMapEncodeTiled refuses. */
+typedef struct Map {
+    uint32_t type, rank;
+    uint64_t address, size[5], stride[4];
+    uint32_t box[5];
+} Map;
+_Static_assert(sizeof(Map) <= 128, "a tensor map has 128 bytes");
+
+/* The 16 bits at c[] of a tensor of rank 4, innermost first; 0 out of bounds. */
+static uint16_t
+map_element(const Map *map, const uint64_t c[4])
+{
+    const unsigned char *at = (const unsigned char *)(uintptr_t)map->address + c[0] * 2;
+    uint16_t value;
+
+    for (int d = 0; d < 4; d++)
+        if (c[d] >= map->size[d])
+            return 0;
+    for (int d = 1; d < 4; d++)
+        at += c[d] * map->stride[d - 1];
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* The kernels of tests/run/parameters.ptx, with the bits added as integers: maps of X and K, Y and
+ * its strides, B, S, H, counter, rows, zero. */
+static void
+run_add_boxes(void **args)
+{
+    Map x, k;
+    uint16_t *y = *(uint16_t **)args[2];
+    int32_t n_b = *(int32_t *)args[6], n_s = *(int32_t *)args[7], n_h = *(int32_t *)args[8];
+    uint32_t *counter = *(uint32_t **)args[9];
+    int32_t *rows = *(int32_t **)args[10], zero = *(int32_t *)args[11];
+
+    memcpy(&x, args[0], sizeof x);
+    memcpy(&k, args[1], sizeof k);
+    note("scratch %p workspace %p", (void *)counter, (void *)rows);
+    if (counter[0] || counter[1] || zero || (uintptr_t)counter % 64 || (uintptr_t)rows % 64)
+        note("WRONG scratch or zero");
+    for (int32_t b = 0; b < n_b; b++)
+        for (int32_t s = 0; s < n_s; s++)
+            for (int32_t h = 0; h < n_h; h++) {
+                uint16_t *to = y + b * *(int64_t *)args[3] + s * *(int64_t *)args[4] +
+                               h * *(int64_t *)args[5];
+                for (uint64_t d = 0; d < 128; d++) {
+                    uint64_t at[4] = {d, (uint64_t)s, (uint64_t)h, (uint64_t)b};
+                    to[d] = (uint16_t)(map_element(&x, at) + map_element(&k, at));
+                }
+                rows[(b * n_s + s) * n_h + h] = b * 1000000 + s * 1000 + h;
+            }
+    counter[0] = getenv("FAKE_CUDA_DIRTY") != NULL;
+}
+
+/* T and its strides, rows, S, H; the grid is S x B. */
+static unsigned grid_y;
+
+static void
+run_copy_rows(void **args)
+{
+    int32_t *t = *(int32_t **)args[0], *rows = *(int32_t **)args[3];
+    int32_t n_s = *(int32_t *)args[4], n_h = *(int32_t *)args[5];
+
+    for (int32_t b = 0; b < (int32_t)grid_y; b++)
+        for (int32_t s = 0; s < n_s; s++)
+            for (int32_t h = 0; h < n_h; h++)
+                t[b * *(int64_t *)args[1] + s * *(int64_t *)args[2] + h] = rows[(b * n_s + s) * n_h + h];
+}
+
+static const Kernel kernels[] = {{"add_boxes", {128, 128, 8, 8, 8, 8, 4, 4, 4, 8, 8, 4}, run_add_boxes},
+                                 {"copy_rows", {8, 8, 8, 8, 4, 4}, run_copy_rows},
+                                 {"copy", {8, 8, 4}, run_copy},
                                  {"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
                                  {"sum_entry", {8, 8, 8, 4, 4}, run_sum},
                                  {"by_hand", {8, 8, 4, 4, 8}, run_by_hand}};
@@ -195,6 +267,7 @@ cuDeviceGetAttribute(int *value, int attribute, int device)
         capability = "9.0";
     *value = attribute == 75   ? atoi(capability)
              : attribute == 76 ? atoi(strchr(capability, '.') + 1)
+             : attribute == 16 ? 7
              : attribute == 97 ? 232448
                                : 0;
     return OK;
@@ -340,6 +413,36 @@ cuMemsetD8_v2(unsigned long long address, unsigned char byte, size_t bytes)
 }
 
 EXPORT Result
+cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const uint64_t *size,
+                       const uint64_t *stride, const uint32_t *box, const uint32_t *step,
+                       int interleave, int swizzle, int promotion, int fill)
+{
+    Map map = {.type = (uint32_t)type, .rank = rank, .address = (uintptr_t)address};
+    char text[256] = "";
+
+    ENTER("cuTensorMapEncodeTiled");
+    if ((uintptr_t)out % 64 || !address || (uintptr_t)address % 16 || rank < 1 || rank > 5)
+        return INVALID_VALUE;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (size[d] < 1 || size[d] > (uint64_t)1 << 32 || box[d] < 1 || box[d] > 256 || step[d] != 1)
+            return INVALID_VALUE;
+        if (d > 0 && (stride[d - 1] % 16 || stride[d - 1] >= (uint64_t)1 << 40))
+            return INVALID_VALUE;
+        map.size[d] = size[d];
+        map.box[d] = box[d];
+        if (d > 0)
+            map.stride[d - 1] = stride[d - 1];
+        snprintf(text + strlen(text), sizeof text - strlen(text), " %llu:%llu:%u",
+                 (unsigned long long)size[d], (unsigned long long)(d > 0 ? stride[d - 1] : 0), box[d]);
+    }
+    note("map type %d%s swizzle %d promotion %d interleave %d fill %d", type, text, swizzle, promotion,
+         interleave, fill);
+    memset(out, 0, 128);
+    memcpy(out, &map, sizeof map);
+    return OK;
+}
+
+EXPORT Result
 cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
     memcpy((void *)(uintptr_t)to, from, bytes);
@@ -366,6 +469,7 @@ cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned b
          shared);
     if (!gx || !gy || !gz)
         return INVALID_VALUE;
+    grid_y = gy;
     kernel->run(args);
     return OK;
 }

@@ -1,14 +1,18 @@
 """The headers of --emit=header: they compile as C99 and C++ without a warning, refuse what the
 kernel cannot run, and launch with the right parameters (through the made-up driver)."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "run"))
+import parameters  # noqa: E402
 EXAMPLES = os.path.join(HERE, "..", "..", "..", "examples")
 KERNELS = ["copy", "add", "row_softmax", "gemm", "attention", "attention_bwd"]
 WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", "-pedantic"]
@@ -148,3 +152,132 @@ def test_empty_grid_is_not_launched(program):
 def test_refuses_an_older_gpu(program):
     status, out, _ = program(FAKE_CUDA_CAPABILITY="7.5")
     assert (status, out) == (1, "load 209: the code is for sm_80; this GPU is sm_75\n")
+
+
+# ---- tensor maps, scratch, workspace, zero: the module of emit_fixture.c ----
+
+EVERY_PARAMETER = r"""
+#include "parameters.h"
+enum { B = 2, S = 35, H = 3, D = 128, MOST = B * S * H * D };
+static uint16_t x[MOST], k[MOST], y[MOST];
+#define TRY(call) do { if ((call) != CUDA_SUCCESS) { printf("%s: %s\n", #call, message); return 1; } } while (0)
+int main(int argc, char **argv)
+{
+    char message[256] = "";
+    const int64_t sk = argc > 1 ? 0 : 20;
+    parameters_module module;
+    parameters_add_boxes_args add;
+    parameters_copy_rows_args copy;
+    int64_t grid[3];
+    CUdevice device;
+    CUcontext context;
+
+    (void)argv;
+    cuInit(0);
+    cuDeviceGet(&device, 0);
+    cuDevicePrimaryCtxRetain(&context, device);
+    cuCtxSetCurrent(context);
+    TRY(parameters_load(&module, "// nothing", message, sizeof message));
+    memset(&add, 0, sizeof add);
+    memset(&copy, 0, sizeof copy);
+    for (int i = 0; i < MOST; i++)
+        x[i] = (uint16_t)(i * 7), k[i] = (uint16_t)(i * 5 + 1);
+    const tilec_view4 all = {0, {B, S, H, D}, {S * H * D, H * D, D, 1}};
+    add.X = add.K = add.Y = all;
+    add.K.shape[1] = sk;
+    copy.T.shape[0] = B, copy.T.shape[1] = S, copy.T.shape[2] = H;
+    copy.T.stride[0] = S * 4, copy.T.stride[1] = 4, copy.T.stride[2] = 1;
+    cuMemAlloc(&add.X.data, sizeof x);
+    cuMemAlloc(&add.K.data, sizeof k);
+    cuMemAlloc(&add.Y.data, sizeof y);
+    cuMemAlloc(&copy.T.data, S * B * 4 * 4);
+    cuMemcpyHtoD(add.X.data, x, sizeof x);
+    cuMemcpyHtoD(add.K.data, k, sizeof k);
+    if (sk == 0)
+        add.K.data = 0;
+    cuMemAlloc(&add.scratch_counter, parameters_add_boxes_bytes_counter(&module, &add));
+    cuMemsetD8(add.scratch_counter, 0, parameters_add_boxes_bytes_counter(&module, &add));
+    cuMemAlloc(&add.workspace_rows, parameters_add_boxes_bytes_rows(&module, &add));
+    copy.workspace_rows = add.workspace_rows;
+    if (parameters_add_boxes_bytes_rows(&module, &add) != B * S * H * 4 ||
+        parameters_copy_rows_bytes_rows(&module, &copy) != B * S * H * 4)
+        return 2;
+    parameters_add_boxes_grid(&module, &add, grid);
+    if (grid[0] != 7) /* multiprocessors of the made-up GPU */
+        return 3;
+    TRY(parameters_add_boxes_check(&add, message, sizeof message));
+    for (int again = 0; again < 2; again++)
+        TRY(parameters_add_boxes_launch(&module, &add, NULL));
+    TRY(parameters_copy_rows_launch(&module, &copy, NULL));
+    cuMemcpyDtoH(y, add.Y.data, sizeof y);
+    for (int b = 0, i = 0; b < B; b++)
+        for (int s = 0; s < S; s++)
+            for (int hd = 0; hd < H * D; hd++, i++)
+                if (y[i] != (uint16_t)(x[i] + (s < sk ? k[i] : 0)))
+                    return 4;
+    for (int b = 0; b < B; b++)
+        for (int s = 0; s < S; s++) {
+            int32_t row[H];
+            cuMemcpyDtoH(row, copy.T.data + (CUdeviceptr)(b * S + s) * 16, sizeof row);
+            for (int h = 0; h < H; h++)
+                if (row[h] != b * 1000000 + s * 1000 + h)
+                    return 5;
+        }
+    add.X.stride[1] = H * D + 4;
+    if (parameters_add_boxes_check(&add, message, sizeof message) == CUDA_SUCCESS)
+        return 6;
+    puts(message);
+    add.X.stride[1] = -H * D;
+    if (parameters_add_boxes_check(&add, message, sizeof message) == CUDA_SUCCESS)
+        return 7;
+    puts(message);
+    return parameters_unload(&module) != CUDA_SUCCESS;
+}
+"""
+
+
+@pytest.fixture
+def fixture(pytestconfig):
+    if not pytestconfig.option.fixture:
+        pytest.skip("no --fixture")
+
+    def run(what):
+        return subprocess.run([pytestconfig.option.fixture, what], capture_output=True, text=True, check=True).stdout
+    return run
+
+
+def test_metadata_of_every_parameter(fixture):
+    assert json.loads(fixture("json")) == parameters.metadata()
+    comment = fixture("comment")
+    for line in ["maps      X dims 3,1,2,0 box 64x32x1x1 swizzle 128B, L2 promotion 256B",
+                 "scratch   counter, 8 bytes, zero before and after each launch",
+                 "workspace rows, B * S * H * 4 bytes", "arguments map of X, map of K, Y, Y.stride0,",
+                 "launch    grid (min(sm_count, cdiv(S, 32) * H * B * 2), 1, 1), block 64"]:
+        assert "//   " + line in comment
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "c++11"])
+@pytest.mark.parametrize("keys", [[], ["empty"]])
+def test_every_parameter(fixture, tmp_path, pytestconfig, standard, keys):
+    (tmp_path / "parameters.h").write_text(fixture("header"))
+    source = tmp_path / ("main.cpp" if "++" in standard else "main.c")
+    source.write_text(EVERY_PARAMETER)
+    compiler = "c++" if "++" in standard else "cc"
+    if not shutil.which(compiler):
+        pytest.skip("no " + compiler)
+    subprocess.run([compiler, "-std=" + standard, *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"),
+                    str(source), os.path.join(pytestconfig.option.fake, "libcuda.so.1"), "-o", str(tmp_path / "main"),
+                    "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+    log = tmp_path / "log"
+    done = subprocess.run([str(tmp_path / "main"), *keys], capture_output=True, text=True,
+                          env=dict(os.environ, FAKE_CUDA_LOG=str(log)))
+    assert (done.returncode, done.stdout) == (
+        0, "stride 1 of X is 776 bytes; it must be a multiple of 16\n"
+           "stride 1 of X is -768 bytes; a tensor map takes multiples of 16 below 2^40\n")
+    calls = log.read_text()
+    assert "WRONG" not in calls and "GUARD" not in calls
+    assert "map type 6 128:0:64 35:768:32 3:256:1 2:26880:1 swizzle 3 promotion 3 interleave 0 fill 0" in calls
+    k = "1:0:64 1:16:32 1:16:1 1:16:1" if keys else "128:0:64 20:768:32 3:256:1 2:26880:1"
+    assert f"map type 6 {k} swizzle 3 promotion 0 interleave 0 fill 0" in calls
+    assert calls.count("launch add_boxes grid 7 1 1 block 64 1 1 shared 8208") == 2
+    assert "launch copy_rows grid 35 2 1 block 32" in calls

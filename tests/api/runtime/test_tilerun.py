@@ -5,10 +5,16 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "run"))
+import parameters  # noqa: E402
 
 
 def metadata(**changes):
@@ -166,6 +172,90 @@ def test_npy_round_trip(bench, shape, dtype):
     back = np.load(bench.path("u.npy"))
     assert back.dtype == array.dtype and back.shape == array.shape
     np.testing.assert_array_equal(back.view(np.uint8) if shape else back, array.view(np.uint8) if shape else array)
+
+
+# ---- tensor maps, scratch, workspace, zero: the made-up driver adds the bits as integers ----
+
+def bits(*shape):
+    return np.random.default_rng(5).integers(0, 1 << 15, shape).astype(np.uint16)
+
+
+def run_parameters(bench, x, k, *arguments, meta=None, status=0, **environment):
+    with open(bench.path("p.ptx"), "w") as file:
+        file.write(parameters.ptx_of(meta or parameters.metadata(), ""))
+    return bench.run(bench.path("p.ptx"), "--in", "X=" + bench.save("x.npy", x.view(np.float16)), "--in",
+                     "K=" + bench.save("k.npy", k.view(np.float16)), *arguments, status=status, **environment)
+
+
+@pytest.mark.parametrize("b, s, h, sk", [(2, 35, 3, 20), (1, 35, 1, 1), (2, 5, 3, 0), (1, 1, 1, 64)])
+def test_every_parameter(bench, b, s, h, sk):
+    x, k = bits(b, s, h, 128), bits(b, sk, h, 128)
+    _, _, calls = run_parameters(bench, x, k, "--out", "Y=" + bench.path("y.npy"), "--out", "T=" + bench.path("t.npy"))
+    y, t = parameters.expected(x, k)
+    np.testing.assert_array_equal(np.load(bench.path("y.npy")).view(np.uint16), y)
+    np.testing.assert_array_equal(np.load(bench.path("t.npy")), t)
+    assert "WRONG" not in calls
+    assert f"launch add_boxes grid {min(7, (s + 31) // 32 * h * b * 2)} 1 1" in calls
+    if (b, h) == (2, 3):
+        assert f"map type 6 128:0:64 {s}:768:32 3:256:1 2:{s * 768}:1 swizzle 3 promotion 3" in calls
+    if (b, h, sk) == (1, 1, 1):  # strides of extents of 1 are made up
+        assert "map type 6 128:0:64 1:256:32 1:256:1 1:256:1 swizzle 3 promotion 0" in calls
+    if sk == 0:
+        assert "map type 6 1:0:64 1:16:32 1:16:1 1:16:1 swizzle 3 promotion 0" in calls
+
+
+def test_scratch_over_time(bench):
+    """One scratch for all runs, and it is told when a kernel does not leave it zero."""
+    x = bits(1, 40, 1, 128)
+    _, _, calls = run_parameters(bench, x, x, "--time", "3", "--sm-count", "2")
+    assert "WRONG" not in calls and calls.count("launch add_boxes grid 2 1 1") == 1 + 10 + 3
+    assert len(set(re.findall("scratch .*", calls))) == 1
+    _, err, _ = run_parameters(bench, x, x, status=3, FAKE_CUDA_DIRTY="1")
+    assert err == "tilerun: add_boxes leaves its scratch counter not zero, at byte 0 of 8\n"
+
+
+def changed(kernel, key, index, **changes):
+    meta = parameters.metadata()
+    meta["kernels"][kernel][key][index].update(changes)
+    return meta
+
+
+def test_refuses_maps(bench):
+    x, unaligned = bits(2, 3, 2, 128), bits(2, 3, 2, 4)
+    cannot = "tilerun: error: the metadata of the PTX cannot be read: "
+    for meta, message in [
+            (changed(0, "tensormaps", 0, dims=[3, 1, 2]), "a tensor map must have the dimensions of its tensor, 1 to 5"),
+            (changed(0, "tensormaps", 0, dims=[3, 1, 2, 1]),
+             "a tensor map names a dimension that is not there, or names it twice"),
+            (changed(0, "tensormaps", 0, dims=[0, 1, 2, 3]), "a tensor map must begin with the tensor's last dimension"),
+            (changed(0, "tensormaps", 0, box=[64, 257, 1, 1]), "an extent of a tensor map's box must be 1 to 256"),
+            (changed(0, "tensormaps", 0, swizzle=16), "the swizzle of a tensor map must be 0, 32, 64 or 128 bytes"),
+            (changed(0, "tensormaps", 0, l2_promotion=32),
+             "the L2 promotion of a tensor map must be 0, 64, 128 or 256 bytes")]:
+        assert run_parameters(bench, x, x, meta=meta, status=1)[1] == cannot + message + "\n"
+    meta = parameters.metadata()
+    for t in meta["kernels"][0]["tensors"]:
+        t["shape"][3], t["align"] = 4, 8
+    _, err, _ = run_parameters(bench, unaligned, unaligned, meta=meta, status=1)
+    assert err == ("tilerun: error: add_boxes: stride 2 of X is 8 bytes; a tensor map takes multiples of 16 "
+                   "below 2^40\n")
+    _, err, _ = run_parameters(bench, x, x, status=1, FAKE_CUDA_FAIL="cuTensorMapEncodeTiled")
+    assert err == "tilerun: error: cuTensorMapEncodeTiled: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory\n"
+
+
+def test_refuses_memory(bench):
+    x = bits(1, 3, 1, 128)
+    _, err, _ = run_parameters(bench, x, x, meta=changed(0, "params", 10, size="4 - B * 8"), status=1)
+    assert err == "tilerun: error: add_boxes: rows would have 4 - B * 8 = -4 bytes\n"
+    _, err, _ = run_parameters(bench, x, x, meta=changed(0, "params", 9, size="8 * Q"), status=1)
+    assert err == "tilerun: error: launch expression '8 * Q': no value for 'Q'\n"
+
+
+def test_workspace_has_the_largest_size(bench):
+    """Both kernels use one memory: the guards say when it is too short for either."""
+    x = bits(1, 30, 2, 128)
+    run_parameters(bench, x, x, meta=changed(0, "params", 10, size="0"), status=0)
+    run_parameters(bench, x, x, meta=changed(1, "params", 3, size="sm_count * 0"), status=0)
 
 
 # ---- what is refused, and how it is said ----

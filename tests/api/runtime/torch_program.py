@@ -1,14 +1,26 @@
 """Run by test_torch.py in a process of its own, with the made-up driver in LD_LIBRARY_PATH.  The
 device memory of that driver is host memory, so that CPU tensors do."""
 
+import os
 import sys
 import types
 
-sys.path.insert(0, sys.argv[1])
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [sys.argv[1], os.path.join(HERE, "..", "..", "run")]
+try:
+    import torch
+except ImportError:
+    sys.path.insert(0, os.path.join(HERE, "stand_in"))
+    import torch
+import parameters  # noqa: E402
 import tilec_torch  # noqa: E402
-import torch  # noqa: E402
 
 stream = types.SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
+torch.cuda.synchronize = lambda: None
+torch.cuda.is_current_stream_capturing = lambda: False
+torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(multi_processor_count=7)
 torch.cuda.current_device = lambda: 0
 torch.cuda.current_stream = lambda: stream
 torch.cuda.get_device_capability = lambda device: (9, 0)
@@ -30,4 +42,46 @@ except tilec_torch.TilecError as error:
     assert str(error) == "scale_rows: stride 0 of X is 200 bytes; it must be a multiple of 16", error
 else:
     raise AssertionError("an unaligned stride was accepted")
+
+
+# Tensor maps, scratch, workspace, zero; the made-up driver adds the bits as integers.
+def bits(*shape):
+    return np.random.default_rng(5).integers(0, 1 << 15, shape).astype(np.uint16)
+
+
+def tensor(array):
+    return torch.from_numpy(array.view(np.float16))
+
+
+def array(made, dtype):
+    return (made.array if hasattr(made, "array") else made.numpy()).view(dtype)
+
+
+module = tilec_torch.load(parameters.ptx_of(parameters.metadata(), "// every kind of parameter\n"))
+for b, s, h, sk in [(2, 35, 3, 20), (1, 35, 1, 1), (2, 5, 3, 0)]:
+    x, k = bits(b, s, h, 128), bits(b, sk, h, 128)
+    plan = module.prepare(X=tensor(x), K=tensor(k))
+    assert plan.launches[0].grid == (min(7, (s + 31) // 32 * h * b * 2), 1, 1), plan.launches[0].grid
+    for stream.cuda_stream in (0, 5, 5):
+        plan.run()
+    y, t = parameters.expected(x, k)
+    np.testing.assert_array_equal(array(plan.tensors["Y"], np.uint16), y)
+    np.testing.assert_array_equal(array(plan.tensors["T"], np.int32), t)
+kernel = module.kernels[0]
+assert sorted(key[1:] for key in kernel.scratches) == [(0, 304, 8), (5, 304, 8)], kernel.scratches
+try:
+    module.select("add_boxes").launch(X=tensor(bits(2, 3, 3, 256))[:, :, :, 4:132], K=tensor(k))
+except tilec_torch.TilecError as error:
+    assert str(error) == "add_boxes: the address of X must be a multiple of 16 bytes", error
+else:
+    raise AssertionError("an unaligned address was accepted")
+recipe = parameters.recipe("X")
+for strides, message in [((768, 4, 12, 1), "stride 1 of X is 8 bytes"), ((768, -128, 64, 1), "stride 1 of X is -256"),
+                         ((2**39, 128, 64, 1), "stride 0 of X is 1099511627776 bytes")]:
+    try:
+        tilec_torch.map_values(recipe, 2, (2, 2, 2, 128), strides)
+    except tilec_torch.TilecError as error:
+        assert str(error).startswith(message), error
+    else:
+        raise AssertionError(message)
 print("right")
