@@ -1,8 +1,9 @@
 /* auto_tiles.c - the search for tile sizes, warps and stages.
  *
- * Three rounds: a coarse grid of powers of two, of which a guess leaves the most promising to be
- * tried out; then steps from the best one to sizes between; then fewer buffers.  Trying out
- * means front end, passes up to the plan of shared memory, and the estimate of cost.c.
+ * A coarse grid of powers of two, of which a guess leaves the most promising to be tried out; then
+ * steps from the best one to sizes between; then fewer buffers.  Trying out means front end,
+ * passes up to the plan of shared memory, and the estimate of cost.c.  Where the best one needs
+ * nearly all registers by that estimate, its code is made and tells how many it needs.
  */
 #include "compiler/auto_tiles.h"
 
@@ -10,10 +11,13 @@
 
 #include "compiler/front.h"
 #include "compiler/ir/layout.h"
+#include "compiler/tuning.h"
 
 enum {
     MAX_TRIED = 64,
     COARSE_TRIED = 6, /* of the grid, after the guess */
+    MAX_SETTLED = 4,  /* choices whose code is made */
+    NOTCH = 16,
     SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
 };
 
@@ -88,6 +92,7 @@ try_out(Search *s, const TileChoice *candidate)
     px.arena = s->front.arena;
     buf_init(&bugs, px.arena);
     px.report = NULL;
+    px.trial = true;
     px.warps = candidate->warps;
     if (candidate->stages != 0)
         px.stages = candidate->stages;
@@ -105,13 +110,13 @@ try_out(Search *s, const TileChoice *candidate)
     return choice->cost.fits;
 }
 
-static const TileChoice *
-best_of(const Search *s)
+static TileChoice *
+best_of(Search *s)
 {
-    const TileChoice *best = NULL;
+    TileChoice *best = NULL;
 
     for (uint32_t k = 0; k < s->n; k++) {
-        const TileChoice *choice = &s->tried[k];
+        TileChoice *choice = &s->tried[k];
         if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
             best = choice;
     }
@@ -264,6 +269,64 @@ search_stages(Search *s)
     }
 }
 
+/* Makes the code of a choice, for good, and takes account of the registers it needs. */
+static void
+settle(Search *s, TileChoice *choice)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *s->px;
+    Front front = s->front;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    front.arena = px.arena;
+    buf_init(&bugs, px.arena);
+    px.report = NULL;
+    px.warps = choice->warps;
+    px.stages = choice->stages > 0 ? choice->stages : px.stages;
+    TirFn *fn = front_kernel(&front, s->kernel, choice, NULL);
+    LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
+    if (code == NULL) {
+        choice->cost.fits = false;
+        choice->cost.misfit = "the lowering";
+    } else {
+        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).alive, &choice->cost);
+    }
+    if (diag->messages.n == messages) {
+        choice->fn = fn;
+        choice->code = code;
+    }
+    diag->messages.n = messages;
+    diag->errors = errors;
+}
+
+/* The best choice must not need more registers than ptxas can do with: its code shows that.  A
+ * little smaller, it may do. */
+static void
+search_registers(Search *s)
+{
+    for (uint32_t round = 0; round < MAX_SETTLED; round++) {
+        TileChoice *best = best_of(s);
+        if (best == NULL || best->cost.alive > 0 || !cost_is_tight(s->px->target, &best->cost))
+            return;
+        double before = best->cost.per_work;
+        settle(s, best);
+        if (best->cost.fits && best->cost.per_work <= before)
+            return;
+        TileChoice from = *best;
+        for (uint32_t k = 0; k < s->autos && k < MAX_AUTO; k++) {
+            TileChoice choice = from;
+            choice.values[k] -= NOTCH;
+            choice.cost = (Cost){0};
+            choice.fn = NULL;
+            choice.code = NULL;
+            if (choice.values[k] >= 2 * NOTCH)
+                try_out(s, &choice);
+        }
+    }
+}
+
 /* ---- what is said about it ---- */
 
 static void
@@ -315,11 +378,14 @@ report_choices(const Search *s, Buf *out)
         }
         buf_printf(out,
                    "  %7.3f: products %.3f shared %.3f special %.3f lanes %.3f global %.3f "
-                   "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM\n",
+                   "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM",
                    cost->per_work, each * units->tensor, each * units->shared,
                    each * units->special, each * units->lanes, each * units->global,
                    each * units->atomic, each * units->barriers, cost->registers,
                    cost->spilled > 0 ? " (spills)" : "", cost->shared_bytes, cost->blocks);
+        if (cost->alive > 0)
+            buf_printf(out, "; %d alive in its code", cost->alive);
+        buf_char(out, '\n');
     }
 }
 
@@ -345,6 +411,36 @@ remark_choice(const Search *s, Span span)
     diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
     if (s->px->report != NULL)
         buf_printf(s->px->report, "  %s\n", text.at);
+}
+
+/* What the tuning database says; it goes before all that is only estimated. */
+static bool
+take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
+{
+    const TilecOptions *options = s->front.options;
+    TuningChoice measured;
+    Buf text;
+
+    if (options->tuning == NULL ||
+        !tuning_find(s->px->arena, s->px->diag, options->tuning_path, options->tuning,
+                     s->px->target, sample, asked, s->warps, s->px->stages, &measured))
+        return false;
+    TileChoice choice = {.warps = measured.warps > 0 ? measured.warps : s->warps,
+                         .stages = s->px->stages > 0 ? 0 : measured.stages};
+    memcpy(choice.values, measured.values, sizeof choice.values);
+    bool fits = try_out(s, &choice);
+    buf_init(&text, s->px->arena);
+    print_choice(s, &choice, 0, &text);
+    if (fits)
+        buf_printf(&text, ": the best of %u measured, %.1f us", measured.others + 1,
+                   measured.microseconds);
+    else
+        buf_add(&text, ": measured to be the best, but it can not be compiled any more");
+    diag_remark(s->px->diag, sample->span, "kernel '%s': %s", s->kernel, text.at);
+    if (s->px->report != NULL)
+        buf_printf(s->px->report, "tuning database for %s: %s\n", s->kernel, text.at);
+    s->n = fits ? s->n : 0;
+    return fits;
 }
 
 TileChoices
@@ -375,9 +471,12 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     Span span = fn != NULL ? fn->span : (Span){0};
     if (fn == NULL || !s->products)
         return (TileChoices){0};
+    if (take_measured(s, fn, &asked))
+        return (TileChoices){.at = s->tried, .n = 1};
     search_grid(s);
     search_between(s);
     search_stages(s);
+    search_registers(s);
     /* The cheapest first; those that do not fit last. */
     for (uint32_t i = 1; i < s->n; i++) {
         TileChoice choice = s->tried[i];

@@ -21,6 +21,8 @@ enum {
     OTHER_REGISTERS = 72,  /* what the lowering leaves free when it keeps operands */
     FULL_WARPS = 8,
     SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
+    LEFT_ALIVE = 13,      /* of all registers, those that code should not keep alive */
+    TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
     REGISTER_STEP = 8,     /* registers are handed out in these units */
     ATOM_M = 16,
@@ -43,6 +45,9 @@ static const double barrier_wait = 110, copy_wait = 900;
 static const double few_warps = 1.09;
 /* Each register spilled. */
 static const double spill = 0.01;
+/* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
+ * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
+static const double may_spill = 0.06;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -332,12 +337,18 @@ cost_mma(Model *m, const TirOp *op)
     }
 }
 
-static bool
-is_special(TirOpcode op)
+bool
+cost_is_special(TirOpcode op)
 {
     return op == TIR_EXP || op == TIR_EXP2 || op == TIR_LOG || op == TIR_LOG2 || op == TIR_SQRT ||
            op == TIR_RSQRT || op == TIR_RCP || op == TIR_TANH || op == TIR_SIN || op == TIR_COS ||
            op == TIR_DIV;
+}
+
+double
+cost_rare(void)
+{
+    return rare;
 }
 
 static void
@@ -405,7 +416,7 @@ cost_op(Model *m, const TirOp *op)
     if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 || value->layout == NULL)
         return;
     double elements = lane_elements(m, value);
-    if (is_special(op->op) && value->type.dtype != DT_I32)
+    if (cost_is_special(op->op) && value->type.dtype != DT_I32)
         units->special += weight * elements / target->special_ops;
     else
         units->lanes += weight * elements / target->float_ops;
@@ -550,6 +561,22 @@ cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
     finish(px->target, fn->warps, m.elements, cost);
 }
 
+bool
+cost_is_tight(const Target *target, const Cost *cost)
+{
+    return cost->registers + TIGHT > target->registers_per_thread;
+}
+
+void
+cost_settle(const Target *target, uint32_t alive, Cost *cost)
+{
+    cost->alive = (int32_t)alive;
+    if (cost->alive + LEFT_ALIVE <= target->registers_per_thread)
+        return;
+    cost->clocks *= 1 + may_spill;
+    cost->per_work *= 1 + may_spill;
+}
+
 /* ---- the guess ---- */
 
 /* Whether `value` is loaded, perhaps turned. */
@@ -646,7 +673,7 @@ guess_block(Guess *g, const TirBlock *block)
         } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->op != TIR_MASK &&
                    op->op != TIR_PADMASK && op->results[0]->type.rank == 2) {
             double elements = (double)tir_type_elements(op->results[0]->type);
-            if (is_special(op->op))
+            if (cost_is_special(op->op))
                 m->units->special += weight * elements / target->special_ops;
             else
                 m->units->lanes += weight * elements / target->float_ops;

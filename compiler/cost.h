@@ -28,6 +28,7 @@ typedef struct Cost {
     int32_t registers;    /* that a thread would like to have */
     int32_t kept;         /* of these: operands of products that stay in registers over a loop */
     int32_t spilled;      /* beyond what a thread can have */
+    int32_t alive;        /* at once in the code that was made of it; 0: none was made */
     int32_t shared_bytes; /* of a block */
     int32_t blocks;       /* on an SM at once */
     CostUnits units;      /* of one block */
@@ -42,5 +43,15 @@ void cost_estimate(PassContext *px, TirFn *fn, Cost *cost);
 /* Of a kernel as the front end made it, for `warps` warps and `stages` buffers: a guess that needs
  * no pass.  Registers and shared memory are lower bounds: what does not fit here does not fit. */
 void cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost);
+
+/* Whether a kernel needs so many registers, by the estimate, that its code should be made to see. */
+bool cost_is_tight(const Target *target, const Cost *cost);
+/* Takes account of the registers that are alive at once in the code that was made. */
+void cost_settle(const Target *target, uint32_t alive, Cost *cost);
+
+/* Whether an operation goes to the unit for special functions. */
+bool cost_is_special(TirOpcode op);
+/* How often a branch that rows decide to take for themselves is taken. */
+double cost_rare(void);
 
 #endif

@@ -55,8 +55,12 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
     Define *defines = arena_array(front->arena, Define, options->n_defines + 1);
     uint32_t errors = front->diag->errors;
 
-    for (size_t k = 0; k < options->n_defines; k++)
-        defines[k] = (Define){options->defines[k].name, options->defines[k].value};
+    for (size_t k = 0; k < options->n_defines; k++) {
+        const char *name = options->defines[k].name, *value = options->defines[k].value;
+        if (tiles->choice != NULL && tiles->choice->replaced == name)
+            value = tiles->choice->replacement;
+        defines[k] = (Define){name, value};
+    }
     AstToTir lowering = {
         .arena = front->arena,
         .diag = front->diag,
@@ -89,4 +93,21 @@ front_kernel(const Front *front, const char *name, const TileChoice *choice, Aut
     if (asked != NULL)
         *asked = tiles;
     return module != NULL && module->fns.n == 1 ? module->fns.at[0] : NULL;
+}
+
+uint32_t
+front_autos(const Front *front, const char *kernel, const char **names, uint32_t most)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < front->ast->kernels.n; k++) {
+        const Kernel *declared = front->ast->kernels.at[k];
+        if (strcmp(declared->name.text, kernel) != 0)
+            continue;
+        for (uint32_t j = 0; j < declared->constants.n && n < most; j++) {
+            if (declared->constants.at[j].is_auto)
+                names[n++] = declared->constants.at[j].name.text;
+        }
+    }
+    return n;
 }

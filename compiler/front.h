@@ -26,5 +26,8 @@ TirModule *front_module(const Front *front);
  * not NULL, is told which parameters have that.  NULL after errors. */
 TirFn *front_kernel(const Front *front, const char *name, const TileChoice *choice,
                     AutoTiles *asked);
+/* The parameters of a kernel whose default is `auto`, pinned or not, in the order of their
+ * declaration: at most `most`; returns how many. */
+uint32_t front_autos(const Front *front, const char *kernel, const char **names, uint32_t most);
 
 #endif

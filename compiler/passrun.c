@@ -101,7 +101,7 @@ static bool
 run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
 {
     const PassInfo *pass = &pass_table[row];
-    uint32_t errors = px->diag->errors;
+    uint32_t errors = px->diag->errors, bugs = px->bugs == NULL ? 0 : px->bugs->n;
     double begin = run->seconds != NULL ? pass_clock() : 0.0;
 
     pass->run(px, fn);
@@ -113,7 +113,7 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
             buf_printf(run->dump_out, "// after %s\n", pass->name);
         tir_print_fn(fn, run->dump_out);
     }
-    bool ok = px->diag->errors == errors;
+    bool ok = px->diag->errors == errors && (px->bugs == NULL || px->bugs->n == bugs);
     if (ok && run->verify) {
         Buf text;
         buf_init(&text, px->arena);
@@ -132,6 +132,18 @@ passes_run(PassContext *px, TirFn *fn, const PassRun *run)
 {
     for (uint32_t row = 0; row < pass_count; row++)
         if (pass_table[row].run != NULL && row_enabled(px, row) && !run_row(px, fn, run, row))
+            return false;
+    return true;
+}
+
+bool
+passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last)
+{
+    int32_t end = pass_find(last, strlen(last));
+
+    for (int32_t row = 0; row <= end; row++)
+        if (pass_table[row].run != NULL && row_enabled(px, (uint32_t)row) &&
+            !run_row(px, fn, run, (uint32_t)row))
             return false;
     return true;
 }

@@ -6,6 +6,20 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
+/* What a plan for warp groups is to look like; passes/plan.c finds the rest. */
+typedef struct PlanHints {
+    uint32_t bands;   /* warp groups that compute; 0: no plan */
+    uint32_t stages;  /* slots of rings that the main loop goes around */
+    uint32_t slots;   /* of rings that are filled once for a tile of the grid */
+    bool persistent;  /* blocks go through several tiles of the grid */
+    bool dynamic;     /* .. drawn from a counter where they differ in length */
+    bool turns;       /* bands that have equally many iterations start products in turns */
+    bool overlap;     /* products under the arithmetic of the next iteration, if registers allow */
+} PlanHints;
+
+/* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no bands. */
+bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
+
 /* Everything a pass may look at beside the function it changes. */
 typedef struct PassContext {
     Arena *arena;
@@ -15,7 +29,10 @@ typedef struct PassContext {
     uint64_t enabled;   /* bit i: row i of passes.def is on whatever the level (-f..) */
     uint64_t disabled;  /* bit i: row i of passes.def is off (-fno-..) */
     uint32_t warps, stages; /* pinned on the command line; 0: not */
+    PlanHints plan;
+    bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
     Buf *report;        /* facts for --report; NULL: not wanted */
+    Buf *bugs;          /* where a pass writes what it finds to be wrong with another one's work */
 } PassContext;
 
 /* Whether the pass (or named choice) of this name is on: passes.def's default at this level,
@@ -27,11 +44,17 @@ bool pass_split_loops(PassContext *px, TirFn *fn);
 bool pass_imply_masks(PassContext *px, TirFn *fn);
 bool pass_simplify(PassContext *px, TirFn *fn);
 bool pass_fuse(PassContext *px, TirFn *fn);
+bool pass_carry_choices(PassContext *px, TirFn *fn);
+bool pass_plan(PassContext *px, TirFn *fn);
+bool pass_roles(PassContext *px, TirFn *fn);
 bool pass_schedule(PassContext *px, TirFn *fn);
+bool pass_sink(PassContext *px, TirFn *fn);
 bool pass_assign_layout(PassContext *px, TirFn *fn);
+bool pass_defer_reductions(PassContext *px, TirFn *fn);
 bool pass_order_products(PassContext *px, TirFn *fn);
 bool pass_plan_shared(PassContext *px, TirFn *fn);
 bool pass_place_sync(PassContext *px, TirFn *fn);
+bool pass_check_roles(PassContext *px, TirFn *fn);
 
 /* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic. */
 LirFn *lower_kernel(PassContext *px, TirFn *fn);
@@ -69,6 +92,8 @@ typedef struct PassRun {
 
 /* Runs all passes of the table that are on, in order.  False after errors or bugs. */
 bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
+/* The same as far as the pass `last`. */
+bool passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last);
 /* Runs the passes named in `list` ("a,b"), on or not.  Unknown names are errors. */
 bool passes_run_list(PassContext *px, TirFn *fn, const PassRun *run, const char *list);
 /* Seconds since some fixed moment. */

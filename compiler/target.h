@@ -18,6 +18,16 @@ typedef struct MmaAtom {
     const char *mnemonic; /* D, A, B, C in registers; f32 accumulators */
 } MmaAtom;
 
+enum { TARGET_GROUPS = 5 }; /* one more than warp groups that may compute */
+
+/* What products of warp groups take beside the time of the units: fitted, see there. */
+typedef struct GroupTimes {
+    double power_overlapped, power_plain; /* how well arithmetic hides behind products */
+    double chain;    /* clocks: latencies of what one warp group does one after the other */
+    double exchange; /* clocks: a value goes from warp group to warp group */
+    double start;    /* clocks: to begin and end a tile, beside one more iteration */
+} GroupTimes;
+
 typedef struct Target {
     const char *name;        /* as the user says it: "sm_90" */
     const char *ptx_target;  /* behind .target */
@@ -39,6 +49,23 @@ typedef struct Target {
     int32_t float_ops;      /* f32 lanes */
     int32_t shared_bytes;
 
+    /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
+     * shared memory, registers that go from role to role; NULL: none of these */
+    const MmaAtom *group_mma;
+    uint32_t n_group_mma;
+    const char *ptx_target_roles; /* behind .target when a kernel has roles */
+    int32_t group_flops; /* dense 16-bit, products of warp groups */
+    struct {
+        uint32_t producer, consumer;
+    } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
+    struct {
+        uint32_t producer, consumer;
+    } drawing_registers[TARGET_GROUPS]; /* the same, when the producer also draws tiles */
+    int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
+    int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
+    GroupTimes group_times;
+    int32_t sm_count, clock_mhz; /* of the whole chip, under such a load: for predictions */
+
     /* instructions beyond the common base (sm_80) */
     bool store_matrix;   /* stmatrix */
     bool vector_atomics; /* red.global.add.v2.f32, .v4.f32 */
@@ -53,6 +80,8 @@ extern const uint32_t tilec_target_count;
 /* Finds a target by what the user says after -arch: its name, or the name with the letter `a`.
  * NULL when there is none. */
 const Target *target_find(const char *name);
+/* The product of a warp group for an element type; NULL when the target has none. */
+const MmaAtom *target_group_mma(const Target *target, DType dtype);
 /* The atom for an element type; NULL when the target has none. */
 const MmaAtom *target_mma(const Target *target, DType dtype);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backends/ptx/print.h"
+#include "compiler/auto_plan.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/emit/metadata.h"
@@ -18,6 +19,7 @@
 #include "compiler/ir/tir.h"
 #include "compiler/passrun.h"
 #include "compiler/report.h"
+#include "compiler/search.h"
 #include "compiler/target.h"
 
 typedef struct Compilation {
@@ -28,12 +30,14 @@ typedef struct Compilation {
     const TilecOptions *options;
     const char *path, *text;
     size_t n;
-    const char *list; /* tilec_list */
+    const char *list;          /* tilec_list */
+    const TilecSearch *search; /* tilec_search */
     const Target *target;
     Front front;
     TirModule *module;
     uint64_t enabled, disabled;
     int32_t dump_after;
+    PlanHints plan;      /* pinned on the command line */
     Buf bugs, dump, report, output;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
@@ -95,6 +99,9 @@ read_options(Compilation *c)
         diag_error(&c->diag, (Span){0}, "the level is %d, expected 0 .. 3", options->level);
     for (size_t k = 0; k < options->n_switches; k++)
         read_switch(c, options->switches[k]);
+    const char *fault;
+    if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
+        diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
     c->dump_after = -1;
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
@@ -202,19 +209,28 @@ pass_context(Compilation *c)
         .disabled = c->disabled,
         .warps = c->options->warps,
         .stages = c->options->stages,
+        .plan = c->plan,
         .report = c->options->report ? &c->report : NULL,
+        .bugs = &c->bugs,
     };
+}
+
+static bool
+wants_checks(const Compilation *c)
+{
+#ifdef NDEBUG
+    return c->options->verify;
+#else
+    (void)c;
+    return true;
+#endif
 }
 
 static PassRun
 pass_run(Compilation *c)
 {
-    bool verify = c->options->verify;
-#ifndef NDEBUG
-    verify = true;
-#endif
     return (PassRun){
-        .verify = verify,
+        .verify = wants_checks(c),
         .dump = c->options->dump_ir != NULL,
         .dump_after = c->dump_after,
         .dump_out = &c->dump,
@@ -230,21 +246,23 @@ base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
+enum { LINE_BYTES = 72 }; /* of PTX, a generous average */
+
 static void
 emit(Compilation *c, LirFn *const *lowered)
 {
     const TilecOptions *options = c->options;
-    LaunchFacts *launch = arena_array(&c->arena, LaunchFacts, c->module->fns.n + 1);
     const Diag *lines = options->line_info ? &c->diag : NULL;
     Buf ptx, *out = &c->output;
+    size_t lines_of_ptx = 0;
 
+    const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
-        launch[k].entry = lowered[k]->name;
-        launch[k].block = lowered[k]->threads;
-        launch[k].shared_bytes = lowered[k]->shared_bytes;
+        if (c->module->fns.at[k]->plan != NULL)
+            arch = c->target->ptx_target_roles;
     }
-    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), c->target->name, c->target->ptx_version,
-                         launch};
+    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), arch, c->target->ptx_version,
+                         lowered};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');
@@ -256,8 +274,11 @@ emit(Compilation *c, LirFn *const *lowered)
         return;
     }
     buf_init(&ptx, &c->arena);
+    for (uint32_t k = 0; k < c->module->fns.n; k++)
+        lines_of_ptx += lowered[k]->insns.n;
+    buf_reserve(&ptx, LINE_BYTES * lines_of_ptx);
     metadata_comment(c->module, &facts, &ptx);
-    ptx_print_head(c->target, &ptx);
+    ptx_print_head(c->target, arch, &ptx);
     if (lines != NULL)
         ptx_print_files(lines, &ptx);
     metadata_declare(c->module, &facts, &ptx);
@@ -272,6 +293,38 @@ emit(Compilation *c, LirFn *const *lowered)
         *out = ptx;
 }
 
+/* Launch expressions have the sizes and scalars by their names, and `sm_count` beside them. */
+static bool
+names_are_free(Compilation *c, const TirFn *fn)
+{
+    static const char *const taken = "sm_count";
+    Span span = {0};
+    bool found = false;
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        if (strcmp(fn->sizes.at[k].name, taken) == 0) {
+            span = fn->span;
+            found = true;
+        }
+    for (uint32_t k = 0; k < fn->scalars.n; k++)
+        if (strcmp(fn->scalars.at[k].name, taken) == 0) {
+            span = fn->scalars.at[k].span;
+            found = true;
+        }
+    if (found)
+        diag_error(&c->diag, span, "'%s' cannot name a size or a scalar of '%s': it is the number of "
+                   "multiprocessors of the GPU, for launchers", taken, fn->name);
+    return !found;
+}
+
+/* Whether the search has already made what would be made of a choice now. */
+static bool
+is_made(const Compilation *c, const TileChoice *choice)
+{
+    return choice != NULL && choice->code != NULL && !wants_checks(c) &&
+           c->options->dump_ir == NULL && !c->options->report;
+}
+
 /* Passes and lowering of one kernel.  NULL after errors. */
 static LirFn *
 lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
@@ -279,19 +332,24 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     PassContext px = pass_context(c);
     PassRun run = pass_run(c);
 
-    if (choice != NULL && choice->warps > 0)
+    if (choice != NULL && choice->plan.bands > 0)
+        px.plan = choice->plan;
+    else if (choice != NULL && choice->warps > 0)
         px.warps = choice->warps;
     if (choice != NULL && choice->stages > 0)
         px.stages = choice->stages;
 
+    if (!names_are_free(c, fn))
+        return NULL;
     if (c->options->report)
         buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
                    c->options->level);
-    if (!passes_run(&px, fn, &run))
+    bool made = is_made(c, choice);
+    if (!made && !passes_run(&px, fn, &run))
         return NULL;
     double begin = pass_clock();
     uint32_t errors = c->diag.errors;
-    LirFn *lowered = lower_kernel(&px, fn);
+    LirFn *lowered = made ? choice->code : lower_kernel(&px, fn);
     c->lower_seconds += pass_clock() - begin;
     if (lowered == NULL && c->diag.errors == errors)
         buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
@@ -299,6 +357,12 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
         Buf text;
         buf_init(&text, &c->arena);
         if (!lir_verify(lowered, &text))
+            buf_printf(&c->bugs, "after the lowering:\n%s", text.at);
+    }
+    if (lowered != NULL) {
+        Buf text;
+        buf_init(&text, &c->arena);
+        if (!launch_verify(fn, lowered, &text))
             buf_printf(&c->bugs, "after the lowering:\n%s", text.at);
     }
     if (lowered != NULL && c->options->report)
@@ -334,6 +398,26 @@ go_back(Compilation *c, Mark mark)
     cut(&c->report, mark.report);
 }
 
+/* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what was
+ * said is unsaid. */
+static LirFn *
+lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans)
+{
+    TirFn *before = c->module->fns.at[k];
+    Mark mark = set_mark(c);
+
+    for (uint32_t n = 0; n < plans->n; n++) {
+        TirFn *fn = front_kernel(&c->front, before->name, &plans->at[n], NULL);
+        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &plans->at[n]);
+        if (c->bugs.n > 0 || (lowered != NULL && fn->plan != NULL)) {
+            c->module->fns.at[k] = fn != NULL ? fn : before;
+            return lowered;
+        }
+        go_back(c, mark);
+    }
+    return NULL;
+}
+
 /* Kernel `k` by the cheapest choice for what it leaves open that can be compiled. */
 static LirFn *
 lower_with_choices(Compilation *c, uint32_t k)
@@ -341,9 +425,17 @@ lower_with_choices(Compilation *c, uint32_t k)
     TirFn *fn = c->module->fns.at[k];
     TileChoices choices = {0};
 
-    if (c->front.ast != NULL) {
+    if (c->front.ast != NULL && c->plan.bands == 0) {
         PassContext px = pass_context(c);
         double begin = pass_clock();
+        if (c->options->plan == NULL) {
+            TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
+            c->search_seconds += pass_clock() - begin;
+            LirFn *lowered = lower_with_plans(c, k, &plans);
+            if (lowered != NULL || c->bugs.n > 0)
+                return lowered;
+            begin = pass_clock();
+        }
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
     }
@@ -351,8 +443,9 @@ lower_with_choices(Compilation *c, uint32_t k)
     DiagMessage *messages = NULL;
     for (uint32_t n = 0; n < choices.n; n++) {
         go_back(c, before);
-        fn = front_kernel(&c->front, fn->name, &choices.at[n], NULL);
-        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &choices.at[n]);
+        const TileChoice *choice = &choices.at[n];
+        fn = is_made(c, choice) ? choice->fn : front_kernel(&c->front, fn->name, choice, NULL);
+        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, choice);
         if (lowered != NULL || c->bugs.n > 0) {
             c->module->fns.at[k] = fn != NULL ? fn : c->module->fns.at[k];
             return lowered;
@@ -408,8 +501,18 @@ compile_lane_ir(Compilation *c)
     }
     if (failed(c))
         return;
+    const char *arch = c->target->ptx_target;
+    for (uint32_t k = 0; k < fns.n; k++) {
+        if (lir_has_roles(fns.at[k]))
+            arch = c->target->ptx_target_roles;
+    }
+    if (arch == NULL) {
+        diag_error(&c->diag, (Span){0}, "%s has instructions that %s does not have", c->path,
+                   c->target->name);
+        return;
+    }
     if (c->options->emit == TILEC_EMIT_PTX)
-        ptx_print_head(c->target, &c->output);
+        ptx_print_head(c->target, arch, &c->output);
     for (uint32_t k = 0; k < fns.n; k++) {
         if (c->options->emit == TILEC_EMIT_LIR) {
             lir_print(fns.at[k], &c->output);
@@ -442,6 +545,14 @@ compile(Compilation *c)
         tir_print(c->module, &c->output);
         return;
     }
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        if (c->module->fns.at[k]->plan != NULL) /* read from text; all passes would begin anew */
+            diag_error(&c->diag, c->module->fns.at[k]->span,
+                       "kernel '%s' has a plan already; --run-pass goes on from there",
+                       c->module->fns.at[k]->name);
+    }
+    if (failed(c))
+        return;
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
     for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
         lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
@@ -450,6 +561,29 @@ compile(Compilation *c)
     begin = pass_clock();
     emit(c, lowered);
     c->print_seconds = pass_clock() - begin;
+}
+
+static void
+search(Compilation *c)
+{
+    if (!read_options(c))
+        return;
+    if (ends_with(c->path, ".tir") || ends_with(c->path, ".lir")) {
+        diag_error(&c->diag, (Span){0}, "a search is for programs: %s has no sizes left to choose",
+                   c->path);
+        return;
+    }
+    const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
+    if (c->n >= UINT32_MAX / 4) {
+        diag_error(&c->diag, (Span){0}, "%s is too large", c->path);
+        return;
+    }
+    c->front =
+        (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
+    if (!front_parse(&c->front, file))
+        return;
+    PassContext px = pass_context(c);
+    search_run(&c->front, &px, &c->trials, c->search, &c->output);
 }
 
 /* ---- the API edge ---- */
@@ -557,7 +691,10 @@ guarded(Compilation *c, TilecResult *result)
         c->diag.show_remarks = c->options->remarks;
         if (c->options->time_report)
             c->seconds = arena_array(&c->arena, double, pass_count + 1);
-        compile(c);
+        if (c->search != NULL)
+            search(c);
+        else
+            compile(c);
     }
     arena_free(&c->trials);
     fill_result(c, result);
@@ -591,6 +728,14 @@ tilec_compile(const TilecOptions *options, const char *path, const char *text, s
               TilecResult *result)
 {
     Compilation task = {.options = options, .path = path, .text = text, .n = n};
+    return run(options->allocator, &task, result);
+}
+
+TilecStatus
+tilec_search(const TilecOptions *options, const TilecSearch *asked, const char *path,
+             const char *text, size_t n, TilecResult *result)
+{
+    Compilation task = {.options = options, .search = asked, .path = path, .text = text, .n = n};
     return run(options->allocator, &task, result);
 }
 

@@ -69,6 +69,7 @@ typedef struct TilecOptions {
     const char *const *switches;    /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
     size_t n_switches;
     uint32_t warps, stages;         /* of every kernel; 0: what the source or the compiler says */
+    const char *plan;               /* "bands=3,stages=3", "none"; NULL: what the compiler finds */
     bool line_info;                 /* .loc and .file lines */
     bool warnings_are_errors;
     bool remarks;                   /* say what was and was not done, and why */
@@ -78,6 +79,8 @@ typedef struct TilecOptions {
     const char *run_pass;           /* "a,b": run these passes only; the output is tile IR */
     const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
+    const char *tuning;             /* the text of a tuning database (docs/search.md); NULL: none */
+    const char *tuning_path;        /* its name, for messages */
     TilecImport import;             /* NULL: the built-in library only */
     void *import_user;
     const TilecAllocator *allocator; /* NULL: malloc and free */
@@ -103,6 +106,33 @@ TilecOptions tilec_default_options(void);
 TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
                           size_t n, TilecResult *result);
 void tilec_result_free(TilecResult *result);
+
+/* What `tilec search` is asked beside the options of a compilation. */
+typedef enum TilecOrder {
+    TILEC_BY_TRAFFIC, /* bytes through the port of shared memory for each element */
+    TILEC_BY_TIME     /* predicted */
+} TilecOrder;
+
+enum { TILEC_OPEN = 3 };
+
+typedef struct TilecSearch {
+    /* sizes to try for the parameters that are `auto`, in the order of their declaration; none: the
+     * usual ones.  The last list holds for all further parameters, too */
+    const int32_t *tiles[TILEC_OPEN];
+    size_t n_tiles[TILEC_OPEN];
+    const uint32_t *groups; /* numbers of warp groups that compute, 1 to 4 */
+    size_t n_groups;        /* 0: all */
+    const TilecDefine *sizes; /* of the tensors, for the prediction: Sq=16384 */
+    size_t n_sizes;
+    size_t rows; /* at most so many plans; 0: all */
+    TilecOrder order;
+    bool json;   /* a line of JSON for each plan, not a table */
+} TilecSearch;
+
+/* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most
+ * products), the best first; `output` is the list.  Nothing is compiled. */
+TilecStatus tilec_search(const TilecOptions *options, const TilecSearch *search, const char *path,
+                         const char *text, size_t n, TilecResult *result);
 
 /* Tables as text, one line each: `which` is "passes" or "targets"; NULL for anything else.  The
  * result is filled as by tilec_compile. */

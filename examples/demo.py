@@ -94,10 +94,12 @@ def compile_one(tilec, source, target, options, out):
     return ptx
 
 
-def assemble(ptxas, ptx, target):
+def assemble(ptxas, ptx):
     """What ptxas says of the largest kernel: registers, spills; or why there is no cubin."""
     if not ptxas:
         return "no ptxas here", True
+    with open(ptx, encoding="utf-8") as file:
+        target = re.search(r"^\.target (\w+)", file.read(), re.M)[1] # sm_90a where it has to be
     command = [ptxas, "-v", f"-arch={target}", ptx, "-o", ptx[:-4] + ".cubin"]
     done = subprocess.run(command, capture_output=True, text=True)
     said = done.stdout + done.stderr
@@ -215,7 +217,7 @@ def main():
         for source in ["attention", "attention_bwd"]:
             ptx[source] = compile_one(tilec, source, target,
                                       ["-D", f"D={d}", "-D", "CAUSAL=true"], out)
-            said, good = assemble(ptxas, ptx[source], target)
+            said, good = assemble(ptxas, ptx[source])
             failed |= not good
             print(f"  {target:7} {source:14} {said}")
         if device == "none":

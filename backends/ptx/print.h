@@ -6,7 +6,7 @@
 #include "compiler/target.h"
 
 /* The directives every module begins with. */
-void ptx_print_head(const Target *target, Buf *out);
+void ptx_print_head(const Target *target, const char *arch, Buf *out);
 /* One kernel.  `diag` supplies the files of line information; NULL: no .loc lines. */
 void ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out);
 /* The .file directives of the files that .loc lines name. */

@@ -4,8 +4,23 @@
  * 0.62 of the rate of wgmma (4096 flops a clock and SM), as public kernels measure it.  Vector
  * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32: sm_90, PTX 8.1); stmatrix: 9.7.15.5.17
  * (sm_90, PTX 7.8).
+ *
+ * Plans for warp groups.  64 K registers go to one warp group that copies and n that compute, in
+ * steps of 8; 24 of a computing thread (32 of the smaller budgets) stay for addresses, statistics
+ * and fragments; 3 KiB of shared memory stay for barriers and row statistics: the division that
+ * public kernels for this chip have settled on (flash-attention, hopper/ and flash_attn/cute/).
+ *
+ * The times were fitted to elapsed clocks of attention kernels measured on an H200 (ptxas 13.0);
+ * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  */
 #include "backends/ptx/targets.h"
+
+/* PTX ISA 9.7.15.5 "wgmma": m is 64, n a multiple of 8 up to 256, k 16 for 16-bit elements; the
+ * mnemonic wants n between the two parts. */
+static const MmaAtom group_mma_atoms[] = {
+    {DT_BF16, 64, 256, 16, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16"},
+    {DT_F16, 64, 256, 16, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16"},
+};
 
 const Target target_sm90 = {
     .name = "sm_90",
@@ -23,6 +38,23 @@ const Target target_sm90 = {
     .special_ops = 16,
     .float_ops = 128,
     .shared_bytes = 128,
+    .group_mma = group_mma_atoms,
+    .n_group_mma = sizeof group_mma_atoms / sizeof group_mma_atoms[0],
+    .ptx_target_roles = "sm_90a",
+    /* 64 K registers over one warp group that copies and n that compute, in steps of 8; measured on
+     * an H200: docs/measurements.md */
+    .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
+    .group_flops = 4096,
+    .drawing_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
+    .group_other_registers = {0, 24, 24, 32, 32},
+    .group_tile_bytes = 224 * 1024,
+    .group_times = {.power_overlapped = 1.73,
+                    .power_plain = 1.3,
+                    .chain = 600,
+                    .exchange = 254,
+                    .start = 1100},
+    .sm_count = 132,
+    .clock_mhz = 1700,
     .store_matrix = true,
     .vector_atomics = true,
     .mma = warp_mma_atoms,

@@ -25,6 +25,16 @@ target_find(const char *name)
 }
 
 const MmaAtom *
+target_group_mma(const Target *target, DType dtype)
+{
+    for (uint32_t i = 0; i < target->n_group_mma; i++) {
+        if (target->group_mma[i].dtype == dtype)
+            return &target->group_mma[i];
+    }
+    return NULL;
+}
+
+const MmaAtom *
 target_mma(const Target *target, DType dtype)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {

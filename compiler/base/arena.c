@@ -6,6 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_GAPS 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ARENA_GAPS 1
+#endif
+
+/* With AddressSanitizer, memory that nobody asked for can not be touched, and there is some of it
+ * between any two pieces: what is read behind the end of an array is found. */
+#ifdef ARENA_GAPS
+#include <sanitizer/asan_interface.h>
+enum { GAP = 64 };
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+enum { GAP = 0 };
+#endif
+
 struct ArenaBlock {
     ArenaBlock *next;
     size_t bytes; /* of data */
@@ -45,6 +64,7 @@ release_all(Arena *arena, ArenaBlock *block)
 {
     while (block != NULL) {
         ArenaBlock *next = block->next;
+        ASAN_UNPOISON_MEMORY_REGION(block->data, block->bytes);
         arena->allocator.release(arena->allocator.user, block);
         block = next;
     }
@@ -91,10 +111,11 @@ next_block(Arena *arena, size_t bytes)
     return block;
 }
 
-void *
-arena_alloc(Arena *arena, size_t bytes)
+/* Memory with anything in it. */
+static void *
+take(Arena *arena, size_t bytes)
 {
-    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GAP;
 
     if (rounded == 0)
         rounded = ALIGNMENT;
@@ -104,16 +125,24 @@ arena_alloc(Arena *arena, size_t bytes)
         arena->blocks = block;
         arena->cursor = (char *)block->data;
         arena->limit = arena->cursor + block->bytes;
+        ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
     }
     void *at = arena->cursor;
     arena->cursor += rounded;
-    return memset(at, 0, rounded);
+    ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+    return at;
+}
+
+void *
+arena_alloc(Arena *arena, size_t bytes)
+{
+    return memset(take(arena, bytes), 0, bytes);
 }
 
 void *
 arena_copy(Arena *arena, const void *from, size_t bytes)
 {
-    void *to = arena_alloc(arena, bytes);
+    void *to = take(arena, bytes);
     if (bytes > 0)
         memcpy(to, from, bytes);
     return to;
@@ -147,7 +176,7 @@ void *
 arena_grow(Arena *arena, void *at, size_t element_bytes, uint32_t n, uint32_t *cap)
 {
     uint32_t wider = *cap < 8 ? 8 : *cap * 2;
-    void *grown = arena_alloc(arena, element_bytes * wider);
+    void *grown = take(arena, element_bytes * wider);
     if (n > 0)
         memcpy(grown, at, element_bytes * n);
     *cap = wider;
@@ -160,7 +189,7 @@ buf_init(Buf *buf, Arena *arena)
     *buf = (Buf){.arena = arena};
 }
 
-static void
+void
 buf_reserve(Buf *buf, size_t more)
 {
     size_t need = buf->n + more + 1;
@@ -169,7 +198,7 @@ buf_reserve(Buf *buf, size_t more)
     size_t cap = buf->cap < 256 ? 256 : buf->cap;
     while (cap < need)
         cap *= 2;
-    char *grown = arena_alloc(buf->arena, cap);
+    char *grown = take(buf->arena, cap);
     if (buf->n > 0)
         memcpy(grown, buf->at, buf->n);
     buf->at = grown;
@@ -196,6 +225,21 @@ void
 buf_char(Buf *buf, char c)
 {
     buf_addn(buf, &c, 1);
+}
+
+void
+buf_int(Buf *buf, int64_t value)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+
+    do
+        digits[--at] = (char)('0' + rest % 10);
+    while ((rest /= 10) != 0);
+    if (value < 0)
+        digits[--at] = '-';
+    buf_addn(buf, digits + at, sizeof digits - at);
 }
 
 void

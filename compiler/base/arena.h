@@ -70,9 +70,12 @@ typedef struct Buf {
 } Buf;
 
 void buf_init(Buf *buf, Arena *arena);
+/* Room for `more` characters, so that adding them moves nothing. */
+void buf_reserve(Buf *buf, size_t more);
 void buf_add(Buf *buf, const char *text);
 void buf_addn(Buf *buf, const char *text, size_t n);
 void buf_char(Buf *buf, char c);
+void buf_int(Buf *buf, int64_t value); /* decimal */
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

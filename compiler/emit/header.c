@@ -8,6 +8,7 @@
  *     KERNEL_BLOCK, _SHARED, ..          what the launch needs, for bindings to other languages
  *     STEM_load, STEM_unload             module and functions, in the current context
  *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
+ *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
  */
 #include <ctype.h>
 #include <string.h>
@@ -101,7 +102,8 @@ is_real(const TirFn *fn, const HostExpr *e)
         return true;
     if (e->kind == HOST_SCALAR)
         return fn->scalars.at[e->index].dtype == DT_F32;
-    if (e->kind == HOST_INT || e->kind == HOST_SIZE || (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
+    if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_SM_COUNT ||
+        (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
         return false;
     return is_real(fn, e->a) || (e->b && is_real(fn, e->b));
 }
@@ -135,6 +137,9 @@ add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
         return;
     case HOST_SIZE:
         buf_printf(out, "size_%s", fn->sizes.at[e->index].name);
+        return;
+    case HOST_SM_COUNT:
+        buf_add(out, "module->sm_count");
         return;
     case HOST_SCALAR:
         buf_printf(out, "args->%s", identifier(out->arena, fn->scalars.at[e->index].name));
@@ -246,10 +251,86 @@ write_shared_part(Buf *out)
             "#endif /* TILEC_GENERATED_COMMON */\n\n");
 }
 
+/* What headers with tensor maps share; it needs the cuda.h of CUDA 12. */
+static void
+write_map_part(Buf *out)
+{
+    buf_add(out,
+            "#ifndef TILEC_GENERATED_MAPS\n"
+            "#define TILEC_GENERATED_MAPS\n"
+            "/* What a tensor map asks of the strides, beside what tilec_check_view does. */\n"
+            "static inline CUresult\n"
+            "tilec_check_map(const char *name, const int64_t *shape, const int64_t *stride, int rank,\n"
+            "                int element_bytes, char *message, size_t bytes)\n"
+            "{\n"
+            "    for (int d = 0; d < rank - 1; d++) {\n"
+            "        int64_t pitch = stride[d] * element_bytes;\n"
+            "        if (shape[d] > 1 && (pitch < 0 || pitch >= INT64_C(1) << 40 || pitch % 16))\n"
+            "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; a tensor "
+            "map takes \"\n"
+            "                                \"multiples of 16 below 2^40\", d, name, (long long)pitch);\n"
+            "    }\n"
+            "    return CUDA_SUCCESS;\n"
+            "}\n"
+            "/* `dim` and `box` from the innermost dimension out.  A tensor without elements has no map of\n"
+            " * its own: it gets one of a single zero, around which everything is out of bounds. */\n"
+            "static inline CUresult\n"
+            "tilec_make_map(CUtensorMap *map, CUtensorMapDataType type, int element_bytes, CUdeviceptr data,\n"
+            "               const int64_t *shape, const int64_t *stride, int rank, const int *dim,\n"
+            "               const cuuint32_t *box, CUtensorMapSwizzle swizzle,\n"
+            "               CUtensorMapL2promotion promotion, CUdeviceptr zeros)\n"
+            "{\n"
+            "    cuuint64_t size[5], pitches[5] = {0};\n"
+            "    cuuint32_t step[5] = {1, 1, 1, 1, 1};\n"
+            "    int64_t span = element_bytes; /* bytes that the dimensions so far reach over */\n"
+            "    int empty = 0;\n"
+            "\n"
+            "    for (int d = 0; d < rank; d++)\n"
+            "        empty |= shape[d] == 0;\n"
+            "    for (int d = 0; d < rank; d++) {\n"
+            "        int64_t extent = empty ? 1 : shape[dim[d]], pitch = element_bytes;\n"
+            "        if (d > 0) {\n"
+            "            pitch = extent > 1 ? stride[dim[d]] * element_bytes : (span + 15) / 16 * 16;\n"
+            "            pitches[d - 1] = (cuuint64_t)pitch;\n"
+            "        }\n"
+            "        size[d] = (cuuint64_t)extent;\n"
+            "        span = extent * pitch > span ? extent * pitch : span;\n"
+            "    }\n"
+            "    return cuTensorMapEncodeTiled(map, type, (cuuint32_t)rank,\n"
+            "                                  (void *)(uintptr_t)(empty ? zeros : data), size, pitches, box,\n"
+            "                                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,\n"
+            "                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
+            "}\n"
+            "#endif /* TILEC_GENERATED_MAPS */\n\n");
+}
+
 /* ---- one kernel ---- */
 
+/* A memory as a member of the arguments. */
+static const char *
+memory_member(Arena *arena, const TirMemory *memory)
+{
+    return arena_printf(arena, "%s_%s", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
+                        memory->name);
+}
+
 static void
-write_args(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
+write_memory_members(const Writer *w, const TirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->memories.n; i++) {
+        const TirMemory *memory = &fn->memories.at[i];
+        buf_printf(w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
+                   memory_member(w->out->arena, memory), kernel_prefix(w, fn), memory->name,
+                   memory->kind == MEMORY_SCRATCH
+                       ? ": zero before the first launch; each\n     * leaves it zero.  Launches that "
+                         "may run at the same time need two"
+                       : "; shared with the module's\n     * other kernels that name it, for one run of "
+                         "them");
+    }
+}
+
+static void
+write_args(const Writer *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
     const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
@@ -259,14 +340,14 @@ write_args(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
         buf_printf(out, "%s%s=%s", i ? ", " : ": ", fn->constants.at[i].name,
                    fn->constants.at[i].value);
     buf_add(out, " ---- */\n");
-    buf_printf(out, "#define %s_ENTRY \"%s\"\n", big, facts->entry);
+    buf_printf(out, "#define %s_ENTRY \"%s\"\n", big, code->name);
     buf_printf(out, "#define %s_BLOCK %u /* threads; it runs with no other number */\n", big,
-               (unsigned)facts->block);
+               (unsigned)code->threads);
     buf_printf(out, "#define %s_SHARED %u /* bytes of dynamic shared memory */\n", big,
-               (unsigned)facts->shared_bytes);
+               (unsigned)code->shared_bytes);
     for (uint32_t d = 0; d < 3; d++)
         buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
-                   (unsigned)(facts->cluster[d] ? facts->cluster[d] : 1));
+                   (unsigned)cluster_extent(code, d));
     buf_printf(out, "\ntypedef struct %s_args {\n", prefix);
     for (uint32_t i = 0; i < fn->tensors.n; i++) {
         const TirTensor *t = fn->tensors.at[i];
@@ -286,6 +367,7 @@ write_args(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
     for (uint32_t i = 0; i < fn->scalars.n; i++)
         buf_printf(out, "    %s %s;\n", fn->scalars.at[i].dtype == DT_F32 ? "float" : "int32_t",
                    identifier(out->arena, fn->scalars.at[i].name));
+    write_memory_members(w, fn);
     buf_printf(out, "} %s_args;\n\n", prefix);
 }
 
@@ -341,7 +423,7 @@ write_check_tensor(const Writer *w, const TirFn *fn, const TirTensor *t)
 }
 
 static void
-write_check(const Writer *w, const TirFn *fn)
+write_check(const Writer *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
     const char *prefix = kernel_prefix(w, fn);
@@ -354,6 +436,15 @@ write_check(const Writer *w, const TirFn *fn)
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->tensors.n; i++)
         write_check_tensor(w, fn, fn->tensors.at[i]);
+    for (uint32_t i = 0; i < code->maps.n; i++) {
+        const TirTensor *t = map_tensor(fn, &code->maps.at[i]);
+        const char *name = identifier(out->arena, t->name);
+        buf_printf(out,
+                   "    result = tilec_check_map(\"%s\", args->%s.shape, args->%s.stride, %u, %u, "
+                   "message, bytes);\n"
+                   "    if (result != CUDA_SUCCESS)\n        return result;\n",
+                   t->name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8);
+    }
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         const TirRequire *require = &fn->requires.at[i];
         buf_add(out, "    if (!(");
@@ -371,31 +462,51 @@ write_grid(const Writer *w, const TirFn *fn)
     Buf *out = w->out;
     const char *prefix = kernel_prefix(w, fn);
 
-    buf_printf(out, "static inline void\n%s_grid(const %s_args *args, int64_t grid[3])\n{\n", prefix,
-               prefix);
+    buf_printf(out,
+               "static inline void\n%s_grid(const %s_module *module, const %s_args *args, "
+               "int64_t grid[3])\n{\n", prefix, w->stem, prefix);
     write_sizes(w, fn);
-    buf_add(out, "    (void)args;\n");
+    buf_add(out, "    (void)module;\n    (void)args;\n");
     for (uint32_t d = 0; d < 3; d++) {
         buf_printf(out, "    grid[%u] = ", (unsigned)d);
-        if (d >= fn->grid.n)
-            buf_add(out, "1");
-        else
-            add_expression(out, fn, fn->grid.at[d].extent);
-        for (uint32_t i = 3; d == 2 && i < fn->grid.n; i++) { /* further axes share the last one */
-            buf_add(out, " * ");
-            add_expression(out, fn, fn->grid.at[i].extent);
-        }
+        add_expression(out, fn, launch_extent(out->arena, fn, d));
         buf_add(out, ";\n");
     }
     buf_add(out, "}\n\n");
 }
 
-/* Declares the CUtensorMap number `index` and encodes it. */
 static void
-write_tensor_map(const Writer *w, const TirFn *fn, const TensorMapFacts *map, uint32_t index)
+write_memory_bytes(const Writer *w, const TirFn *fn)
 {
     Buf *out = w->out;
-    const TirTensor *t = fn->tensors.at[map->tensor];
+    const char *prefix = kernel_prefix(w, fn);
+
+    for (uint32_t i = 0; i < fn->memories.n; i++) {
+        buf_printf(out,
+                   "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
+                   "{\n", prefix, fn->memories.at[i].name, w->stem, prefix);
+        write_sizes(w, fn);
+        buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
+        add_expression(out, fn, fn->memories.at[i].bytes);
+        buf_add(out, ");\n}\n\n");
+    }
+}
+
+static void
+write_numbers(Buf *out, const char *type, const char *name, const uint32_t *numbers, uint32_t n)
+{
+    buf_printf(out, "static const %s %s[%u] = {", type, name, (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)numbers[i]);
+    buf_add(out, "};\n");
+}
+
+/* Encodes the CUtensorMap number `index`. */
+static void
+write_tensor_map(const Writer *w, const TirFn *fn, const LirTensorMap *map, uint32_t index)
+{
+    Buf *out = w->out;
+    const TirTensor *t = map_tensor(fn, map);
     const char *name = identifier(out->arena, t->name);
     const char *type = t->dtype == DT_F16    ? "FLOAT16"
                        : t->dtype == DT_BF16 ? "BFLOAT16"
@@ -403,78 +514,87 @@ write_tensor_map(const Writer *w, const TirFn *fn, const TensorMapFacts *map, ui
                        : t->dtype == DT_TF32 ? "TFLOAT32"
                        : t->dtype == DT_I32  ? "INT32"
                                              : "UINT8";
-
-    buf_add(out, "    {\n");
-    buf_printf(out, "        cuuint64_t size[%u] = {", (unsigned)map->rank);
-    for (uint32_t d = 0; d < map->rank; d++)
-        buf_printf(out, "%s(cuuint64_t)args->%s.shape[%u]", d ? ", " : "", name,
-                   (unsigned)map->dim[d]);
-    buf_printf(out, "};\n        cuuint64_t stride[%u] = {", map->rank > 1 ? map->rank - 1 : 1);
-    for (uint32_t d = 1; d < map->rank; d++)
-        buf_printf(out, "%s(cuuint64_t)args->%s.stride[%u] * %u", d > 1 ? ", " : "", name,
-                   (unsigned)map->dim[d], (unsigned)dtype_bits(t->dtype) / 8);
-    buf_printf(out, "%s};\n        cuuint32_t box[%u] = {", map->rank > 1 ? "" : "0",
-               (unsigned)map->rank);
-    for (uint32_t d = 0; d < map->rank; d++)
-        buf_printf(out, "%s%u", d ? ", " : "", (unsigned)map->box[d]);
-    buf_printf(out, "}, step[%u] = {", (unsigned)map->rank);
-    for (uint32_t d = 0; d < map->rank; d++)
-        buf_add(out, d ? ", 1" : "1");
     const char *swizzle = map->swizzle_bytes ? arena_printf(out->arena, "%uB", map->swizzle_bytes)
                                              : "NONE";
     const char *promotion =
         map->l2_promotion_bytes ? arena_printf(out->arena, "L2_%uB", map->l2_promotion_bytes) : "NONE";
+
+    buf_add(out, "    {\n        ");
+    write_numbers(out, "int", "dim", map->dim, map->rank);
+    buf_add(out, "        ");
+    write_numbers(out, "cuuint32_t", "box", map->box, map->rank);
     buf_printf(out,
-               "};\n"
-               "        result = cuTensorMapEncodeTiled(\n"
-               "            &map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u,\n"
-               "            (void *)(uintptr_t)args->%s.data, size, stride, box, step,\n"
-               "            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_%s,\n"
-               "            CU_TENSOR_MAP_L2_PROMOTION_%s, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
+               "        result = tilec_make_map(&map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u, args->%s.data,\n"
+               "                                args->%s.shape, args->%s.stride, %u, dim, box,\n"
+               "                                CU_TENSOR_MAP_SWIZZLE_%s, "
+               "CU_TENSOR_MAP_L2_PROMOTION_%s,\n"
+               "                                module->zeros);\n"
                "        if (result != CUDA_SUCCESS)\n            return result;\n    }\n",
-               (unsigned)index, type, (unsigned)map->rank, name, swizzle, promotion);
+               (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
+               (unsigned)map->rank, swizzle, promotion);
+}
+
+/* Parameter `i` as the local `p<i>`; a map has none. */
+static void
+write_param_value(const Writer *w, const TirFn *fn, const LirParam *p, uint32_t i)
+{
+    Arena *arena = w->out->arena;
+    const char *tensor = p->kind == LIR_PARAM_POINTER || p->kind == LIR_PARAM_STRIDE
+                             ? identifier(arena, fn->tensors.at[p->index]->name) : "";
+
+    switch (p->kind) {
+    case LIR_PARAM_POINTER:
+        buf_printf(w->out, "    CUdeviceptr p%u = args->%s.data;\n", (unsigned)i, tensor);
+        break;
+    case LIR_PARAM_STRIDE:
+        buf_printf(w->out, "    int64_t p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n",
+                   (unsigned)i, tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
+        break;
+    case LIR_PARAM_SIZE:
+        buf_printf(w->out, "    int32_t p%u = (int32_t)size_%s;\n", (unsigned)i,
+                   fn->sizes.at[p->index].name);
+        break;
+    case LIR_PARAM_SCALAR:
+        buf_printf(w->out, "    %s p%u = args->%s;\n",
+                   fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t", (unsigned)i,
+                   identifier(arena, fn->scalars.at[p->index].name));
+        break;
+    case LIR_PARAM_MEMORY:
+        buf_printf(w->out, "    CUdeviceptr p%u = args->%s;\n", (unsigned)i,
+                   memory_member(arena, &fn->memories.at[p->index]));
+        break;
+    case LIR_PARAM_ZERO:
+        buf_printf(w->out, "    uint32_t p%u = 0;\n", (unsigned)i);
+        break;
+    case LIR_PARAM_MAP:
+    case LIR_PARAM_PLAIN:
+        break;
+    }
 }
 
 static void
-write_param_values(const Writer *w, const TirFn *fn, const LaunchFacts *facts)
+write_param_values(const Writer *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
-    uint32_t n = kernel_param_count(fn, facts);
-    KernelParam *params = arena_array(out->arena, KernelParam, n + 1);
+    uint32_t n = code->params.n;
 
-    kernel_params(fn, facts, params);
-    for (uint32_t i = 0; i < n; i++) {
-        const KernelParam *p = &params[i];
-        const char *tensor = p->kind == PARAM_POINTER || p->kind == PARAM_STRIDE
-                                 ? identifier(out->arena, fn->tensors.at[p->tensor]->name) : "";
-        if (p->kind == PARAM_POINTER)
-            buf_printf(out, "    CUdeviceptr p%u = args->%s.data;\n", (unsigned)i, tensor);
-        else if (p->kind == PARAM_STRIDE)
-            buf_printf(out, "    int64_t p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n",
-                       (unsigned)i, tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
-        else if (p->kind == PARAM_SIZE)
-            buf_printf(out, "    int32_t p%u = (int32_t)size_%s;\n", (unsigned)i,
-                       fn->sizes.at[p->index].name);
-        else if (p->kind == PARAM_SCALAR)
-            buf_printf(out, "    %s p%u = args->%s;\n",
-                       fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t", (unsigned)i,
-                       identifier(out->arena, fn->scalars.at[p->index].name));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        write_param_value(w, fn, &code->params.at[i], i);
     buf_printf(out, "    void *params[%u] = {", n ? (unsigned)n : 1);
     for (uint32_t i = 0; i < n; i++) {
+        const LirParam *p = &code->params.at[i];
         buf_add(out, i == 0 ? "" : i % 12 ? ", " : ",\n        ");
-        buf_printf(out, params[i].kind == PARAM_TENSOR_MAP ? "&map[%u]" : "&p%u",
-                   params[i].kind == PARAM_TENSOR_MAP ? (unsigned)params[i].index : (unsigned)i);
+        buf_printf(out, p->kind == LIR_PARAM_MAP ? "&map[%u]" : "&p%u",
+                   p->kind == LIR_PARAM_MAP ? (unsigned)p->index : (unsigned)i);
     }
     buf_add(out, n ? "};\n" : "NULL};\n");
 }
 
 static void
-write_launch(const Writer *w, const TirFn *fn, const LaunchFacts *facts, uint32_t index)
+write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index)
 {
     Buf *out = w->out;
     const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
-    bool cluster = facts->cluster[0] > 1 || facts->cluster[1] > 1 || facts->cluster[2] > 1;
 
     buf_printf(out,
                "/* Checks the arguments and launches; an empty grid is a success. */\n"
@@ -483,17 +603,19 @@ write_launch(const Writer *w, const TirFn *fn, const LaunchFacts *facts, uint32_
     buf_printf(out,
                "    CUresult result = %s_check(args, NULL, 0);\n    int64_t grid[3];\n"
                "    if (result != CUDA_SUCCESS)\n        return result;\n"
-               "    %s_grid(args, grid);\n"
+               "    %s_grid(module, args, grid);\n"
                "    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)\n        return CUDA_SUCCESS;\n"
                "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
                "        return CUDA_ERROR_INVALID_VALUE;\n", prefix, prefix);
     write_sizes(w, fn);
-    if (facts->n_maps)
-        buf_printf(out, "    CUtensorMap map[%u];\n", (unsigned)facts->n_maps);
-    for (uint32_t i = 0; i < facts->n_maps; i++)
-        write_tensor_map(w, fn, &facts->maps[i], i);
-    write_param_values(w, fn, facts);
-    if (!cluster) {
+    if (code->maps.n) /* C99 has no way to ask for the 64 bytes that a map must be aligned to */
+        buf_printf(out,
+                   "    cuuint64_t room[%u];\n    CUtensorMap *map = (CUtensorMap *)(((uintptr_t)room + "
+                   "63) / 64 * 64);\n", (unsigned)code->maps.n * 16 + 8);
+    for (uint32_t i = 0; i < code->maps.n; i++)
+        write_tensor_map(w, fn, &code->maps.at[i], i);
+    write_param_values(w, fn, code);
+    if (!has_cluster(code)) {
         buf_printf(out,
                    "    return cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
                    "(unsigned)grid[2],\n                          %s_BLOCK, 1, 1, %s_SHARED, stream, "
@@ -534,6 +656,15 @@ arch_condition(Arena *arena, const char *arch)
     return arena_printf(arena, "have >= %d", number);
 }
 
+static bool
+has_maps(const Writer *w)
+{
+    for (uint32_t i = 0; i < w->module->fns.n; i++)
+        if (w->facts->kernel[i]->maps.n > 0)
+            return true;
+    return false;
+}
+
 static void
 write_load(const Writer *w, bool embedded)
 {
@@ -548,10 +679,10 @@ write_load(const Writer *w, bool embedded)
                "    static const char *const entries[%u] = {",
                embedded ? " (ptx NULL: the PTX below)" : "", w->stem, w->stem, (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i].entry);
+        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i]->name);
     buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i].shared_bytes);
+        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
     buf_printf(out,
                "};\n"
                "    char jit_log[2048] = \"\";\n"
@@ -570,6 +701,9 @@ write_load(const Writer *w, bool embedded)
                "    if (result == CUDA_SUCCESS)\n"
                "        result = cuDeviceGetAttribute(\n"
                "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n"
+               "    if (result == CUDA_SUCCESS)\n"
+               "        result = cuDeviceGetAttribute(\n"
+               "            &out->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);\n"
                "    if (result != CUDA_SUCCESS) {\n"
                "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
                "        return result;\n    }\n"
@@ -598,12 +732,25 @@ write_load(const Writer *w, bool embedded)
                "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared[i]);\n"
                "        if (result != CUDA_SUCCESS)\n"
                "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
-               "entries[i]);\n    }\n"
+               "entries[i]);\n    }\n", (unsigned)n);
+    if (has_maps(w))
+        buf_add(out,
+                "    out->zeros = 0;\n"
+                "    if (result == CUDA_SUCCESS) {\n"
+                "        result = cuMemAlloc(&out->zeros, 128);\n"
+                "        if (result == CUDA_SUCCESS)\n"
+                "            result = cuMemsetD8(out->zeros, 0, 128);\n"
+                "        if (result != CUDA_SUCCESS)\n"
+                "            tilec_refuse(message, bytes, \"128 bytes of device memory cannot be had\");\n"
+                "        if (result != CUDA_SUCCESS && out->zeros)\n"
+                "            cuMemFree(out->zeros);\n"
+                "    }\n");
+    buf_printf(out,
                "    if (result != CUDA_SUCCESS)\n        cuModuleUnload(out->module);\n"
                "    return result;\n}\n\n"
-               "static inline CUresult\n%s_unload(%s_module *module)\n{\n"
+               "static inline CUresult\n%s_unload(%s_module *module)\n{\n%s"
                "    return cuModuleUnload(module->module);\n}\n\n",
-               (unsigned)n, w->stem, w->stem);
+               w->stem, w->stem, has_maps(w) ? "    cuMemFree(module->zeros);\n" : "");
 }
 
 static void
@@ -642,17 +789,23 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
                     "#include <string.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
                guard, guard);
     write_shared_part(out);
+    if (has_maps(&w))
+        write_map_part(out);
     if (ptx)
         write_embedded(&w, ptx);
-    buf_printf(out, "typedef struct %s_module {\n    CUmodule module;\n    CUfunction kernel[%u];\n} "
-                    "%s_module;\n\n", w.stem, (unsigned)module->fns.n, w.stem);
+    buf_printf(out,
+               "typedef struct %s_module {\n    CUmodule module;\n    CUfunction kernel[%u];\n"
+               "    int sm_count;\n%s} %s_module;\n\n", w.stem, (unsigned)module->fns.n,
+               has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "",
+               w.stem);
     write_load(&w, ptx != NULL);
     for (uint32_t i = 0; i < module->fns.n; i++) {
         const TirFn *fn = module->fns.at[i];
-        write_args(&w, fn, &facts->kernel[i]);
-        write_check(&w, fn);
+        write_args(&w, fn, facts->kernel[i]);
+        write_check(&w, fn, facts->kernel[i]);
         write_grid(&w, fn);
-        write_launch(&w, fn, &facts->kernel[i], i);
+        write_memory_bytes(&w, fn);
+        write_launch(&w, fn, facts->kernel[i], i);
     }
     buf_add(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

@@ -3,45 +3,119 @@
 
 #include <string.h>
 
-/* ---- parameters ---- */
+/* ---- facts ---- */
 
-uint32_t
-kernel_param_count(const TirFn *fn, const LaunchFacts *facts)
+const uint32_t *
+param_offsets(Arena *arena, const LirFn *fn)
 {
-    uint32_t n = fn->sizes.n + fn->scalars.n + facts->n_maps;
+    uint32_t *offsets = arena_array(arena, uint32_t, fn->params.n + 1), offset = 0;
 
-    for (uint32_t i = 0; i < fn->tensors.n; i++)
-        n += fn->tensors.at[i]->rank > 0 ? fn->tensors.at[i]->rank : 1;
-    return n;
-}
-
-static void
-add_param(KernelParam *param, KernelParam value, uint32_t align, uint32_t *offset)
-{
-    *offset = (*offset + align - 1) / align * align;
-    *param = value;
-    param->offset = *offset;
-    *offset += param->bytes;
-}
-
-uint32_t
-kernel_params(const TirFn *fn, const LaunchFacts *facts, KernelParam *out)
-{
-    uint32_t offset = 0;
-
-    for (uint32_t i = 0; i < fn->tensors.n; i++) {
-        add_param(out++, (KernelParam){PARAM_POINTER, i, 0, 0, 0, 8}, 8, &offset);
-        for (uint32_t d = 0; d + 1 < fn->tensors.at[i]->rank; d++)
-            add_param(out++, (KernelParam){PARAM_STRIDE, i, d, 0, 0, 8}, 8, &offset);
+    for (uint32_t i = 0; i < fn->params.n; i++) {
+        uint32_t bytes = lir_param_bytes(&fn->params.at[i]);
+        offsets[i] = (offset + bytes - 1) / bytes * bytes;
+        offset = offsets[i] + bytes;
     }
-    for (uint32_t i = 0; i < fn->sizes.n; i++)
-        add_param(out++, (KernelParam){PARAM_SIZE, 0, 0, i, 0, 4}, 4, &offset);
-    for (uint32_t i = 0; i < fn->scalars.n; i++)
-        add_param(out++, (KernelParam){PARAM_SCALAR, 0, 0, i, 0, 4}, 4, &offset);
-    for (uint32_t i = 0; i < facts->n_maps; i++)
-        add_param(out++, (KernelParam){PARAM_TENSOR_MAP, facts->maps[i].tensor, 0, i, 0, 128}, 128,
-                  &offset);
-    return offset;
+    return offsets;
+}
+
+const HostExpr *
+launch_extent(Arena *arena, const TirFn *fn, uint32_t dimension)
+{
+    if (fn->blocks[0] != NULL)
+        return fn->blocks[dimension];
+    if (dimension >= fn->grid.n)
+        return host_int(arena, 1);
+    const HostExpr *extent = fn->grid.at[dimension].extent;
+    for (uint32_t i = 3; dimension == 2 && i < fn->grid.n; i++)
+        extent = host_binary(arena, HOST_MUL, extent, fn->grid.at[i].extent);
+    return extent;
+}
+
+uint32_t
+cluster_extent(const LirFn *fn, uint32_t dimension)
+{
+    return fn->cluster[dimension] > 0 ? fn->cluster[dimension] : 1;
+}
+
+bool
+has_cluster(const LirFn *fn)
+{
+    return cluster_extent(fn, 0) * cluster_extent(fn, 1) * cluster_extent(fn, 2) > 1;
+}
+
+const TirTensor *
+map_tensor(const TirFn *fn, const LirTensorMap *map)
+{
+    for (uint32_t i = 0; i < fn->tensors.n; i++)
+        if (strcmp(fn->tensors.at[i]->name, map->tensor) == 0)
+            return fn->tensors.at[i];
+    return NULL;
+}
+
+static bool
+param_exists(const TirFn *fn, const LirParam *param)
+{
+    switch (param->kind) {
+    case LIR_PARAM_POINTER:
+        return param->index < fn->tensors.n;
+    case LIR_PARAM_STRIDE:
+        return param->index < fn->tensors.n && param->dim < fn->tensors.at[param->index]->rank;
+    case LIR_PARAM_SIZE:
+        return param->index < fn->sizes.n;
+    case LIR_PARAM_SCALAR:
+        return param->index < fn->scalars.n;
+    case LIR_PARAM_MEMORY:
+        return param->index < fn->memories.n;
+    case LIR_PARAM_ZERO:
+    case LIR_PARAM_MAP:
+        return true;
+    case LIR_PARAM_PLAIN:
+        break;
+    }
+    return false;
+}
+
+/* What cuTensorMapEncodeTiled would refuse whatever the sizes are. */
+static const char *
+map_fault(const TirTensor *tensor, const LirTensorMap *map)
+{
+    if (tensor == NULL)
+        return "there is no such tensor";
+    for (uint32_t d = 0; d < map->rank; d++)
+        if (map->dim[d] >= tensor->rank)
+            return "there is no such dimension";
+    if (map->dim[0] + 1 != tensor->rank)
+        return "the innermost dimension of a map is the tensor's last";
+    uint32_t bytes = map->box[0] * (uint32_t)dtype_bits(tensor->dtype) / 8;
+    if (bytes % 16 != 0)
+        return "a row of the box is no multiple of 16 bytes";
+    if (map->swizzle_bytes > 0 && bytes > map->swizzle_bytes)
+        return "a row of the box is longer than the swizzle";
+    if (tensor->align % 16 != 0)
+        return "the tensor is not aligned to 16 bytes";
+    return NULL;
+}
+
+bool
+launch_verify(const TirFn *fn, const LirFn *code, Buf *out)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < code->params.n; i++) {
+        if (param_exists(fn, &code->params.at[i]))
+            continue;
+        buf_printf(out, "%s, parameter %s: it stands for nothing of the kernel\n", code->name,
+                   code->params.at[i].name);
+        ok = false;
+    }
+    for (uint32_t i = 0; i < code->maps.n; i++) {
+        const char *what = map_fault(map_tensor(fn, &code->maps.at[i]), &code->maps.at[i]);
+        if (what == NULL)
+            continue;
+        buf_printf(out, "%s, tensor map of %s: %s\n", code->name, code->maps.at[i].tensor, what);
+        ok = false;
+    }
+    return ok;
 }
 
 /* ---- pieces that more than one text uses ---- */
@@ -80,65 +154,58 @@ mode_name(TensorMode mode)
 }
 
 static const char *
-param_kind_name(ParamKind kind)
+memory_kind_name(TirMemoryKind kind)
 {
-    switch (kind) {
-    case PARAM_POINTER:
+    return kind == MEMORY_SCRATCH ? "scratch" : "workspace";
+}
+
+static const char *
+param_kind_name(const TirFn *fn, const LirParam *param)
+{
+    switch (param->kind) {
+    case LIR_PARAM_POINTER:
         return "pointer";
-    case PARAM_STRIDE:
+    case LIR_PARAM_STRIDE:
         return "stride";
-    case PARAM_SIZE:
+    case LIR_PARAM_SIZE:
         return "size";
-    case PARAM_SCALAR:
+    case LIR_PARAM_SCALAR:
         return "scalar";
-    case PARAM_TENSOR_MAP:
+    case LIR_PARAM_MAP:
         return "tensormap";
+    case LIR_PARAM_MEMORY:
+        return memory_kind_name(fn->memories.at[param->index].kind);
+    case LIR_PARAM_ZERO:
+        return "zero";
+    case LIR_PARAM_PLAIN:
+        break;
     }
     return "?";
 }
 
 static const char *
-param_type_name(const TirFn *fn, const KernelParam *param)
+param_type_name(const TirFn *fn, const LirParam *param)
 {
     switch (param->kind) {
-    case PARAM_POINTER:
-        return "u64";
-    case PARAM_STRIDE:
+    case LIR_PARAM_STRIDE:
         return "s64";
-    case PARAM_SIZE:
+    case LIR_PARAM_SIZE:
         return "s32";
-    case PARAM_SCALAR:
+    case LIR_PARAM_SCALAR:
         return fn->scalars.at[param->index].dtype == DT_F32 ? "f32" : "s32";
-    case PARAM_TENSOR_MAP:
+    case LIR_PARAM_ZERO:
+        return "u32";
+    case LIR_PARAM_MAP:
         return "b8x128";
+    default:
+        return "u64";
     }
-    return "?";
 }
 
-/* Grids have three dimensions: axes from the third on share the last one, the third varying
- * fastest. */
 static void
-add_grid_axis(Buf *out, const TirFn *fn, uint32_t dimension)
+add_extent(Buf *out, const TirFn *fn, uint32_t dimension)
 {
-    if (dimension >= fn->grid.n) {
-        buf_char(out, '1');
-        return;
-    }
-    if (dimension < 2 || fn->grid.n <= 3) {
-        host_print(fn, fn->grid.at[dimension].extent, out);
-        return;
-    }
-    for (uint32_t i = dimension; i < fn->grid.n; i++) {
-        buf_add(out, i == dimension ? "(" : " * (");
-        host_print(fn, fn->grid.at[i].extent, out);
-        buf_char(out, ')');
-    }
-}
-
-static uint32_t
-cluster_size(const LaunchFacts *facts, uint32_t dimension)
-{
-    return facts->cluster[dimension] ? facts->cluster[dimension] : 1;
+    host_print(fn, launch_extent(out->arena, fn, dimension), out);
 }
 
 /* ---- JSON ---- */
@@ -168,41 +235,68 @@ json_tensors(Buf *out, const TirFn *fn)
     }
 }
 
+/* What a parameter holds, beside its kind. */
 static void
-json_params(Buf *out, const TirFn *fn, const LaunchFacts *facts)
+json_param_subject(Buf *out, const TirFn *fn, const LirFn *code, const LirParam *p)
 {
-    uint32_t n = kernel_param_count(fn, facts);
-    KernelParam *params = arena_array(out->arena, KernelParam, n ? n : 1);
+    switch (p->kind) {
+    case LIR_PARAM_SIZE:
+        add_field(out, "name", fn->sizes.at[p->index].name);
+        break;
+    case LIR_PARAM_SCALAR:
+        add_field(out, "name", fn->scalars.at[p->index].name);
+        break;
+    case LIR_PARAM_MEMORY: {
+        Buf bytes;
+        buf_init(&bytes, out->arena);
+        host_print(fn, fn->memories.at[p->index].bytes, &bytes);
+        add_field(out, "name", fn->memories.at[p->index].name);
+        buf_char(out, ',');
+        add_field(out, "size", bytes.at);
+        break;
+    }
+    case LIR_PARAM_MAP:
+        add_field(out, "tensor", code->maps.at[p->index].tensor);
+        buf_printf(out, ",\"map\":%u", (unsigned)p->index);
+        break;
+    case LIR_PARAM_POINTER:
+        add_field(out, "tensor", fn->tensors.at[p->index]->name);
+        break;
+    case LIR_PARAM_STRIDE:
+        add_field(out, "tensor", fn->tensors.at[p->index]->name);
+        buf_printf(out, ",\"dim\":%u", (unsigned)p->dim);
+        break;
+    case LIR_PARAM_ZERO:
+    case LIR_PARAM_PLAIN:
+        return;
+    }
+    buf_char(out, ',');
+}
 
-    kernel_params(fn, facts, params);
-    for (uint32_t i = 0; i < n; i++) {
-        const KernelParam *p = &params[i];
+static void
+json_params(Buf *out, const TirFn *fn, const LirFn *code)
+{
+    const uint32_t *offsets = param_offsets(out->arena, code);
+
+    for (uint32_t i = 0; i < code->params.n; i++) {
+        const LirParam *p = &code->params.at[i];
         buf_add(out, i ? ",{" : "{");
-        add_field(out, "kind", param_kind_name(p->kind));
+        add_field(out, "kind", param_kind_name(fn, p));
         buf_char(out, ',');
-        if (p->kind == PARAM_SIZE)
-            add_field(out, "name", fn->sizes.at[p->index].name);
-        else if (p->kind == PARAM_SCALAR)
-            add_field(out, "name", fn->scalars.at[p->index].name);
-        else
-            add_field(out, "tensor", fn->tensors.at[p->tensor]->name);
-        if (p->kind == PARAM_STRIDE)
-            buf_printf(out, ",\"dim\":%u", (unsigned)p->dim);
-        if (p->kind == PARAM_TENSOR_MAP)
-            buf_printf(out, ",\"map\":%u", (unsigned)p->index);
-        buf_char(out, ',');
+        json_param_subject(out, fn, code, p);
         add_field(out, "type", param_type_name(fn, p));
-        buf_printf(out, ",\"offset\":%u,\"bytes\":%u}", (unsigned)p->offset, (unsigned)p->bytes);
+        buf_printf(out, ",\"offset\":%u,\"bytes\":%u}", (unsigned)offsets[i],
+                   (unsigned)lir_param_bytes(p));
     }
 }
 
 static void
-json_tensor_maps(Buf *out, const TirFn *fn, const LaunchFacts *facts)
+json_tensor_maps(Buf *out, const LirFn *code)
 {
-    for (uint32_t i = 0; i < facts->n_maps; i++) {
-        const TensorMapFacts *map = &facts->maps[i];
+    for (uint32_t i = 0; i < code->maps.n; i++) {
+        const LirTensorMap *map = &code->maps.at[i];
         buf_add(out, i ? ",{" : "{");
-        add_field(out, "tensor", fn->tensors.at[map->tensor]->name);
+        add_field(out, "tensor", map->tensor);
         buf_add(out, ",\"dims\":[");
         for (uint32_t d = 0; d < map->rank; d++)
             buf_printf(out, "%s%u", d ? "," : "", (unsigned)map->dim[d]);
@@ -215,12 +309,12 @@ json_tensor_maps(Buf *out, const TirFn *fn, const LaunchFacts *facts)
 }
 
 static void
-json_kernel(Buf *out, const TirFn *fn, const LaunchFacts *facts)
+json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
 {
     buf_char(out, '{');
     add_field(out, "name", fn->name);
     buf_char(out, ',');
-    add_field(out, "entry", facts->entry);
+    add_field(out, "entry", code->name);
     buf_add(out, ",\"constants\":{");
     for (uint32_t i = 0; i < fn->constants.n; i++) {
         if (i)
@@ -244,22 +338,22 @@ json_kernel(Buf *out, const TirFn *fn, const LaunchFacts *facts)
     buf_add(out, "],\"tensors\":[");
     json_tensors(out, fn);
     buf_add(out, "],\"params\":[");
-    json_params(out, fn, facts);
+    json_params(out, fn, code);
     buf_add(out, "],\"tensormaps\":[");
-    json_tensor_maps(out, fn, facts);
+    json_tensor_maps(out, code);
     buf_add(out, "],\"grid\":[");
     for (uint32_t d = 0; d < 3; d++) {
         Buf axis;
         buf_init(&axis, out->arena);
-        add_grid_axis(&axis, fn, d);
+        add_extent(&axis, fn, d);
         if (d)
             buf_char(out, ',');
         add_quoted(out, axis.at);
     }
     buf_printf(out, "],\"block\":%u,\"shared\":%u,\"cluster\":[%u,%u,%u],\"require\":[",
-               (unsigned)facts->block, (unsigned)facts->shared_bytes,
-               (unsigned)cluster_size(facts, 0), (unsigned)cluster_size(facts, 1),
-               (unsigned)cluster_size(facts, 2));
+               (unsigned)code->threads, (unsigned)code->shared_bytes,
+               (unsigned)cluster_extent(code, 0), (unsigned)cluster_extent(code, 1),
+               (unsigned)cluster_extent(code, 2));
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         Buf condition;
         buf_init(&condition, out->arena);
@@ -288,7 +382,7 @@ metadata_json(const TirModule *module, const ModuleFacts *facts, Buf *out)
     for (uint32_t i = 0; i < module->fns.n; i++) {
         if (i)
             buf_char(out, ',');
-        json_kernel(out, module->fns.at[i], &facts->kernel[i]);
+        json_kernel(out, module->fns.at[i], facts->kernel[i]);
     }
     buf_add(out, "]}");
 }
@@ -338,10 +432,74 @@ comment_command(Buf *out, const TirModule *module, const ModuleFacts *facts)
     buf_add(out, module->fns.n > 1 ? " ...\n" : "\n");
 }
 
+/* "address and strides of Q, K; sizes B, S; ..": the parameters by kind, in their order. */
 static void
-comment_kernel(Buf *out, const TirFn *fn, const LaunchFacts *facts)
+comment_params(Buf *out, const TirFn *fn, const LirFn *code)
 {
-    buf_printf(out, "//\n// kernel %s, entry %s\n", fn->name, facts->entry);
+    uint32_t width = 0;
+
+    for (uint32_t i = 0; i < code->params.n; i++) {
+        const LirParam *p = &code->params.at[i];
+        Buf one;
+        buf_init(&one, out->arena);
+        if (p->kind == LIR_PARAM_POINTER || p->kind == LIR_PARAM_STRIDE)
+            buf_add(&one, fn->tensors.at[p->index]->name);
+        if (p->kind == LIR_PARAM_STRIDE)
+            buf_printf(&one, ".stride%u", (unsigned)p->dim);
+        if (p->kind == LIR_PARAM_SIZE)
+            buf_add(&one, fn->sizes.at[p->index].name);
+        if (p->kind == LIR_PARAM_SCALAR)
+            buf_add(&one, fn->scalars.at[p->index].name);
+        if (p->kind == LIR_PARAM_MAP)
+            buf_printf(&one, "map of %s", code->maps.at[p->index].tensor);
+        if (p->kind == LIR_PARAM_MEMORY)
+            buf_printf(&one, "%s %s", memory_kind_name(fn->memories.at[p->index].kind),
+                       fn->memories.at[p->index].name);
+        if (p->kind == LIR_PARAM_ZERO)
+            buf_add(&one, "zero");
+        if (i == 0 || width + one.n > 80) {
+            buf_printf(out, "%s//   %-9s", i ? ",\n" : "", i ? "" : "arguments");
+            width = 0;
+        } else {
+            buf_char(out, ',');
+        }
+        buf_printf(out, " %s", one.at);
+        width += one.n + 2;
+    }
+    buf_add(out, code->params.n ? "\n" : "");
+}
+
+static void
+comment_maps(Buf *out, const LirFn *code)
+{
+    for (uint32_t i = 0; i < code->maps.n; i++) {
+        const LirTensorMap *map = &code->maps.at[i];
+        buf_printf(out, "//   %-9s %s dims", i ? "" : "maps", map->tensor);
+        for (uint32_t d = 0; d < map->rank; d++)
+            buf_printf(out, "%s%u", d ? "," : " ", (unsigned)map->dim[d]);
+        for (uint32_t d = 0; d < map->rank; d++)
+            buf_printf(out, "%s%u", d ? "x" : " box ", (unsigned)map->box[d]);
+        buf_printf(out, " swizzle %uB, L2 promotion %uB\n", (unsigned)map->swizzle_bytes,
+                   (unsigned)map->l2_promotion_bytes);
+    }
+}
+
+static void
+comment_memories(Buf *out, const TirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->memories.n; i++) {
+        const TirMemory *memory = &fn->memories.at[i];
+        buf_printf(out, "//   %-9s %s, ", memory_kind_name(memory->kind), memory->name);
+        host_print(fn, memory->bytes, out);
+        buf_printf(out, " bytes%s\n",
+                   memory->kind == MEMORY_SCRATCH ? ", zero before and after each launch" : "");
+    }
+}
+
+static void
+comment_kernel(Buf *out, const TirFn *fn, const LirFn *code)
+{
+    buf_printf(out, "//\n// kernel %s, entry %s\n", fn->name, code->name);
     if (fn->constants.n) {
         buf_add(out, "//   constants");
         for (uint32_t i = 0; i < fn->constants.n; i++)
@@ -358,28 +516,19 @@ comment_kernel(Buf *out, const TirFn *fn, const LaunchFacts *facts)
     for (uint32_t i = 0; i < fn->scalars.n; i++)
         buf_printf(out, "//   %-9s %s: %s\n", i ? "" : "scalars", fn->scalars.at[i].name,
                    dtype_name(fn->scalars.at[i].dtype));
-    buf_add(out, "//   parameters: of each tensor the address (u64) and the strides in elements of\n"
-                 "//             all dimensions but the last (s64); then the sizes; then the scalars");
-    buf_add(out, facts->n_maps ? ";\n//             then the tensor maps\n" : "\n");
-    for (uint32_t i = 0; i < facts->n_maps; i++) {
-        const TensorMapFacts *map = &facts->maps[i];
-        buf_printf(out, "//   %-9s %s dims", i ? "" : "maps", fn->tensors.at[map->tensor]->name);
-        for (uint32_t d = 0; d < map->rank; d++)
-            buf_printf(out, "%s%u", d ? "," : " ", (unsigned)map->dim[d]);
-        for (uint32_t d = 0; d < map->rank; d++)
-            buf_printf(out, "%s%u", d ? "x" : " box ", (unsigned)map->box[d]);
-        buf_printf(out, " swizzle %uB\n", (unsigned)map->swizzle_bytes);
-    }
+    comment_maps(out, code);
+    comment_memories(out, fn);
+    comment_params(out, fn, code);
     buf_add(out, "//   launch    grid (");
     for (uint32_t d = 0; d < 3; d++) {
         buf_add(out, d ? ", " : "");
-        add_grid_axis(out, fn, d);
+        add_extent(out, fn, d);
     }
-    buf_printf(out, "), block %u, dynamic shared memory %u bytes", (unsigned)facts->block,
-               (unsigned)facts->shared_bytes);
-    if (cluster_size(facts, 0) * cluster_size(facts, 1) * cluster_size(facts, 2) > 1)
-        buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_size(facts, 0),
-                   (unsigned)cluster_size(facts, 1), (unsigned)cluster_size(facts, 2));
+    buf_printf(out, "), block %u, dynamic shared memory %u bytes", (unsigned)code->threads,
+               (unsigned)code->shared_bytes);
+    if (has_cluster(code))
+        buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_extent(code, 0),
+                   (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         buf_printf(out, "//   %-9s ", i ? "" : "requires");
@@ -395,7 +544,7 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
                facts->arch, facts->ptx);
     comment_command(out, module, facts);
     for (uint32_t i = 0; i < module->fns.n; i++)
-        comment_kernel(out, module->fns.at[i], &facts->kernel[i]);
+        comment_kernel(out, module->fns.at[i], facts->kernel[i]);
     buf_add(out, "//\n// The same for programs: the JSON text in the constant " METADATA_SYMBOL
                  " (docs/metadata.md).\n");
 }
@@ -413,7 +562,8 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
     for (uint32_t i = 0; i <= json.n; i++) { /* the NUL as well */
         if (i % 24 == 0)
             buf_add(out, "\n    ");
-        buf_printf(out, i < json.n ? "%u," : "%u", (unsigned)(unsigned char)json.at[i]);
+        buf_int(out, (unsigned char)json.at[i]);
+        buf_add(out, i < json.n ? "," : "");
     }
     buf_add(out, "\n};\n");
 }

@@ -3,15 +3,14 @@
  * Three texts come from one set of facts: a comment at the head of the file, the JSON object that
  * launchers read (docs/metadata.md has its fields), and the PTX declaration of the constant array
  * that carries those JSON bytes into a loaded module.  The facts are the TirModule, for everything
- * the author of the kernel named, and a ModuleFacts, for everything the compiler chose.
- *
- * kernel_params() is the one place that knows the order and the offsets of a kernel's parameters;
- * the lowering to lane IR uses it as well, so the two cannot disagree.
+ * the author of the kernel named, and the kernels' lane IR, for everything the compiler chose: the
+ * parameters in their order, tensor maps, block, shared memory, cluster.
  */
 #ifndef TILEC_EMIT_METADATA_H
 #define TILEC_EMIT_METADATA_H
 
 #include "compiler/base/arena.h"
+#include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 
 /* Launchers refuse metadata with another number. */
@@ -20,56 +19,28 @@ enum { METADATA_ABI = 1 };
 /* The symbol of the constant array in the PTX module. */
 #define METADATA_SYMBOL "tilec_metadata"
 
-typedef enum ParamKind {
-    PARAM_POINTER,   /* base address of tensor `tensor`: u64 */
-    PARAM_STRIDE,    /* stride of its dimension `dim`, in elements: s64 */
-    PARAM_SIZE,      /* named size `index`: s32 */
-    PARAM_SCALAR,    /* scalar `index`: f32 or s32 */
-    PARAM_TENSOR_MAP /* tensor map `index` of LaunchFacts: 128 bytes, aligned to 128 */
-} ParamKind;
-
-typedef struct KernelParam {
-    ParamKind kind;
-    uint32_t tensor, dim, index;
-    uint32_t offset, bytes; /* in the parameter block */
-} KernelParam;
-
-/* The recipe of one tensor map (cuTensorMapEncodeTiled): which tensor, in which order its
- * dimensions are given to the driver (innermost first), the box, and the modes by the driver's
- * names. */
-typedef struct TensorMapFacts {
-    uint32_t tensor;
-    uint32_t rank;
-    uint32_t dim[5]; /* of the tensor; dim[0] is the innermost of the map */
-    uint32_t box[5];
-    uint32_t swizzle_bytes; /* 0, 32, 64 or 128 */
-    uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
-} TensorMapFacts;
-
-/* What the compiler chose for one kernel. */
-typedef struct LaunchFacts {
-    const char *entry;     /* the .entry's name */
-    uint32_t block;        /* threads; the kernel runs with no other number */
-    uint32_t shared_bytes; /* dynamic shared memory */
-    uint32_t cluster[3];   /* zeros count as 1 */
-    const TensorMapFacts *maps;
-    uint32_t n_maps;
-} LaunchFacts;
-
-/* What the compiler chose for the module; `kernel` has one entry for each of TirModule.fns. */
+/* The module; `kernel` has the lane IR of each of TirModule.fns. */
 typedef struct ModuleFacts {
     const char *version; /* of tilec, "0.1.0" */
     const char *source;  /* base name of the source file */
     const char *arch;    /* "sm_90" */
     const char *ptx;     /* "8.0" */
-    const LaunchFacts *kernel;
+    LirFn *const *kernel;
 } ModuleFacts;
 
-/* How many parameters a kernel has. */
-uint32_t kernel_param_count(const TirFn *fn, const LaunchFacts *facts);
-/* Writes all of them, in order: for each tensor its pointer, then its strides of dimensions
- * 0 .. rank-2; the sizes; the scalars; the tensor maps.  Returns the bytes of the block. */
-uint32_t kernel_params(const TirFn *fn, const LaunchFacts *facts, KernelParam *out);
+/* Where each parameter lies in the parameter block: fn->params.n numbers. */
+const uint32_t *param_offsets(Arena *arena, const LirFn *fn);
+/* Extent `dimension` of what is launched: fn->blocks, or the axes of the grid, of which those from
+ * the third on share the last dimension, the third varying fastest. */
+const HostExpr *launch_extent(Arena *arena, const TirFn *fn, uint32_t dimension);
+/* The extents of a cluster, 1 where there is none. */
+uint32_t cluster_extent(const LirFn *fn, uint32_t dimension);
+bool has_cluster(const LirFn *fn);
+/* The tensor that a tensor map is made of; NULL: there is none of this name. */
+const TirTensor *map_tensor(const TirFn *fn, const LirTensorMap *map);
+/* Whether what the lane IR says of the launch is there in tile IR; what is not is a bug of ours,
+ * written to `out`. */
+bool launch_verify(const TirFn *fn, const LirFn *code, Buf *out);
 
 /* The JSON object, one line without a newline at its end. */
 void metadata_json(const TirModule *module, const ModuleFacts *facts, Buf *out);

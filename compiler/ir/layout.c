@@ -443,6 +443,28 @@ layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit, uint32_t 
     return result;
 }
 
+const Layout *
+layout_widen(Arena *arena, const Layout *layout, uint32_t axis)
+{
+    LayoutDigit bits[5];
+
+    if (layout->rank != 2 || layout->reg.n < 2 || layout->reg.at[0].step[axis] != 1 ||
+        !lane_bits(layout, bits))
+        return NULL;
+    for (uint32_t b = 0; b < 5; b++) {
+        if (bits[b].step[axis] != layout->reg.at[0].extent || bits[b].step[1 - axis] != 0)
+            continue;
+        for (uint32_t d = 1; d < layout->reg.n; d++) {
+            const Layout *wide = NULL;
+            if (layout->reg.at[d].step[1 - axis] == 0 && layout->reg.at[d].step[axis] != 0)
+                wide = layout_exchange(arena, layout, b, d, 1);
+            if (wide != NULL)
+                return wide;
+        }
+    }
+    return NULL;
+}
+
 bool
 layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
                      uint32_t *digit)
@@ -522,37 +544,48 @@ layout_copies_warps(const Layout *layout)
 int32_t
 shared_offset(const SharedLayout *layout, int32_t row, int32_t byte)
 {
+    int32_t panel = 0;
+
+    if (layout->panels) {
+        panel = byte / layout->pitch * layout->rows * layout->pitch;
+        byte %= layout->pitch;
+    }
     int32_t chunk = byte / 16;
     chunk ^= (row >> layout->shift) & ((1 << layout->bits) - 1);
-    return row * layout->pitch + chunk * 16 + byte % 16;
+    return panel + row * layout->pitch + chunk * 16 + byte % 16;
 }
 
 void
 shared_layout_print(const SharedLayout *layout, Buf *out)
 {
-    buf_printf(out, "{%dx%d pitch %d swizzle %d>>%d}", layout->rows, layout->cols, layout->pitch,
-               layout->bits, layout->shift);
+    buf_printf(out, "{%dx%d pitch %d swizzle %d>>%d%s}", layout->rows, layout->cols, layout->pitch,
+               layout->bits, layout->shift, layout->panels ? " panels" : "");
 }
 
 int32_t
 shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
 {
     /* Lanes are served in groups whose accesses add up to 128 bytes; inside a group, each pass
-     * serves one 4-byte word of each of the 32 banks, and lanes on one word share it. */
+     * serves one 4-byte word of each of the 32 banks, and lanes on one word share it.  Accesses
+     * that begin at multiples of their size meet in all of their banks or in none: then `unit`
+     * is an access, else a word. */
     uint32_t group = bytes >= 16 ? 8 : bytes >= 8 ? 16 : 32;
-    int32_t extra = 0;
+    int32_t unit = bytes == 8 || bytes == 16 ? bytes : 4, extra = 0;
 
+    for (uint32_t lane = 0; lane < n; lane++)
+        unit = at[lane] >= 0 && at[lane] % unit != 0 ? 4 : unit;
+    int32_t banks = 128 / unit;
     for (uint32_t first = 0; first < n; first += group) {
-        int32_t words[32][32], depth[32] = {0}, passes = 1;
+        int32_t units[32][32], depth[32] = {0}, passes = 1;
         for (uint32_t lane = first; lane < n && lane < first + group; lane++) {
             if (at[lane] < 0)
                 continue;
-            for (int32_t byte = 0; byte < bytes; byte += 4) {
-                int32_t word = (at[lane] + byte) / 4, bank = word % 32, k = 0;
-                while (k < depth[bank] && words[bank][k] != word)
+            for (int32_t byte = 0; byte < bytes; byte += unit) {
+                int32_t place = (at[lane] + byte) / unit, bank = place % banks, k = 0;
+                while (k < depth[bank] && units[bank][k] != place)
                     k++;
                 if (k == depth[bank] && k < 32)
-                    words[bank][depth[bank]++] = word;
+                    units[bank][depth[bank]++] = place;
                 if (depth[bank] > passes)
                     passes = depth[bank];
             }

@@ -80,6 +80,9 @@ const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layou
  * tells copies apart. */
 const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit,
                               uint32_t digit, uint32_t at);
+/* `layout` after the exchange that doubles the run of neighbouring elements along `axis` with which
+ * a thread's registers begin; NULL when there is none. */
+const Layout *layout_widen(Arena *arena, const Layout *layout, uint32_t axis);
 /* The exchange (lane bit, register digit of `from`) that leads from one layout to the other, up to
  * the order of registers; false when none does. */
 bool layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
@@ -100,6 +103,7 @@ typedef struct SharedLayout {
     int32_t rows, cols; /* physical extents, elements */
     int32_t pitch;      /* bytes from row to row, a multiple of 16 */
     int32_t bits, shift;
+    bool panels;        /* a row continues in the next panel of rows x pitch bytes */
 } SharedLayout;
 
 /* Byte offset of the chunk that holds (row, byte column). */

@@ -25,12 +25,36 @@ LirFn *
 lir_fn_new(Arena *arena, const char *name)
 {
     LirFn *fn = arena_new(arena, LirFn);
-    LirRegInfo none = {LIR_B32, false, 0};
+    LirRegInfo none = {.class = LIR_B32};
 
     fn->arena = arena;
     fn->name = name;
     vec_push(arena, &fn->regs, none);
     return fn;
+}
+
+void
+lir_add_param(LirFn *fn, LirParamKind kind, LirClass class, const char *name, uint32_t index,
+              uint32_t dim)
+{
+    LirParam param = {name, class, kind, index, dim};
+
+    vec_push(fn->arena, &fn->params, param);
+}
+
+void
+lir_add_map(LirFn *fn, const char *name, const LirTensorMap *map)
+{
+    lir_add_param(fn, LIR_PARAM_MAP, LIR_B64, name, fn->maps.n, 0);
+    vec_push(fn->arena, &fn->maps, *map);
+}
+
+uint32_t
+lir_param_bytes(const LirParam *param)
+{
+    if (param->kind == LIR_PARAM_MAP)
+        return LIR_MAP_BYTES;
+    return param->class == LIR_B64 ? 8 : 4;
 }
 
 LirRegion *
@@ -77,7 +101,7 @@ lir_end(LirBuilder *b)
 static LirReg
 new_reg(LirBuilder *b, LirClass class, uint32_t depth, bool is_mutable)
 {
-    LirRegInfo info = {class, is_mutable, depth};
+    LirRegInfo info = {.class = class, .is_mutable = is_mutable, .depth = depth};
     vec_push(b->fn->arena, &b->fn->regs, info);
     return b->fn->regs.n - 1;
 }
@@ -92,6 +116,15 @@ LirReg
 lir_new_mutable(LirBuilder *b, LirClass class)
 {
     return new_reg(b, class, b->region->depth, true);
+}
+
+LirReg
+lir_new_home(LirBuilder *b, LirClass class)
+{
+    LirReg reg = new_reg(b, class, b->region->depth, true);
+
+    b->fn->regs.at[reg].is_home = true;
+    return reg;
 }
 
 uint32_t
@@ -203,17 +236,20 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
         sources[1] = first;
     }
     uint32_t hash = hash_insn(op, n, sources);
-    if (b->share) {
+    bool home = false;
+    for (uint32_t i = 0; i < n; i++)
+        home = home || (sources[i].kind == LIR_REG && b->fn->regs.at[sources[i].reg].is_home);
+    if (b->share && !home) {
         LirInsn *same = find_made(b, op, n, sources, hash);
         if (same != NULL)
             return same->operands[0].reg;
     }
-    LirRegion *region = place_for(b, op, n, sources);
+    LirRegion *region = home ? b->region : place_for(b, op, n, sources);
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
     vec_push(b->fn->arena, &region->insns, insn);
-    if (b->share) {
+    if (b->share && !home) {
         LirMade *made = arena_new(b->fn->arena, LirMade);
         LirMade **slot = &region->made[hash % region->made_size];
         made->insn = insn;
@@ -245,6 +281,13 @@ lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
 }
 
 void
+lir_forget(LirBuilder *b)
+{
+    for (LirRegion *region = b->region; region != NULL; region = region->parent)
+        memset(region->made, 0, region->made_size * sizeof *region->made);
+}
+
+void
 lir_label(LirBuilder *b, uint32_t label)
 {
     LirOperand operand = {.kind = LIR_TARGET_LABEL, .integer = label};
@@ -267,6 +310,16 @@ lir_comment(LirBuilder *b, const char *text)
 }
 
 bool
+lir_has_roles(const LirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        if ((infos[fn->insns.at[i]->op].flags & LF_ROLES) != 0)
+            return true;
+    }
+    return false;
+}
+
+bool
 lir_remove_dead(LirFn *fn)
 {
     uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);
@@ -274,8 +327,9 @@ lir_remove_dead(LirFn *fn)
 
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
+        uint32_t first = (infos[insn->op].flags & LF_IN_OUT) != 0 ? 0 : insn->n_dst;
         uses[insn->guard]++;
-        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+        for (uint32_t k = first; k < insn->n; k++)
             uses[insn->operands[k].reg]++;
     }
     /* Backwards: removing a reader may free what it read.  Loops need no second walk, because a

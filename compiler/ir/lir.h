@@ -18,6 +18,8 @@ typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
 typedef struct LirRegInfo {
     LirClass class;
     bool is_mutable;
+    bool is_home; /* written by products at their own pace: what is computed from it is computed
+                     where it is asked for, never shared or moved */
     uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
 } LirRegInfo;
 
@@ -35,7 +37,9 @@ typedef enum LirFlags {
     LF_LOAD = 4,     /* reads memory */
     LF_COMMUTES = 8, /* the two operands may change places */
     LF_KEEP = 16,    /* pure, but not worth a register over a loop: not hoisted */
-    LF_NO_DST = 32   /* the first group is an operand, not a result */
+    LF_NO_DST = 32,  /* the first group is an operand, not a result */
+    LF_IN_OUT = 64,  /* the results are read, too, and written later: registers with a home */
+    LF_ROLES = 128   /* of one architecture only: Target.ptx_target_roles */
 } LirFlags;
 
 typedef struct LirOpInfo {
@@ -69,14 +73,41 @@ typedef struct LirInsn {
     uint32_t n;        /* operands, results first */
     uint32_t n_dst;
     LirOperand *operands;
-    const char *text;  /* COMMENT; the mnemonic of MMA */
+    const char *text;  /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS */
     Span span;
 } LirInsn;
 
+/* What the launcher puts into a parameter (docs/metadata.md). */
+typedef enum LirParamKind {
+    LIR_PARAM_PLAIN,   /* nobody says (lane IR written by hand); has no metadata */
+    LIR_PARAM_POINTER, /* b64: address of tensor `index` of the TirFn */
+    LIR_PARAM_STRIDE,  /* b64: its stride of dimension `dim`, in elements */
+    LIR_PARAM_SIZE,    /* b32: size `index` */
+    LIR_PARAM_SCALAR,  /* b32 or f32: scalar `index` */
+    LIR_PARAM_MEMORY,  /* b64: address of memory `index` */
+    LIR_PARAM_ZERO,    /* b32: 0, which ptxas cannot know */
+    LIR_PARAM_MAP      /* LirFn.maps.at[index]: 128 bytes, aligned to 128, used by its address */
+} LirParamKind;
+
 typedef struct LirParam {
     const char *name;
-    LirClass class; /* B64: .u64, B32: .s32, F32: .f32 */
+    LirClass class; /* B64: .u64, B32: .s32, F32: .f32; of no account for a map */
+    LirParamKind kind;
+    uint32_t index, dim;
 } LirParam;
+
+/* The recipe of one tensor map: the tensor, its dimensions and the box from the innermost out, and
+ * the modes of cuTensorMapEncodeTiled.  The box of a dimension with a scalar index is 1. */
+enum { LIR_MAP_MAX_RANK = 5, LIR_MAP_MAX_BOX = 256, LIR_MAP_BYTES = 128 };
+
+typedef struct LirTensorMap {
+    const char *tensor;
+    uint32_t rank;
+    uint32_t dim[LIR_MAP_MAX_RANK]; /* of the tensor; dim[0] is its last one */
+    uint32_t box[LIR_MAP_MAX_RANK];
+    uint32_t swizzle_bytes;      /* 0, 32, 64 or 128 */
+    uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
+} LirTensorMap;
 
 typedef struct LirFn {
     Arena *arena;
@@ -84,9 +115,12 @@ typedef struct LirFn {
     VEC(LirRegInfo) regs;
     VEC(LirInsn *) insns;
     VEC(LirParam) params;
+    VEC(LirTensorMap) maps;
     uint32_t labels;
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
+    uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
+    uint32_t alive; /* LirNeed.alive, once the lowering has counted it */
 } LirFn;
 
 static inline LirOperand
@@ -139,6 +173,11 @@ typedef struct LirBuilder {
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);
+/* Parameters, in the order of the kernel's; the instructions that read them use `name`. */
+void lir_add_param(LirFn *fn, LirParamKind kind, LirClass class, const char *name, uint32_t index,
+                   uint32_t dim);
+void lir_add_map(LirFn *fn, const char *name, const LirTensorMap *map);
+uint32_t lir_param_bytes(const LirParam *param); /* also its alignment */
 void lir_begin(LirBuilder *b, LirFn *fn); /* opens the body */
 void lir_end(LirBuilder *b);              /* closes it: the instructions go to the function */
 LirRegion *lir_open(LirBuilder *b, bool is_loop);
@@ -146,6 +185,8 @@ void lir_close(LirBuilder *b); /* appends the region's instructions to its paren
 
 LirReg lir_new_reg(LirBuilder *b, LirClass class);
 LirReg lir_new_mutable(LirBuilder *b, LirClass class);
+/* A register that asynchronous products accumulate in. */
+LirReg lir_new_home(LirBuilder *b, LirClass class);
 uint32_t lir_new_label(LirBuilder *b);
 LirClass lir_class(const LirBuilder *b, LirReg reg);
 
@@ -157,6 +198,8 @@ LirReg lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x);
 LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
 LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
                LirOperand z);
+/* What follows computes everything anew: registers are not kept for it over what stands before. */
+void lir_forget(LirBuilder *b);
 void lir_label(LirBuilder *b, uint32_t label);
 void lir_branch(LirBuilder *b, uint32_t label, LirReg guard, bool guard_not);
 void lir_comment(LirBuilder *b, const char *text);
@@ -172,7 +215,29 @@ bool lir_read(Arena *arena, Diag *diag, const SourceFile *file, LirFnList *out);
 /* Checks operand classes, labels and definitions.  A broken invariant is a bug of ours: it is
  * written to `out`; true when all is well. */
 bool lir_verify(const LirFn *fn, Buf *out);
+/* Whether some instruction exists on one architecture only (LF_ROLES). */
+bool lir_has_roles(const LirFn *fn);
 /* Removes pure instructions and loads whose results nobody reads. */
 bool lir_remove_dead(LirFn *fn);
+
+/* ---- loops and what is alive in them ---- */
+
+typedef struct LirExtent {
+    uint32_t first, last; /* of a loop: its label and the branch back to it */
+} LirExtent;
+typedef struct LirLoops {
+    LirExtent *at; /* by where they end: inner ones before those around them */
+    uint32_t n, cap;
+} LirLoops;
+LirLoops lir_loops(const LirFn *fn);
+/* Makes pure instructions again around loops that do not need them (lir_remake.c). */
+void lir_remake(LirFn *fn);
+
+/* What the innermost loops need, in registers of 32 bits: the most of any. */
+typedef struct LirNeed {
+    uint32_t alive;  /* at once */
+    uint32_t hoisted; /* of pure instructions before the loop that it reads */
+} LirNeed;
+LirNeed lir_need(const LirFn *fn);
 
 #endif

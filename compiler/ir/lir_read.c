@@ -1,7 +1,8 @@
 /* lir_read.c - reads the text of lane IR back.
  *
- *     lane NAME threads N shared N blocks N registers N
- *         param NAME b64
+ *     lane NAME threads N shared N blocks N [cluster N N N] registers N
+ *         param NAME b64 [pointer N | stride N N | size N | scalar N | memory N | zero]
+ *         param NAME map TENSOR dims N .. box N .. swizzle N promotion N
  *         mutable %r4 %f5
  *     {
  *         add.s32 %r6, %r4, 1;
@@ -17,7 +18,7 @@
 
 #include "compiler/ir/lir.h"
 
-enum { MOST_REGISTERS = 1 << 24, MOST_OPERANDS = 16 };
+enum { MOST_REGISTERS = 1 << 24, MOST_OPERANDS = 144, MOST_RESULTS = 128 };
 
 typedef struct LirReader {
     Arena *arena;
@@ -198,6 +199,19 @@ take_vector(LirReader *r, int32_t n, LirOperand *out)
     return accept(r, "}");
 }
 
+/* A vector of as many as there are. */
+static bool
+take_any_vector(LirReader *r, LirOperand *out, uint32_t *n)
+{
+    if (!accept(r, "{"))
+        return false;
+    do {
+        if (*n == MOST_RESULTS || !take_operand(r, &out[(*n)++]))
+            return false;
+    } while (accept(r, ","));
+    return accept(r, "}");
+}
+
 /* ---- instructions ---- */
 
 /* The operands of an instruction in the form of `op`, up to the semicolon; false: another form. */
@@ -217,6 +231,15 @@ take_form(LirReader *r, LirOpcode op, LirOperand *operands, uint32_t *n, uint32_
         } else if (length == 1 && (*group == '2' || *group == '4')) {
             ok = ok && take_vector(r, *group - '0', &operands[*n]);
             *n += (uint32_t)(*group - '0');
+        } else if (length == 1 && *group == 'e') {
+            ok = ok && accept(r, "_|") && take_operand(r, &operands[(*n)++]);
+        } else if (length == 1 && *group == '*') {
+            ok = ok && take_any_vector(r, operands, n);
+        } else if (length == 2 && *group == 't') {
+            int32_t rank = group[1] - '0';
+            ok = ok && accept(r, "[") && take_operand(r, &operands[*n]) && accept(r, ",") &&
+                 take_vector(r, rank, &operands[*n + 1]) && accept(r, "]");
+            *n += 1 + (uint32_t)rank;
         } else {
             const char *literal = group + (*group == '#');
             size_t rest = length - (*group == '#');
@@ -252,6 +275,8 @@ is_mnemonic_of(LirOpcode op, const char *mnemonic)
         return false;
     if (op == LIR_MMA)
         return strncmp(mnemonic, "mma.", 4) == 0;
+    if (op == LIR_WGMMA_SS || op == LIR_WGMMA_RS)
+        return strncmp(mnemonic, "wgmma.mma_async.", 16) == 0;
     return strcmp(lir_op_info(op)->mnemonic, mnemonic) == 0;
 }
 
@@ -282,7 +307,8 @@ take_insn(LirReader *r)
         LirInsn *insn = add_insn(r, (LirOpcode)op, n_dst, n, operands);
         insn->guard = guard;
         insn->guard_not = guard_not;
-        insn->text = op == LIR_MMA ? mnemonic : NULL;
+        bool named = op == LIR_MMA || op == LIR_WGMMA_SS || op == LIR_WGMMA_RS;
+        insn->text = named ? mnemonic : NULL;
         return;
     }
     if (!known)
@@ -305,10 +331,94 @@ take_comment(LirReader *r)
 
 /* ---- functions ---- */
 
+/* Whether the word `text` stands next on this line; then it is passed. */
+static bool
+accept_word(LirReader *r, const char *text)
+{
+    const char *from = r->at;
+
+    if (accept(r, text) && (r->at == r->end || !is_word(*r->at)))
+        return true;
+    r->at = from;
+    return false;
+}
+
+static uint32_t
+take_numbers(LirReader *r, uint32_t *out, uint32_t most)
+{
+    uint32_t n = 0;
+
+    for (skip_blanks(r); r->at < r->end && *r->at >= '0' && *r->at <= '9' && n < most && !r->failed;
+         skip_blanks(r))
+        out[n++] = take_number(r, UINT32_MAX / 2);
+    return n;
+}
+
+static void
+take_word_number(LirReader *r, const char *word, uint32_t *out)
+{
+    if (!accept_word(r, word))
+        fail(r, r->at, "expected swizzle and promotion, each with a number of bytes");
+    else
+        *out = take_number(r, UINT32_MAX / 2);
+}
+
+static void
+take_map(LirReader *r, const char *name)
+{
+    LirTensorMap map = {.tensor = take_word(r, "expected the name of a tensor")};
+    const char *at = r->at;
+
+    if (accept_word(r, "dims"))
+        map.rank = take_numbers(r, map.dim, LIR_MAP_MAX_RANK);
+    if (map.rank == 0 || !accept_word(r, "box") ||
+        take_numbers(r, map.box, LIR_MAP_MAX_RANK) != map.rank)
+        fail(r, at, "expected dims and box, each with the same 1 to 5 numbers");
+    take_word_number(r, "swizzle", &map.swizzle_bytes);
+    take_word_number(r, "promotion", &map.l2_promotion_bytes);
+    lir_add_map(r->fn, name, &map);
+}
+
+static void
+take_param(LirReader *r)
+{
+    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    static const char *const kinds[] = {"pointer", "stride", "size", "scalar", "memory", "zero"};
+    const char *name = take_word(r, "expected the name of the parameter");
+    LirClass class = LIR_CLASSES;
+    LirParamKind kind = LIR_PARAM_PLAIN;
+    uint32_t number[2] = {0};
+
+    if (accept_word(r, "map")) {
+        take_map(r, name);
+        return;
+    }
+    skip_blanks(r);
+    const char *at = r->at;
+    const char *text = take_word(r, "expected the class of the parameter");
+    for (uint32_t k = 0; k < LIR_CLASSES; k++) {
+        if (strcmp(text, classes[k]) == 0)
+            class = (LirClass)k;
+    }
+    if (class == LIR_CLASSES) {
+        fail(r, at, "the class of a parameter is b32, f32 or b64");
+        return;
+    }
+    for (uint32_t k = 0; k < sizeof kinds / sizeof kinds[0] && kind == LIR_PARAM_PLAIN; k++) {
+        if (accept_word(r, kinds[k]))
+            kind = (LirParamKind)(LIR_PARAM_POINTER + k);
+    }
+    at = r->at;
+    uint32_t wanted = kind == LIR_PARAM_PLAIN || kind == LIR_PARAM_ZERO ? 0
+                      : kind == LIR_PARAM_STRIDE                        ? 2 : 1;
+    if (take_numbers(r, number, 2) != wanted)
+        fail(r, at, "expected pointer N, stride N N, size N, scalar N, memory N or zero");
+    lir_add_param(r->fn, kind, class, name, number[0], number[1]);
+}
+
 static void
 take_head(LirReader *r)
 {
-    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
     const char *name = take_word(r, "expected the name of the function");
     LirFn *fn = r->fn = lir_fn_new(r->arena, name);
 
@@ -318,24 +428,16 @@ take_head(LirReader *r)
         fn->shared_bytes = take_number(r, UINT32_MAX / 2);
     if (accept(r, "blocks"))
         fn->min_blocks = take_number(r, 1024);
+    if (accept_word(r, "cluster"))
+        for (uint32_t d = 0; d < 3; d++)
+            fn->cluster[d] = take_number(r, 1024);
     uint32_t registers = accept(r, "registers") ? take_number(r, MOST_REGISTERS) : 1;
     for (uint32_t k = 1; k < registers; k++) {
-        LirRegInfo unknown = {LIR_B32, false, 0};
+        LirRegInfo unknown = {.class = LIR_B32};
         vec_push(r->arena, &fn->regs, unknown);
     }
-    for (skip_lines(r); accept(r, "param") && !r->failed; skip_lines(r)) {
-        LirParam param = {take_word(r, "expected the name of the parameter"), LIR_CLASSES};
-        skip_blanks(r);
-        const char *at = r->at;
-        const char *class = take_word(r, "expected the class of the parameter");
-        for (uint32_t k = 0; k < LIR_CLASSES; k++) {
-            if (strcmp(class, classes[k]) == 0)
-                param.class = (LirClass)k;
-        }
-        if (param.class == LIR_CLASSES)
-            fail(r, at, "the class of a parameter is b32, f32 or b64");
-        vec_push(r->arena, &fn->params, param);
-    }
+    for (skip_lines(r); accept_word(r, "param") && !r->failed; skip_lines(r))
+        take_param(r);
     if (accept(r, "mutable")) {
         LirReg reg = 0;
         for (skip_blanks(r); !r->failed && accept_register(r, &reg); skip_blanks(r))

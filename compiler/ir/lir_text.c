@@ -8,7 +8,8 @@ static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d"};
 static void
 print_reg(const LirFn *fn, LirReg reg, Buf *out)
 {
-    buf_printf(out, "%s%u", prefixes[fn->regs.at[reg].class], reg);
+    buf_add(out, prefixes[fn->regs.at[reg].class]);
+    buf_int(out, reg);
 }
 
 static void
@@ -21,7 +22,7 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
         print_reg(fn, operand->reg, out);
         break;
     case LIR_INT:
-        buf_printf(out, "%lld", (long long)operand->integer);
+        buf_int(out, operand->integer);
         break;
     case LIR_FLOAT:
         memcpy(&bits, &operand->number, sizeof bits);
@@ -33,17 +34,31 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
             buf_add(out, operand->symbol);
         else
             print_reg(fn, operand->reg, out);
+        if (operand->integer > 0)
+            buf_char(out, '+');
         if (operand->integer != 0)
-            buf_printf(out, "%+lld", (long long)operand->integer);
+            buf_int(out, operand->integer);
         buf_char(out, ']');
         break;
     case LIR_SYMBOL:
         buf_add(out, operand->symbol);
         break;
     case LIR_TARGET_LABEL:
-        buf_printf(out, "$L%lld", (long long)operand->integer);
+        buf_add(out, "$L");
+        buf_int(out, operand->integer);
         break;
     }
+}
+
+static void
+print_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, Buf *out)
+{
+    buf_char(out, '{');
+    for (uint32_t k = 0; k < n; k++) {
+        buf_add(out, k > 0 ? ", " : "");
+        print_operand(fn, &insn->operands[(*next)++], out);
+    }
+    buf_char(out, '}');
 }
 
 void
@@ -65,7 +80,7 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         print_reg(fn, insn->guard, out);
         buf_char(out, ' ');
     }
-    buf_add(out, insn->op == LIR_MMA ? insn->text : info->mnemonic);
+    buf_add(out, insn->text != NULL ? insn->text : info->mnemonic);
     uint32_t next = 0;
     for (const char *group = info->groups; *group != '\0';) {
         uint32_t length = (uint32_t)strcspn(group, ",");
@@ -73,12 +88,18 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         if (length == 1 && (*group == 'r' || *group == 'a')) {
             print_operand(fn, &insn->operands[next++], out);
         } else if (length == 1 && (*group == '2' || *group == '4') && next < insn->n) {
-            buf_char(out, '{');
-            for (int k = 0; k < *group - '0'; k++) {
-                buf_add(out, k > 0 ? ", " : "");
-                print_operand(fn, &insn->operands[next++], out);
-            }
-            buf_char(out, '}');
+            print_vector(fn, insn, &next, (uint32_t)(*group - '0'), out);
+        } else if (length == 1 && *group == 'e') {
+            buf_add(out, "_|");
+            print_operand(fn, &insn->operands[next++], out);
+        } else if (length == 1 && *group == '*') {
+            print_vector(fn, insn, &next, insn->n_dst, out);
+        } else if (length == 2 && *group == 't') {
+            buf_char(out, '[');
+            print_operand(fn, &insn->operands[next++], out);
+            buf_add(out, ", ");
+            print_vector(fn, insn, &next, (uint32_t)(group[1] - '0'), out);
+            buf_char(out, ']');
         } else {
             buf_addn(out, group + (*group == '#'), length - (*group == '#'));
         }
@@ -102,17 +123,53 @@ registers_seen(const LirFn *fn, Arena *arena)
     return seen;
 }
 
+static void
+print_map(const LirTensorMap *map, Buf *out)
+{
+    buf_printf(out, " map %s dims", map->tensor);
+    for (uint32_t d = 0; d < map->rank; d++)
+        buf_printf(out, " %u", map->dim[d]);
+    buf_add(out, " box");
+    for (uint32_t d = 0; d < map->rank; d++)
+        buf_printf(out, " %u", map->box[d]);
+    buf_printf(out, " swizzle %u promotion %u\n", map->swizzle_bytes, map->l2_promotion_bytes);
+}
+
+static void
+print_param(const LirFn *fn, const LirParam *param, Buf *out)
+{
+    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    static const char *const kinds[] = {
+        [LIR_PARAM_POINTER] = "pointer", [LIR_PARAM_STRIDE] = "stride", [LIR_PARAM_SIZE] = "size",
+        [LIR_PARAM_SCALAR] = "scalar", [LIR_PARAM_MEMORY] = "memory", [LIR_PARAM_ZERO] = "zero"};
+
+    buf_printf(out, "    param %s", param->name);
+    if (param->kind == LIR_PARAM_MAP) {
+        print_map(&fn->maps.at[param->index], out);
+        return;
+    }
+    buf_printf(out, " %s", classes[param->class]);
+    if (param->kind != LIR_PARAM_PLAIN)
+        buf_printf(out, " %s", kinds[param->kind]);
+    if (param->kind != LIR_PARAM_PLAIN && param->kind != LIR_PARAM_ZERO)
+        buf_printf(out, " %u", param->index);
+    if (param->kind == LIR_PARAM_STRIDE)
+        buf_printf(out, " %u", param->dim);
+    buf_char(out, '\n');
+}
+
 void
 lir_print(const LirFn *fn, Buf *out)
 {
-    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
     bool *seen = registers_seen(fn, out->arena), any = false;
 
-    buf_printf(out, "lane %s threads %u shared %u blocks %u registers %u\n", fn->name, fn->threads,
-               fn->shared_bytes, fn->min_blocks, fn->regs.n);
+    buf_printf(out, "lane %s threads %u shared %u blocks %u", fn->name, fn->threads,
+               fn->shared_bytes, fn->min_blocks);
+    if (fn->cluster[0] != 0)
+        buf_printf(out, " cluster %u %u %u", fn->cluster[0], fn->cluster[1], fn->cluster[2]);
+    buf_printf(out, " registers %u\n", fn->regs.n);
     for (uint32_t i = 0; i < fn->params.n; i++)
-        buf_printf(out, "    param %s %s\n", fn->params.at[i].name,
-                   classes[fn->params.at[i].class]);
+        print_param(fn, &fn->params.at[i], out);
     for (uint32_t reg = 1; reg < fn->regs.n; reg++) {
         if (!fn->regs.at[reg].is_mutable || !seen[reg])
             continue;

@@ -1,5 +1,5 @@
-/* lir_verify.c - what must hold of lane IR: operand classes, labels, one assignment a register,
- * and a definition on every path to a use.
+/* lir_verify.c - what must hold of lane IR: parameters, operand classes, labels, one assignment a
+ * register, and a definition on every path to a use.
  */
 #include <string.h>
 
@@ -49,6 +49,31 @@ static const Signature signatures[] = {
     {LIR_CP_ASYNC_WAIT, "n"},
     {LIR_BAR_SYNC, "n"},
     {LIR_BAR_WARP_SYNC, "n"},
+    {LIR_ELECT, "p"},
+    {LIR_BAR_RED_OR_SOME, "prrp"},
+    {LIR_BAR_RED_AND_SOME, "prrp"},
+    {LIR_WGMMA_WAIT, "n"},
+    {LIR_BULK_WAIT, "n"},
+    {LIR_BULK_WAIT_READ, "n"},
+    {LIR_MBARRIER_INIT, "sr"},
+    {LIR_MBARRIER_TRY_WAIT, "psr"},
+    {LIR_MBARRIER_EXPECT_TX, "sr"},
+    {LIR_MAP_ADDRESS, "dn"},
+    {LIR_PACK_B64, "drr"},
+    {LIR_ATOM_ADD_U32, "rgr"},
+    {LIR_ATOM_INC_U32, "rgr"},
+    {LIR_ATOM_EXCH_B32, "rgr"},
+    {LIR_PREFETCH_MAP, "g"},
+    {LIR_TENSOR_LOAD_1, "sdrs"},
+    {LIR_TENSOR_LOAD_2, "sdrrs"},
+    {LIR_TENSOR_LOAD_3, "sdrrrs"},
+    {LIR_TENSOR_LOAD_4, "sdrrrrs"},
+    {LIR_TENSOR_LOAD_5, "sdrrrrrs"},
+    {LIR_TENSOR_ADD_1, "drs"},
+    {LIR_TENSOR_ADD_2, "drrs"},
+    {LIR_TENSOR_ADD_3, "drrrs"},
+    {LIR_TENSOR_ADD_4, "drrrrs"},
+    {LIR_TENSOR_ADD_5, "drrrrrs"},
 };
 
 typedef struct Block {
@@ -111,6 +136,11 @@ wanted(const LirInsn *insn, uint32_t k)
 {
     const char *mnemonic = lir_op_info(insn->op)->mnemonic;
 
+    if (insn->op == LIR_WGMMA_SS || insn->op == LIR_WGMMA_RS) {
+        const char *rest = insn->op == LIR_WGMMA_SS ? "ddnrr" : "rrrrdnr";
+        uint32_t at = k - insn->n_dst;
+        return k < insn->n_dst ? 'f' : at < strlen(rest) ? rest[at] : '?';
+    }
     for (uint32_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++) {
         if (signatures[i].op == insn->op)
             return k < strlen(signatures[i].classes) ? signatures[i].classes[k] : '?';
@@ -153,17 +183,22 @@ fits(const Checker *c, const LirOperand *operand, char want)
 
 /* How many operands an instruction of this form has, and results; vectors count each. */
 static uint32_t
-count_operands(const LirOpInfo *info, uint32_t *results)
+count_operands(const LirInsn *insn, uint32_t *results)
 {
+    const LirOpInfo *info = lir_op_info(insn->op);
     uint32_t n = 0;
 
     *results = 0;
     for (const char *group = info->groups; *group != '\0';) {
         uint32_t length = (uint32_t)strcspn(group, ",");
-        if (length == 1 && (*group == 'r' || *group == 'a'))
+        if (length == 1 && (*group == 'r' || *group == 'a' || *group == 'e'))
             n++;
         else if (length == 1 && (*group == '2' || *group == '4'))
             n += (uint32_t)(*group - '0');
+        else if (length == 1 && *group == '*')
+            n += insn->n_dst;
+        else if (length == 2 && *group == 't')
+            n += 1 + (uint32_t)(group[1] - '0');
         if (group == info->groups && (info->flags & LF_NO_DST) == 0)
             *results = n;
         group += length + (group[length] == ',');
@@ -175,7 +210,7 @@ static void
 check_form(Checker *c, uint32_t at)
 {
     const LirInsn *insn = c->fn->insns.at[at];
-    uint32_t results, n = count_operands(lir_op_info(insn->op), &results);
+    uint32_t results, n = count_operands(insn, &results);
 
     if (insn->op == LIR_COMMENT || insn->op == LIR_LABEL)
         return;
@@ -270,6 +305,17 @@ is_set(const uint64_t *set, LirReg reg)
     return (set[reg / 64] >> reg % 64 & 1) != 0;
 }
 
+/* Whether the results of an instruction are read, too: a product that adds to what is there, unless
+ * the operand that says so is 0. */
+static bool
+adds_up(const LirInsn *insn)
+{
+    uint32_t at = insn->n_dst + (insn->op == LIR_WGMMA_RS ? 5 : 2);
+
+    return (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0 && at < insn->n &&
+           (insn->operands[at].kind != LIR_INT || insn->operands[at].integer != 0);
+}
+
 /* Walks a block from what is set at its begin; complains when `tell`. */
 static void
 walk_block(Checker *c, const Block *block, uint64_t *set, bool tell)
@@ -277,7 +323,7 @@ walk_block(Checker *c, const Block *block, uint64_t *set, bool tell)
     for (uint32_t i = block->first; i < block->end; i++) {
         const LirInsn *insn = c->fn->insns.at[i];
         bool missing = insn->guard != 0 && !is_set(set, insn->guard);
-        for (uint32_t k = insn->n_dst; k < insn->n; k++) {
+        for (uint32_t k = adds_up(insn) ? 0 : insn->n_dst; k < insn->n; k++) {
             const LirOperand *operand = &insn->operands[k];
             bool reg = operand->kind == LIR_REG ||
                        (operand->kind == LIR_ADDRESS && operand->symbol == NULL);
@@ -335,6 +381,76 @@ check_definitions(Checker *c)
     }
 }
 
+/* ---- parameters ---- */
+
+static void
+param_fault(Checker *c, const LirParam *param, const char *what)
+{
+    if (c->faults++ < MOST_FAULTS)
+        buf_printf(c->out, "%s, parameter %s: %s\n", c->fn->name, param->name, what);
+}
+
+static bool
+is_one_of(uint32_t value, const uint32_t choices[4])
+{
+    return value == choices[0] || value == choices[1] || value == choices[2] || value == choices[3];
+}
+
+static void
+check_map(Checker *c, const LirParam *param)
+{
+    static const uint32_t swizzles[] = {0, 32, 64, 128}, promotions[] = {0, 64, 128, 256};
+    const LirTensorMap *map = &c->fn->maps.at[param->index];
+
+    if (map->rank < 1 || map->rank > LIR_MAP_MAX_RANK) {
+        param_fault(c, param, "a tensor map has 1 to 5 dimensions");
+        return;
+    }
+    for (uint32_t d = 0; d < map->rank; d++) {
+        if (map->box[d] < 1 || map->box[d] > LIR_MAP_MAX_BOX)
+            param_fault(c, param, "an extent of a box is 1 to 256");
+        for (uint32_t e = 0; e < d; e++)
+            if (map->dim[e] == map->dim[d])
+                param_fault(c, param, "a tensor map names a dimension twice");
+    }
+    if (!is_one_of(map->swizzle_bytes, swizzles))
+        param_fault(c, param, "a swizzle has 0, 32, 64 or 128 bytes");
+    if (!is_one_of(map->l2_promotion_bytes, promotions))
+        param_fault(c, param, "a promotion has 0, 64, 128 or 256 bytes");
+}
+
+static void
+check_params(Checker *c)
+{
+    for (uint32_t i = 0; i < c->fn->params.n; i++) {
+        const LirParam *param = &c->fn->params.at[i];
+        bool wide = param->class == LIR_B64;
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(c->fn->params.at[k].name, param->name) == 0)
+                param_fault(c, param, "another one has this name");
+        if (param->kind == LIR_PARAM_MAP) {
+            if (param->index >= c->fn->maps.n)
+                param_fault(c, param, "there is no such tensor map");
+            else
+                check_map(c, param);
+            continue;
+        }
+        bool ok = param->class == LIR_B32 || param->class == LIR_F32 || wide;
+        if (param->kind == LIR_PARAM_POINTER || param->kind == LIR_PARAM_STRIDE ||
+            param->kind == LIR_PARAM_MEMORY)
+            ok = wide;
+        else if (param->kind == LIR_PARAM_SIZE || param->kind == LIR_PARAM_ZERO)
+            ok = param->class == LIR_B32;
+        else if (param->kind == LIR_PARAM_SCALAR)
+            ok = ok && !wide;
+        if (!ok)
+            param_fault(c, param, "the class does not fit what it is");
+    }
+    if (c->fn->cluster[0] != 0 && (c->fn->cluster[1] == 0 || c->fn->cluster[2] == 0) &&
+        c->faults++ < MOST_FAULTS)
+        buf_printf(c->out, "%s: a cluster has three extents\n", c->fn->name);
+}
+
 bool
 lir_verify(const LirFn *fn, Buf *out)
 {
@@ -343,6 +459,7 @@ lir_verify(const LirFn *fn, Buf *out)
     c.words = fn->regs.n / 64 + 1;
     c.assigned = arena_array(c.arena, uint32_t, fn->regs.n + 1);
     c.places = arena_array(c.arena, uint32_t, fn->labels + 1);
+    check_params(&c);
     for (uint32_t i = 0; i < fn->insns.n; i++)
         check_form(&c, i);
     find_labels(&c);

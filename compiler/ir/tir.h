@@ -22,13 +22,14 @@ typedef struct TirFn TirFn;
 typedef struct Layout Layout;             /* compiler/ir/layout.h: who holds which element */
 typedef struct SharedLayout SharedLayout; /* compiler/ir/layout.h: where an element lies */
 
-/* ---- host expressions: what the launcher evaluates (grid extents, `require`) ---- */
+/* ---- host expressions: what the launcher evaluates (grid extents, `require`, bytes) ---- */
 
 typedef enum HostKind {
     HOST_INT,    /* `integer` */
     HOST_FLOAT,  /* `number` */
     HOST_SIZE,   /* size `index` of the kernel */
     HOST_SCALAR, /* scalar parameter `index` of the kernel */
+    HOST_SM_COUNT, /* multiprocessors of the device */
     HOST_ADD, HOST_SUB, HOST_MUL, HOST_DIV, HOST_REM, HOST_CDIV, HOST_MIN, HOST_MAX,
     HOST_EQ, HOST_NE, HOST_LT, HOST_LE, HOST_GT, HOST_GE, HOST_AND, HOST_OR,
     HOST_NOT, HOST_NEG /* one operand: `a` */
@@ -81,6 +82,7 @@ typedef struct TirGridAxis {
     const HostExpr *extent;
     Span span;
     bool reversed; /* set by launch_order: the axis runs from its last index down */
+    bool uneven;   /* likewise: programs along the axis have more or less to do */
 } TirGridAxis;
 
 typedef struct TirRequire {
@@ -88,6 +90,18 @@ typedef struct TirRequire {
     const char *message;
     Span span;
 } TirRequire;
+
+/* Global memory that a kernel needs beside its tensors; the launcher gives it (docs/metadata.md). */
+typedef enum TirMemoryKind {
+    MEMORY_SCRATCH,  /* zero when a launch begins, and again when it ends */
+    MEMORY_WORKSPACE /* undefined; kernels of the module that use the same name share it */
+} TirMemoryKind;
+
+typedef struct TirMemory {
+    const char *name;
+    TirMemoryKind kind;
+    const HostExpr *bytes;
+} TirMemory;
 
 /* A compile-time parameter and the value it was bound to, as text ("128", "true", "bf16"). */
 typedef struct TirConstant {
@@ -182,8 +196,13 @@ struct TirOp {
     struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
+    bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
+    bool steers;               /* GRID: for bounds of loops and branches of a role alone */
+    bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
+    bool sliced;               /* SHARED_READ: this band's share of the columns */
+    bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
 /* An SSA block: its arguments are the induction variable and the carried values of a loop. */
@@ -202,7 +221,42 @@ typedef struct TirShared {
     uint32_t slots;                /* ring depth */
     const SharedLayout *layout;    /* layout pass */
     uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all slots */
+    /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
+     * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
+    bool is_ring, per_band;
+    bool is_joint;                 /* no ring; each band writes a part, all read it in products */
+    bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
+    uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
 } TirShared;
+
+/* The ring of tile numbers: TILE_SLOTS of 16 bytes, then as many full and empty barriers. */
+enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
+
+/* How the warps of a block share the work (pass `plan`); a kernel without a plan is run by all
+ * threads of its block alike.
+ *
+ * Warp group 0 holds the producer: one thread runs `producer`, copies into rings.  Warp groups
+ * 1 .. bands each run `body` for one index of grid axis `band_axis`: neighbouring programs, which
+ * use the same tiles of what does not depend on that axis.  A block goes through the tiles of the
+ * grid with the stride of the launched blocks (`persistent`), or has one. */
+typedef struct TirPlan {
+    uint32_t bands;
+    uint32_t band_axis;
+    bool persistent;
+    bool dynamic;                /* tiles are drawn from a counter, longest first */
+    bool turns;                  /* bands take turns in starting products */
+    bool tight;                  /* results of products take most registers */
+    bool joint;                  /* bands work on some product together: all have all iterations */
+    bool overlapped;             /* products of one iteration run under arithmetic of the next */
+    uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
+    uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the
+                                    others what tile is next, when `dynamic` */
+    const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the band
+                                    axis alone: what the L2 cache should hold while they run */
+    uint32_t private_bytes;      /* plan_shared: from band to band, of buffers that are no rings */
+    TirBlock *producer;
+    const TirBlock *original;    /* the body before it was parted: what each band has to load */
+} TirPlan;
 
 struct TirFn {
     Arena *arena;
@@ -220,9 +274,13 @@ struct TirFn {
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
     /* filled in by passes */
-    uint32_t warps;
+    uint32_t warps;              /* that run `body` together */
+    TirPlan *plan;               /* NULL: none */
     VEC(TirShared *) shared;
     uint32_t shared_bytes;
+    VEC(TirMemory) memories;
+    const HostExpr *blocks[3]; /* what is launched, when it is not one block for each point of the
+                                  grid (a persistent kernel); all NULL: the extents of the axes */
 };
 
 typedef struct TirModule {
@@ -299,6 +357,8 @@ void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);
 
 void tir_print(const TirModule *module, Buf *out);
 void tir_print_fn(const TirFn *fn, Buf *out);
+/* One operation as it stands in the text of the function; of those with blocks the first line. */
+void tir_print_op(const TirFn *fn, const TirOp *op, Buf *out);
 /* Reads what tir_print wrote; errors go to diag, NULL is returned then. */
 TirModule *tir_read(Arena *arena, Diag *diag, const SourceFile *file);
 /* Checks types, dominance, operand counts, terminators.  A broken invariant is a bug of ours: it

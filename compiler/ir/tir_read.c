@@ -116,24 +116,6 @@ take_tensor(Reader *r)
 }
 
 static bool
-find_size(const TirFn *fn, const char *text, uint32_t *index)
-{
-    for (*index = 0; *index < fn->sizes.n; ++*index)
-        if (strcmp(fn->sizes.at[*index].name, text) == 0)
-            return true;
-    return false;
-}
-
-static bool
-find_scalar(const TirFn *fn, const char *text, uint32_t *index)
-{
-    for (*index = 0; *index < fn->scalars.n; ++*index)
-        if (strcmp(fn->scalars.at[*index].name, text) == 0)
-            return true;
-    return false;
-}
-
-static bool
 find_axis(const TirFn *fn, const char *text, uint32_t *index)
 {
     for (*index = 0; *index < fn->grid.n; ++*index)
@@ -170,104 +152,6 @@ take_shared(Reader *r)
         return r->fn->shared.at[at];
     reader_fail_at(r, span, arena_printf(r->arena, "there is no shared buffer '$%s'", text));
     return NULL;
-}
-
-/* ---- host expressions ---- */
-
-typedef struct HostSign {
-    const char *text;
-    HostKind kind;
-    int precedence;
-} HostSign;
-
-static const HostSign host_signs[] = {
-    {"||", HOST_OR, 1}, {"&&", HOST_AND, 2}, {"==", HOST_EQ, 3}, {"!=", HOST_NE, 3},
-    {"<", HOST_LT, 4},  {"<=", HOST_LE, 4},  {">", HOST_GT, 4},  {">=", HOST_GE, 4},
-    {"+", HOST_ADD, 5}, {"-", HOST_SUB, 5},  {"*", HOST_MUL, 6}, {"/", HOST_DIV, 6},
-    {"%", HOST_REM, 6},
-};
-
-enum { HOST_MAX_DEPTH = 200 };
-
-static const HostExpr *take_host(Reader *r, int lowest, int depth);
-
-/* "-5" is a constant, not the negative of one. */
-static const HostExpr *
-negated(Reader *r, const HostExpr *constant)
-{
-    HostExpr *expr = arena_copy(r->arena, constant, sizeof *constant);
-    expr->integer = -expr->integer;
-    expr->number = -expr->number;
-    return expr;
-}
-
-static const HostExpr *
-take_host_leaf(Reader *r, int depth)
-{
-    HostExpr *expr = arena_new(r->arena, HostExpr);
-    uint32_t index;
-
-    if (r->failed || depth > HOST_MAX_DEPTH) {
-        reader_fail(r, "this expression is nested too deeply");
-        return expr;
-    }
-    if (reader_accept(r, "(")) {
-        const HostExpr *inside = take_host(r, 0, depth + 1);
-        reader_expect(r, ")");
-        return inside;
-    }
-    if (reader_accept(r, "-") || reader_sees(r, "!")) {
-        expr->kind = reader_accept(r, "!") ? HOST_NOT : HOST_NEG;
-        expr->a = take_host_leaf(r, depth + 1);
-        if (expr->kind == HOST_NEG && (expr->a->kind == HOST_INT || expr->a->kind == HOST_FLOAT))
-            return negated(r, expr->a);
-        return expr;
-    }
-    if (r->token.kind == TOK_NUMBER) {
-        if (strpbrk(r->token.text, ".e") != NULL) {
-            expr->kind = HOST_FLOAT;
-            expr->number = reader_number(r);
-            return expr;
-        }
-        return host_int(r->arena, reader_integer(r, 0, INT64_MAX));
-    }
-    Token name = r->token;
-    reader_take(r, TOK_NAME, "a size, a scalar or a number");
-    bool cdiv = strcmp(name.text, "cdiv") == 0, min = strcmp(name.text, "min") == 0;
-    if ((cdiv || min || strcmp(name.text, "max") == 0) && reader_accept(r, "(")) {
-        const HostExpr *a = take_host(r, 0, depth + 1);
-        reader_expect(r, ",");
-        const HostExpr *b = take_host(r, 0, depth + 1);
-        reader_expect(r, ")");
-        return host_binary(r->arena, cdiv ? HOST_CDIV : min ? HOST_MIN : HOST_MAX, a, b);
-    }
-    if (find_size(r->fn, name.text, &index))
-        expr->kind = HOST_SIZE;
-    else if (find_scalar(r->fn, name.text, &index))
-        expr->kind = HOST_SCALAR;
-    else
-        reader_fail_at(r, name.span,
-                       arena_printf(r->arena, "'%s' is neither a size nor a scalar", name.text));
-    expr->index = index;
-    return expr;
-}
-
-static const HostExpr *
-take_host(Reader *r, int lowest, int depth)
-{
-    const HostExpr *left = take_host_leaf(r, depth);
-
-    while (!r->failed) {
-        const HostSign *sign = NULL;
-        for (size_t k = 0; k < sizeof host_signs / sizeof host_signs[0]; k++)
-            if (reader_sees(r, host_signs[k].text) && host_signs[k].precedence > lowest)
-                sign = &host_signs[k];
-        if (sign == NULL)
-            return left;
-        reader_next(r);
-        left = host_binary(r->arena, sign->kind, left, take_host(r, sign->precedence, depth + 1));
-    }
-    return left;
 }
 
 /* ---- operations ---- */
@@ -368,10 +252,14 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         else
             op->integer = reader_integer(r, INT64_MIN + 1, INT64_MAX);
         return;
-    case TIR_PARAM: op->integer = take_named(r, find_scalar, "a scalar"); return;
-    case TIR_SIZE: op->integer = take_named(r, find_size, "a size"); return;
-    case TIR_GRID: op->integer = take_named(r, find_axis, "a grid axis"); return;
-    case TIR_ASYNC_WAIT: op->integer = reader_integer(r, 0, INT32_MAX); return;
+    case TIR_PARAM: op->integer = take_named(r, reader_find_scalar, "a scalar"); return;
+    case TIR_SIZE: op->integer = take_named(r, reader_find_size, "a size"); return;
+    case TIR_GRID:
+        op->integer = take_named(r, find_axis, "a grid axis");
+        op->steers = reader_accept(r, "steers");
+        return;
+    case TIR_ASYNC_WAIT:
+    case TIR_MMA_WAIT: op->integer = reader_integer(r, 0, INT32_MAX); return;
     case TIR_LOAD: op->tensor = take_index(r, op->index, args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
@@ -384,7 +272,34 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         op->tensor = take_index(r, op->index, args);
         return;
-    case TIR_SHARED_READ: op->shared = take_slot(r, args); return;
+    case TIR_COPY_BULK:
+        op->shared = take_shared(r);
+        if (reader_accept(r, "band")) {
+            reader_expect(r, "(");
+            op->integer = reader_u32(r);
+            reader_expect(r, ")");
+        }
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op->index, args);
+        return;
+    case TIR_RING_WAIT: op->shared = take_shared(r); return;
+    case TIR_RING_RELEASE:
+        op->shared = take_shared(r);
+        if (reader_accept(r, ","))
+            take_uses(r, args);
+        return;
+    case TIR_SHARED_READ:
+        op->shared = take_slot(r, args);
+        op->joint = reader_accept(r, "joint");
+        op->sliced = reader_accept(r, "sliced");
+        return;
+    case TIR_TENSOR_ADD:
+        op->shared = take_shared(r);
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op->index, args);
+        reader_expect(r, ",");
+        take_uses(r, args);
+        return;
     case TIR_SHARED_WRITE:
         op->shared = take_slot(r, args);
         reader_expect(r, ",");
@@ -405,6 +320,7 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->axis = reader_u32(r);
         reader_expect(r, ")");
+        op->partial = op->op == TIR_REDUCE && reader_accept(r, "partial");
         op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
@@ -429,7 +345,11 @@ take_attributes(Reader *r, TirOp *op)
             reader_expect(r, ")");
         }
         op->swapped = reader_accept(r, "swapped");
+        op->async = reader_accept(r, "async");
+        op->joint = reader_accept(r, "joint");
     }
+    if (reader_accept(r, "through"))
+        op->shared = take_shared(r);
 }
 
 static TirOp *
@@ -587,6 +507,11 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->warps_n = attributes.warps_n;
     op->vote_warp = attributes.vote_warp;
     op->swapped = attributes.swapped;
+    op->partial = attributes.partial;
+    op->steers = attributes.steers;
+    op->async = attributes.async;
+    op->joint = attributes.joint;
+    op->sliced = attributes.sliced;
     return op;
 }
 
@@ -664,7 +589,7 @@ take_tensor_line(Reader *r)
         if (r->token.kind == TOK_NUMBER)
             dim.constant = reader_extent(r);
         else
-            dim.size = (uint32_t)take_named(r, find_size, "a size");
+            dim.size = (uint32_t)take_named(r, reader_find_size, "a size");
         if (tensor->rank == TENSOR_MAX_RANK)
             reader_fail(r, "a tensor has at most 6 dimensions");
         else
@@ -707,9 +632,68 @@ take_shared_line(Reader *r)
     shared->offset = reader_u32(r);
     reader_expect(r, "bytes");
     shared->bytes = reader_u32(r);
+    shared->is_ring = reader_accept(r, "ring");
+    if (shared->is_ring) {
+        shared->per_band = reader_accept(r, "per_band");
+        shared->barriers = reader_u32(r);
+    }
+    shared->is_joint = reader_accept(r, "joint");
+    shared->is_staging = reader_accept(r, "staging");
     if (reader_sees(r, "{"))
         shared->layout = reader_shared_layout(r);
     vec_push(r->arena, &r->fn->shared, shared);
+}
+
+/* bands 3 axis m registers 32 160 dynamic overlapped turns tight joint tiles 8192 private 768
+ * shares Sk * 512 */
+static void
+take_plan_line(Reader *r)
+{
+    TirPlan *plan = arena_new(r->arena, TirPlan);
+
+    reader_expect(r, "bands");
+    plan->bands = reader_u32(r);
+    reader_expect(r, "axis");
+    plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    reader_expect(r, "registers");
+    plan->producer_registers = reader_u32(r);
+    plan->consumer_registers = reader_u32(r);
+    plan->dynamic = reader_accept(r, "dynamic");
+    plan->persistent = plan->dynamic || reader_accept(r, "persistent");
+    plan->overlapped = reader_accept(r, "overlapped");
+    plan->turns = reader_accept(r, "turns");
+    plan->tight = reader_accept(r, "tight");
+    plan->joint = reader_accept(r, "joint");
+    if (reader_accept(r, "tiles"))
+        plan->tiles = reader_u32(r);
+    if (reader_accept(r, "private"))
+        plan->private_bytes = reader_u32(r);
+    if (reader_accept(r, "shares"))
+        plan->shared_bytes_each = reader_host(r);
+    r->fn->plan = plan;
+}
+
+static void
+take_producer(Reader *r, Span span)
+{
+    if (r->fn->plan == NULL) {
+        reader_fail_at(r, span, "a producer comes behind the plan");
+        return;
+    }
+    r->fn->plan->producer = tir_block_new(r->fn);
+    take_block(r, r->fn->plan->producer, 0);
+}
+
+static void
+take_memory_line(Reader *r, TirMemoryKind kind)
+{
+    TirMemory memory = {.kind = kind};
+
+    memory.name = reader_take(r, TOK_NAME, "a name");
+    reader_expect(r, "=");
+    memory.bytes = reader_host(r);
+    reader_expect(r, "bytes");
+    vec_push(r->arena, &r->fn->memories, memory);
 }
 
 static void
@@ -737,7 +721,7 @@ take_line(Reader *r)
         vec_push(r->arena, &fn->scalars, scalar);
     } else if (reader_accept(r, "require")) {
         TirRequire require = {.span = span};
-        require.condition = take_host(r, 0, 0);
+        require.condition = reader_host(r);
         reader_expect(r, ",");
         require.message = reader_take(r, TOK_STRING, "the message, in quotes");
         vec_push(r->arena, &fn->requires, require);
@@ -745,13 +729,18 @@ take_line(Reader *r)
         TirGridAxis axis = {.span = r->token.span};
         axis.name = reader_take(r, TOK_NAME, "a name");
         reader_expect(r, "=");
-        axis.extent = take_host(r, 0, 0);
+        axis.extent = reader_host(r);
         axis.reversed = reader_accept(r, "reversed");
+        axis.uneven = reader_accept(r, "uneven");
         vec_push(r->arena, &fn->grid, axis);
     } else if (reader_accept(r, "hint_warps")) {
         fn->hint_warps = reader_u32(r);
     } else if (reader_accept(r, "warps")) {
         fn->warps = reader_u32(r);
+    } else if (reader_accept(r, "plan")) {
+        take_plan_line(r);
+    } else if (reader_accept(r, "producer")) {
+        take_producer(r, span);
     } else if (reader_accept(r, "layout")) {
         reader_expect(r, "@");
         if (reader_u32(r) != r->layouts.n)
@@ -763,9 +752,19 @@ take_line(Reader *r)
         take_shared_line(r);
     } else if (reader_accept(r, "shared_bytes")) {
         fn->shared_bytes = reader_u32(r);
+    } else if (reader_accept(r, "scratch")) {
+        take_memory_line(r, MEMORY_SCRATCH);
+    } else if (reader_accept(r, "workspace")) {
+        take_memory_line(r, MEMORY_WORKSPACE);
+    } else if (reader_accept(r, "blocks")) {
+        for (uint32_t k = 0; k < 3; k++) {
+            fn->blocks[k] = reader_host(r);
+            if (k < 2)
+                reader_expect(r, ",");
+        }
     } else {
         reader_fail(
-            r, "expected constant, size, tensor, scalar, require, grid, warps, shared or body");
+            r, "expected constant, size, tensor, scalar, require, grid, warps, plan, shared or body");
     }
 }
 

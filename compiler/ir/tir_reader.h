@@ -1,5 +1,5 @@
 /* tir_reader.h - inside the reader of tile IR: tokens, and the small parts that they make up.
- * Only tir_token.c and tir_read.c include it.
+ * Only tir_token.c, tir_read.c and tir_read_host.c include it.
  */
 #ifndef TILEC_IR_TIR_READER_H
 #define TILEC_IR_TIR_READER_H
@@ -62,5 +62,10 @@ TirType reader_type(Reader *r);
 const Layout *reader_layout(Reader *r);
 /* "{64x32 pitch 128 swizzle 3>>0}", as shared_layout_print writes it. */
 const SharedLayout *reader_shared_layout(Reader *r);
+/* The number of a size or scalar of the kernel; false: it has none of this name. */
+bool reader_find_size(const TirFn *fn, const char *text, uint32_t *index);
+bool reader_find_scalar(const TirFn *fn, const char *text, uint32_t *index);
+/* "cdiv(Sq, 128) * H", as host_print writes it. */
+const HostExpr *reader_host(Reader *r);
 
 #endif

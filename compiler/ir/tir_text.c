@@ -224,6 +224,7 @@ print_host(const TirFn *fn, const HostExpr *expr, int around, Buf *out)
     case HOST_SIZE:
         buf_add(out, expr->index < fn->sizes.n ? fn->sizes.at[expr->index].name : "?");
         return;
+    case HOST_SM_COUNT: buf_add(out, "sm_count"); return;
     case HOST_SCALAR:
         buf_add(out, expr->index < fn->scalars.n ? fn->scalars.at[expr->index].name : "?");
         return;
@@ -284,15 +285,24 @@ print_index(Printer *p, const TirOp *op, TirVal *const *operands)
     buf_char(p->out, ']');
 }
 
+/* $name_0; an operation that lacks its buffer is printed, too: the verifier wants to show it. */
+static void
+print_shared(Printer *p, const TirShared *shared)
+{
+    uint32_t at = 0;
+
+    while (at < p->fn->shared.n && p->fn->shared.at[at] != shared)
+        at++;
+    buf_printf(p->out, "$%s_%" PRIu32, shared == NULL || shared->name == NULL ? "" : shared->name,
+               at);
+}
+
 /* $name_0[%slot] */
 static void
 print_slot(Printer *p, const TirOp *op)
 {
-    uint32_t at = 0;
-
-    while (at < p->fn->shared.n && p->fn->shared.at[at] != op->shared)
-        at++;
-    buf_printf(p->out, "$%s_%" PRIu32 "[", op->shared->name == NULL ? "" : op->shared->name, at);
+    print_shared(p, op->shared);
+    buf_char(p->out, '[');
     print_value(p, op->args[0]);
     buf_char(p->out, ']');
 }
@@ -391,7 +401,9 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_PARAM: buf_add(out, scalar_name(p->fn, op->integer)); return;
     case TIR_SIZE: buf_add(out, size_name(p->fn, op->integer)); return;
-    case TIR_GRID: buf_add(out, grid_name(p->fn, op->integer)); return;
+    case TIR_GRID:
+        buf_printf(out, "%s%s", grid_name(p->fn, op->integer), op->steers ? " steers" : "");
+        return;
     case TIR_LOAD: print_index(p, op, op->args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
@@ -404,19 +416,47 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args + 1);
         return;
-    case TIR_SHARED_READ: print_slot(p, op); return;
+    case TIR_COPY_BULK:
+        print_shared(p, op->shared);
+        if (op->shared != NULL && op->shared->per_band)
+            buf_printf(out, " band(%" PRId64 ")", op->integer);
+        buf_add(out, ", ");
+        print_index(p, op, op->args);
+        return;
+    case TIR_RING_WAIT: print_shared(p, op->shared); return;
+    case TIR_RING_RELEASE:
+        print_shared(p, op->shared);
+        if (op->n_args > 0) {
+            buf_add(out, ", ");
+            print_value(p, op->args[0]);
+        }
+        return;
+    case TIR_SHARED_READ:
+        print_slot(p, op);
+        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : "");
+        return;
+    case TIR_TENSOR_ADD:
+        print_shared(p, op->shared);
+        buf_add(out, ", ");
+        print_index(p, op, op->args);
+        buf_add(out, ", ");
+        print_value(p, op->args[op->n_args - 1]);
+        return;
     case TIR_SHARED_WRITE:
         print_slot(p, op);
         buf_add(out, ", ");
         print_value(p, op->args[1]);
         return;
-    case TIR_ASYNC_WAIT: buf_printf(out, "%" PRId64, op->integer); return;
+    case TIR_ASYNC_WAIT:
+    case TIR_MMA_WAIT: buf_printf(out, "%" PRId64, op->integer); return;
     case TIR_REDUCE: buf_printf(out, "%s ", reduce_names[op->reduce]); break;
     default: break;
     }
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
+    if (op->op == TIR_REDUCE && op->partial)
+        buf_add(out, " partial");
     if (op->op == TIR_REDUCE && op->vote_warp)
         buf_add(out, " vote_warp");
     if (op->op == TIR_PADMASK) {
@@ -430,6 +470,24 @@ print_operands(Printer *p, const TirOp *op)
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
     if (op->op == TIR_MMA && op->swapped)
         buf_add(out, " swapped");
+    if (op->op == TIR_MMA && op->async)
+        buf_add(out, op->joint ? " async joint" : " async");
+}
+
+/* Operations that name a buffer among their operands; others, which go through one, name it last. */
+static bool
+names_shared(TirOpcode op)
+{
+    switch (op) {
+    case TIR_COPY_ASYNC:
+    case TIR_SHARED_READ:
+    case TIR_SHARED_WRITE:
+    case TIR_COPY_BULK:
+    case TIR_RING_WAIT:
+    case TIR_RING_RELEASE:
+    case TIR_TENSOR_ADD: return true;
+    default: return false;
+    }
 }
 
 static void
@@ -446,7 +504,7 @@ print_op(Printer *p, const TirOp *op)
     buf_add(p->out, tir_op_info(op->op)->text);
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
-        op->op == TIR_ASYNC_WAIT)
+        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_RING_WAIT)
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)
         print_for(p, op);
@@ -454,6 +512,10 @@ print_op(Printer *p, const TirOp *op)
         print_if(p, op);
     else
         print_operands(p, op);
+    if (op->shared != NULL && !names_shared(op->op)) {
+        buf_add(p->out, " through ");
+        print_shared(p, op->shared);
+    }
     if (p->out->at[p->out->n - 1] == ' ') { /* a yield of nothing */
         p->out->n--;
         p->out->at[p->out->n] = '\0';
@@ -517,7 +579,8 @@ print_interface(Printer *p)
         begin_line(p);
         buf_printf(out, "grid %s = ", fn->grid.at[k].name);
         host_print(fn, fn->grid.at[k].extent, out);
-        buf_add(out, fn->grid.at[k].reversed ? " reversed\n" : "\n");
+        buf_printf(out, "%s%s\n", fn->grid.at[k].reversed ? " reversed" : "",
+                   fn->grid.at[k].uneven ? " uneven" : "");
     }
 }
 
@@ -534,6 +597,26 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);
     }
+    if (fn->plan != NULL) {
+        begin_line(p);
+        buf_printf(p->out, "plan bands %" PRIu32 " axis %s registers %" PRIu32 " %" PRIu32 "%s%s",
+                   fn->plan->bands, grid_name(fn, fn->plan->band_axis),
+                   fn->plan->producer_registers, fn->plan->consumer_registers,
+                   fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
+                   fn->plan->overlapped ? " overlapped" : "");
+        buf_add(p->out, fn->plan->turns ? " turns" : "");
+        buf_add(p->out, fn->plan->tight ? " tight" : "");
+        buf_add(p->out, fn->plan->joint ? " joint" : "");
+        if (fn->plan->tiles != 0)
+            buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
+        if (fn->plan->private_bytes != 0)
+            buf_printf(p->out, " private %" PRIu32, fn->plan->private_bytes);
+        if (fn->plan->shared_bytes_each != NULL) {
+            buf_add(p->out, " shares ");
+            host_print(fn, fn->plan->shared_bytes_each, p->out);
+        }
+        buf_char(p->out, '\n');
+    }
     for (uint32_t k = 0; k < p->layouts.n; k++) {
         begin_line(p);
         buf_printf(p->out, "layout @%" PRIu32 " = ", k);
@@ -548,6 +631,11 @@ print_schedule(Printer *p)
                    " offset %" PRIu32 " bytes %" PRIu32,
                    shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
                    shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
+        if (shared->is_joint || shared->is_staging)
+            buf_add(p->out, shared->is_joint ? " joint" : " staging");
+        if (shared->is_ring)
+            buf_printf(p->out, " ring%s %" PRIu32, shared->per_band ? " per_band" : "",
+                       shared->barriers);
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);
@@ -558,19 +646,62 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "shared_bytes %" PRIu32 "\n", fn->shared_bytes);
     }
+    for (uint32_t k = 0; k < fn->memories.n; k++) {
+        const TirMemory *memory = &fn->memories.at[k];
+        begin_line(p);
+        buf_printf(p->out, "%s %s = ", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
+                   memory->name);
+        host_print(fn, memory->bytes, p->out);
+        buf_add(p->out, " bytes\n");
+    }
+    if (fn->blocks[0] != NULL) {
+        begin_line(p);
+        for (uint32_t k = 0; k < 3; k++) {
+            buf_add(p->out, k > 0 ? ", " : "blocks ");
+            host_print(fn, fn->blocks[k], p->out);
+        }
+        buf_char(p->out, '\n');
+    }
+}
+
+static Printer
+number_fn(const TirFn *fn, Buf *out)
+{
+    Printer p = {.fn = fn, .out = out};
+
+    p.number = arena_array(out->arena, uint32_t, fn->next_id + 1);
+    if (fn->plan != NULL && fn->plan->producer != NULL)
+        number_block(&p, fn->plan->producer);
+    number_block(&p, fn->body);
+    return p;
+}
+
+void
+tir_print_op(const TirFn *fn, const TirOp *op, Buf *out)
+{
+    uint32_t begin = out->n;
+    Printer p = number_fn(fn, out);
+
+    print_op(&p, op);
+    out->n = begin + (uint32_t)strcspn(out->at + begin, "\n");
+    out->at[out->n] = '\0';
 }
 
 void
 tir_print_fn(const TirFn *fn, Buf *out)
 {
-    Printer p = {.fn = fn, .out = out};
+    Printer p = number_fn(fn, out);
 
-    p.number = arena_array(out->arena, uint32_t, fn->next_id + 1);
-    number_block(&p, fn->body);
     buf_printf(out, "kernel %s {\n", fn->name);
     p.depth = 1;
     print_interface(&p);
     print_schedule(&p);
+    if (fn->plan != NULL && fn->plan->producer != NULL) {
+        begin_line(&p);
+        buf_add(out, "producer ");
+        print_block(&p, fn->plan->producer);
+        buf_char(out, '\n');
+    }
     begin_line(&p);
     buf_add(out, "body ");
     print_block(&p, fn->body);

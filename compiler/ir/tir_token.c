@@ -357,6 +357,7 @@ reader_shared_layout(Reader *r)
     layout->bits = take_step(r);
     reader_expect(r, ">>");
     layout->shift = take_step(r);
+    layout->panels = reader_accept(r, "panels");
     reader_expect(r, "}");
     return layout;
 }

@@ -4,20 +4,12 @@
  * before uses and only where they are visible, terminators, loops whose carried values agree with
  * their operands and results, indices in range of what they name.  A violation is a bug of ours.
  */
-#include "compiler/ir/tir.h"
+#include "compiler/ir/tir_verifier.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct Verifier {
-    const TirFn *fn;
-    Buf *out;
-    bool *visible; /* by value id: defined before here, in this block or one around it */
-    bool *defined; /* by value id: defined anywhere so far */
-    bool ok;
-} Verifier;
 
 static void
 describe_op(Buf *out, const TirOp *op)
@@ -28,11 +20,8 @@ describe_op(Buf *out, const TirOp *op)
                    op->results[0]->name == NULL ? "" : op->results[0]->name, op->results[0]->id);
 }
 
-static void complain(Verifier *v, const TirOp *op, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void
-complain(Verifier *v, const TirOp *op, const char *format, ...)
+void
+tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -73,17 +62,17 @@ static void
 check_definition(Verifier *v, const TirOp *op, const TirVal *value)
 {
     if (value->id >= v->fn->next_id) {
-        complain(v, op, "value #%" PRIu32 " has an id that was never given out", value->id);
+        tir_fault(v, op, "value #%" PRIu32 " has an id that was never given out", value->id);
         return;
     }
     if (v->defined[value->id])
-        complain(v, op, "value #%" PRIu32 " is defined twice", value->id);
+        tir_fault(v, op, "value #%" PRIu32 " is defined twice", value->id);
     if (value->type.rank > TIR_MAX_RANK || (unsigned)value->type.dtype >= DT_COUNT)
-        complain(v, op, "value #%" PRIu32 " has no proper type", value->id);
+        tir_fault(v, op, "value #%" PRIu32 " has no proper type", value->id);
     for (uint32_t k = 0; k < value->type.rank && k < TIR_MAX_RANK; k++)
         if (value->type.dim[k] <= 0)
-            complain(v, op, "value #%" PRIu32 " has an extent of %" PRId32, value->id,
-                     value->type.dim[k]);
+            tir_fault(v, op, "value #%" PRIu32 " has an extent of %" PRId32, value->id,
+                      value->type.dim[k]);
     v->visible[value->id] = v->defined[value->id] = true;
 }
 
@@ -95,11 +84,11 @@ check_uses(Verifier *v, const TirOp *op)
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirVal *value = op->args[k];
         if (value == NULL) {
-            complain(v, op, "operand %" PRIu32 " is missing", k);
+            tir_fault(v, op, "operand %" PRIu32 " is missing", k);
             ok = false;
         } else if (value->id >= v->fn->next_id || !v->visible[value->id]) {
-            complain(v, op, "operand %" PRIu32 " (%s#%" PRIu32 ") is not defined before it", k,
-                     value->name == NULL ? "" : value->name, value->id);
+            tir_fault(v, op, "operand %" PRIu32 " (%s#%" PRIu32 ") is not defined before it", k,
+                      value->name == NULL ? "" : value->name, value->id);
             ok = false;
         }
     }
@@ -112,21 +101,21 @@ static void
 want_type(Verifier *v, const TirOp *op, const char *what, TirType have, TirType want)
 {
     if (!tir_type_eq(have, want))
-        complain(v, op, "%s is %s, expected %s", what, type_text(v, have), type_text(v, want));
+        tir_fault(v, op, "%s is %s, expected %s", what, type_text(v, have), type_text(v, want));
 }
 
 static void
 want_dtype(Verifier *v, const TirOp *op, const char *what, DType have, DType want)
 {
     if (have != want)
-        complain(v, op, "%s is of %s, expected %s", what, dtype_name(have), dtype_name(want));
+        tir_fault(v, op, "%s is of %s, expected %s", what, dtype_name(have), dtype_name(want));
 }
 
 static void
 want_float(Verifier *v, const TirOp *op, TirType type)
 {
     if (!dtype_is_float(type.dtype))
-        complain(v, op, "works on floats, not on %s", dtype_name(type.dtype));
+        tir_fault(v, op, "works on floats, not on %s", dtype_name(type.dtype));
 }
 
 static void
@@ -136,8 +125,8 @@ check_elementwise(Verifier *v, const TirOp *op)
 
     for (uint32_t k = 0; k < op->n_args; k++)
         if (!tir_same_shape(op->args[k]->type, result))
-            complain(v, op, "operand %" PRIu32 " is %s, the result %s: shapes differ", k,
-                     type_text(v, op->args[k]->type), type_text(v, result));
+            tir_fault(v, op, "operand %" PRIu32 " is %s, the result %s: shapes differ", k,
+                      type_text(v, op->args[k]->type), type_text(v, result));
     switch (op->op) {
     case TIR_CAST: return;
     case TIR_SELECT:
@@ -172,7 +161,7 @@ check_elementwise(Verifier *v, const TirOp *op)
     case TIR_OR:
     case TIR_XOR:
         if (result.dtype != DT_BOOL && result.dtype != DT_I32)
-            complain(v, op, "works on bool and i32, not on %s", dtype_name(result.dtype));
+            tir_fault(v, op, "works on bool and i32, not on %s", dtype_name(result.dtype));
         break;
     case TIR_REM:
     case TIR_SHL:
@@ -191,7 +180,7 @@ check_elementwise(Verifier *v, const TirOp *op)
     case TIR_FMA: want_float(v, op, result); break;
     default:
         if (result.dtype == DT_BOOL)
-            complain(v, op, "does not work on bool");
+            tir_fault(v, op, "does not work on bool");
         break;
     }
 }
@@ -202,7 +191,7 @@ check_expand(Verifier *v, const TirOp *op, const TirVal *narrow, const TirVal *w
     TirType type = narrow->type;
 
     if (op->axis > type.rank || type.rank >= TIR_MAX_RANK) {
-        complain(v, op, "axis %" PRIu32 " does not exist", op->axis);
+        tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
     }
     for (uint32_t k = type.rank; k > op->axis; k--)
@@ -224,7 +213,7 @@ check_broadcast(Verifier *v, const TirOp *op)
     for (uint32_t k = 0; fits && k < from.rank; k++)
         fits = from.dim[k] == to.dim[k] || from.dim[k] == 1;
     if (!fits)
-        complain(v, op, "%s does not broadcast to %s", type_text(v, from), type_text(v, to));
+        tir_fault(v, op, "%s does not broadcast to %s", type_text(v, from), type_text(v, to));
 }
 
 static void
@@ -234,12 +223,12 @@ check_reduce(Verifier *v, const TirOp *op)
     bool logical = op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL;
 
     if (op->axis >= type.rank) {
-        complain(v, op, "axis %" PRIu32 " does not exist", op->axis);
+        tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
     }
     if (logical != (type.dtype == DT_BOOL))
-        complain(v, op, "any and all reduce bool, the others numbers; this is %s",
-                 type_text(v, type));
+        tir_fault(v, op, "any and all reduce bool, the others numbers; this is %s",
+                  type_text(v, type));
     for (uint32_t k = op->axis; k + 1 < type.rank; k++)
         type.dim[k] = type.dim[k + 1];
     type.rank--;
@@ -252,7 +241,7 @@ check_mma(Verifier *v, const TirOp *op)
     TirType a = op->args[0]->type, b = op->args[1]->type;
 
     if (a.rank != 2 || b.rank != 2 || a.dim[1] != b.dim[0]) {
-        complain(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
+        tir_fault(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
         return;
     }
     want_dtype(v, op, "operand 1", b.dtype, a.dtype);
@@ -280,7 +269,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     uint32_t rank = 0;
 
     if (tensor == NULL || !is_tensor_of(v->fn, tensor)) {
-        complain(v, op, "names no tensor of the kernel");
+        tir_fault(v, op, "names no tensor of the kernel");
         return;
     }
     for (uint32_t k = 0; k < tensor->rank; k++) {
@@ -288,18 +277,18 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         rank += index->kind != INDEX_SCALAR;
         if (index->kind == INDEX_FULL &&
             (index->length != tensor->dim[k].constant || index->length == 0))
-            complain(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
+            tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
         if (index->kind == INDEX_RANGE && index->length <= 0)
-            complain(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
+            tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
     }
     if (rank > TIR_MAX_RANK) {
-        complain(v, op, "addresses a tile of rank %" PRIu32, rank);
+        tir_fault(v, op, "addresses a tile of rank %" PRIu32, rank);
         return;
     }
     uint32_t n = tir_index_operands(op);
     if (op->n_args != first + n + after) {
-        complain(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args,
-                 first + n + after);
+        tir_fault(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args,
+                  first + n + after);
         return;
     }
     for (uint32_t k = first; k < first + n; k++)
@@ -309,11 +298,11 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)
         want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
-    if (op->op == TIR_ATOMIC_ADD && !tensor->atomic)
-        complain(v, op, "'%s' is not marked atomic", tensor->name);
-    if ((op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC) ? tensor->mode == TENSOR_OUT
-                                                         : tensor->mode == TENSOR_IN)
-        complain(v, op, "goes against the mode of '%s'", tensor->name);
+    if ((op->op == TIR_ATOMIC_ADD || op->op == TIR_TENSOR_ADD) && !tensor->atomic)
+        tir_fault(v, op, "'%s' is not marked atomic", tensor->name);
+    bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_COPY_BULK;
+    if (tensor->mode == (reads ? TENSOR_OUT : TENSOR_IN))
+        tir_fault(v, op, "goes against the mode of '%s'", tensor->name);
 }
 
 static void
@@ -325,7 +314,7 @@ check_slot(Verifier *v, const TirOp *op)
             return;
         }
     }
-    complain(v, op, "names no shared buffer of the kernel");
+    tir_fault(v, op, "names no shared buffer of the kernel");
 }
 
 static void
@@ -338,8 +327,8 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
     int64_t elements = (int64_t)shared->rows * shared->cols;
     if (tir_type_elements(type) > elements)
-        complain(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32, type_text(v, type),
-                 shared->rows, shared->cols);
+        tir_fault(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32,
+                  type_text(v, type), shared->rows, shared->cols);
 }
 
 /* ---- control ---- */
@@ -353,15 +342,15 @@ check_for(Verifier *v, const TirOp *op)
     const TirBlock *body = op->n_blocks == 1 ? op->blocks[0] : NULL;
 
     if (body == NULL || op->n_args < 2 + bounds || op->n_segments > MAX_SEGMENTS) {
-        complain(v, op, "needs bounds and one block");
+        tir_fault(v, op, "needs bounds and one block");
         return;
     }
     uint32_t carried = op->n_args - 2 - bounds;
     if (body->params.n != carried + 1 || op->n_results != carried) {
-        complain(v, op,
-                 "has %" PRIu32 " initial values, %" PRIu32 " block arguments after the "
-                 "index and %" PRIu32 " results",
-                 carried, body->params.n - 1, op->n_results);
+        tir_fault(v, op,
+                  "has %" PRIu32 " initial values, %" PRIu32 " block arguments after the "
+                  "index and %" PRIu32 " results",
+                  carried, body->params.n - 1, op->n_results);
         return;
     }
     for (uint32_t k = 0; k < 2 + bounds; k++)
@@ -379,13 +368,13 @@ static void
 check_if(Verifier *v, const TirOp *op)
 {
     if (op->n_blocks != 2) {
-        complain(v, op, "needs two blocks");
+        tir_fault(v, op, "needs two blocks");
         return;
     }
     want_type(v, op, "the condition", op->args[0]->type, tir_scalar(DT_BOOL));
     for (uint32_t k = 0; k < 2; k++) {
         if (op->blocks[k]->params.n != 0)
-            complain(v, op, "its blocks take no arguments");
+            tir_fault(v, op, "its blocks take no arguments");
         check_block(v, op->blocks[k], op->n_results, op->results);
     }
 }
@@ -402,13 +391,13 @@ check_leaf(Verifier *v, const TirOp *op)
 
     if (op->op == TIR_CONST) {
         if (type.dtype == DT_BOOL && op->integer != 0 && op->integer != 1)
-            complain(v, op, "a bool is 0 or 1");
+            tir_fault(v, op, "a bool is 0 or 1");
         if (type.dtype == DT_I32 && (op->integer < INT32_MIN || op->integer > UINT32_MAX))
-            complain(v, op, "%" PRId64 " does not fit into 32 bits", op->integer);
+            tir_fault(v, op, "%" PRId64 " does not fit into 32 bits", op->integer);
         return;
     }
     if (op->integer < 0 || op->integer >= n) {
-        complain(v, op, "number %" PRId64 " does not exist", op->integer);
+        tir_fault(v, op, "number %" PRId64 " does not exist", op->integer);
         return;
     }
     DType want = op->op == TIR_PARAM ? v->fn->scalars.at[op->integer].dtype : DT_I32;
@@ -434,7 +423,7 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_BROADCAST: check_broadcast(v, op); return;
     case TIR_TRANSPOSE:
         if (op->args[0]->type.rank != 2)
-            complain(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
+            tir_fault(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
         else
             want_type(v, op, "the result", op->results[0]->type,
                       tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1],
@@ -445,14 +434,34 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_LOAD: check_access(v, op, 0, 0); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
+    case TIR_TENSOR_ADD:
+        check_access(v, op, 0, 1);
+        if (op->shared == NULL || !op->shared->is_staging)
+            tir_fault(v, op, "there is no staging buffer");
+        else
+            check_fits_shared(v, op, op->args[op->n_args - 1]->type);
+        return;
+    case TIR_BAND: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
     case TIR_COPY_ASYNC:
         check_slot(v, op);
         check_access(v, op, 1, 0);
         if (op->tensor != NULL)
             check_fits_shared(v, op, tir_index_type(op));
         return;
+    case TIR_COPY_BULK:
+        check_access(v, op, 0, 0);
+        if (op->tensor != NULL && op->shared != NULL)
+            check_fits_shared(v, op, tir_index_type(op));
+        /* fall through */
+    case TIR_RING_WAIT:
+    case TIR_RING_RELEASE:
+        if (op->shared == NULL || !op->shared->is_ring)
+            tir_fault(v, op, "there is no ring");
+        return;
     case TIR_SHARED_READ:
         check_slot(v, op);
+        if (op->joint) /* of all bands: larger than a part */
+            return;
         check_fits_shared(v, op, op->results[0]->type);
         return;
     case TIR_SHARED_WRITE:
@@ -477,19 +486,19 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
     const TirOpInfo *info = tir_op_info(op->op);
 
     if (op->parent != block)
-        complain(v, op, "its parent is another block");
+        tir_fault(v, op, "its parent is another block");
     if ((info->args >= 0 && op->n_args != (uint32_t)info->args) ||
         (info->results >= 0 && op->n_results != (uint32_t)info->results)) {
-        complain(v, op, "has %" PRIu32 " operands and %" PRIu32 " results", op->n_args,
-                 op->n_results);
+        tir_fault(v, op, "has %" PRIu32 " operands and %" PRIu32 " results", op->n_args,
+                  op->n_results);
         return;
     }
     for (uint32_t k = 0; k < op->n_results; k++)
         if (op->results[k]->def != op || op->results[k]->index != k)
-            complain(v, op, "result %" PRIu32 " does not point back at it", k);
+            tir_fault(v, op, "result %" PRIu32 " does not point back at it", k);
     for (uint32_t k = 0; k < op->n_blocks; k++)
         if (op->blocks[k]->owner != op)
-            complain(v, op, "block %" PRIu32 " does not point back at it", k);
+            tir_fault(v, op, "block %" PRIu32 " does not point back at it", k);
     if (check_uses(v, op))
         check_types(v, op);
     for (uint32_t k = 0; k < op->n_results; k++)
@@ -502,11 +511,11 @@ check_yield(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wante
     const TirOp *last = block->ops.n == 0 ? NULL : block->ops.at[block->ops.n - 1];
 
     if (last == NULL || last->op != TIR_YIELD) {
-        complain(v, block->owner, "a block of it does not end with 'yield'");
+        tir_fault(v, block->owner, "a block of it does not end with 'yield'");
         return;
     }
     if (last->n_args != n) {
-        complain(v, last, "yields %" PRIu32 " values, expected %" PRIu32, last->n_args, n);
+        tir_fault(v, last, "yields %" PRIu32 " values, expected %" PRIu32, last->n_args, n);
         return;
     }
     for (uint32_t k = 0; k < n; k++)
@@ -528,13 +537,13 @@ check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wante
     for (uint32_t k = 0; k < block->params.n; k++) {
         const TirVal *param = block->params.at[k];
         if (param->def != NULL || param->block != block || param->index != k)
-            complain(v, block->owner, "argument %" PRIu32 " does not point back at its block", k);
+            tir_fault(v, block->owner, "argument %" PRIu32 " does not point back at its block", k);
         check_definition(v, block->owner, param);
     }
     for (uint32_t k = 0; k < block->ops.n; k++) {
         check_op(v, block, block->ops.at[k]);
         if (block->ops.at[k]->op == TIR_YIELD && (k + 1 != block->ops.n || block->owner == NULL))
-            complain(v, block->ops.at[k], "stands elsewhere than at the end of a block");
+            tir_fault(v, block->ops.at[k], "stands elsewhere than at the end of a block");
     }
     if (block->owner != NULL)
         check_yield(v, block, n, wanted);
@@ -551,14 +560,14 @@ static void
 check_host(Verifier *v, const HostExpr *expr, const char *where)
 {
     if (expr == NULL) {
-        complain(v, NULL, "an expression of %s is missing", where);
+        tir_fault(v, NULL, "an expression of %s is missing", where);
         return;
     }
-    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT)
+    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT || expr->kind == HOST_SM_COUNT)
         return;
     if (expr->kind == HOST_SIZE || expr->kind == HOST_SCALAR) {
         if (expr->index >= (expr->kind == HOST_SIZE ? v->fn->sizes.n : v->fn->scalars.n))
-            complain(v, NULL, "%s names a size or scalar that does not exist", where);
+            tir_fault(v, NULL, "%s names a size or scalar that does not exist", where);
         return;
     }
     check_host(v, expr->a, where);
@@ -574,28 +583,36 @@ check_interface(Verifier *v)
     for (uint32_t k = 0; k < fn->tensors.n; k++) {
         const TirTensor *tensor = fn->tensors.at[k];
         if (tensor->rank == 0 || tensor->rank > TENSOR_MAX_RANK)
-            complain(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
+            tir_fault(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
         if (tensor->align == 0 || (tensor->align & (tensor->align - 1)) != 0)
-            complain(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two", tensor->name,
-                     tensor->align);
+            tir_fault(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two",
+                      tensor->name, tensor->align);
         for (uint32_t j = 0; j < tensor->rank && j < TENSOR_MAX_RANK; j++)
             if (tensor->dim[j].constant < 0 ||
                 (tensor->dim[j].constant == 0 && tensor->dim[j].size >= fn->sizes.n))
-                complain(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent", tensor->name,
-                         j);
+                tir_fault(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent", tensor->name,
+                          j);
         for (uint32_t j = 0; j < k; j++)
             if (strcmp(fn->tensors.at[j]->name, tensor->name) == 0)
-                complain(v, NULL, "two tensors are called '%s'", tensor->name);
+                tir_fault(v, NULL, "two tensors are called '%s'", tensor->name);
     }
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
-            complain(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
+            tir_fault(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
     for (uint32_t k = 0; k < fn->requires.n; k++)
         check_host(v, fn->requires.at[k].condition, "a require");
     if (fn->grid.n > 3)
-        complain(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
+        tir_fault(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
     for (uint32_t k = 0; k < fn->grid.n; k++)
         check_host(v, fn->grid.at[k].extent, "the grid");
+    for (uint32_t k = 0; k < 3 && fn->blocks[0] != NULL; k++)
+        check_host(v, fn->blocks[k], "the blocks to launch");
+    for (uint32_t k = 0; k < fn->memories.n; k++) {
+        check_host(v, fn->memories.at[k].bytes, "the bytes of a memory");
+        for (uint32_t j = 0; j < k; j++)
+            if (strcmp(fn->memories.at[j].name, fn->memories.at[k].name) == 0)
+                tir_fault(v, NULL, "two memories are called '%s'", fn->memories.at[k].name);
+    }
 }
 
 bool
@@ -607,8 +624,12 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     v.defined = arena_array(out->arena, bool, fn->next_id + 1);
     check_interface(&v);
     if (fn->body->owner != NULL || fn->body->params.n != 0)
-        complain(&v, NULL, "the body has an owner or arguments");
+        tir_fault(&v, NULL, "the body has an owner or arguments");
+    if (fn->plan != NULL && fn->plan->producer != NULL)
+        check_block(&v, fn->plan->producer, 0, NULL);
     check_block(&v, fn->body, 0, NULL);
+    if (v.ok) /* the rest needs a program of the right form */
+        tir_check_plan(&v);
     return v.ok;
 }
 

@@ -37,6 +37,26 @@ typedef struct Borrowed {
     bool packed;
 } Borrowed;
 
+/* Where a role is on its way around a ring. */
+typedef struct RingCursor {
+    LirReg slot, phase; /* homes */
+    LirReg base;        /* of the slot last waited for: its address, in units of 16 bytes */
+    LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
+} RingCursor;
+
+/* The role whose program is being lowered (lower_roles.c). */
+typedef struct Role {
+    bool producer;
+    LirReg group;          /* the warp group's number, known to be the same in the whole warp */
+    LirReg first_lane;     /* predicate */
+    LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
+    LirReg next_turn;      /* number of the barrier that the next band waits at for its turn */
+    Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
+    Elem lane_grid[3];     /* the same, but not known to be */
+    RingCursor *rings;     /* by number of the buffer */
+    RingCursor tiles;      /* of the ring of tile numbers */
+} Role;
+
 typedef struct Lowering {
     PassContext *px;
     Arena *arena;
@@ -48,6 +68,9 @@ typedef struct Lowering {
     const TirBlock *block;  /* whose operations are being lowered */
     VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
                                branch must not use what was computed inside */
+    Role *role;        /* NULL: the kernel has no roles */
+    const char **map_names; /* of parameters, by number of the ring */
+    LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     bool fast;         /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
@@ -71,6 +94,8 @@ void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
 void lower_forget(Lowering *lo, uint32_t n);
 /* Makes every element of a value now. */
 void lower_force(Lowering *lo, TirVal *value);
+/* Whether a mask is live in the segment of the loop that is being lowered. */
+bool lower_mask_is_live(const Lowering *lo, const TirOp *op);
 TileState *lower_state(Lowering *lo, const TirVal *value);
 void lower_clear(Lowering *lo, const TirVal *value);
 bool lower_is_narrow(const TirVal *value); /* 16-bit float */
@@ -85,6 +110,9 @@ Elem elem_float(float value);
 /* Integer arithmetic on elements that keeps constants apart. */
 Elem lower_add(Lowering *lo, Elem a, Elem b);
 Elem lower_mul_const(Lowering *lo, Elem a, int64_t by);
+/* Of a register that is not negative, by a positive constant. */
+LirReg lower_quotient(Lowering *lo, LirReg reg, int64_t by);
+LirReg lower_remainder(Lowering *lo, LirReg reg, int64_t by);
 
 /* The thread's place. */
 LirReg lower_lane(Lowering *lo);
@@ -124,6 +152,48 @@ void lower_barrier(Lowering *lo);
 void lower_mma(Lowering *lo, TirOp *op);
 /* Loads the fragments of a loop-invariant operand before the loop, if they fit. */
 void lower_keep_operands(Lowering *lo, TirOp *loop);
+
+/* ---- products of warp groups (lower_group.c) ---- */
+
+/* Finds the values that products of warp groups accumulate in; false after an internal error. */
+bool lower_find_homes(Lowering *lo);
+/* Whether `value` has a home; then its registers are `lo->homes[value->id]`. */
+bool lower_has_home(const Lowering *lo, const TirVal *value);
+void lower_group_mma(Lowering *lo, TirOp *op);
+/* Makes the descriptors of a slot for the products that read it, ahead of the wait for it. */
+void lower_describe_ring(Lowering *lo, const TirOp *wait);
+
+/* ---- roles and rings (lower_roles.c, lower_rings.c) ---- */
+
+/* The body of a kernel with a plan: all roles. */
+void lower_roles(Lowering *lo);
+void lower_tile_block(Lowering *lo, TirBlock *block);
+/* Waits for this band's turn, or passes it to the next band. */
+void lower_turn(Lowering *lo, bool pass);
+/* All bands are here, and their writes to shared memory are there for products. */
+void lower_band_barrier(Lowering *lo);
+/* Adds a tile to a tensor through its staging buffer. */
+void lower_tensor_add(Lowering *lo, TirOp *op);
+/* The additions that this thread started have read shared memory and arrived. */
+void lower_end_additions(Lowering *lo);
+void lower_ring_wait(Lowering *lo, TirOp *op);
+void lower_ring_release(Lowering *lo, TirOp *op);
+void lower_copy_bulk(Lowering *lo, TirOp *op);
+/* The cursors of all rings for the role being lowered, at the first slots. */
+void lower_begin_rings(Lowering *lo);
+/* One thread sets up the barriers of all rings. */
+void lower_init_barriers(Lowering *lo);
+/* Waits until the phase of a barrier has ended. */
+void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
+/* A cursor at the first of several slots, or past it. */
+RingCursor lower_new_cursor(Lowering *lo);
+void lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots);
+/* Tensor maps as parameters. */
+void lower_add_maps(Lowering *lo);
+/* A launcher's expression on sizes, computed by the kernel. */
+LirReg lower_host(Lowering *lo, const HostExpr *expr);
+/* A parameter that is always 0, which the assembler does not know. */
+LirReg lower_zero(Lowering *lo);
 
 /* ---- global memory (lower_memory.c) ---- */
 

@@ -122,39 +122,67 @@ known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const Ti
                index->def->integer < tensor->dim[dim].constant;
     if (index->def->op != TIR_GRID)
         return false;
+    if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->band_axis)
+        return false; /* the last block may have bands past the end */
     const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
     if (tensor->dim[dim].constant > 0)
         return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
     return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
 }
 
-/* index * stride + sum, in bytes; terms that loops leave alone come first in the sum. */
+/* A part of an address in bytes: index * stride, or with no stride index * bytes. */
+typedef struct Term {
+    LirReg index; /* as wide as it is multiplied */
+    LirReg stride;
+    int32_t bytes;
+} Term;
+
+/* Terms that loops leave alone come first in the sum. */
 typedef struct Terms {
-    LirReg at[TENSOR_MAX_RANK + 1];
+    Term at[TENSOR_MAX_RANK];
     uint32_t n;
 } Terms;
 
-static void
-add_term(Lowering *lo, Terms *terms, LirReg term)
+static Term
+index_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes)
 {
-    uint32_t depth = lo->out->regs.at[term].depth, k = terms->n++;
-    while (k > 0 && lo->out->regs.at[terms->at[k - 1]].depth > depth) {
+    LirReg reg = lower_elem_reg(lo, index, LIR_B32);
+
+    if (stride != 0)
+        reg = lir_op1(&lo->b, LIR_CVT_S64_S32, LIR_B64, lir_reg(reg));
+    return (Term){reg, stride, bytes};
+}
+
+static uint32_t
+depth_of(const Lowering *lo, const Term *term)
+{
+    uint32_t index = lo->out->regs.at[term->index].depth;
+    uint32_t stride = lo->out->regs.at[term->stride].depth;
+    return index > stride ? index : stride;
+}
+
+static void
+add_term(Lowering *lo, Terms *terms, Term term)
+{
+    uint32_t depth = depth_of(lo, &term), k = terms->n++;
+    while (k > 0 && depth_of(lo, &terms->at[k - 1]) > depth) {
         terms->at[k] = terms->at[k - 1];
         k--;
     }
     terms->at[k] = term;
 }
 
+/* `sum` and a term; without a sum the term. */
 static LirReg
-index_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes)
+plus_term(Lowering *lo, LirReg sum, Term term)
 {
-    LirBuilder *b = &lo->b;
-    LirReg reg = lower_elem_reg(lo, index, LIR_B32);
+    LirOperand by = term.stride != 0 ? lir_reg(term.stride) : lir_int(term.bytes);
 
-    if (stride == 0)
-        return lir_op2(b, LIR_MUL_WIDE, LIR_B64, lir_reg(reg), lir_int(bytes));
-    LirReg wide = lir_op1(b, LIR_CVT_S64_S32, LIR_B64, lir_reg(reg));
-    return lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(wide), lir_reg(stride));
+    if (sum == 0)
+        return lir_op2(&lo->b, term.stride != 0 ? LIR_MUL_S64 : LIR_MUL_WIDE, LIR_B64,
+                       lir_reg(term.index), by);
+    return lir_op3(&lo->b, term.stride != 0 ? LIR_MAD_S64 : LIR_MAD_WIDE, LIR_B64,
+                   lir_reg(term.index), by, lir_reg(sum));
 }
 
 /* Takes an access apart; `first` is the position of its first index operand. */
@@ -168,7 +196,7 @@ begin_access(Lowering *lo, TirOp *op, uint32_t first)
 
     access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
     LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
-    add_term(lo, &terms, lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer)));
+    access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
     for (uint32_t d = 0; d < tensor->rank; d++) {
         LirReg stride = d + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d);
         TirVal *operand = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
@@ -195,10 +223,8 @@ begin_access(Lowering *lo, TirOp *op, uint32_t first)
             access.row = access.col;
         access.col = axis;
     }
-    access.base = terms.at[0];
-    for (uint32_t k = 1; k < terms.n; k++)
-        access.base = lir_op2(&lo->b, LIR_ADD_S64, LIR_B64, lir_reg(access.base),
-                              lir_reg(terms.at[k]));
+    for (uint32_t k = 0; k < terms.n; k++)
+        access.base = plus_term(lo, access.base, terms.at[k]);
     return access;
 }
 
@@ -289,13 +315,12 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     ra.lane_col = lower_lane_part(lo, layout, ra.col_axis);
     LirReg part = 0;
     if (ra.lane_col.kind == ELEM_REG)
-        part = index_term(lo, ra.lane_col, access->col.stride, access->bytes);
+        part = plus_term(lo, 0, index_term(lo, ra.lane_col, access->col.stride, access->bytes));
     if (layout->rank == 2) {
         ra.lane_row = lower_lane_part(lo, layout, 0);
-        if (ra.lane_row.kind == ELEM_REG) {
-            LirReg row = index_term(lo, ra.lane_row, access->row.stride, access->bytes);
-            part = part == 0 ? row : lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(part), lir_reg(row));
-        }
+        if (ra.lane_row.kind == ELEM_REG)
+            part = plus_term(lo, part,
+                             index_term(lo, ra.lane_row, access->row.stride, access->bytes));
     }
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
@@ -498,10 +523,8 @@ lower_first_copy(Lowering *lo, const Layout *layout)
     for (uint32_t k = 0; k < layout->warp.n; k++) {
         const LayoutDigit *digit = &layout->warp.at[k];
         if (digit->step[0] == 0 && digit->step[1] == 0) {
-            LirReg value = lower_warp(lo);
-            if (below > 1)
-                value = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(value), lir_int(below));
-            value = lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(value), lir_int(digit->extent));
+            LirReg value = lower_remainder(lo, lower_quotient(lo, lower_warp(lo), below),
+                                           digit->extent);
             guard = both(lo, guard,
                          lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(value), lir_int(0)));
         }
@@ -733,10 +756,9 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     LirReg address = access->base, step = 0;
     int32_t column_bytes = first * plan->chunk;
     if (!padding) {
-        LirReg part = index_term(lo, lower_add(lo, chunk, elem_int(0)), 0, plan->chunk);
+        LirReg part = plus_term(lo, 0, index_term(lo, chunk, 0, plan->chunk));
         if (access->row.there) {
-            LirReg down = index_term(lo, row, access->row.stride, access->bytes);
-            part = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(down), lir_reg(part));
+            part = plus_term(lo, part, index_term(lo, row, access->row.stride, access->bytes));
             step = access->row.stride == 0
                        ? 0
                        : lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(access->row.stride),

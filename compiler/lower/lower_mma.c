@@ -40,24 +40,19 @@ ceil_div(int32_t a, int32_t b)
 static Elem
 warp_origin(Lowering *lo, const TirOp *mma, bool left, int32_t extent)
 {
-    Elem warp = elem_reg(lower_warp(lo));
-    LirBuilder *b = &lo->b;
+    LirReg warp = lower_warp(lo);
 
     if ((left ? mma->warps_m : mma->warps_n) == 1)
         return elem_int(0);
     if (left) {
         if (mma->warps_m < lo->fn->warps)
-            warp = elem_reg(lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(warp.reg),
-                                    lir_int(mma->warps_m)));
+            warp = lower_remainder(lo, warp, mma->warps_m);
     } else {
-        if (mma->warps_m > 1)
-            warp = elem_reg(lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(warp.reg),
-                                    lir_int(mma->warps_m)));
+        warp = lower_quotient(lo, warp, mma->warps_m);
         if (mma->warps_m * mma->warps_n < lo->fn->warps)
-            warp = elem_reg(lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(warp.reg),
-                                    lir_int(mma->warps_n)));
+            warp = lower_remainder(lo, warp, mma->warps_n);
     }
-    return lower_mul_const(lo, warp, extent);
+    return lower_mul_const(lo, elem_reg(warp), extent);
 }
 
 static LirReg

@@ -13,6 +13,13 @@ void
 lower_barrier(Lowering *lo)
 {
     LirOperand zero = lir_int(0);
+
+    if (lo->role != NULL) { /* the warp group's own barrier */
+        LirOperand some[] = {lir_reg(lo->role->group),
+                             lir_int((int32_t)lo->fn->warps * WARP_LANES)};
+        lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
+        return;
+    }
     lir_emit(&lo->b, LIR_BAR_SYNC, 0, 1, &zero);
 }
 
@@ -21,8 +28,22 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
+    if (shared->is_joint || shared->is_staging) { /* this band's part of a slot */
+        int64_t part = shared->bytes / shared->slots / lo->fn->plan->bands;
+        base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
+        base.integer -= part;
+    } else if (lo->role != NULL && lo->fn->plan->bands > 1) {
+        Elem apart = lower_mul_const(lo, elem_reg(lo->role->group), lo->fn->plan->private_bytes);
+        base = lower_add(lo, base, apart);
+        base.integer -= lo->fn->plan->private_bytes; /* groups are counted from 1 */
+    }
     if (slot == NULL)
         return base;
+    if (shared->is_joint) {
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
+                            lir_int(shared->bytes / shared->slots));
+        return lower_add(lo, base, elem_reg(at));
+    }
     Elem index = lower_elem(lo, slot, 0);
     return lower_add(lo, base, lower_mul_const(lo, index, shared->bytes / shared->slots));
 }
@@ -371,6 +392,12 @@ lower_shared_write(Lowering *lo, TirOp *op)
 {
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
+
+    if (op->shared->is_joint) { /* the slot that was not written last */
+        LirReg slot = lo->role->rings[op->shared->id].slot;
+        LirOperand turn[] = {lir_reg(slot), lir_reg(slot), lir_int(1)};
+        lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);
+    }
     Elem base = lower_slot_base(lo, op->shared, op->args[0]);
 
     if (layout->rows > value->layout->shape[0] || layout->cols > value->layout->shape[1])
@@ -395,13 +422,22 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
 
     for (uint32_t d = 0; d < digit; d++)
         below *= from->layout->reg.at[d].extent;
+    /* 16-bit elements move in the pairs they are packed in. */
+    bool narrow = lower_is_narrow(from);
+    int32_t step = narrow ? 2 : 1;
+    if (narrow) {
+        class = LIR_B32;
+        select = LIR_SEL_B32;
+    }
     LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1 << lane_bit));
     LirReg low = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bit), lir_int(0));
-    for (int32_t r = 0; r < n; r++) {
+    for (int32_t r = 0; r < n; r += step) {
         if (r / below % 2 != 0)
             continue;
-        LirReg first = lower_elem_reg(lo, lower_elem(lo, from, r), class);
-        LirReg second = lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
+        LirReg first = narrow ? lower_packed(lo, from, r / 2)
+                              : lower_elem_reg(lo, lower_elem(lo, from, r), class);
+        LirReg second = narrow ? lower_packed(lo, from, (r + below) / 2)
+                               : lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
         LirReg sent = lir_op3(b, select, class, lir_reg(second), lir_reg(first), lir_reg(low));
         LirReg came = lir_new_reg(b, class);
         LirOperand operands[] = {lir_reg(came), lir_reg(sent), lir_int(1 << lane_bit)};
@@ -409,8 +445,12 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
         made[r] = lir_op3(b, select, class, lir_reg(first), lir_reg(came), lir_reg(low));
         made[r + below] = lir_op3(b, select, class, lir_reg(came), lir_reg(second), lir_reg(low));
     }
-    for (int32_t r = 0; r < n; r++)
-        lower_set_elem(lo, to, r, elem_reg(made[map[r]]));
+    for (int32_t r = 0; r < n; r += step) {
+        if (narrow)
+            lower_set_packed(lo, to, r / 2, made[map[r]]);
+        else
+            lower_set_elem(lo, to, r, elem_reg(made[map[r]]));
+    }
 }
 
 void
@@ -428,6 +468,7 @@ lower_convert(Lowering *lo, TirOp *op)
     if (op->shared == NULL) {
         uint32_t lane_bit, digit;
         if (layout_register_map(lo->arena, from->layout, to->layout) == NULL &&
+            lower_registers(from) == lower_registers(to) &&
             layout_find_exchange(lo->arena, from->layout, to->layout, &lane_bit, &digit))
             exchange_lanes(lo, op, lane_bit, digit);
         return; /* else inside each thread: elements are found when asked for */

@@ -137,7 +137,12 @@ lower_scalar_reg(Lowering *lo, TirVal *value)
 LirReg
 lower_thread(Lowering *lo)
 {
-    return lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
+    LirReg thread = lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
+
+    if (lo->role == NULL)
+        return thread;
+    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(thread),
+                   lir_int((int32_t)lo->fn->warps * WARP_LANES - 1));
 }
 
 LirReg
@@ -198,6 +203,26 @@ lower_mul_const(Lowering *lo, Elem a, int64_t by)
     return product;
 }
 
+LirReg
+lower_quotient(Lowering *lo, LirReg reg, int64_t by)
+{
+    int32_t shift = log2_exact(by);
+
+    if (by == 1)
+        return reg;
+    if (shift >= 0)
+        return lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(reg), lir_int(shift));
+    return lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(reg), lir_int(by));
+}
+
+LirReg
+lower_remainder(Lowering *lo, LirReg reg, int64_t by)
+{
+    if (log2_exact(by) >= 0)
+        return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(reg), lir_int(by - 1));
+    return lir_op2(&lo->b, LIR_REM_S32, LIR_B32, lir_reg(reg), lir_int(by));
+}
+
 /* Digit `k` of `index`, as a register; the digits below it have `below` values together. */
 static Elem
 digit_value(Lowering *lo, LirReg index, const DigitList *list, uint32_t k, int64_t total)
@@ -206,19 +231,8 @@ digit_value(Lowering *lo, LirReg index, const DigitList *list, uint32_t k, int64
     for (uint32_t i = 0; i < k; i++)
         below *= list->at[i].extent;
     int64_t extent = list->at[k].extent;
-    LirReg reg = index;
-    int32_t shift = log2_exact(below), bits = log2_exact(extent);
-    if (below > 1 && shift >= 0)
-        reg = lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(reg), lir_int(shift));
-    else if (below > 1)
-        reg = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(reg), lir_int(below));
-    if (below * extent < total) {
-        if (bits >= 0)
-            reg = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(reg), lir_int(extent - 1));
-        else
-            reg = lir_op2(&lo->b, LIR_REM_S32, LIR_B32, lir_reg(reg), lir_int(extent));
-    }
-    return elem_reg(reg);
+    LirReg reg = lower_quotient(lo, index, below);
+    return elem_reg(below * extent < total ? lower_remainder(lo, reg, extent) : reg);
 }
 
 static Elem
@@ -535,14 +549,17 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     }
     default: {
         const FloatOp *row = find_op(float_ops, sizeof float_ops / sizeof float_ops[0], op->op);
-        return emit_op(lo, row->lir, LIR_F32, n, args);
+        bool straight = lo->role != NULL && lo->fast;
+        LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
+                        : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
+                                                        : row->lir;
+        return emit_op(lo, lir, LIR_F32, n, args);
     }
     }
 }
 
-/* Whether the mask is live in the segment of the loop that is being lowered. */
-static bool
-mask_is_live(const Lowering *lo, const TirOp *op)
+bool
+lower_mask_is_live(const Lowering *lo, const TirOp *op)
 {
     return (op->segments >> lo->segment & 1) != 0;
 }
@@ -556,7 +573,7 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
 
     if (op->op == TIR_MASK || op->op == TIR_PADMASK) {
         args[0] = lower_elem(lo, op->args[0], reg);
-        if (!mask_is_live(lo, op))
+        if (!lower_mask_is_live(lo, op))
             return args[0];
         args[1] = lower_elem(lo, op->args[1], reg);
         Elem fill = elem_float(op->op == TIR_MASK ? -INFINITY : (float)op->number);
@@ -639,6 +656,8 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         return elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at));
     }
     case TIR_GRID: {
+        if (lo->role != NULL)
+            return op->steers ? lo->role->grid[op->integer] : lo->role->lane_grid[op->integer];
         static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
         static const char *const counts[] = {"%nctaid.x", "%nctaid.y", "%nctaid.z"};
         LirReg index = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(names[op->integer]));
@@ -648,6 +667,11 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         Elem last = elem_reg(lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(index)));
         last.integer = -1;
         return last;
+    }
+    case TIR_BAND: {
+        Elem band = elem_reg(lo->role->group);
+        band.integer = -1;
+        return band;
     }
     case TIR_IOTA: {
         const Layout *layout = op->results[0]->layout;

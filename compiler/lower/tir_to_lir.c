@@ -9,7 +9,9 @@
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
-static void lower_block(Lowering *lo, TirBlock *block);
+/* Found with ptxas 13.0 on 190 kernels: those with more alive and more hoisted often spilled, and
+ * no longer did without hoisting. */
+enum { OTHER_ALIVE = 27, MOST_HOISTED = 30 };
 
 static LirClass
 value_class(const TirVal *value)
@@ -190,11 +192,8 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
         if (layout->warp.at[d].step[op->axis] != 0) {
             strides[axes] = below;
             extents[axes++] = layout->warp.at[d].extent;
-            LirReg digit = own.reg;
-            if (below > 1)
-                digit = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(digit), lir_int(below));
-            digit = lir_op2(b, LIR_REM_S32, LIR_B32, lir_reg(digit),
-                            lir_int(layout->warp.at[d].extent));
+            LirReg digit = lower_remainder(lo, lower_quotient(lo, own.reg, below),
+                                           layout->warp.at[d].extent);
             first = elem_reg(lir_op2(
                 b, LIR_SUB_S32, LIR_B32, lir_reg(first.reg),
                 lir_reg(lower_elem_reg(lo, lower_mul_const(lo, elem_reg(digit), below), LIR_B32))));
@@ -312,9 +311,14 @@ lower_vote(Lowering *lo, TirOp *op)
     }
     LirReg result = lir_new_reg(b, LIR_PRED);
     LirOperand operands[] = {lir_reg(result), lower_operand(lo, found)};
+    LirOperand some[] = {operands[0], lir_int(0),
+                         lir_int((int32_t)lo->fn->warps * WARP_LANES), operands[1]};
     if (op->vote_warp)
         lir_emit(b, any ? LIR_VOTE_ANY : LIR_VOTE_ALL, 1, 2, operands);
-    else
+    else if (lo->role != NULL) {
+        some[1] = lir_reg(lo->role->group);
+        lir_emit(b, any ? LIR_BAR_RED_OR_SOME : LIR_BAR_RED_AND_SOME, 1, 4, some);
+    } else
         lir_emit(b, any ? LIR_BAR_RED_OR : LIR_BAR_RED_AND, 1, 2, operands);
     lower_set_elem(lo, op->results[0], 0, elem_reg(result));
 }
@@ -328,8 +332,9 @@ lower_reduce(Lowering *lo, TirOp *op)
     Layout scalar = {.rank = 0};
     const Layout *to = result->type.rank == 0 ? &scalar : result->layout;
     int32_t n = layout_registers(layout), m = lower_registers(result);
-    bool *begun = arena_array(lo->arena, bool, m);
-    Elem *totals = arena_array(lo->arena, Elem, m);
+    /* Two chains for each result: half the latency, and no code is held up behind a long chain. */
+    uint32_t *count = arena_array(lo->arena, uint32_t, m);
+    Elem *totals = arena_array(lo->arena, Elem, m), *others = arena_array(lo->arena, Elem, m);
 
     if (is_whole_vote(op)) {
         lower_vote(lo, op);
@@ -347,11 +352,16 @@ lower_reduce(Lowering *lo, TirOp *op)
             }
         }
         Elem elem = source_elem(lo, op, r);
-        totals[into] = begun[into] ? combine(lo, op->reduce, dtype, totals[into], elem) : elem;
-        begun[into] = true;
+        Elem *chain = count[into] % 2 == 0 ? &totals[into] : &others[into];
+        *chain = count[into] < 2 ? elem : combine(lo, op->reduce, dtype, *chain, elem);
+        count[into]++;
+    }
+    for (int32_t k = 0; k < m; k++) {
+        if (count[k] > 1)
+            totals[k] = combine(lo, op->reduce, dtype, totals[k], others[k]);
     }
     /* 16-bit sums are kept in f32 and rounded once. */
-    for (int32_t k = 0; k < m; k++)
+    for (int32_t k = 0; k < m && !op->partial; k++)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
     if (lower_is_narrow(result)) {
         for (int32_t k = 0; k < m; k += 2)
@@ -364,6 +374,23 @@ lower_reduce(Lowering *lo, TirOp *op)
         lower_set_elem(lo, result, k, totals[k]);
     if (crosses_warps(layout, op->axis))
         combine_warps(lo, op, layout);
+}
+
+/* The sum of what the lanes have that hold the same element. */
+static void
+lower_combine(Lowering *lo, TirOp *op)
+{
+    TirVal *arg = op->args[0];
+    uint32_t lanes = layout_copy_lanes(arg->layout);
+
+    for (int32_t r = 0; r < lower_registers(arg); r++) {
+        Elem total = lower_elem(lo, arg, r);
+        for (int32_t bit = 1; bit < WARP_LANES; bit *= 2) {
+            if ((lanes & (uint32_t)bit) != 0)
+                total = combine_lane(lo, REDUCE_SUM, DT_F32, total, bit);
+        }
+        lower_set_elem(lo, op->results[0], r, total);
+    }
 }
 
 /* ---- control flow ---- */
@@ -507,6 +534,28 @@ lower_yield(Lowering *lo, const TirOp *yield, const Words *targets)
     lo->block = around;
 }
 
+/* A condition on which all lanes of a warp agree, in a form that says so to the assembler: it keeps
+ * descriptors in uniform registers only where it knows that a warp stays together. */
+static LirReg
+same_in_warp(Lowering *lo, LirReg condition)
+{
+    LirReg same = lir_new_reg(&lo->b, LIR_PRED);
+    LirOperand vote[] = {lir_reg(same), lir_reg(condition)};
+
+    lir_emit(&lo->b, LIR_VOTE_ANY, 1, 2, vote);
+    return same;
+}
+
+static bool
+has_products(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->op == TIR_MMA)
+            return true;
+    }
+    return false;
+}
+
 /* One run of the loop's body over [iv, hi). */
 static void
 lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *carried)
@@ -516,6 +565,10 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     uint32_t head = lir_new_label(b), end = lir_new_label(b);
     LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
 
+    /* Every lane counts alike; a loop that may afford it says so (see lower_if). */
+    bool says_so = lo->role != NULL && !lo->role->producer && !has_products(body);
+    if (says_so)
+        done = same_in_warp(lo, done);
     uint32_t borrowed = lo->borrowed.n;
     lir_open(b, true); /* what is hoisted goes before everything here */
     lir_branch(b, end, done, false);
@@ -528,13 +581,13 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
         for (int32_t w = 0; w < word_count(body->params.at[k]); w++)
             set_word_reg(lo, body->params.at[k], w, carried->regs.at[word++]);
     }
-    lower_block(lo, body);
+    lower_tile_block(lo, body);
     lower_yield(lo, block_yield(body), carried);
     LirOperand step[] = {lir_reg(iv), lir_reg(iv), lir_int(1)};
     lir_emit(b, LIR_ADD_S32, 1, 3, step);
     LirOperand test[] = {lir_reg(lir_new_reg(b, LIR_PRED)), lir_reg(iv), hi};
     lir_emit(b, LIR_SETP_LT_S32, 1, 3, test);
-    lir_branch(b, head, test[0].reg, false);
+    lir_branch(b, head, says_so ? same_in_warp(lo, test[0].reg) : test[0].reg, false);
     lir_close(b);
     lower_forget(lo, borrowed);
     lir_label(b, end);
@@ -556,8 +609,11 @@ lower_for(Lowering *lo, TirOp *op)
         TirVal *initial = op->args[k];
         for (int32_t w = 0; w < word_count(initial); w++) {
             LirOperand operand = word_operand(lo, initial, w);
-            LirReg reg = lir_new_mutable(b, value_class(initial));
-            lo->out->regs.at[reg].depth = depth;
+            const TirVal *param = body->params.at[k - first + 1];
+            bool home = lower_has_home(lo, param);
+            LirReg reg = home ? lo->homes[param->id][w] : lir_new_mutable(b, value_class(initial));
+            if (!home)
+                lo->out->regs.at[reg].depth = depth;
             vec_push(lo->arena, &from, operand);
             vec_push(lo->arena, &carried.regs, reg);
         }
@@ -572,6 +628,8 @@ lower_for(Lowering *lo, TirOp *op)
         lower_segment(lo, op, iv, hi, &carried);
     }
     lo->segment = saved;
+    if (lo->role != NULL && has_products(body))
+        lir_forget(b);
     uint32_t word = 0;
     for (uint32_t k = 0; k < op->n_results; k++) {
         for (int32_t w = 0; w < word_count(op->results[k]); w++)
@@ -590,23 +648,27 @@ lower_if(Lowering *lo, TirOp *op)
         force_inputs(lo, op->blocks[k], op->blocks[k]);
     for (uint32_t k = 0; k < op->n_results; k++) {
         for (int32_t w = 0; w < word_count(op->results[k]); w++) {
-            LirReg reg = lir_new_mutable(b, value_class(op->results[k]));
+            bool home = lower_has_home(lo, op->results[k]);
+            LirReg reg = home ? lo->homes[op->results[k]->id][w]
+                              : lir_new_mutable(b, value_class(op->results[k]));
             vec_push(lo->arena, &results.regs, reg);
             set_word_reg(lo, op->results[k], w, reg);
         }
     }
     if (condition.kind == ELEM_BOOL) {
         TirBlock *taken = op->blocks[condition.integer ? 0 : 1];
-        lower_block(lo, taken);
+        lower_tile_block(lo, taken);
         lower_yield(lo, block_yield(taken), &results);
         return;
     }
+    if (lo->role != NULL && !lo->role->producer && !op->by_rows) /* rows decide by a vote anyway */
+        condition.reg = same_in_warp(lo, condition.reg);
     bool has_else = op->blocks[1]->ops.n > 1 || op->n_results > 0;
     uint32_t borrowed = lo->borrowed.n;
     uint32_t no = lir_new_label(b), end = has_else ? lir_new_label(b) : no;
     lir_branch(b, no, condition.reg, true);
     lir_open(b, false);
-    lower_block(lo, op->blocks[0]);
+    lower_tile_block(lo, op->blocks[0]);
     lower_yield(lo, block_yield(op->blocks[0]), &results);
     if (has_else)
         lir_branch(b, end, 0, false);
@@ -615,7 +677,7 @@ lower_if(Lowering *lo, TirOp *op)
     if (has_else) {
         lir_label(b, no);
         lir_open(b, false);
-        lower_block(lo, op->blocks[1]);
+        lower_tile_block(lo, op->blocks[1]);
         lower_yield(lo, block_yield(op->blocks[1]), &results);
         lir_close(b);
         lower_forget(lo, borrowed);
@@ -625,12 +687,52 @@ lower_if(Lowering *lo, TirOp *op)
 
 /* ---- operations ---- */
 
+/* Computes a value at its place, into the registers where products go on from it. */
+static void
+lower_into_home(Lowering *lo, TirVal *value)
+{
+    int32_t n = lower_registers(value);
+
+    for (int32_t r = 0; r < n; r++) {
+        LirReg home = lo->homes[value->id][r];
+        emit_move(lo, LIR_F32, home, lower_operand(lo, lower_elem(lo, value, r)));
+        lower_set_elem(lo, value, r, elem_reg(home));
+    }
+}
+
 static void
 lower_op(Lowering *lo, TirOp *op)
 {
     switch (op->op) {
     case TIR_MMA:
-        lower_mma(lo, op);
+        if (op->async)
+            lower_group_mma(lo, op);
+        else
+            lower_mma(lo, op);
+        break;
+    case TIR_MMA_WAIT: {
+        LirOperand n = lir_int(op->integer);
+        lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
+        break;
+    }
+    case TIR_BAND_BARRIER:
+        lower_band_barrier(lo);
+        break;
+    case TIR_TENSOR_ADD:
+        lower_tensor_add(lo, op);
+        break;
+    case TIR_TURN_TAKE:
+    case TIR_TURN_PASS:
+        lower_turn(lo, op->op == TIR_TURN_PASS);
+        break;
+    case TIR_RING_WAIT:
+        lower_ring_wait(lo, op);
+        break;
+    case TIR_RING_RELEASE:
+        lower_ring_release(lo, op);
+        break;
+    case TIR_COPY_BULK:
+        lower_copy_bulk(lo, op);
         break;
     case TIR_REDUCE: {
         /* Row results that only feed the vote over the whole tile are never made. */
@@ -672,14 +774,19 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_CONVERT:
         lower_convert(lo, op);
         break;
+    case TIR_COMBINE:
+        lower_combine(lo, op);
+        break;
     case TIR_FOR:
         lower_for(lo, op);
         break;
     case TIR_IF:
         lower_if(lo, op);
         break;
-    default:
-        break; /* made when asked for; shared_read: at its uses; yield: by the owner */
+    default: /* made when asked for; shared_read: at its uses; yield: by the owner */
+        if (op->n_results == 1 && lower_has_home(lo, op->results[0]))
+            lower_into_home(lo, op->results[0]);
+        break;
     }
 }
 
@@ -705,8 +812,8 @@ lower_run_of_copies(Lowering *lo, const TirBlock *block, uint32_t *at)
     lower_copies(lo, run.n, run.at);
 }
 
-static void
-lower_block(Lowering *lo, TirBlock *block)
+void
+lower_tile_block(Lowering *lo, TirBlock *block)
 {
     const TirBlock *around = lo->block;
 
@@ -729,44 +836,68 @@ add_params(Lowering *lo)
 
     for (uint32_t t = 0; t < fn->tensors.n; t++) {
         const TirTensor *tensor = fn->tensors.at[t];
-        LirParam pointer = {arena_printf(lo->arena, "%s_t_%s", fn->name, tensor->name), LIR_B64};
-        vec_push(lo->arena, &lo->out->params, pointer);
-        for (uint32_t d = 0; d + 1 < tensor->rank; d++) {
-            LirParam stride = {arena_printf(lo->arena, "%s_s_%s_%u", fn->name, tensor->name, d),
-                               LIR_B64};
-            vec_push(lo->arena, &lo->out->params, stride);
-        }
+        lir_add_param(lo->out, LIR_PARAM_POINTER, LIR_B64,
+                      arena_printf(lo->arena, "%s_t_%s", fn->name, tensor->name), t, 0);
+        for (uint32_t d = 0; d + 1 < tensor->rank; d++)
+            lir_add_param(lo->out, LIR_PARAM_STRIDE, LIR_B64,
+                          arena_printf(lo->arena, "%s_s_%s_%u", fn->name, tensor->name, d), t, d);
     }
-    for (uint32_t k = 0; k < fn->sizes.n; k++) {
-        LirParam size = {arena_printf(lo->arena, "%s_n_%s", fn->name, fn->sizes.at[k].name),
-                         LIR_B32};
-        vec_push(lo->arena, &lo->out->params, size);
-    }
-    for (uint32_t k = 0; k < fn->scalars.n; k++) {
-        LirParam scalar = {arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name),
-                           fn->scalars.at[k].dtype == DT_I32 ? LIR_B32 : LIR_F32};
-        vec_push(lo->arena, &lo->out->params, scalar);
-    }
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        lir_add_param(lo->out, LIR_PARAM_SIZE, LIR_B32,
+                      arena_printf(lo->arena, "%s_n_%s", fn->name, fn->sizes.at[k].name), k, 0);
+    for (uint32_t k = 0; k < fn->scalars.n; k++)
+        lir_add_param(lo->out, LIR_PARAM_SCALAR,
+                      fn->scalars.at[k].dtype == DT_I32 ? LIR_B32 : LIR_F32,
+                      arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k, 0);
 }
 
-LirFn *
-lower_kernel(PassContext *px, TirFn *fn)
+static LirFn *
+lower_once(PassContext *px, TirFn *fn, bool hoist)
 {
     Lowering lo = {.px = px, .arena = px->arena, .fn = fn};
 
     lo.out = lir_fn_new(px->arena, fn->name);
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = pass_enabled(px, "share");
-    lo.b.hoist = pass_enabled(px, "hoist");
+    lo.b.hoist = hoist;
     lo.fast = pass_enabled(px, "fuse");
     lo.out->threads = fn->warps * WARP_LANES;
     lo.out->shared_bytes = fn->shared_bytes;
     add_params(&lo);
     lir_begin(&lo.b, lo.out);
-    lower_block(&lo, fn->body);
+    if (fn->plan != NULL)
+        lower_roles(&lo);
+    else
+        lower_tile_block(&lo, fn->body);
     lir_emit(&lo.b, LIR_RET, 0, 0, NULL);
     lir_end(&lo.b);
     while (lir_remove_dead(lo.out))
         ;
     return lo.failed ? NULL : lo.out;
+}
+
+/* What is hoisted is kept over a loop: too much of it, where the loop itself needs nearly all
+ * registers, makes the assembler spill.  It hoists by itself as far as it finds room. */
+LirFn *
+lower_kernel(PassContext *px, TirFn *fn)
+{
+    bool hoist = pass_enabled(px, "hoist"), tight = fn->plan != NULL;
+    LirFn *out = lower_once(px, fn, hoist);
+
+    if (out == NULL || !pass_enabled(px, "spare-registers"))
+        return out;
+    if (!tight) { /* warp groups share the registers out, and leave none over */
+        LirNeed need = lir_need(out);
+        tight = need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
+        out->alive = need.alive;
+        if (tight && hoist && need.hoisted > MOST_HOISTED)
+            out = lower_once(px, fn, false);
+    }
+    if (tight && out != NULL) {
+        lir_remake(out);
+        while (lir_remove_dead(out))
+            ;
+        out->alive = fn->plan == NULL ? lir_need(out).alive : 0;
+    }
+    return out;
 }

@@ -28,25 +28,33 @@ typedef struct Choice {
 typedef struct Product {
     TirOp *op;
     uint32_t cluster; /* index of the product that decides for this one */
+    uint32_t loops;   /* around it */
 } Product;
+
+/* A division of all products that was tried, and its cost. */
+typedef struct Tried {
+    Choice *of; /* by product */
+    int64_t cost;
+} Tried;
 
 typedef struct Chooser {
     LayoutPass *lp;
     Product products[MAX_PRODUCTS];
     uint32_t n;
+    VEC(Tried) tried;
 } Chooser;
 
 static void
-find_products(Chooser *c, TirBlock *block)
+find_products(Chooser *c, TirBlock *block, uint32_t loops)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
         if (op->op == TIR_MMA && c->n < MAX_PRODUCTS) {
-            c->products[c->n] = (Product){op, c->n};
+            c->products[c->n] = (Product){op, c->n, loops};
             c->n++;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_products(c, op->blocks[k]);
+            find_products(c, op->blocks[k], loops + (op->op == TIR_FOR));
     }
 }
 
@@ -133,13 +141,58 @@ list_choices(const Chooser *c, const TirOp *op, Choice *out)
     return n;
 }
 
+static bool
+is_present(const Chooser *c, const Choice *of)
+{
+    for (uint32_t p = 0; p < c->n; p++) {
+        const TirOp *op = c->products[p].op;
+        if (of[p].swapped != op->swapped || of[p].warps_m != op->warps_m ||
+            of[p].warps_n != op->warps_n)
+            return false;
+    }
+    return true;
+}
+
+/* The cost of the present division, or any cost that is not below `enough`; the layouts need not
+ * be those of it afterwards. */
+static int64_t
+present_cost(Chooser *c, int64_t enough)
+{
+    int64_t least = 0;
+
+    for (uint32_t p = 0; p < c->n; p++)
+        least += layout_least_cost(c->lp, c->products[p].op, c->products[p].loops);
+    if (least >= enough)
+        return least;
+    for (uint32_t k = c->tried.n; k-- > 0;) { /* most often one of the last */
+        if (is_present(c, c->tried.at[k].of))
+            return c->tried.at[k].cost;
+    }
+    layout_infer(c->lp);
+    Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp)};
+    for (uint32_t p = 0; p < c->n; p++) {
+        const TirOp *op = c->products[p].op;
+        tried.of[p] = (Choice){op->swapped, op->warps_m, op->warps_n};
+    }
+    vec_push(c->lp->px->arena, &c->tried, tried);
+    return tried.cost;
+}
+
 static void
 choose_divisions(LayoutPass *lp)
 {
     Chooser *c = arena_new(lp->px->arena, Chooser);
 
     c->lp = lp;
-    find_products(c, lp->fn->body);
+    find_products(c, lp->fn->body, 0);
+    if (lp->fn->plan != NULL) { /* a warp group's product is divided by the instruction */
+        for (uint32_t p = 0; p < c->n; p++) {
+            c->products[p].op->warps_m = lp->fn->warps;
+            c->products[p].op->warps_n = 1;
+        }
+        layout_infer(lp);
+        return;
+    }
     join_clusters(c, lp->fn->body);
     for (uint32_t p = 0; p < c->n; p++) {
         Choice choices[MAX_CHOICES];
@@ -148,8 +201,7 @@ choose_divisions(LayoutPass *lp)
             apply_choice(c, p, choices[0]);
     }
     /* Coordinate descent from "rows over warps": change one cluster at a time while it pays. */
-    layout_infer(lp);
-    int64_t best = layout_cost(lp);
+    int64_t best = present_cost(c, INT64_MAX);
     bool improved = c->n > 0;
     for (uint32_t round = 0; improved && round < 4; round++) {
         improved = false;
@@ -162,8 +214,7 @@ choose_divisions(LayoutPass *lp)
             Choice kept = {op->swapped, op->warps_m, op->warps_n};
             for (uint32_t k = 0; k < n; k++) {
                 apply_choice(c, p, choices[k]);
-                layout_infer(lp);
-                int64_t cost = layout_cost(lp);
+                int64_t cost = present_cost(c, best);
                 if (cost < best) {
                     best = cost;
                     kept = choices[k];
@@ -238,11 +289,9 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
     TirOp *op = insert_op(in, TIR_CONVERT, 1, &value, 1, &value->type, span);
     op->results[0]->layout = want;
     op->results[0]->name = value->name;
-    uint32_t lane_bit, digit;
-    if (!layout_is_view(value) &&
-        layout_register_map(in->lp->px->arena, value->layout, want) == NULL &&
-        (dtype_bits(value->type.dtype) != 32 ||
-         !layout_find_exchange(in->lp->px->arena, value->layout, want, &lane_bit, &digit))) {
+    LayoutStore *store = &in->lp->store;
+    if (!layout_is_view(value) && !stored_in_place(store, value->layout, want) &&
+        (dtype_bits(value->type.dtype) < 16 || !stored_one_exchange(store, value->layout, want))) {
         TirShared *shared = arena_new(in->lp->px->arena, TirShared);
         shared->id = in->lp->fn->shared.n;
         shared->name = value->name != NULL ? value->name : "convert";
@@ -301,6 +350,26 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
     return insert_op(in, TIR_TRANSPOSE, 1, &read->results[0], 1, &turned, span)->results[0];
 }
 
+/* A value to be stored, with neighbours' elements exchanged until each thread's runs have 16 bytes. */
+static TirVal *
+widen_runs(Inserter *in, const TirOp *store, TirVal *value)
+{
+    uint32_t last = value->type.rank - 1;
+    int32_t bytes = (int32_t)dtype_bits(value->type.dtype) / 8;
+
+    if (value->type.rank != 2 || value->layout == NULL || bytes < 2 || layout_is_view(value) ||
+        in->lp->fn->plan == NULL || !pass_enabled(in->lp->px, "stage-output") ||
+        store->index[store->tensor->rank - 1].kind == INDEX_SCALAR)
+        return value;
+    while (value->layout->reg.n > 0 && value->layout->reg.at[0].extent * bytes < 16) {
+        const Layout *wide = stored_widen(&in->lp->store, value->layout, last);
+        if (wide == NULL)
+            break;
+        value = demand(in, value, wide, store->span);
+    }
+    return value;
+}
+
 static void insert_block(LayoutPass *lp, TirBlock *block);
 
 static void
@@ -322,6 +391,8 @@ insert_for_op(Inserter *in, TirOp *op)
         const Layout *need = layout_required(lp, op, k);
         if (need != NULL)
             op->args[k] = demand(in, value, need, op->span);
+        if (op->op == TIR_STORE)
+            op->args[k] = widen_runs(in, op, op->args[k]);
     }
 }
 
@@ -421,17 +492,30 @@ same_rows(Arena *arena, const Layout *a, const Layout *b)
 }
 
 /* A vote decides for each warp alone when it only guards branches that rows may take for
- * themselves, and whose results are the voted rows, each in one warp. */
+ * themselves, and whose results are the voted rows, each in one warp.  `vote` may have come through
+ * loops: `value` is what it is called here. */
 static bool
-vote_is_private(Arena *arena, const TirBlock *block, const TirVal *vote)
+guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const TirVal *vote,
+               const TirVal *value, uint32_t depth)
 {
     const TirVal *voted = vote->def->args[0];
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] != vote)
+            if (op->args[k] != value)
                 continue;
+            const TirOp *loop = op->op == TIR_YIELD ? block->owner : op;
+            if (loop != NULL && loop->op == TIR_FOR && depth < 4) {
+                uint32_t at = op->op == TIR_YIELD ? k : k - loop_first_initial(loop);
+                const TirVal *param = loop->blocks[0]->params.at[at + 1];
+                if (op->op == TIR_FOR && k < loop_first_initial(loop))
+                    return false;
+                if (!guards_private(arena, root, root, vote, param, depth + 1) ||
+                    !guards_private(arena, root, root, vote, loop->results[at], depth + 1))
+                    return false;
+                continue;
+            }
             if (op->op != TIR_IF || !op->by_rows || vote->def->reduce != REDUCE_ANY ||
                 !is_private(op->blocks[0]) || !is_private(op->blocks[1]))
                 return false;
@@ -444,7 +528,7 @@ vote_is_private(Arena *arena, const TirBlock *block, const TirVal *vote)
             }
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!vote_is_private(arena, op->blocks[k], vote))
+            if (!guards_private(arena, root, op->blocks[k], vote, value, depth))
                 return false;
         }
     }
@@ -487,7 +571,8 @@ finish_votes(LayoutPass *lp, TirBlock *block)
             finish_votes(lp, op->blocks[k]);
         if (op->op == TIR_REDUCE && op->results[0]->type.rank == 0 &&
             (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL))
-            op->vote_warp = vote_is_private(lp->px->arena, lp->fn->body, op->results[0]);
+            op->vote_warp = guards_private(lp->px->arena, lp->fn->body, lp->fn->body,
+                                           op->results[0], op->results[0], 0);
     }
 }
 
@@ -516,8 +601,6 @@ only_two_axes(PassContext *px, const TirBlock *block)
 bool
 pass_assign_layout(PassContext *px, TirFn *fn)
 {
-    LayoutPass lp = {.px = px, .fn = fn};
-
     if (!only_two_axes(px, fn->body))
         return false;
     if (fn->warps == 0) { /* by --run-pass, or tile IR written by hand */
@@ -527,6 +610,7 @@ pass_assign_layout(PassContext *px, TirFn *fn)
                    fn->name);
         return false;
     }
+    LayoutPass lp = layout_pass(px, fn);
     choose_divisions(&lp);
     insert_block(&lp, fn->body);
     finish_reductions(&lp, fn->body);

@@ -2,9 +2,25 @@
  * operands of values that have one; what is left gets a blocked layout. */
 #include "compiler/passes/layout_infer.h"
 
+#include <string.h>
+
 #include "compiler/passes/tir_util.h"
 
 enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16 };
+
+LayoutPass
+layout_pass(PassContext *px, TirFn *fn)
+{
+    return (LayoutPass){
+        .px = px,
+        .fn = fn,
+        .store = {.arena = px->arena, .warps = fn->warps},
+        .stage_output = pass_enabled(px, "stage-output"),
+        .wide_atomics = pass_enabled(px, "wide-atomics"),
+        .cheap = arena_array(px->arena, uint8_t, fn->next_id),
+        .n_cheap = fn->next_id,
+    };
+}
 
 bool
 layout_is_view(const TirVal *value)
@@ -47,15 +63,21 @@ is_cheap_at(const TirVal *value, uint32_t depth)
 bool
 layout_is_cheap(LayoutPass *lp, const TirVal *value)
 {
-    (void)lp;
-    return is_cheap_at(value, 0);
+    enum { UNKNOWN, NO, YES };
+
+    if (value->id >= lp->n_cheap)
+        return is_cheap_at(value, 0);
+    uint8_t *known = &lp->cheap[value->id];
+    if (*known == UNKNOWN)
+        *known = is_cheap_at(value, 0) ? YES : NO;
+    return *known == YES;
 }
 
 const Layout *
 layout_default(LayoutPass *lp, TirType type)
 {
     int32_t bytes = (int32_t)dtype_bits(type.dtype) / 8;
-    return layout_blocked(lp->px->arena, type, VECTOR_BYTES / bytes, lp->fn->warps);
+    return stored_blocked(&lp->store, type, VECTOR_BYTES / bytes);
 }
 
 /* ---- products ---- */
@@ -64,26 +86,25 @@ static const Layout *
 mma_result_layout(LayoutPass *lp, const TirOp *op)
 {
     TirType type = op->results[0]->type;
-    Arena *arena = lp->px->arena;
+    LayoutStore *store = &lp->store;
 
     if (op->swapped)
-        return layout_transpose(arena, layout_mma_c(arena, type.dim[1], type.dim[0], op->warps_m,
-                                                    op->warps_n, lp->fn->warps));
-    return layout_mma_c(arena, type.dim[0], type.dim[1], op->warps_m, op->warps_n, lp->fn->warps);
+        return stored_transpose(store, stored_mma_c(store, type.dim[1], type.dim[0], op->warps_m,
+                                                    op->warps_n));
+    return stored_mma_c(store, type.dim[0], type.dim[1], op->warps_m, op->warps_n);
 }
 
 const Layout *
 layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
     TirType type = mma->args[k]->type;
-    Arena *arena = lp->px->arena;
+    LayoutStore *store = &lp->store;
     bool left = (k == 0) != mma->swapped; /* plays the part of A in the instruction */
     int32_t rows = mma->swapped ? type.dim[1] : type.dim[0];
     int32_t cols = mma->swapped ? type.dim[0] : type.dim[1];
-    const Layout *layout =
-        left ? layout_mma_a(arena, rows, cols, mma->warps_m, lp->fn->warps)
-             : layout_mma_b(arena, rows, cols, mma->warps_m, mma->warps_n, lp->fn->warps);
-    return mma->swapped ? layout_transpose(arena, layout) : layout;
+    const Layout *layout = left ? stored_mma_a(store, rows, cols, mma->warps_m)
+                                : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
+    return mma->swapped ? stored_transpose(store, layout) : layout;
 }
 
 bool
@@ -95,8 +116,7 @@ layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k)
         return true;
     if (value->layout == NULL)
         return false;
-    return layout_register_map(lp->px->arena, value->layout, layout_of_mma_operand(lp, mma, k)) !=
-           NULL;
+    return stored_in_place(&lp->store, value->layout, layout_of_mma_operand(lp, mma, k));
 }
 
 /* ---- what operands need ---- */
@@ -110,13 +130,13 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
         return NULL;
     switch (op->op) {
     case TIR_EXPAND:
-        return layout_slice(lp->px->arena, want, op->axis);
+        return stored_slice(&lp->store, want, op->axis);
     case TIR_SQUEEZE:
-        return layout_expand(lp->px->arena, want, op->axis);
+        return stored_expand(&lp->store, want, op->axis);
     case TIR_BROADCAST:
-        return layout_collapse(lp->px->arena, want, type);
+        return stored_collapse(&lp->store, want, type);
     case TIR_TRANSPOSE:
-        return layout_transpose(lp->px->arena, want);
+        return stored_transpose(&lp->store, want);
     default:
         return want;
     }
@@ -142,7 +162,7 @@ layout_for_additions(LayoutPass *lp, const TirVal *value)
     if (layout_is_view(value))
         return layout_default(lp, value->type);
     if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 ||
-        !lp->px->target->vector_atomics || !pass_enabled(lp->px, "wide-atomics"))
+        !lp->px->target->vector_atomics || !lp->wide_atomics)
         return layout;
     if (layout->reg.n == 0 || layout->reg.at[0].extent != 2 || layout->reg.at[0].step[1] != 1 ||
         layout->lane.n == 0 || layout->lane.at[0].step[1] != 2)
@@ -150,7 +170,7 @@ layout_for_additions(LayoutPass *lp, const TirVal *value)
     for (uint32_t d = 1; d < layout->reg.n; d++) {
         if (layout->reg.at[d].step[0] != 0)
             continue;
-        const Layout *wide = layout_exchange(lp->px->arena, layout, 0, d, 1);
+        const Layout *wide = stored_exchange(&lp->store, layout, 0, d, 1);
         if (wide != NULL)
             return wide;
     }
@@ -182,7 +202,7 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
         if (layout_is_view(value))
             return layout_default(lp, value->type);
         if (value->type.rank == 2 && value->layout != NULL &&
-            !stores_well(value->layout, value->type) && pass_enabled(lp->px, "stage-output") &&
+            !stores_well(value->layout, value->type) && lp->stage_output && lp->fn->plan == NULL &&
             op->index[op->tensor->rank - 1].kind != INDEX_SCALAR)
             return layout_default(lp, value->type);
         return value->layout;
@@ -241,21 +261,21 @@ static const Layout *
 forward(LayoutPass *lp, const TirOp *op)
 {
     const TirVal *arg = op->n_args > 0 ? op->args[0] : NULL;
-    Arena *arena = lp->px->arena;
+    LayoutStore *store = &lp->store;
 
     switch (op->op) {
     case TIR_MMA:
         return mma_result_layout(lp, op);
     case TIR_REDUCE:
-        return arg->layout == NULL ? NULL : layout_slice(arena, arg->layout, op->axis);
+        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_EXPAND:
         return arg->layout == NULL || layout_is_cheap(lp, arg)
                    ? NULL
-                   : layout_expand(arena, arg->layout, op->axis);
+                   : stored_expand(store, arg->layout, op->axis);
     case TIR_SQUEEZE:
-        return arg->layout == NULL ? NULL : layout_slice(arena, arg->layout, op->axis);
+        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_TRANSPOSE:
-        return arg->layout == NULL ? NULL : layout_transpose(arena, arg->layout);
+        return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
     default:
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
             return from_operands(lp, op);
@@ -264,45 +284,95 @@ forward(LayoutPass *lp, const TirOp *op)
 }
 
 static bool
-infer_block(LayoutPass *lp, TirBlock *block)
+needs_no_layout(const TirVal *value)
+{
+    return value->type.rank == 0 || value->layout != NULL || layout_is_view(value);
+}
+
+/* What a loop carries, and what a branch gives, has the layout that its blocks yield. */
+static bool
+infer_region(LayoutPass *lp, TirOp *op)
 {
     bool changed = false;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            changed |= infer_block(lp, op->blocks[k]);
-        if (op->op == TIR_FOR || op->op == TIR_IF) {
-            for (uint32_t k = 0; k < op->n_results; k++) {
-                TirVal *result = op->results[k];
-                for (uint32_t b = 0; b < op->n_blocks; b++) {
-                    TirVal *yielded = block_yield(op->blocks[b])->args[k];
-                    if (op->op == TIR_FOR)
-                        changed |= set_layout(op->blocks[0]->params.at[k + 1],
-                                              layout_is_cheap(lp, yielded) ? NULL
-                                                                           : yielded->layout);
-                    else if (!layout_is_cheap(lp, yielded))
-                        changed |= set_layout(result, yielded->layout);
-                }
-                if (op->op == TIR_FOR) {
-                    TirVal *param = op->blocks[0]->params.at[k + 1];
-                    changed |= set_layout(param, result->layout);
-                    changed |= set_layout(result, param->layout);
-                }
-            }
-        } else if (op->n_results == 1 && op->results[0]->type.rank > 0 &&
-                   op->results[0]->layout == NULL) {
-            changed |= set_layout(op->results[0], forward(lp, op));
+    for (uint32_t k = 0; k < op->n_results; k++) {
+        TirVal *result = op->results[k];
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            TirVal *yielded = block_yield(op->blocks[b])->args[k];
+            if (op->op == TIR_FOR)
+                changed |= set_layout(op->blocks[0]->params.at[k + 1],
+                                      layout_is_cheap(lp, yielded) ? NULL : yielded->layout);
+            else if (!layout_is_cheap(lp, yielded))
+                changed |= set_layout(result, yielded->layout);
         }
-        /* Backwards: operands that have no layout of their own take the one that is needed. */
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            TirVal *arg = op->args[k];
-            bool follows = arg->def != NULL && /* its own operands decide */
-                           (arg->def->op == TIR_REDUCE || arg->def->op == TIR_MMA);
-            if (arg->type.rank > 0 && arg->layout == NULL && !layout_is_view(arg) && !follows)
-                changed |= set_layout(arg, layout_required(lp, op, k));
+        if (op->op == TIR_FOR) {
+            TirVal *param = op->blocks[0]->params.at[k + 1];
+            changed |= set_layout(param, result->layout);
+            changed |= set_layout(result, param->layout);
         }
     }
+    return changed;
+}
+
+/* What can be said around one operation now; `*done` when nothing more ever will. */
+static bool
+infer_op(LayoutPass *lp, TirOp *op, bool *done)
+{
+    bool changed = false;
+
+    *done = op->op != TIR_FOR && op->op != TIR_IF;
+    if (!*done) {
+        changed = infer_region(lp, op);
+    } else if (op->n_results == 1 && !needs_no_layout(op->results[0])) {
+        changed = set_layout(op->results[0], forward(lp, op));
+        *done = changed;
+    }
+    /* Backwards: operands that have no layout of their own take the one that is needed. */
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirVal *arg = op->args[k];
+        bool follows = arg->def != NULL && /* its own operands decide */
+                       (arg->def->op == TIR_REDUCE || arg->def->op == TIR_MMA);
+        if (follows || needs_no_layout(arg))
+            continue;
+        bool decided = set_layout(arg, layout_required(lp, op, k));
+        changed |= decided;
+        *done &= decided;
+    }
+    return changed;
+}
+
+/* All operations that deal with tiles, those of a block before the one that owns it. */
+static void
+list_tile_ops(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        bool tiles = op->n_blocks > 0;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            list_tile_ops(lp, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_args; k++)
+            tiles |= op->args[k]->type.rank > 0;
+        for (uint32_t k = 0; k < op->n_results; k++)
+            tiles |= op->results[k]->type.rank > 0;
+        if (tiles)
+            vec_push(lp->px->arena, &lp->tile_ops, op);
+    }
+}
+
+/* One walk over the operations that are left; those that are done drop out. */
+static bool
+infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
+{
+    uint32_t left = 0;
+    bool changed = false;
+
+    for (uint32_t i = 0; i < *n; i++) {
+        bool done;
+        changed |= infer_op(lp, ops[i], &done);
+        if (!done)
+            ops[left++] = ops[i];
+    }
+    *n = left;
     return changed;
 }
 
@@ -349,9 +419,16 @@ undecided_data(LayoutPass *lp, TirBlock *block)
 void
 layout_infer(LayoutPass *lp)
 {
+    if (lp->tile_ops.n == 0) {
+        list_tile_ops(lp, lp->fn->body);
+        lp->ops_left = arena_array(lp->px->arena, TirOp *, lp->tile_ops.n + 1);
+    }
+    uint32_t left = lp->tile_ops.n;
+    if (left > 0)
+        memcpy(lp->ops_left, lp->tile_ops.at, left * sizeof *lp->ops_left);
     clear_block(lp->fn->body);
     for (;;) {
-        while (infer_block(lp, lp->fn->body))
+        while (infer_all(lp, lp->ops_left, &left))
             ;
         TirVal *value = undecided_data(lp, lp->fn->body);
         if (value == NULL)
@@ -370,16 +447,34 @@ tile_bytes(const TirVal *value)
     return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
 }
 
+/* Every warp reads its share of rows (or columns) of an operand, all of the contracted dimension. */
+static int64_t
+operand_reads(const LayoutPass *lp, const TirOp *op, uint32_t k)
+{
+    bool left = (k == 0) != op->swapped;
+    return tile_bytes(op->args[k]) * lp->fn->warps / (left ? op->warps_m : op->warps_n);
+}
+
+int64_t
+layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops)
+{
+    int64_t cost = 0;
+
+    for (uint32_t k = 0; k < 2; k++)
+        cost += layout_is_view(mma->args[k]) ? operand_reads(lp, mma, k) : 0;
+    for (uint32_t k = 0; k < loops; k++)
+        cost *= LOOP_ROUNDS;
+    return cost;
+}
+
 static int64_t
 mma_cost(LayoutPass *lp, const TirOp *op)
 {
-    int64_t cost = 0, warps = lp->fn->warps;
+    int64_t cost = 0;
 
     for (uint32_t k = 0; k < 2; k++) {
-        bool left = (k == 0) != op->swapped;
         const TirVal *value = op->args[k];
-        /* Every warp reads its share of rows (or columns), all of the contracted dimension. */
-        int64_t reads = tile_bytes(value) * warps / (left ? op->warps_m : op->warps_n);
+        int64_t reads = operand_reads(lp, op, k);
         if (layout_is_view(value)) {
             cost += reads;
         } else if (!layout_operand_fits(lp, op, k)) {
@@ -407,10 +502,8 @@ block_cost(LayoutPass *lp, const TirBlock *block)
             const Layout *need = layout_required(lp, op, k);
             if (need == NULL || layout_eq(arg->layout, need))
                 continue;
-            uint32_t bit, digit;
-            if (op->op != TIR_ATOMIC_ADD &&
-                layout_register_map(lp->px->arena, arg->layout, need) == NULL &&
-                !layout_find_exchange(lp->px->arena, arg->layout, need, &bit, &digit))
+            if (op->op != TIR_ATOMIC_ADD && !stored_in_place(&lp->store, arg->layout, need) &&
+                !stored_one_exchange(&lp->store, arg->layout, need))
                 cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
         }
         if (op->op == TIR_REDUCE) {

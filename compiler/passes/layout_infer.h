@@ -3,18 +3,29 @@
 #define TILEC_PASSES_LAYOUT_INFER_H
 
 #include "compiler/ir/layout.h"
+#include "compiler/passes/layout_store.h"
 #include "compiler/passrun.h"
 
 typedef struct LayoutPass {
     PassContext *px;
     TirFn *fn;
+    LayoutStore store;
+    bool stage_output, wide_atomics; /* the passes of these names are on */
+    uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
+    uint32_t n_cheap;
+    VEC(TirOp *) tile_ops; /* those that deal with tiles; empty: not listed yet */
+    TirOp **ops_left;      /* those of them that inference is not done with */
 } LayoutPass;
+
+LayoutPass layout_pass(PassContext *px, TirFn *fn);
 
 /* Sets the layout of every tile in registers, from the divisions of the products (warps_m,
  * warps_n, swapped of each mma).  Inserts nothing: operands may disagree with what is required. */
 void layout_infer(LayoutPass *lp);
 /* What the present layouts cost, in bytes through shared memory, loops counted as 16 rounds. */
 int64_t layout_cost(LayoutPass *lp);
+/* What product `mma`, inside `loops` loops, adds to that whatever the layouts are. */
+int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops);
 
 /* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
 const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);

@@ -222,9 +222,23 @@ lets_copies_pass(const TirOp *op)
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
 }
 
+/* Where there are many products, the first ones are a small part of a round, and addresses for
+ * copies amid them only take registers. */
+static bool
+has_many_products(const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        n += block->ops.at[i]->op == TIR_MMA;
+    return n > 2;
+}
+
 static void
 delay_copies(Orderer *o, TirBlock *block)
 {
+    if (has_many_products(block))
+        return;
     for (uint32_t i = 0; i + 1 < block->ops.n; i++) {
         TirOp *branch = block->ops.at[i], *commit = block->ops.at[i + 1];
         uint32_t after = 0;
@@ -268,6 +282,8 @@ delay_in_loops(Orderer *o, TirBlock *block)
 bool
 pass_order_products(PassContext *px, TirFn *fn)
 {
+    if (fn->plan != NULL) /* the roles have their order */
+        return false;
     Orderer o = {.px = px, .fn = fn};
 
     o.level = arena_array(px->arena, uint32_t, fn->next_id + 1);

@@ -6,6 +6,8 @@
  *            together share bytes; refuses kernels that need more than the target has
  *   leaves   layout, offset and bytes of each buffer; fn->shared_bytes
  */
+#include <string.h>
+
 #include "compiler/passes/layout_infer.h"
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
@@ -22,11 +24,17 @@ typedef struct Usage {
     bool used;
 } Usage;
 
+/* Extra passes of ldmatrix over a row of matrices, which depend on nothing else. */
+typedef struct MatrixConflicts {
+    int32_t pitch, bits, shift, conflicts;
+} MatrixConflicts;
+
 typedef struct Planner {
     PassContext *px;
     TirFn *fn;
     Usage *usage;
     uint32_t position;
+    VEC(MatrixConflicts) matrix; /* counted so far */
 } Planner;
 
 /* Bytes of an element in a buffer; a bool takes a word. */
@@ -117,78 +125,133 @@ collect_block(Planner *p, const TirBlock *block)
 
 /* ---- swizzle ---- */
 
-/* Extra passes of one warp's accesses to a buffer laid out like `layout`. */
-static int32_t
-count_conflicts(const Usage *usage, const SharedLayout *layout)
-{
-    int32_t total = 0, at[WARP_LANES];
-    int32_t element = element_bytes(usage->shared);
+/* One instruction of a warp: the row and the byte in it that each lane accesses. */
+typedef struct Access {
+    int32_t row[WARP_LANES], byte[WARP_LANES];
+    int32_t bytes; /* each */
+    int32_t times; /* layouts that it is an instruction of */
+} Access;
 
-    if (usage->matrix) {
-        for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
-            for (int32_t row = 0; row < MATRIX_ROWS; row++)
-                at[row] = shared_offset(layout, row, chunk * 16);
-            total += shared_conflicts(at, MATRIX_ROWS, 16);
-        }
-    }
+typedef VEC(Access) AccessList;
+
+/* The instructions that move registers to and from a buffer; the first few tell all there is. */
+static AccessList
+list_accesses(Arena *arena, const Usage *usage)
+{
+    int32_t element = element_bytes(usage->shared);
+    AccessList list = {0};
+
     for (uint32_t k = 0; k < usage->n_layouts; k++) {
         const Layout *regs = usage->layouts[k];
         uint32_t last = regs->rank - 1;
-        int32_t run = 1;
+        int32_t run = 1, registers = layout_registers(regs);
         if (regs->reg.n > 0 && regs->reg.at[0].step[last] == 1)
             run = regs->reg.at[0].extent;
         while (run * element > 16)
             run /= 2;
-        for (int32_t r = 0; r < layout_registers(regs) && r < 4 * run; r += run) {
+        for (int32_t r = 0; r < registers && r < 4 * run; r += run) {
+            Access access = {.bytes = run * element, .times = 1};
             for (int32_t lane = 0; lane < WARP_LANES; lane++) {
                 int32_t where[LAYOUT_RANK];
                 layout_coordinates(regs, r, lane, 0, where);
-                at[lane] = regs->rank == 2 ? shared_offset(layout, where[0], where[1] * element)
-                                           : shared_offset(layout, 0, where[0] * element);
+                access.row[lane] = regs->rank == 2 ? where[0] : 0;
+                access.byte[lane] = where[last] * element;
             }
-            total += shared_conflicts(at, WARP_LANES, run * element);
+            uint32_t had = 0;
+            while (had < list.n && (list.at[had].bytes != access.bytes ||
+                                    memcmp(list.at[had].row, access.row, sizeof access.row) != 0 ||
+                                    memcmp(list.at[had].byte, access.byte, sizeof access.byte) != 0))
+                had++;
+            if (had < list.n)
+                list.at[had].times++;
+            else
+                vec_push(arena, &list, access);
         }
+    }
+    return list;
+}
+
+static int32_t
+matrix_conflicts(Planner *p, const SharedLayout *layout)
+{
+    MatrixConflicts counted = {layout->pitch, layout->bits, layout->shift, 0};
+    int32_t at[MATRIX_ROWS];
+
+    for (uint32_t k = 0; k < p->matrix.n; k++) {
+        const MatrixConflicts *had = &p->matrix.at[k];
+        if (had->pitch == counted.pitch && had->bits == counted.bits &&
+            had->shift == counted.shift)
+            return had->conflicts;
+    }
+    for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
+        for (int32_t row = 0; row < MATRIX_ROWS; row++)
+            at[row] = shared_offset(layout, row, chunk * 16);
+        counted.conflicts += shared_conflicts(at, MATRIX_ROWS, 16);
+    }
+    vec_push(p->px->arena, &p->matrix, counted);
+    return counted.conflicts;
+}
+
+/* Extra passes of those accesses, and of ldmatrix, to a buffer laid out like `layout`; `enough`
+ * of them are not counted further. */
+static int32_t
+count_conflicts(Planner *p, const Usage *usage, const AccessList *list,
+                const SharedLayout *layout, int32_t enough)
+{
+    int32_t total = usage->matrix ? matrix_conflicts(p, layout) : 0, at[WARP_LANES];
+
+    for (uint32_t k = 0; k < list->n && total < enough; k++) {
+        const Access *access = &list->at[k];
+        for (int32_t lane = 0; lane < WARP_LANES; lane++)
+            at[lane] = shared_offset(layout, access->row[lane], access->byte[lane]);
+        total += access->times * shared_conflicts(at, WARP_LANES, access->bytes);
     }
     return total;
 }
 
-static void
-choose_swizzle(Planner *p, Usage *usage)
+/* Gives `layout` the swizzle with the fewest conflicts; tells how many are left. */
+static int32_t
+choose_swizzle(Planner *p, const Usage *usage, SharedLayout *layout)
 {
-    TirShared *shared = usage->shared;
-    int32_t element = element_bytes(shared);
-    int32_t cols = round_up(usage->cols, 16), rows = usage->rows;
-    SharedLayout *best = arena_new(p->px->arena, SharedLayout);
+    AccessList accesses = list_accesses(p->px->arena, usage);
+    int32_t least = count_conflicts(p, usage, &accesses, layout, INT32_MAX);
     bool swizzle = pass_enabled(p->px, "swizzle");
 
-    if (usage->matrix)
-        rows = round_up(rows, 16);
-    best->rows = rows;
-    best->cols = cols;
-    best->pitch = round_up(cols * element, 16);
-    int32_t least = count_conflicts(usage, best);
     for (int32_t bits = 1; swizzle && bits <= 3; bits++) {
-        for (int32_t shift = 0; shift <= 3; shift++) {
-            SharedLayout trial = *best;
+        for (int32_t shift = 0; shift <= 3 && least > 0; shift++) {
+            SharedLayout trial = *layout;
             trial.bits = bits;
             trial.shift = shift;
             if ((trial.pitch / 16) % (1 << bits) != 0)
                 continue;
-            int32_t conflicts = count_conflicts(usage, &trial);
+            int32_t conflicts = count_conflicts(p, usage, &accesses, &trial, least);
             if (conflicts < least) {
                 least = conflicts;
-                *best = trial;
+                *layout = trial;
             }
         }
     }
-    shared->layout = best;
-    int32_t bytes = round_up(best->pitch * rows, BUFFER_ALIGN);
+    return least;
+}
+
+static void
+lay_out(Planner *p, const Usage *usage)
+{
+    TirShared *shared = usage->shared;
+    SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+
+    layout->rows = usage->matrix ? round_up(usage->rows, 16) : usage->rows;
+    layout->cols = round_up(usage->cols, 16);
+    layout->pitch = round_up(layout->cols * element_bytes(shared), 16);
+    shared->layout = layout;
+    int32_t conflicts = p->px->trial ? 0 : choose_swizzle(p, usage, layout);
+    int32_t bytes = round_up(layout->pitch * layout->rows, BUFFER_ALIGN);
     shared->bytes = (uint32_t)bytes * shared->slots;
     if (p->px->report != NULL) {
         buf_printf(p->px->report, "shared %s: %u slots of %d bytes, ", shared->name, shared->slots,
                    bytes);
-        shared_layout_print(best, p->px->report);
-        buf_printf(p->px->report, ", bank conflicts %d\n", least);
+        shared_layout_print(layout, p->px->report);
+        buf_printf(p->px->report, ", bank conflicts %d\n", conflicts);
     }
 }
 
@@ -198,6 +261,58 @@ static bool
 overlap(const Usage *a, const Usage *b)
 {
     return a->used && b->used && a->first <= b->last && b->first <= a->last;
+}
+
+/* Buffers that the tensor memory unit or products of warp groups use. */
+static bool
+is_of_roles(const TirShared *shared)
+{
+    return shared->is_ring || shared->is_joint || shared->is_staging;
+}
+
+/* Rings: panels of 128 bytes, as the tensor memory unit writes them and products read them, at
+ * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
+ * there are lie behind, once for each band.  Returns where those begin. */
+static uint32_t
+place_rings(Planner *p)
+{
+    enum { PANEL_BYTES = 128, SWIZZLE_SPAN = 1024, BARRIER_BYTES = 8 };
+    TirPlan *plan = p->fn->plan;
+    uint32_t offset = 0;
+
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *ring = p->fn->shared.at[k];
+        if (!is_of_roles(ring))
+            continue;
+        SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+        int32_t element = element_bytes(ring), panel = PANEL_BYTES / element;
+        *layout = (SharedLayout){.rows = round_up(ring->rows, 8),
+                                 .cols = round_up(ring->cols, panel),
+                                 .pitch = PANEL_BYTES,
+                                 .bits = 3,
+                                 .panels = true};
+        ring->layout = layout;
+        ring->offset = offset;
+        ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->slots *
+                      (ring->per_band || !ring->is_ring ? plan->bands : 1);
+        offset += (ring->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
+        if (p->px->report != NULL)
+            buf_printf(p->px->report, "%s %s: %u slots%s, %u bytes in all\n",
+                       ring->is_ring ? "ring" : "buffer", ring->name,
+                       ring->slots, ring->per_band ? " for each warp group" : "", ring->bytes);
+    }
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *ring = p->fn->shared.at[k];
+        if (!ring->is_ring)
+            continue;
+        ring->barriers = offset;
+        offset += 2 * BARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
+    }
+    if (plan->dynamic) {
+        plan->tiles = offset = (offset + 15) / 16 * 16;
+        offset += TILE_RING_BYTES;
+    }
+    return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }
 
 static void
@@ -210,10 +325,12 @@ place_buffers(Planner *p)
     for (uint32_t round = 0; round < n; round++) {
         uint32_t pick = n;
         for (uint32_t k = 0; k < n; k++) {
-            if (!placed[k] && (pick == n || p->fn->shared.at[k]->bytes >
+            if (!placed[k] && !is_of_roles(p->fn->shared.at[k]) && (pick == n || p->fn->shared.at[k]->bytes >
                                                 p->fn->shared.at[pick]->bytes))
                 pick = k;
         }
+        if (pick == n)
+            break;
         TirShared *shared = p->fn->shared.at[pick];
         uint32_t offset = 0;
         for (bool moved = true; moved;) {
@@ -234,6 +351,15 @@ place_buffers(Planner *p)
             total = offset + shared->bytes;
     }
     p->fn->shared_bytes = total;
+    if (p->fn->plan == NULL)
+        return;
+    uint32_t begin = place_rings(p);
+    for (uint32_t k = 0; k < n; k++) {
+        if (!is_of_roles(p->fn->shared.at[k]))
+            p->fn->shared.at[k]->offset += begin;
+    }
+    p->fn->plan->private_bytes = total;
+    p->fn->shared_bytes = begin + total * p->fn->plan->bands;
 }
 
 bool
@@ -247,8 +373,10 @@ pass_plan_shared(PassContext *px, TirFn *fn)
         p.usage[k] = (Usage){.shared = shared, .rows = shared->rows, .cols = shared->cols};
     }
     collect_block(&p, fn->body);
-    for (uint32_t k = 0; k < fn->shared.n; k++)
-        choose_swizzle(&p, &p.usage[k]);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        if (!is_of_roles(fn->shared.at[k]))
+            lay_out(&p, &p.usage[k]);
+    }
     place_buffers(&p);
     if (px->report != NULL)
         buf_printf(px->report, "shared memory: %u bytes\n", fn->shared_bytes);

@@ -483,6 +483,8 @@ choose_warps(const TirFn *fn)
 bool
 pass_schedule(PassContext *px, TirFn *fn)
 {
+    if (fn->plan != NULL) /* the roles are the schedule */
+        return false;
     Scheduler s = {.px = px, .fn = fn, .pipeline = pass_enabled(px, "pipeline")};
 
     fn->warps = px->warps > 0 ? px->warps : choose_warps(fn);

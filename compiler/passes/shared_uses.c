@@ -23,13 +23,15 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     switch (op->op) {
     case TIR_COPY_ASYNC:
     case TIR_SHARED_WRITE:
+        if (op->shared->is_joint) /* the bands' barrier keeps its uses apart */
+            break;
         out[n++] = (SharedUse){op->shared, false, true, op->shared->slots > 1};
         break;
     case TIR_MMA:
     case TIR_CONVERT:
         for (uint32_t k = 0; k < op->n_args && k < 2; k++) {
             const TirOp *read = view_source(op->args[k], &transposed);
-            if (read != NULL)
+            if (read != NULL && !read->shared->is_ring && !read->shared->is_joint) /* rings have their own barriers */
                 out[n++] = (SharedUse){read->shared, true, false, read->shared->slots > 1};
         }
         if (op->op == TIR_CONVERT && op->shared != NULL)

@@ -313,6 +313,8 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
     }
     if (growth > 0)
         s->fn->grid.at[axis].reversed = true;
+    if (growth != 0)
+        s->fn->grid.at[axis].uneven = true;
 }
 
 /* ---- loops ---- */
@@ -337,9 +339,13 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         }
         if (n + count > MAX_CONDITIONS)
             continue;
-        bool moves = true;
-        for (uint32_t k = 0; k < count; k++)
+        bool moves = true, stays = true;
+        for (uint32_t k = 0; k < count; k++) {
             moves = moves && forms[k].alpha != 0;
+            stays = stays && forms[k].alpha == 0;
+        }
+        if (stays && op->results[0]->type.rank < 2)
+            continue; /* a vector's mask, the same in every iteration: cheaper than another loop */
         bool can_skip =
             op->op == TIR_MASK && moves && iteration_is_noop(s->px->arena, s->fn, loop, op);
         if (op->op == TIR_MASK && moves && !can_skip)

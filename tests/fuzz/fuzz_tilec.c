@@ -1,7 +1,7 @@
 /* fuzz_tilec.c - any bytes into the compiler: it must give a status, and neither crash nor leak.
  *
- * The first byte chooses what is done with the rest: source text or tile IR, the level, the target
- * and how far to go.  With libFuzzer (cmake --preset fuzz) this is a fuzz target; with
+ * The first byte chooses what is done with the rest: source text or tile IR, the level, the target,
+ * how far to go, or a search for plans; and whether it is a tuning database, too.  With libFuzzer (cmake --preset fuzz) this is a fuzz target; with
  * -DREPLAY it is a program that mutates the files of its arguments itself, the same way every time:
  *
  *     fuzz_tilec_replay ROUNDS FILE..
@@ -58,7 +58,19 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.verify = true;
     options.remarks = true;
     const char *path = (data[0] & 128) != 0 ? "fuzz.tir" : "fuzz.tile";
-    TilecStatus status = tilec_compile(&options, path, (const char *)data + 1, n - 1, &result);
+    TilecSearch search = {.rows = 10, .json = (data[0] & 1) != 0};
+    char *tuning = malloc(n); /* the same bytes once more: most lines are wrong */
+    if (tuning != NULL) {
+        memcpy(tuning, data + 1, n - 1);
+        tuning[n - 1] = '\0';
+    }
+    options.tuning = (data[0] & 64) != 0 ? tuning : NULL;
+    options.tuning_path = "fuzz.tuning";
+    TilecStatus status =
+        (data[0] & 32) != 0
+            ? tilec_search(&options, &search, path, (const char *)data + 1, n - 1, &result)
+            : tilec_compile(&options, path, (const char *)data + 1, n - 1, &result);
+    free(tuning);
     if (status == TILEC_BUG) {
         fprintf(stderr, "%s", result.messages);
         abort();

@@ -5,11 +5,11 @@
 #
 # KIT is a folder: grid.tgz (the variants of cases.py as cubins), bench/ (those of bench.py), ladder/
 # (one kernel by its switches), sanitize/ (a sample), tilerun.  ARCH (sm_80) is what tilec
-# compiles for; GPU (sm_90) what ptxas does.  On the GPU's machine: tests/gpu/run.sh KIT OUT.
+# compiles for; GPU (sm_90a) what ptxas does.  On the GPU's machine: tests/gpu/run.sh KIT OUT.
 set -u
 [ $# -ge 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 kit=$1; shift
-build=build/release arch=sm_80 gpu=sm_90
+build=build/release arch=sm_80 gpu=sm_90a
 while [ $# -gt 0 ]; do
     case $1 in
     -b) build=$2; shift 2 ;;

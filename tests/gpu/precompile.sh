@@ -3,7 +3,7 @@
 #
 #   tests/gpu/precompile.sh OUT [-a ARCH] [-t TILEC] [-j JOBS] [-c] [-z] [-g GROUP].. [-d fwd|bwd] [-- TILEC OPTIONS]
 #
-# Writes OUT/NAME.ptx (with -c also OUT/NAME.cubin, by ptxas for $PTXAS_ARCH or ARCH; with -z all
+# Writes OUT/NAME.ptx (with -c also OUT/NAME.cubin, by ptxas for $PTXAS_ARCH or its target; with -z all
 # cubins also in OUT.tgz, to carry) and OUT/manifest.txt: one line a variant, "NAME ok" or "NAME
 # failed: first line of the message".  A file newer than the compiler and the sources is kept.  The
 # exit status is the number of failures, 125 at most.
@@ -38,7 +38,7 @@ if [ -s "$ptx" ] && [ "$ptx" -nt "$tilec" ] && [ "$ptx" -nt "$source" ] && [ -f 
    { [ -z "$cubin" ] || [ -s "$out/$name.cubin" ]; }; then exit 0; fi
 rm -f "$ptx" "$out/$name.cubin" "$log.ok"
 if "$tilec" "$source" -arch "$arch" $flags $extra -o "$ptx" >"$log" 2>&1 &&
-   { [ -z "$cubin" ] || ptxas -arch="${PTXAS_ARCH:-$arch}" -v "$ptx" -o "$out/$name.cubin" >>"$log" 2>&1; }
+   { [ -z "$cubin" ] || ptxas -arch="${PTXAS_ARCH:-$(sed -n "s/^\.target \([a-z0-9_]*\).*/\1/p" "$ptx")}" -v "$ptx" -o "$out/$name.cubin" >>"$log" 2>&1; }
 then touch "$log.ok"; else rm -f "$ptx" "$out/$name.cubin"; fi
 '
 eval "python3 '$root/tests/gpu/cases.py' --variants $select" >"$out/variants.txt" || exit 2

@@ -3,8 +3,10 @@
 
     round_trip.py --tilec T EXAMPLE.tile..
 
-Tile IR is taken after every pass, lane IR after the lowering; each is read and printed again, and
-the PTX made from lane IR has the kernels of the PTX made from the program.
+Tile IR is taken after every pass, lane IR after the lowering; each is read and printed again.  The
+passes that are left, run on what was read, give the tile IR that the whole compilation gives: the
+text says all that passes know.  The PTX made from lane IR has the kernels of the PTX made from the
+program.  On a target with products of warp groups, also with plans for those.
 """
 import argparse
 import itertools
@@ -51,21 +53,49 @@ class Tester:
                                 check=True).stdout
         return re.findall(r"^(\S+)\s+tile IR ", listed, re.M)
 
-    def example(self, path, arch, level):
-        what = f"{os.path.basename(path)} {arch} {level}"
-        lane = self.run(path, "-arch", arch, level, "--emit=lir")
-        self.same(what + " lane IR", lane, self.again(lane, "lir", "-arch", arch, "--emit=lir"))
-        ptx = kernels_of(self.run(path, "-arch", arch, level))
-        self.same(what + " PTX", ptx, kernels_of(self.again(lane, "lir", "-arch", arch)))
-        for name in self.passes():
-            done = subprocess.run([self.tilec, path, "-arch", arch, level, f"--dump-ir={name}"],
-                                  capture_output=True, text=True)
-            text = done.stdout
-            if done.returncode != 0 and "choice inside the lowering" not in done.stderr:
-                raise RuntimeError(done.stderr)
-            if text: # none after a pass that is off at this level
-                self.same(f"{what} tile IR after {name}", text,
-                          self.again(text, "tir", "--emit=tir"))
+    def tile_ir(self, path, name, options):
+        done = subprocess.run([self.tilec, path, *options, f"--dump-ir={name}"],
+                              capture_output=True, text=True)
+        if done.returncode != 0 and "choice inside the lowering" not in done.stderr:
+            raise RuntimeError(done.stderr)
+        return done.stdout # nothing after a pass that is off at this level
+
+    def example(self, path, options):
+        what = " ".join([os.path.basename(path), *options])
+        arch = options[:2]
+        lane = self.run(path, *options, "--emit=lir")
+        self.same(what + " lane IR", lane, self.again(lane, "lir", *arch, "--emit=lir"))
+        ptx = kernels_of(self.run(path, *options))
+        self.same(what + " PTX", ptx, kernels_of(self.again(lane, "lir", *arch)))
+        dumps = {name: self.tile_ir(path, name, options) for name in self.passes()}
+        names = [name for name, text in dumps.items() if text]
+        go_on = [o for o in options if not o.startswith("-D")]
+        for k, name in enumerate(names):
+            text = dumps[name]
+            self.same(f"{what} tile IR after {name}", text, self.again(text, "tir", "--emit=tir"))
+            if names[k + 1:]:
+                self.go_on(f"{what} passes after {name}", text, dumps[names[-1]],
+                           [*go_on, "--run-pass=" + ",".join(names[k + 1:])])
+
+    def go_on(self, what, text, last, options):
+        """Kernel by kernel: warps and plans are chosen outside of the passes.  The text does not say
+        which stages a plan asked for, but from pass `plan` on what they came to."""
+        ends = re.findall(r"^kernel (\w+) \{.*?^\}\n", last, re.M | re.S)
+        for name in ends:
+            end = re.search(rf"^kernel {name} \{{.*?^\}}\n", last, re.M | re.S)[0]
+            warps = re.search(r"^    warps (\d+)$", end, re.M)[1]
+            chosen = re.search(r"^    plan ", end, re.M) and not any("--plan" in o for o in options)
+            if chosen and not re.search(r"^    plan ", text, re.M):
+                continue
+            self.same(f"{what}, kernel {name}", end,
+                      self.again(text, "tir", *options, f"--warps={warps}", f"--kernel={name}"))
+
+
+# tile sizes for plans: a warp group has 64 rows
+PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "bands=2,stages=3,slots=2"),
+                       (["-DM=64", "-DN=80", "-DD=40", "-DCAUSAL=true"], "bands=3,stages=2,overlap=0"),
+                       (["-DM=64", "-DN=64", "-DD=128", "-DWINDOW=100"], "bands=1,stages=1,persistent=0")],
+         "gemm": [(["-DTM=64", "-DTN=128", "-DTK=64"], "bands=2,stages=4")]}
 
 
 def main():
@@ -78,7 +108,10 @@ def main():
         for path in options.examples:
             for arch in ["sm_80", "sm_90", "sm_100"]:
                 for level in ["-O0", "-O3"]:
-                    tester.example(path, arch, level)
+                    tester.example(path, ["-arch", arch, level])
+            name = os.path.splitext(os.path.basename(path))[0]
+            for defines, plan in PLANS.get(name, []):
+                tester.example(path, ["-arch", "sm_90", f"--plan={plan}", *defines])
     print(f"{tester.good} the same, {tester.bad} different")
     return 1 if tester.bad or not tester.good else 0
 

@@ -7,6 +7,10 @@ A loop is the text between a label and the last branch back to it.  Inner loops 
 load by 16-byte copies and ldmatrix.x4, and take one multiply-add for each exponential; the forward
 kernel never stores its probabilities; no access has bank conflicts; output is stored 16 bytes at a
 time.
+
+With a plan: the loop has products of warp groups and nothing that keeps ptxas from running them
+side by side (accumulators stay in their registers), next to no integer arithmetic, and the copies
+are the tensor memory unit's.
 """
 import argparse
 import os
@@ -38,13 +42,16 @@ def kernels(ptx):
 
 
 def loops(lines):
-    """Innermost loops, as lists of instructions."""
+    """Innermost loops, as lists of instructions; waiting for a barrier is none."""
     places = {m[1]: k for k, line in enumerate(lines) if (m := re.match(r"(\$L\d+):", line))}
     ends = {}
     for k, line in enumerate(lines):
         branch = re.match(r"\s+(?:@!?%p\d+ )?bra(?:\.uni)? (\$L\d+);", line)
         if branch and places[branch[1]] < k:
             ends[places[branch[1]]] = k
+    waits = {a for a, b in ends.items() if any("mbarrier.try_wait" in x for x in lines[a:a + 3])
+             and b <= a + 3}
+    ends = {a: b for a, b in ends.items() if a not in waits}
     spans = [(a, b) for a, b in ends.items()
              if not any(c > a and d < b for c, d in ends.items())]
     return [[line.strip() for line in lines[a + 1:b + 1]] for a, b in sorted(spans)]
@@ -106,6 +113,23 @@ def common(tester, what, body, integers_per_mma, narrow_copies):
               f"{count(body, 'ldmatrix.*')} ldmatrix, {len(copies)} cp.async")
 
 
+def planned(tester, what, body):
+    m = tester.check
+    products = [line for line in body if "wgmma.mma_async" in line]
+    m(what, not [op for op in opcodes(body) if op.startswith(("div.", "rem."))], "it divides")
+    m(what, count(body, r"ld\.local\S*|st\.local\S*|cp\.async\.c\S*|ldmatrix\S*|mma\S*") == 0,
+      "local memory, or means of other targets")
+    m(what, count(body, r"bar\.sync|bar\.red\S*") <= 1, "barriers of the warp group")
+    sums = {r for line in products for r in re.findall(r"%f\d+", line.split("}")[0])}
+    moved = [line for line in body if (words := re.match(r"mov\.f32 %f\d+, (%f\d+);", line))
+             and words[1] in sums] # scaled in place: the other way round
+    m(what, not moved, f"moves of accumulators: {moved[:2]}")
+    integers = count(body, INTEGER)
+    m(what, integers <= 24 + len(products), f"{integers} integer instructions, {len(products)} products")
+    if tester.options.print:
+        print(f"{what}: {len(opcodes(body))} instructions, {len(products)} wgmma, {integers} integer")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -113,10 +137,24 @@ def main():
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     tester = Tester(options)
+    for depth, plan in [(64, "bands=4,stages=4,slots=2"), (128, "bands=3,stages=3,slots=2"),
+                        (256, "bands=2,stages=2,slots=1")]:
+        for causal in ["false", "true"]:
+            what = f"attention {plan} {depth} causal={causal}"
+            ptx, _ = tester.compile("attention", "sm_90", f"-DD={depth}", "-DM=64", "-DN=64",
+                                    f"-DCAUSAL={causal}", f"--plan={plan}")
+            found = loops(kernels(ptx)["attention"])
+            hot = [b for b in found if count(b, r"wgmma\.mma\S*")]
+            tester.check(what, hot, "no loop with products of warp groups")
+            tester.check(what, any(count(b, r"cp\.async\.bulk\.tensor\S*") for b in found),
+                         "no loop with copies by the tensor memory unit")
+            for k, body in enumerate(hot):
+                planned(tester, f"{what}, loop {k}", body)
+                forward(tester, f"{what}, loop {k}", body, k == 0)
     for arch in ["sm_80", "sm_90", "sm_100"]:
         for depth in [64, 128]:
             for causal in ["false", "true"]:
-                flags = [f"-DD={depth}", f"-DDV={depth}", f"-DCAUSAL={causal}"]
+                flags = [f"-DD={depth}", f"-DDV={depth}", f"-DCAUSAL={causal}", "--plan=none"]
                 what = f"attention {arch} {depth} causal={causal}"
                 ptx, said = tester.compile("attention", arch, *flags)
                 conflicts = re.findall(r"bank conflicts (\d+)", said)
@@ -131,7 +169,7 @@ def main():
                 tester.check(what, "st.global.v4.b32" in stores and
                              not [s for s in stores if s.endswith(("u16", "v2.b32"))],
                              f"stores {sorted(set(stores))}")
-                flags = [f"-DD={depth}", f"-DCAUSAL={causal}"]
+                flags = [f"-DD={depth}", f"-DCAUSAL={causal}", "--plan=none"]
                 what = f"attention_bwd {arch} {depth} causal={causal}"
                 ptx, said = tester.compile("attention_bwd", arch, *flags)
                 conflicts = re.findall(r"bank conflicts (\d+)", said)

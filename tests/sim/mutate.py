@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """mutate.py - does the simulator notice when synchronisation is missing?
 
-    mutate.py SIMRUN [--sample N] [--seeds 32] [--jobs N] [--list] [FILE..]
+    mutate.py SIMRUN [--sample N] [--sample-known N] [--seeds 32] [--jobs N] [--list] [FILE..]
 
-Takes kernels that are right (mutants/*.ptx: made by tilec, comments and metadata taken out), breaks
-one wait, fence, arrive, commit or barrier at a time, and runs every mutant under up to 32 seeds:
+Takes kernels that are right, breaks one wait, fence, arrive, commit or barrier at a time, and runs
+every mutant under up to 32 seeds.  The kernels are mutants/*.ptx (made by tilec, comments and metadata
+taken out, or by hand) and some of known_good/ (KNOWN, below):
 
     drop           the line is gone; a wait that is tried in a loop succeeds at once
     weaken         a wait allows one group more in flight; a fence has the scope of the block
@@ -14,7 +15,9 @@ one wait, fence, arrive, commit or barrier at a time, and runs every mutant unde
 A mutant is caught by a finding.  A mutant that is not caught is either harmless, that is, the ISA
 still guarantees the result, which must be argued in mutants/harmless.txt, or it is missed.
 The share of the harmful mutants that are caught must be at least 95 %.  --sample N: N of the mutants
-of each file, evenly.  The header of a file says how to run it; `PATTERN:` buffers are made here:
+of each file, evenly; --sample-known N: of those of known_good/; those that are listed as harmless then
+run under 4 seeds only.  The header of a file in mutants/ says how to run it; `PATTERN:` buffers are made
+here:
 
     // ARGS: simrun arguments;  rand:BYTES is a buffer of small bf16 numbers, ints:BYTES of 0..15
     // SEEDS: N   fewer than 32, for slow ones
@@ -33,8 +36,25 @@ import tempfile
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import known_good  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 GOAL = 0.95
+
+# Files of known_good/ and the launches of their mutants: small, but rings go round more than once with
+# one block doing many tiles, some have as many key blocks as the rings have slots (so that what the
+# last block of a tile releases is filled at once), some have a single one (so that the tiles follow each
+# other closely), and scores grow, so that the maximum is rescaled.
+KNOWN = {
+    "sm90a_attention_fwd_d128": [dict(b=1, h=2, s=333), dict(b=1, h=3, s=200, grid=1)],
+    "sm90a_attention_fwd_d128_192x64": [dict(b=1, h=2, s=300, grid=1), dict(b=1, h=5, s=192, grid=1),
+                                        dict(b=1, h=7, s=60, grid=1), dict(b=1, h=1, s=200, grow=3.0)],
+    "sm90a_attention_fwd_d64_causal": [dict(b=2, h=1, s=400), dict(b=1, h=3, s=300, grid=1),
+                                       dict(b=1, h=5, s=256, grid=1), dict(b=1, h=7, s=60, grid=1),
+                                       dict(b=1, h=1, s=450, grow=3.0)],
+    "sm90a_attention_bwd_d128": [dict(b=1, h=1, s=250), dict(b=1, h=1, s=70)],
+}
 
 SYNC = re.compile(
     r"^\s*(?:@!?%?\w+\s+)?(bar\.|barrier\.|cp\.async\.(?:commit|wait)|cp\.async\.bulk\.(?:commit|wait)|"
@@ -175,13 +195,49 @@ def harmless_of(stem):
     return out
 
 
+class Subject:
+    """A kernel that is right, and the launches that show it."""
+
+    def __init__(self, path, folder, options):
+        self.name, self.stem, self.seeds = path.name, path.stem, options.seeds
+        self.text = path.read_text()
+        if path.parent == known_good.FOLDER:
+            self.text = known_good.repaired(self.text)
+            self.launches = [words for number, sizes in enumerate(KNOWN[path.stem])
+                             for words in self.known(options, known_good.Case(path.stem, **sizes),
+                                                     folder / f"case{number}")]
+            self.sample = options.sample_known or options.sample
+            return
+        self.sample, buffers = options.sample, Buffers(folder)
+        self.launches = [[buffers.argument(a) for a in line.split()]
+                         for line in re.findall(r"^// ARGS: *(.*)$", self.text, re.M)]
+        fewer = re.search(r"^// SEEDS: *(\d+)$", self.text, re.M)
+        if fewer:
+            self.seeds = min(self.seeds, int(fewer.group(1)))
+
+    def known(self, options, case, folder):
+        """The launches of a case, each by itself: what one writes for the next is made here, once."""
+        folder.mkdir()
+        case.write_inputs(folder)
+        (folder / "clean.ptx").write_text(self.text)
+        for words in case.launches(folder):
+            copies = []
+            for word in words:  # nothing is written while mutants run
+                name, _, rest = word.partition(":")
+                if name == "out":
+                    word = "scratch:" + rest.rsplit(":", 1)[1]
+                elif name == "inout":
+                    before = pathlib.Path(rest + ".before")
+                    before.write_bytes(pathlib.Path(rest).read_bytes())
+                    word = f"in:{before}"
+                copies.append(word)
+            simulate(options, folder / "clean.ptx", words, 1)
+            yield copies
+
+
 def run_file(options, path, folder):
-    text = path.read_text()
-    buffers = Buffers(folder)
-    launches = [[buffers.argument(a) for a in line.split()]
-                for line in re.findall(r"^// ARGS: *(.*)$", text, re.M)]
-    fewer = re.search(r"^// SEEDS: *(\d+)$", text, re.M)
-    seeds = min(options.seeds, int(fewer.group(1))) if fewer else options.seeds
+    subject = Subject(path, folder, options)
+    text, launches, seeds = subject.text, subject.launches, subject.seeds
     (folder / "clean.ptx").write_text(text)
     ran = set()
     for arguments in launches:
@@ -195,25 +251,28 @@ def run_file(options, path, folder):
     every = list(mutants(text, ran))
     if options.only:
         every = [m for m in every if options.only in m[0]]
-    if options.sample and len(every) > options.sample:
-        every = [every[i * len(every) // options.sample] for i in range(options.sample)]
+    if subject.sample and len(every) > subject.sample:
+        every = [every[i * len(every) // subject.sample] for i in range(subject.sample)]
+
+    harmless = harmless_of(path.stem)
+    argument_of = lambda name: next((h for h in harmless if fnmatch.fnmatchcase(name, h)), None)
 
     def one(number):
         name, changed = every[number]
         mutant = folder / f"m{number}.ptx"
         mutant.write_text(changed)
+        tries = min(seeds, 4) if subject.sample and argument_of(name) else seeds
         for arguments in launches:
-            done, said = simulate(options, mutant, arguments, seeds)
+            done, said = simulate(options, mutant, arguments, tries)
             if done != 0:
                 break
         mutant.unlink()
         return name, done, said
 
-    harmless = harmless_of(path.stem)
     caught, argued, missed, kinds = 0, 0, [], {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for name, status, said in pool.map(one, range(len(every))):
-            argument = next((h for h in harmless if fnmatch.fnmatchcase(name, h)), None)
+            argument = argument_of(name)
             if status == 3:
                 caught += 1
                 kind = said.split(":")[0]
@@ -242,14 +301,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("simrun")
     parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--sample-known", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=32)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", help="mutants with this in their name")
     parser.add_argument("files", nargs="*", type=pathlib.Path)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     total, bad = np.zeros(3, int), False
-    for path in options.files or sorted((HERE / "mutants").glob("*.ptx")):
+    every = sorted((HERE / "mutants").glob("*.ptx"))
+    every += [known_good.FOLDER / f"{stem}.ptx" for stem in KNOWN]
+    for path in [p.resolve() for p in options.files] or every:
         with tempfile.TemporaryDirectory() as directory:
             result = run_file(options, path, pathlib.Path(directory))
         bad |= result is None

@@ -263,11 +263,14 @@ def wgmma_cases():
 # ---------------------------------------------------------------------------- tensor copies
 
 
-def tensor_kernel(rank, coordinates, box_bytes, store, reduce):
-    names = [f"c{i}" for i in range(rank)]
+def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False):
+    names = [f"c{i}" for i in range(len(coordinates))]
+    head, mode = HEAD, "tile"
+    if four_rows:
+        head, mode = HEAD.replace("sm_90a", "sm_100a"), "tile::scatter4" if store else "tile::gather4"
     put = [f"    mov.u32 c{i}, {c};" for i, c in enumerate(coordinates)]
     at = "{" + ", ".join(names) + "}"
-    lines = [HEAD, ".visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128], .param .u64 pi)",
+    lines = [head, ".visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128], .param .u64 pi)",
              "{", "    .shared .align 1024 .b8 s[32768];", "    .shared .align 8 .b64 mb;",
              "    .reg .b32 t, a, m, i, v, x<4>, c<5>; .reg .b64 out, in, map, o; .reg .pred p, q;",
              "    ld.param.u64 out, [po]; ld.param.u64 in, [pi];",
@@ -276,7 +279,7 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce):
     step = f"    add.u32 i, i, 512; setp.lt.u32 q, i, {box_bytes};"
     if store:
         form = (f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduce}.tile.bulk_group"
-                if reduce else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group")
+                if reduce else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group")
         lines += ["    shl.b32 i, t, 4;", "FILL:", "    cvt.u64.u32 o, i; add.u64 o, o, in;",
                   "    ld.global.v4.u32 {x0, x1, x2, x3}, [o]; add.u32 v, a, i;",
                   "    st.shared.v4.u32 [v], {x0, x1, x2, x3};", step, "    @q bra FILL;",
@@ -287,7 +290,7 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce):
         lines += ["    @p bra READY;", "    mbarrier.init.shared::cta.b64 [m], 1;",
                   "    fence.mbarrier_init.release.cluster;",
                   f"    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {box_bytes};",
-                  f"    cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile"
+                  f"    cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}"
                   f".mbarrier::complete_tx::bytes [a], [map, {at}], [m];",
                   "READY:", "    bar.sync 0;", "WAIT:",
                   "    mbarrier.try_wait.parity.shared::cta.b64 q, [m], 0;", "    @!q bra WAIT;",
@@ -300,20 +303,16 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce):
 
 
 TENSOR = {"u8": np.uint8, "u16": np.uint16, "s32": np.int32, "f32": np.float32, "f16": np.float16,
-          "bf16": np.uint16, "u64": np.uint64}
+          "bf16": np.uint16, "u64": np.uint64, "f64": np.float64}
 
 
-def cut(array, start, box):
-    """A box of a NumPy array (outermost first), zeros outside."""
-    out = np.zeros(box, array.dtype)
-    source, target = [], []
-    for c, b, n in zip(start, box, array.shape):
-        low, high = max(c, 0), min(c + b, n)
-        if low >= high:
-            return out
-        source.append(slice(low, high))
-        target.append(slice(low - c, high - c))
-    out[tuple(target)] = array[tuple(source)]
+def cut(array, start, count, steps, fill):
+    """A box of a NumPy array (outermost first), every steps-th element, `fill` outside."""
+    out = np.full(count, fill, array.dtype)
+    source = [c + s * np.arange(n) for c, n, s in zip(start, count, steps)]
+    inside = [(at >= 0) & (at < n) for at, n in zip(source, array.shape)]
+    target = [np.flatnonzero(i) for i in inside]
+    out[np.ix_(*target)] = array[np.ix_(*(at[i] for at, i in zip(source, inside)))]
     return out
 
 
@@ -326,36 +325,56 @@ def shared_image(box, swizzle):
     return image[:flat.size]
 
 
-def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=False, reduce=None):
-    """Sizes innermost first, as for the map."""
+NAN = {2: 0x7ff7, 4: 0x7ff77ff7, 8: 0x7ff77ff77ff77ff7}  # what fills, by bytes: an H200's
+
+
+def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=False, reduce=None,
+                pitch=None, steps=None, nan=False, four_rows=False):
+    """Sizes innermost first, as for the map.  pitch: elements from row to row.  four_rows: gather4 and
+    scatter4; start is the column and four rows."""
     rng = np.random.default_rng(seed)
-    dtype = TENSOR[kind]
-    array = rng.integers(0, 100, size=size[::-1]).astype(dtype)
-    content = rng.integers(0, 100, size=box[::-1]).astype(dtype)
+    dtype = np.dtype(TENSOR[kind])
+    if nan:  # bits
+        dtype = np.dtype(f"u{dtype.itemsize}")
+    whole = rng.integers(0, 100, size=(*size[:0:-1], pitch or size[0])).astype(dtype)
+    array = whole[..., :size[0]]
+    count = tuple(-(-b // s) for b, s in zip(box, steps or (1,) * len(box)))
+    if four_rows:
+        count = (box[0], 4)
+    content = rng.integers(0, 100, size=count[::-1]).astype(dtype)
     box_bytes = content.nbytes
-    spec = (f"map:{kind}:{swizzle}:{'x'.join(map(str, size))}:{'x'.join(map(str, box))}:"
-            "inout:SCRATCH/tensor")
-    (scratch / "tensor").write_bytes(array.tobytes())
-    text = tensor_kernel(len(size), start, box_bytes, store, reduce)
+    joined = lambda numbers: "x".join(map(str, numbers))
+    strides = "@" + joined(whole.strides[-2::-1]) if pitch else ""
+    spec = (f"map:{kind}{'+nan' if nan else ''}:{swizzle}:{joined(size)}{strides}:"
+            f"{joined(box)}{'/' + joined(steps) if steps else ''}:inout:SCRATCH/tensor")
+    (scratch / "tensor").write_bytes(whole.tobytes())
+    text = tensor_kernel(len(size), start, box_bytes, store, reduce, four_rows)
     padding = np.zeros(512, np.uint8)
     inside = np.concatenate([shared_image(content, swizzle), padding])
     problem, out = execute(simrun, scratch, text, [spec, inside], 4 if store else box_bytes,
                            ["--block", "32"], seed)
     if problem:
         return problem
+    steps = steps or (1,) * len(box)
     if not store:
-        want = shared_image(cut(array, start[::-1], box[::-1]), swizzle)
+        fill = NAN[dtype.itemsize] if nan else 0
+        if four_rows:
+            parts = [cut(array, (row, start[0]), (1, box[0]), (1, 1), fill) for row in start[1:]]
+            return None if out == shared_image(np.concatenate(parts), swizzle).tobytes() else "rows differ"
+        want = shared_image(cut(array, start[::-1], count[::-1], steps[::-1], fill), swizzle)
         return None if out == want.tobytes() else "the box differs"
-    expected = array.copy()
+    expected = whole.copy()
     grid = np.indices(content.shape).reshape(content.ndim, -1).T
     for index in grid:
-        at = tuple(int(c + i) for c, i in zip(start[::-1], index))
+        at = tuple(int(c + i * s) for c, i, s in zip(start[::-1], index, steps[::-1]))
+        if four_rows:
+            at = (start[1 + index[0]], int(start[0] + index[1]))
         if all(0 <= c < n for c, n in zip(at, array.shape)):
             value = content[tuple(index)]
             old = expected[at]
             expected[at] = {None: value, "add": old + value, "min": min(old, value),
                             "max": max(old, value)}[reduce]
-    have = np.frombuffer((scratch / "tensor").read_bytes(), dtype).reshape(array.shape)
+    have = np.frombuffer((scratch / "tensor").read_bytes(), dtype).reshape(whole.shape)
     return None if np.array_equal(have, expected) else "the tensor differs"
 
 
@@ -378,6 +397,26 @@ def tensor_cases():
     yield dict(kind="f32", size=(16, 4, 4), box=(8, 2, 3), start=(12, 3, 2), store=True,
                reduce="add")
     yield dict(kind="f16", size=(64, 8), box=(32, 8), start=(40, 1), store=True, swizzle=64)
+    for kind, inner in (("f32", 16), ("f16", 32), ("bf16", 32), ("f64", 8)):
+        yield dict(kind=kind, size=(48, 12), box=(inner, 8), start=(40, 8), swizzle=64, nan=True)
+    yield dict(kind="bf16", size=(90, 40), box=(64, 16), start=(64, 30), swizzle=128, pitch=96)
+    yield dict(kind="s32", size=(40, 9, 5), box=(32, 4, 3), start=(8, 6, 1), store=True, pitch=44)
+    yield dict(kind="s32", size=(40, 20), box=(32, 8), start=(4, 3), steps=(1, 2), swizzle=128)
+    yield dict(kind="bf16", size=(64, 30, 9), box=(64, 7, 4), start=(8, 25, -2), steps=(1, 3, 2))
+
+
+def four_rows_cases():
+    """gather4 and scatter4, of sm_100."""
+    for swizzle, inner in ((0, 64), (32, 16), (64, 32), (128, 64)):
+        for start in ((0, 7, 3, 39, 0), (8, 2, 2, 2, 2), (-8, -1, 40, 5, 39), (64, 1, 0, 1, 0)):
+            yield dict(kind="bf16", size=(96, 40), box=(inner, 1), start=start, swizzle=swizzle,
+                       four_rows=True)
+    yield dict(kind="f32", size=(48, 12), box=(16, 1), start=(40, 3, 12, 11, -5), swizzle=64, nan=True,
+               four_rows=True)
+    yield dict(kind="u8", size=(100, 9), box=(128, 1), start=(16, 8, 0, 3, 1), pitch=112, four_rows=True)
+    for start in ((0, 7, 3, 39, 0), (56, 2, 41, 40, 1)):
+        yield dict(kind="bf16", size=(96, 40), box=(64, 1), start=start, swizzle=128, store=True,
+                   four_rows=True)
 
 
 # ---------------------------------------------------------------------------- stmatrix
@@ -430,7 +469,8 @@ def cases():
 
 def run(simrun, scratch, wanted=None):
     ran = failed = 0
-    for name, function, parameters in cases():
+    every = [*cases(), *(("gather", tensor_case, parameters) for parameters in four_rows_cases())]
+    for name, function, parameters in every:
         if wanted and wanted != name:
             continue
         ran += 1

@@ -57,16 +57,20 @@ meter_release(void *user, void *block)
     free(block);
 }
 
-/* Compiles with allocation number 0, 1, 2, .. failing until none does. */
+/* Compiles, or searches when there is a search, with allocation number 0, 1, 2, .. failing until none
+ * does. */
 static void
-survive(TilecOptions options, const char *path, const char *text, size_t n)
+survive_search(TilecOptions options, const TilecSearch *search, const char *path, const char *text,
+               size_t n)
 {
     for (long k = 0;; k++) {
         Meter meter = {.fail_at = k};
         TilecAllocator allocator = {meter_allocate, meter_release, &meter};
         TilecResult result;
         options.allocator = &allocator;
-        TilecStatus status = tilec_compile(&options, path, text, n, &result);
+        TilecStatus status = search != NULL
+                                 ? tilec_search(&options, search, path, text, n, &result)
+                                 : tilec_compile(&options, path, text, n, &result);
         if (status != TILEC_OUT_OF_MEMORY) {
             if (status != TILEC_OK)
                 print_error("%s", result.messages);
@@ -84,6 +88,12 @@ survive(TilecOptions options, const char *path, const char *text, size_t n)
 }
 
 static void
+survive(TilecOptions options, const char *path, const char *text, size_t n)
+{
+    survive_search(options, NULL, path, text, n);
+}
+
+static void
 every_allocation_may_fail_tir(void **state)
 {
     TilecOptions options = tilec_default_options();
@@ -98,18 +108,26 @@ every_allocation_may_fail_tir(void **state)
     survive(options, "copy.tir", tir_text, sizeof tir_text - 1);
 }
 
+static const char tuning[] =
+    "{\"tuning\":1,\"target\":\"sm_90\",\"kernel\":\"gemm\",\"constants\":{\"T\":\"bf16\","
+    "\"BIAS\":\"true\",\"ACTIVATION\":\"0\"},\"sizes\":{\"M\":512},\"tiles\":{\"TM\":64,\"TN\":64,"
+    "\"TK\":32},\"warps\":4,\"stages\":2,\"microseconds\":5}\nnot a line\n";
+
 static void
 survive_example(const char *folder, const char *name)
 {
+    static const int32_t tiles[] = {64, 128};
     char path[1000];
     char *text = malloc(1 << 20);
     TilecOptions options = tilec_default_options();
+    TilecSearch search = {.tiles = {tiles, tiles}, .n_tiles = {2, 2}, .rows = 5};
 
     snprintf(path, sizeof path, "%s/%s.tile", folder, name);
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
     assert_non_null(text);
-    size_t n = fread(text, 1, 1 << 20, file);
+    size_t n = fread(text, 1, (1 << 20) - 1, file);
+    text[n] = '\0';
     fclose(file);
     options.emit = TILEC_EMIT_AST;
     survive(options, path, text, n);
@@ -118,6 +136,12 @@ survive_example(const char *folder, const char *name)
     options.line_info = true;
     options.report = true;
     survive(options, path, text, n);
+    options.arch = "sm_90";
+    options.tuning = tuning;
+    options.tuning_path = "tuning";
+    survive(options, path, text, n);
+    if (strstr(text, "mma") != NULL && strstr(text, "auto") != NULL)
+        survive_search(options, &search, path, text, n);
     free(text);
 }
 

@@ -78,6 +78,29 @@ buffers_end_with_a_nul(void **state)
     arena_free(&arena);
 }
 
+static void
+integers_are_decimal(void **state)
+{
+    static const int64_t values[] = {0, 7, -7, 10, 4294967296, INT64_MAX, INT64_MIN};
+    Arena arena;
+    Buf buf, printed;
+
+    (void)state;
+    make_arena(&arena);
+    buf_init(&buf, &arena);
+    buf_init(&printed, &arena);
+    buf_reserve(&buf, 1000);
+    const char *reserved = buf.at;
+    for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+        buf_int(&buf, values[k]);
+        buf_char(&buf, ' ');
+        buf_printf(&printed, "%lld ", (long long)values[k]);
+    }
+    assert_string_equal(buf.at, printed.at);
+    assert_ptr_equal(buf.at, reserved);
+    arena_free(&arena);
+}
+
 typedef struct Scarce {
     int left;
 } Scarce;
@@ -212,6 +235,7 @@ main(void)
         cmocka_unit_test(arena_gives_zeroed_aligned_memory),
         cmocka_unit_test(vectors_keep_their_elements),
         cmocka_unit_test(buffers_end_with_a_nul),
+        cmocka_unit_test(integers_are_decimal),
         cmocka_unit_test(out_of_memory_jumps),
         cmocka_unit_test(messages_show_the_line),
         cmocka_unit_test(places_are_counted_from_one),

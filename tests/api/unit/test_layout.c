@@ -10,6 +10,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/ir/layout.h"
+#include "compiler/passes/layout_store.h"
 
 static jmp_buf no_memory;
 
@@ -263,10 +264,74 @@ conflicts_are_counted(void **state)
     assert_int_equal(shared_conflicts(at, 8, 16), 7); /* ldmatrix down a column of 128-byte rows */
 }
 
+/* By words alone, whatever the size and place of an access. */
+static int32_t
+conflicts_by_words(const int32_t *at, int32_t lanes, int32_t bytes)
+{
+    int32_t group = bytes >= 16 ? 8 : bytes >= 8 ? 16 : 32, extra = 0;
+
+    for (int32_t first = 0; first < lanes; first += group) {
+        int32_t most = 1;
+        for (int32_t bank = 0; bank < 32; bank++) {
+            int32_t words[128], n = 0;
+            for (int32_t k = 0; k < group * bytes; k += 4) {
+                int32_t word = (at[first + k / bytes] + k % bytes) / 4, j = 0;
+                while (j < n && words[j] != word)
+                    j++;
+                if (word % 32 == bank && j == n)
+                    words[n++] = word;
+            }
+            most = n > most ? n : most;
+        }
+        extra += most - 1;
+    }
+    return extra;
+}
+
+static void
+conflicts_of_wide_accesses(void **state)
+{
+    uint32_t random = 1;
+
+    (void)state;
+    for (int32_t round = 0; round < 3000; round++) {
+        int32_t bytes = 4 << round % 3, at[WARP_LANES];
+        int32_t align = round % 2 == 0 ? bytes : 4;
+        for (int32_t lane = 0; lane < WARP_LANES; lane++) {
+            random = random * 1664525 + 1013904223;
+            at[lane] = (int32_t)(random >> 8) % 512 * align;
+        }
+        assert_int_equal(shared_conflicts(at, WARP_LANES, bytes),
+                         conflicts_by_words(at, WARP_LANES, bytes));
+    }
+}
+
+static void
+the_store_makes_each_once(void **state)
+{
+    LayoutStore store = {.arena = *state, .warps = 4};
+    const Layout *c = stored_mma_c(&store, 64, 32, 4, 1);
+    const Layout *a = stored_mma_a(&store, 64, 32, 4);
+    const Layout *wide = stored_exchange(&store, c, 0, 2, 1);
+
+    assert_true(layout_eq(c, layout_mma_c(*state, 64, 32, 4, 1, 4)));
+    assert_ptr_equal(c, stored_mma_c(&store, 64, 32, 4, 1));
+    assert_ptr_not_equal(c, stored_mma_c(&store, 64, 32, 2, 2));
+    assert_ptr_equal(c, a); /* made in another way, but the same */
+    assert_ptr_equal(c, stored_transpose(&store, stored_transpose(&store, c)));
+    assert_ptr_equal(stored_slice(&store, stored_expand(&store, stored_slice(&store, c, 1), 1), 1),
+                     stored_slice(&store, c, 1));
+    assert_true(stored_in_place(&store, c, a));
+    assert_non_null(wide);
+    assert_false(stored_in_place(&store, c, wide));
+    assert_true(stored_one_exchange(&store, c, wide));
+    assert_false(stored_one_exchange(&store, c, stored_transpose(&store, c)));
+}
+
 static void
 the_swizzle_frees_a_column(void **state)
 {
-    SharedLayout plain = {64, 64, 128, 0, 0}, swizzled = {64, 64, 128, 3, 0};
+    SharedLayout plain = {64, 64, 128, 0, 0, false}, swizzled = {64, 64, 128, 3, 0, false};
     bool seen[64 * 128 / 16] = {false};
 
     (void)state;
@@ -305,6 +370,8 @@ main(void)
         cmocka_unit_test_setup_teardown(an_exchange_moves_elements_of_no_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(warps_keep_to_themselves, set_up, tear_down),
         cmocka_unit_test(conflicts_are_counted),
+        cmocka_unit_test(conflicts_of_wide_accesses),
+        cmocka_unit_test_setup_teardown(the_store_makes_each_once, set_up, tear_down),
         cmocka_unit_test(the_swizzle_frees_a_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,28 @@
+/* assemble.h - PTX through ptxas: the cubin, what ptxas said about it, and the machine code. */
+#ifndef TILEC_COMMAND_ASSEMBLE_H
+#define TILEC_COMMAND_ASSEMBLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "compiler/after_ptxas.h"
+
+typedef struct Assembly {
+    const char *ptxas; /* NULL: the one that is found */
+    const char *arch;  /* NULL: what the PTX says */
+    const char *path;  /* of the source, for messages */
+    const char *ptx;   /* NUL-terminated */
+    size_t n;
+    bool given; /* the PTX is the user's: what is wrong with it is not our fault */
+    bool line_info;
+    AfterActions actions;
+    FILE *report; /* NULL: not wanted */
+} Assembly;
+
+/* Makes the cubin `output` (NULL: only to hear what ptxas says, "-": standard output).  Warnings go
+ * to standard error; when one of them counts as an error nothing is written.  Returns the exit
+ * status. */
+int assemble(const Assembly *assembly, const char *output);
+
+#endif

@@ -1,0 +1,145 @@
+/* files.c - complaints, memory and whole files for the command line. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp, fdopen */
+#include "compiler/command/files.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int
+complain(const char *format, ...)
+{
+    va_list args;
+
+    fputs("tilec: error: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return EXIT_USER;
+}
+
+void *
+allocate(size_t bytes)
+{
+    void *block = calloc(1, bytes);
+
+    if (block == NULL) {
+        fputs("tilec: error: out of memory\n", stderr);
+        exit(EXIT_BUG);
+    }
+    return block;
+}
+
+char *
+text_printf(const char *format, const char *a, const char *b)
+{
+    int n = snprintf(NULL, 0, format, a, b);
+    char *text = allocate((size_t)n + 1);
+
+    snprintf(text, (size_t)n + 1, format, a, b);
+    return text;
+}
+
+bool
+ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+char *
+read_file(const char *path, size_t *n)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    size_t cap = 1 << 16;
+    char *text = NULL;
+
+    *n = 0;
+    if (file == NULL)
+        return NULL;
+    for (;;) {
+        char *grown = realloc(text, cap);
+        if (grown == NULL)
+            break;
+        text = grown;
+        *n += fread(text + *n, 1, cap - 1 - *n, file);
+        if (*n < cap - 1)
+            break;
+        cap *= 2;
+    }
+    bool bad = ferror(file) != 0 || text == NULL;
+    int error = errno;
+    if (file != stdin)
+        fclose(file);
+    if (bad) {
+        free(text);
+        errno = error == 0 ? EIO : error;
+        return NULL;
+    }
+    text[*n] = '\0';
+    return text;
+}
+
+/* It is written beside its place and then renamed. */
+int
+write_file(const char *path, const char *text, size_t n)
+{
+    if (strcmp(path, "-") == 0) {
+        if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
+            return complain("can not write to standard output: %s", strerror(errno));
+        return 0;
+    }
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) { /* /dev/null, a pipe: no renaming */
+        FILE *file = fopen(path, "wb");
+        bool good = file != NULL && fwrite(text, 1, n, file) == n;
+        int error = errno;
+        good = (file != NULL && fclose(file) == 0) && good;
+        return good ? 0 : complain("can not write %s: %s", path, strerror(error));
+    }
+    char *beside = text_printf("%s.XXXXXX", path, "");
+    int handle = mkstemp(beside);
+    FILE *file = handle < 0 ? NULL : fdopen(handle, "wb");
+    int status = 0;
+
+    if (file == NULL || fwrite(text, 1, n, file) != n || fflush(file) != 0)
+        status = complain("can not write %s: %s", path, strerror(errno));
+    mode_t mask = umask(0);
+    umask(mask);
+    if (file != NULL && fchmod(handle, (mode_t)(0666 & ~mask)) != 0 && status == 0)
+        status = complain("can not write %s: %s", path, strerror(errno));
+    if (file != NULL && fclose(file) != 0 && status == 0)
+        status = complain("can not write %s: %s", path, strerror(errno));
+    if (status == 0 && rename(beside, path) != 0)
+        status = complain("can not write %s: %s", path, strerror(errno));
+    if (status != 0 && handle >= 0)
+        unlink(beside);
+    free(beside);
+    return status;
+}
+
+bool
+same_file(const char *a, const char *b)
+{
+    struct stat one, two;
+
+    return stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
+}
+
+char *
+folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return text_printf("%s%s", ".", "");
+    char *folder = text_printf("%s%s", path, "");
+    folder[slash == path ? 1 : slash - path] = '\0';
+    return folder;
+}

@@ -1,0 +1,28 @@
+/* files.h - what the command line's parts share: complaints, memory, whole files. */
+#ifndef TILEC_COMMAND_FILES_H
+#define TILEC_COMMAND_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { EXIT_USER = 1, EXIT_BUG = 2 };
+
+/* Prints "tilec: error: ..."; returns EXIT_USER. */
+int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Zeroed memory; the program ends when there is none. */
+void *allocate(size_t bytes);
+/* printf of two texts into memory of its own. */
+char *text_printf(const char *format, const char *a, const char *b);
+bool ends_with(const char *text, const char *end);
+
+/* Reads a file, or standard input for "-"; NUL-terminated.  NULL with errno set. */
+char *read_file(const char *path, size_t *n);
+/* Writes a file, or standard output for "-".  It appears whole or not at all.  Complains; returns
+ * the exit status. */
+int write_file(const char *path, const char *text, size_t n);
+bool same_file(const char *a, const char *b);
+/* The folder that a file lies in. */
+char *folder_of(const char *path);
+
+#endif

@@ -1,0 +1,82 @@
+/* flow.h - the products of a kernel's main loop, and what flows between them.
+ *
+ * A search for plans asks little of a kernel: how large its products are, which operands come from
+ * memory and which from other products, what lives from one iteration to the next, what must
+ * be alive together, and which products have to be divided in the same way.  This is it; what the
+ * kernel computes does not matter.
+ */
+#ifndef TILEC_FLOW_H
+#define TILEC_FLOW_H
+
+#include "compiler/ir/tir.h"
+
+enum { FLOW_PRODUCTS = 16, FLOW_TILES = 24, FLOW_TIES = 16 };
+
+/* A tile that is brought from memory to be an operand: of 16-bit elements, in shared memory. */
+typedef struct FlowTile {
+    const TirVal *value;
+    const char *name;
+    int32_t rows, cols; /* a whole dimension at the end is rounded up to FLOW_ROUND */
+    bool whole;         /* cols are the whole of the tensor's last dimension */
+    bool in_loop;       /* a new one in each iteration */
+    uint32_t first_use; /* the first product that reads it */
+} FlowTile;
+
+enum { FLOW_ROUND = 32 }; /* elements: the least box of a swizzle with 64 bytes */
+
+/* A tile of 16-bit elements computed of products, for others to read. */
+typedef struct FlowValue {
+    const TirVal *value;
+    int32_t rows, cols;
+    uint32_t products; /* bits: those it is computed of */
+    uint32_t product;  /* one of them, with the same rows and columns .. */
+    bool turned;       /* .. or with rows and columns exchanged */
+} FlowValue;
+
+typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
+
+typedef struct FlowOperand {
+    FlowOrigin origin;
+    uint32_t index; /* of the tile or the value */
+    bool turned;    /* its transpose is the operand */
+} FlowOperand;
+
+typedef struct FlowProduct {
+    const TirOp *op;
+    const char *name;
+    int32_t m, n, k;
+    FlowOperand a, b;
+    bool open_depth;      /* k is a piece of a longer sum: the loop goes along it */
+    bool carried;         /* accumulates over the loop */
+    bool onto;            /* accumulates onto another product of the same iteration */
+    int32_t output_bytes; /* of an element, when it goes to memory in each iteration; else 0 */
+    bool reduced[2];      /* some reduction runs along this dimension of the result */
+    uint32_t division;    /* products of one division are divided among warp groups alike */
+    uint32_t alive;       /* fresh results of one set are alive together */
+} FlowProduct;
+
+typedef struct Flow {
+    const TirOp *loop;
+    FlowProduct products[FLOW_PRODUCTS];
+    uint32_t n_products;
+    FlowTile tiles[FLOW_TILES];
+    uint32_t n_tiles;
+    FlowValue values[FLOW_TILES];
+    uint32_t n_values;
+    uint32_t divisions;
+    /* pairs of products, the rows of the one with statistics of the columns of the other: they are
+     * divided alike when one of them is turned */
+    uint32_t ties[FLOW_TIES][2];
+    uint32_t n_ties;
+    int64_t final_bytes;   /* tiles of products that are stored after the loop */
+    uint32_t outside;      /* products that are not in the main loop */
+    double special, lanes; /* elements of tile arithmetic in an iteration */
+    const char *obstacle;  /* why there is no plan; NULL: nothing stands against one */
+    Span where;
+} Flow;
+
+/* Fills in `flow` from a kernel on which the passes up to `fuse` have run.  Returns whether there
+ * is a loop with products that a plan can be made for. */
+bool flow_read(Arena *arena, const TirFn *fn, Flow *flow);
+
+#endif

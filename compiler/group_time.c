@@ -1,0 +1,46 @@
+/* group_time.c - how long an iteration of a plan for warp groups takes.
+ *
+ * An instruction of a product reads its operands from shared memory while it runs, so products take
+ * the time of the tensor cores or that of the port, whichever is longer.  Tile arithmetic (its
+ * busiest unit) runs under them, but not perfectly: the two add up as a norm with a power p between
+ * 1 (one after the other) and infinity (perfectly hidden); p is larger when the next iteration's
+ * first product is under way during the arithmetic.  Nor can an iteration be quicker than what one
+ * warp group has to do one after the other, where one product needs what another one gave.  A value
+ * that goes from warp group to warp group costs a barrier of all of them.
+ */
+#include "compiler/group_plans.h"
+
+#include <math.h>
+
+static double
+larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double
+norm(double a, double b, double power)
+{
+    double most = larger(a, b), least = a > b ? b : a;
+
+    return most <= 0 ? 0 : most * pow(1 + pow(least / most, power), 1 / power);
+}
+
+void
+group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
+{
+    const GroupTimes *times = &target->group_times;
+    GroupClocks *c = &plan->clocks;
+
+    c->tensor = 2 * plan->work / target->group_flops;
+    c->port = (double)(plan->traffic + plan->copied) / target->shared_bytes;
+    c->special = flow->special / target->special_ops;
+    c->lanes = flow->lanes / target->float_ops;
+    c->chain = (c->tensor + c->special + c->lanes) / plan->consumers + times->chain;
+    if (flow->n_values == 0)
+        c->chain = 0;
+    double arithmetic = larger(c->special, c->lanes);
+    double power = plan->overlap ? times->power_overlapped : times->power_plain;
+    c->exchange = plan->exchanges ? times->exchange : 0;
+    c->total = larger(norm(larger(c->tensor, c->port), arithmetic, power), c->chain) + c->exchange;
+}

@@ -1,0 +1,163 @@
+/* lir_live.c - how many registers the innermost loops of a program need. */
+#include <string.h>
+
+#include "compiler/ir/lir.h"
+
+typedef struct Walk {
+    const LirFn *fn;
+    uint64_t **labels;  /* by label: the registers alive there, a bit each */
+    uint64_t *now;      /* those alive at hand */
+    uint32_t words;     /* of such a set */
+    uint32_t registers; /* of 32 bits alive at hand */
+    bool changed;       /* the set at some label */
+} Walk;
+
+/* A predicate is not counted. */
+static uint32_t
+width_of(const LirFn *fn, LirReg reg)
+{
+    LirClass class = fn->regs.at[reg].class;
+    return class == LIR_B64 ? 2 : class == LIR_PRED ? 0 : 1;
+}
+
+static void
+add(Walk *w, LirReg reg)
+{
+    uint64_t bit = (uint64_t)1 << reg % 64;
+
+    if (reg == 0 || (w->now[reg / 64] & bit) != 0)
+        return;
+    w->now[reg / 64] |= bit;
+    w->registers += width_of(w->fn, reg);
+}
+
+static void
+drop(Walk *w, LirReg reg)
+{
+    uint64_t bit = (uint64_t)1 << reg % 64;
+
+    if ((w->now[reg / 64] & bit) == 0)
+        return;
+    w->now[reg / 64] &= ~bit;
+    w->registers -= width_of(w->fn, reg);
+}
+
+static void
+drop_all(Walk *w)
+{
+    memset(w->now, 0, w->words * sizeof *w->now);
+    w->registers = 0;
+}
+
+static void
+add_label(Walk *w, int64_t label)
+{
+    for (uint32_t k = 0; k < w->words; k++) {
+        uint64_t rest = w->labels[label][k] & ~w->now[k];
+        for (uint32_t bit = 0; rest != 0; bit++, rest >>= 1) {
+            if ((rest & 1) != 0)
+                add(w, k * 64 + bit);
+        }
+    }
+}
+
+/* From what is alive behind an instruction to that with its results, read or not. */
+static void
+step_back(Walk *w, const LirInsn *insn)
+{
+    if (insn->op == LIR_BRA || insn->op == LIR_BRA_UNI || insn->op == LIR_RET) {
+        if (insn->guard == 0)
+            drop_all(w);
+        if (insn->op != LIR_RET)
+            add_label(w, insn->operands[0].integer);
+    }
+    if (insn->op == LIR_LABEL) {
+        uint64_t *there = w->labels[insn->operands[0].integer];
+        w->changed |= memcmp(there, w->now, w->words * sizeof *there) != 0;
+        memcpy(there, w->now, w->words * sizeof *there);
+    }
+    for (uint32_t k = 0; k < insn->n_dst; k++)
+        add(w, insn->operands[k].reg);
+}
+
+/* And on to what is alive before it. */
+static void
+step_over(Walk *w, const LirInsn *insn)
+{
+    for (uint32_t k = 0; k < insn->n_dst && insn->guard == 0; k++)
+        drop(w, insn->operands[k].reg);
+    add(w, insn->guard);
+    for (uint32_t k = insn->n_dst; k < insn->n; k++)
+        add(w, insn->operands[k].reg);
+}
+
+/* The registers alive behind each instruction, its results counted. */
+static uint32_t *
+count_alive(Walk *w, const LirFn *fn)
+{
+    uint32_t *counts = arena_array(fn->arena, uint32_t, fn->insns.n + 1);
+
+    *w = (Walk){.fn = fn,
+                .words = fn->regs.n / 64 + 1,
+                .labels = arena_array(fn->arena, uint64_t *, fn->labels + 1)};
+    w->now = arena_array(fn->arena, uint64_t, w->words);
+    for (uint32_t k = 0; k <= fn->labels; k++)
+        w->labels[k] = arena_array(fn->arena, uint64_t, w->words);
+    do {
+        w->changed = false;
+        drop_all(w);
+        for (uint32_t i = fn->insns.n; i-- > 0;) {
+            step_back(w, fn->insns.at[i]);
+            counts[i] = w->registers;
+            step_over(w, fn->insns.at[i]);
+        }
+    } while (w->changed);
+    return counts;
+}
+
+/* What is computed before the loop and alive at its beginning. */
+static uint32_t
+count_hoisted(const Walk *w, LirExtent loop)
+{
+    const LirFn *fn = w->fn;
+    const uint64_t *there = w->labels[fn->insns.at[loop.first]->operands[0].integer];
+    uint32_t hoisted = 0;
+
+    for (uint32_t i = 0; i < loop.first; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        LirReg reg = insn->n_dst == 1 ? insn->operands[0].reg : 0;
+        if ((there[reg / 64] >> reg % 64 & 1) != 0 && !fn->regs.at[reg].is_mutable &&
+            (lir_op_info(insn->op)->flags & LF_PURE) != 0)
+            hoisted += width_of(fn, reg);
+    }
+    return hoisted;
+}
+
+static bool
+is_innermost(const LirLoops *loops, uint32_t which)
+{
+    for (uint32_t k = 0; k < which; k++) {
+        if (loops->at[k].first > loops->at[which].first)
+            return false;
+    }
+    return true;
+}
+
+LirNeed
+lir_need(const LirFn *fn)
+{
+    LirLoops loops = lir_loops(fn);
+    LirNeed need = {0, 0};
+    Walk w;
+    const uint32_t *alive = count_alive(&w, fn);
+
+    for (uint32_t k = 0; k < loops.n; k++) {
+        if (!is_innermost(&loops, k))
+            continue;
+        uint32_t hoisted = count_hoisted(&w, loops.at[k]);
+        need.hoisted = hoisted > need.hoisted ? hoisted : need.hoisted;
+        for (uint32_t i = loops.at[k].first; i <= loops.at[k].last; i++)
+            need.alive = alive[i] > need.alive ? alive[i] : need.alive;
+    }
+    return need;
+}

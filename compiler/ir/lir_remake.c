@@ -1,0 +1,335 @@
+/* lir_remake.c - what only code around a loop needs is computed there, not kept over the loop.
+ *
+ * The builder makes a pure instruction once and hoists it as far as it goes.  An address that is
+ * needed before a loop and behind it, or in an outer loop but not in the inner one, then takes a
+ * register of the inner loop.  Such instructions are made again where they are read, when they
+ * follow from constants, parameters and registers that the loop reads anyway.
+ */
+#include <string.h>
+
+#include "compiler/ir/lir.h"
+
+enum { DEEPEST = 6 };
+
+static const uint32_t nowhere = UINT32_MAX;
+
+/* The program as the loop sees it. */
+typedef enum Part {
+    BEFORE, /* in the loop around it */
+    INSIDE,
+    BEHIND, /* in the loop around it */
+    BEYOND, /* outside that one */
+    PARTS
+} Part;
+
+/* A register that is defined in one part and read in another. */
+typedef struct Crossing {
+    LirReg reg;
+    uint32_t reader[PARTS]; /* the first one; nowhere: none */
+    uint32_t place[PARTS];  /* where it is made again; nowhere: it is not */
+    LirReg again[PARTS];    /* what it is called there */
+} Crossing;
+
+typedef struct Copy {
+    LirReg reg, again;
+    Part part;
+    uint32_t at; /* before this instruction */
+    LirInsn *insn;
+} Copy;
+
+typedef struct Remake {
+    LirFn *fn;
+    LirExtent loop, around; /* `around`: the innermost loop around it, or all there is */
+    uint32_t *defined;      /* by register: where; nowhere: not at all, or at several places */
+    uint32_t *slot;         /* by register: 1 + index into `crossings`; 0: it crosses nothing */
+    uint32_t n_regs;        /* of these two */
+    bool *skipped;          /* by position: see find_skipped */
+    VEC(Crossing) crossings;
+    VEC(Copy) copies;       /* by position */
+} Remake;
+
+/* ---- loops ---- */
+
+static bool
+is_branch(const LirInsn *insn)
+{
+    return insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
+}
+
+LirLoops
+lir_loops(const LirFn *fn)
+{
+    uint32_t *labels = arena_array(fn->arena, uint32_t, fn->labels + 1);
+    LirLoops loops = {0};
+
+    memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (insn->op == LIR_LABEL)
+            labels[insn->operands[0].integer] = i;
+        if (!is_branch(insn) || labels[insn->operands[0].integer] == nowhere)
+            continue;
+        LirExtent loop = {labels[insn->operands[0].integer], i};
+        vec_push(fn->arena, &loops, loop);
+    }
+    return loops;
+}
+
+/* Takes up the loop with number `which`; false when there are fewer. */
+static bool
+take_loop(Remake *r, uint32_t which)
+{
+    LirLoops loops = lir_loops(r->fn);
+
+    if (which >= loops.n)
+        return false;
+    r->loop = loops.at[which];
+    r->around = (LirExtent){0, r->fn->insns.n - 1};
+    for (uint32_t k = which + 1; k < loops.n; k++) {
+        if (loops.at[k].first < r->loop.first) {
+            r->around = loops.at[k];
+            break;
+        }
+    }
+    return true;
+}
+
+/* Marks the positions in `around` that a branch jumps over, or that lie in a loop in it: not every
+ * way to what follows leads through them, or it leads through them often. */
+static void
+find_skipped(Remake *r)
+{
+    const LirFn *fn = r->fn;
+    uint32_t n = fn->insns.n;
+    uint32_t *from = arena_array(fn->arena, uint32_t, fn->labels + 1);
+    int32_t *change = arena_array(fn->arena, int32_t, n + 2), depth = 0;
+
+    r->skipped = arena_array(fn->arena, bool, n + 1);
+    for (uint32_t i = r->around.first; i < r->around.last; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (!is_branch(insn) && insn->op != LIR_LABEL)
+            continue;
+        uint32_t *first = &from[insn->operands[0].integer];
+        if (*first == 0) {
+            *first = i + 1;
+        } else { /* from a branch to its label, or from a label to a branch back to it */
+            change[*first]++;
+            change[i + 1]--;
+        }
+    }
+    for (uint32_t i = 0; i <= n; i++) {
+        depth += change[i];
+        r->skipped[i] = depth > 0;
+    }
+}
+
+/* ---- who reads what ---- */
+
+static Part
+part_of(const Remake *r, uint32_t at)
+{
+    if (at < r->around.first || at > r->around.last)
+        return BEYOND;
+    return at < r->loop.first ? BEFORE : at > r->loop.last ? BEHIND : INSIDE;
+}
+
+static Crossing *
+crossing_of(const Remake *r, LirReg reg)
+{
+    return reg < r->n_regs && r->slot[reg] != 0 ? &r->crossings.at[r->slot[reg] - 1] : NULL;
+}
+
+static void
+note_reader(Remake *r, LirReg reg, uint32_t at)
+{
+    Part part = part_of(r, at);
+
+    if (reg == 0 || r->defined[reg] == nowhere || part == part_of(r, r->defined[reg]))
+        return;
+    if (r->slot[reg] == 0) {
+        Crossing crossing = {.reg = reg};
+        memset(crossing.reader, 0xff, sizeof crossing.reader);
+        memset(crossing.place, 0xff, sizeof crossing.place);
+        vec_push(r->fn->arena, &r->crossings, crossing);
+        r->slot[reg] = r->crossings.n;
+    }
+    uint32_t *reader = &crossing_of(r, reg)->reader[part];
+    if (*reader == nowhere)
+        *reader = at;
+}
+
+static void
+note_all(Remake *r)
+{
+    const LirFn *fn = r->fn;
+
+    r->n_regs = fn->regs.n;
+    r->defined = arena_array(fn->arena, uint32_t, r->n_regs);
+    r->slot = arena_array(fn->arena, uint32_t, r->n_regs);
+    r->crossings.n = r->copies.n = 0;
+    memset(r->defined, 0xff, r->n_regs * sizeof *r->defined);
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        for (uint32_t k = 0; k < insn->n_dst; k++) {
+            LirReg reg = insn->operands[k].reg;
+            r->defined[reg] = fn->regs.at[reg].is_mutable ? nowhere : i;
+        }
+    }
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        note_reader(r, insn->guard, i);
+        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+            note_reader(r, insn->operands[k].reg, i);
+    }
+}
+
+/* ---- making again ---- */
+
+/* Whether the loop reads `reg`, and it is there when `part` begins. */
+static bool
+is_there(const Remake *r, LirReg reg, Part part)
+{
+    const Crossing *crossing = crossing_of(r, reg);
+
+    return crossing != NULL && crossing->reader[INSIDE] != nowhere &&
+           r->defined[reg] < (part == BEFORE ? r->around.first : r->loop.first);
+}
+
+static bool
+can_make(const Remake *r, LirReg reg, Part part, uint32_t depth)
+{
+    if (depth == DEEPEST || r->defined[reg] == nowhere || r->defined[reg] > r->loop.first)
+        return false;
+    const LirInsn *insn = r->fn->insns.at[r->defined[reg]];
+    if ((lir_op_info(insn->op)->flags & LF_PURE) == 0 || insn->op == LIR_MMA ||
+        insn->n_dst != 1 || insn->guard != 0)
+        return false;
+    for (uint32_t k = 1; k < insn->n; k++) {
+        LirReg source = insn->operands[k].reg;
+        if (source != 0 && !is_there(r, source, part) && !can_make(r, source, part, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+static LirReg
+make_again(Remake *r, LirReg reg, Part part, uint32_t at)
+{
+    LirFn *fn = r->fn;
+
+    for (uint32_t k = 0; k < r->copies.n; k++) {
+        const Copy *copy = &r->copies.at[k];
+        if (copy->reg == reg && copy->part == part)
+            return copy->again;
+    }
+    const LirInsn *from = fn->insns.at[r->defined[reg]];
+    LirInsn *insn = arena_copy(fn->arena, from, sizeof *from);
+    insn->operands = arena_copy(fn->arena, from->operands, from->n * sizeof *from->operands);
+    for (uint32_t k = 1; k < insn->n; k++) {
+        LirReg source = insn->operands[k].reg;
+        if (source != 0 && !is_there(r, source, part))
+            insn->operands[k].reg = make_again(r, source, part, at);
+    }
+    LirRegInfo info = fn->regs.at[reg];
+    vec_push(fn->arena, &fn->regs, info);
+    insn->operands[0].reg = fn->regs.n - 1;
+    Copy copy = {reg, fn->regs.n - 1, part, at, insn};
+    vec_push(fn->arena, &r->copies, copy);
+    return copy.again;
+}
+
+/* The last position in `part` that leads to all readers there; nowhere: there is none. */
+static uint32_t
+place_in(const Remake *r, const Crossing *crossing, Part part)
+{
+    uint32_t lowest = part == BEFORE ? r->around.first + 1 : r->loop.last + 1;
+
+    for (uint32_t at = crossing->reader[part]; at >= lowest; at--) {
+        if (!r->skipped[at])
+            return at;
+    }
+    return nowhere;
+}
+
+/* Where `crossing` is to be made again: in every part around the loop that reads it, or nowhere. */
+static void
+find_places(const Remake *r, Crossing *crossing)
+{
+    if (crossing->reader[INSIDE] != nowhere || r->defined[crossing->reg] > r->loop.first)
+        return;
+    for (Part part = BEFORE; part <= BEHIND; part++) {
+        if (crossing->reader[part] == nowhere)
+            continue;
+        crossing->place[part] = place_in(r, crossing, part);
+        if (crossing->place[part] == nowhere || !can_make(r, crossing->reg, part, 0)) {
+            memset(crossing->place, 0xff, sizeof crossing->place);
+            return;
+        }
+    }
+}
+
+/* In the order of the places: what one needs may then be there already. */
+static void
+make_all(Remake *r)
+{
+    for (uint32_t at = 0, next; at != nowhere; at = next) {
+        next = nowhere;
+        for (uint32_t k = 0; k < r->crossings.n; k++) {
+            Crossing *crossing = &r->crossings.at[k];
+            for (Part part = BEFORE; part <= BEHIND; part++) {
+                uint32_t place = crossing->place[part];
+                if (place == at)
+                    crossing->again[part] = make_again(r, crossing->reg, part, at);
+                else if (place > at && place < next)
+                    next = place;
+            }
+        }
+    }
+}
+
+static void
+rename_reader(const Remake *r, LirReg *reg, uint32_t at)
+{
+    const Crossing *crossing = crossing_of(r, *reg);
+    Part part = part_of(r, at);
+
+    if (crossing != NULL && at >= crossing->place[part])
+        *reg = crossing->again[part];
+}
+
+static void
+insert_all(Remake *r)
+{
+    LirFn *fn = r->fn;
+    LirInsn **old = fn->insns.at;
+    uint32_t n = fn->insns.n, next = 0;
+
+    fn->insns.at = arena_array(fn->arena, LirInsn *, n + r->copies.n);
+    fn->insns.n = 0;
+    fn->insns.cap = n + r->copies.n;
+    for (uint32_t i = 0; i < n; i++) {
+        LirInsn *insn = old[i];
+        for (; next < r->copies.n && r->copies.at[next].at == i; next++)
+            fn->insns.at[fn->insns.n++] = r->copies.at[next].insn;
+        rename_reader(r, &insn->guard, i);
+        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+            rename_reader(r, &insn->operands[k].reg, i);
+        fn->insns.at[fn->insns.n++] = insn;
+    }
+}
+
+void
+lir_remake(LirFn *fn)
+{
+    Remake r = {.fn = fn};
+
+    for (uint32_t which = 0; take_loop(&r, which); which++) {
+        note_all(&r);
+        find_skipped(&r);
+        for (uint32_t k = 0; k < r.crossings.n; k++)
+            find_places(&r, &r.crossings.at[k]);
+        make_all(&r);
+        if (r.copies.n > 0)
+            insert_all(&r);
+    }
+}

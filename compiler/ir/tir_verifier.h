@@ -1,0 +1,25 @@
+/* tir_verifier.h - what the parts of the verifier of tile IR share.
+ * Only tir_verify.c and tir_verify_plan.c include it.
+ */
+#ifndef TILEC_IR_TIR_VERIFIER_H
+#define TILEC_IR_TIR_VERIFIER_H
+
+#include "compiler/ir/tir.h"
+
+typedef struct Verifier {
+    const TirFn *fn;
+    Buf *out;
+    bool *visible; /* by value id: defined before here, in this block or one around it */
+    bool *defined; /* by value id: defined anywhere so far */
+    bool ok;
+} Verifier;
+
+/* A broken invariant, of an operation (NULL: of the kernel). */
+void tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The plan, the producer and what the computing warp groups do with rings and products; types,
+ * operands and definitions have been checked. */
+void tir_check_plan(Verifier *v);
+
+#endif

@@ -1,0 +1,418 @@
+/* tir_verify_plan.c - the invariants of plans, rings and products that run on by themselves.
+ *
+ * What the producer may do, and a walk over the program of the computing warp groups that keeps
+ * track of the slots of rings that are waited for and not given back, of products that may still
+ * run, and of turns.  Loops and branches must leave of that what they found.  Whether the roles fit
+ * together is not looked at here.
+ */
+#include "compiler/ir/tir_verifier.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { MOST_BANDS = 7, MOST_FLYING = 16, GROUP_WARPS = 4, LEAST_REGISTERS = 24, MOST_REGISTERS = 240 };
+
+/* A slot that a product reads: `behind` waits of the ring ago. */
+typedef struct SlotUse {
+    const TirShared *ring;
+    uint32_t behind;
+} SlotUse;
+
+typedef struct Flying {
+    const TirVal *result; /* NULL: nobody can ask for it any more */
+    SlotUse slots[2];
+} Flying;
+
+/* What holds at a place of the program. */
+typedef struct Flow {
+    uint32_t n;
+    Flying flying[MOST_FLYING]; /* in order of issue */
+    bool turn;                  /* it is this band's turn */
+    uint32_t *held;             /* by ring: slots waited for and not given back */
+    const TirVal **slot;        /* by ring: the read of the slot last waited for */
+} Flow;
+
+/* ---- the plan itself ---- */
+
+static uint32_t
+parts_of(const Verifier *v, const TirShared *ring)
+{
+    return ring->per_band ? v->fn->plan->bands : 1;
+}
+
+static void
+check_registers(Verifier *v, const char *whose, uint32_t n)
+{
+    if (n != 0 && (n % 8 != 0 || n < LEAST_REGISTERS || n > MOST_REGISTERS))
+        tir_fault(v, NULL, "%s has %" PRIu32 " registers, expected a multiple of 8 in 24 .. 240",
+                  whose, n);
+}
+
+static void
+check_facts(Verifier *v)
+{
+    const TirFn *fn = v->fn;
+    const TirPlan *plan = fn->plan;
+
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *ring = fn->shared.at[k];
+        if (ring->is_ring && plan == NULL)
+            tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
+        if (ring->is_ring && ring->slots == 0)
+            tir_fault(v, NULL, "ring %" PRIu32 " has no slot", k);
+        if (ring->per_band && !ring->is_ring)
+            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
+        if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
+            tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
+    }
+    if (plan == NULL)
+        return;
+    if (plan->bands < 1 || plan->bands > MOST_BANDS)
+        tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
+    if (plan->band_axis >= fn->grid.n)
+        tir_fault(v, NULL, "the plan's axis is none of the grid");
+    if (fn->warps != GROUP_WARPS)
+        tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
+    if (plan->dynamic && !plan->persistent)
+        tir_fault(v, NULL, "the plan draws tiles, but a block has only one");
+    check_registers(v, "the producer", plan->producer_registers);
+    check_registers(v, "a computing warp group", plan->consumer_registers);
+}
+
+/* Operations that only a program of roles has, where there are none. */
+static void
+check_no_roles(Verifier *v, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_no_roles(v, op->blocks[k]);
+        if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
+            op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
+            op->op == TIR_BAND || op->op == TIR_BAND_BARRIER || op->op == TIR_TENSOR_ADD)
+            tir_fault(v, op, "stands in a kernel without roles");
+        if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
+            tir_fault(v, op, "is asynchronous in a kernel without a plan");
+    }
+}
+
+/* ---- the producer ---- */
+
+static bool
+is_scalar_op(const TirOp *op)
+{
+    bool scalar = true;
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        scalar = scalar && op->args[k]->type.rank == 0;
+    for (uint32_t k = 0; k < op->n_results; k++)
+        scalar = scalar && op->results[k]->type.rank == 0;
+    return scalar;
+}
+
+static void
+check_producer(Verifier *v, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
+        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_LOAD &&
+                    op->op != TIR_BAND;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_producer(v, op->blocks[k]);
+        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_COPY_BULK)) {
+            tir_fault(v, op, "is nothing that a producer does");
+            continue;
+        }
+        if (op->op == TIR_COPY_BULK &&
+            (op->integer < 0 || op->integer >= (int64_t)parts_of(v, op->shared)))
+            tir_fault(v, op, "copies for band %" PRId64 " of %" PRIu32, op->integer,
+                      parts_of(v, op->shared));
+    }
+}
+
+/* ---- the computing warp groups ---- */
+
+static Flow
+flow_copy(Verifier *v, const Flow *from)
+{
+    uint32_t n = v->fn->shared.n;
+    Flow to = *from;
+
+    to.held = arena_array(v->out->arena, uint32_t, n + 1);
+    to.slot = arena_array(v->out->arena, const TirVal *, n + 1);
+    if (from->held != NULL) {
+        memcpy(to.held, from->held, n * sizeof *to.held);
+        memcpy(to.slot, from->slot, n * sizeof *to.slot);
+    }
+    return to;
+}
+
+static bool
+is_flying(const Flow *flow, const TirVal *value)
+{
+    for (uint32_t k = 0; k < flow->n; k++) {
+        if (flow->flying[k].result == value)
+            return true;
+    }
+    return false;
+}
+
+/* What is passed on, or added to, need not be there yet. */
+static bool
+may_fly(const TirOp *op, uint32_t k)
+{
+    uint32_t bounds = 2 + (op->n_segments > 1 ? op->n_segments - 1 : 0);
+
+    return op->op == TIR_YIELD || (op->op == TIR_MMA && op->async && k == 2) ||
+           (op->op == TIR_FOR && k >= bounds);
+}
+
+/* Values have other names behind a branch or loop, and in its blocks. */
+static void
+rename_flying(Flow *flow, uint32_t n, TirVal *const *from, TirVal *const *to)
+{
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            if (flow->flying[i].result == from[k]) {
+                flow->flying[i].result = to[k];
+                break;
+            }
+        }
+    }
+}
+
+/* `other` is another way to come here. */
+static void
+check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const char *ways)
+{
+    bool same = flow->n == other->n;
+
+    for (uint32_t k = 0; same && k < flow->n; k++)
+        same = flow->flying[k].result == other->flying[k].result;
+    if (!same)
+        tir_fault(v, op, "%s differ in the products that may still run", ways);
+    if (flow->turn != other->turn)
+        tir_fault(v, op, "%s differ in whose turn it is", ways);
+    for (uint32_t k = 0; k < v->fn->shared.n; k++) {
+        if (flow->held[k] != other->held[k])
+            tir_fault(v, op, "%s differ in the slots of ring %" PRIu32 " that are not given back",
+                      ways, k);
+        if (flow->slot[k] != other->slot[k])
+            flow->slot[k] = NULL;
+    }
+}
+
+static const TirOp *
+read_behind(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    if (def == NULL || def->op != TIR_SHARED_READ)
+        return NULL;
+    return def->shared->is_ring || def->shared->is_joint ? def : NULL;
+}
+
+static void
+check_product(Verifier *v, const TirOp *op, Flow *flow)
+{
+    Flying made = {.result = op->results[0]};
+    uint32_t right = op->swapped ? 0 : 1;
+
+    if (!op->async) {
+        tir_fault(v, op, "is a product of warps in a program for warp groups");
+        return;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *read = read_behind(op->args[k]);
+        if (read == NULL && k == right)
+            tir_fault(v, op, "its right operand is in no ring");
+        if (read == NULL || !read->shared->is_ring) /* barriers of the bands guard the others */
+            continue;
+        if (flow->slot[read->shared->id] != read->results[0])
+            tir_fault(v, op, "operand %" PRIu32 " is not in the slot last waited for", k);
+        made.slots[k] = (SlotUse){read->shared, 0};
+    }
+    if (flow->n == MOST_FLYING)
+        tir_fault(v, op, "too many products may still run");
+    else
+        flow->flying[flow->n++] = made;
+}
+
+static void
+check_wait(Verifier *v, const TirOp *op, Flow *flow)
+{
+    if (op->integer < 0 || op->integer >= flow->n) {
+        tir_fault(v, op, "lets %" PRId64 " products run, and no more than %" PRIu32 " do",
+                  op->integer, flow->n);
+        return;
+    }
+    uint32_t left = (uint32_t)op->integer;
+    memmove(flow->flying, flow->flying + flow->n - left, left * sizeof flow->flying[0]);
+    flow->n = left;
+}
+
+static void
+check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
+{
+    const TirShared *ring = op->shared;
+
+    if (flow->held[ring->id] == ring->slots)
+        tir_fault(v, op, "waits for a slot of a ring that is all held");
+    flow->held[ring->id]++;
+    flow->slot[ring->id] = NULL;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            flow->flying[i].slots[k].behind += flow->flying[i].slots[k].ring == ring;
+    }
+}
+
+static void
+check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
+{
+    const TirShared *ring = op->shared;
+    uint32_t *held = &flow->held[ring->id];
+
+    if (*held == 0) {
+        tir_fault(v, op, "gives back a slot that is not held");
+        return;
+    }
+    bool read = false;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            const SlotUse *use = &flow->flying[i].slots[k];
+            read = read || (use->ring == ring && use->behind + 1 >= *held);
+        }
+    }
+    if (read)
+        tir_fault(v, op, "gives back a slot that a product still reads");
+    if (--*held == 0)
+        flow->slot[ring->id] = NULL;
+}
+
+static void
+check_turn(Verifier *v, const TirOp *op, Flow *flow)
+{
+    bool take = op->op == TIR_TURN_TAKE;
+
+    if (!v->fn->plan->turns) {
+        tir_fault(v, op, "the plan has no turns");
+        return;
+    }
+    if (flow->turn == take)
+        tir_fault(v, op, take ? "takes a turn twice" : "passes on a turn that it does not have");
+    flow->turn = take;
+}
+
+static void walk(Verifier *v, const TirBlock *block, Flow *flow);
+
+/* Inside a loop, the slot last waited for may be the one of the iteration before. */
+static void
+forget_slots(const TirBlock *block, Flow *flow)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_RING_WAIT)
+            flow->slot[op->shared->id] = NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            forget_slots(op->blocks[k], flow);
+    }
+}
+
+static void
+walk_loop(Verifier *v, const TirOp *loop, Flow *flow)
+{
+    const TirBlock *body = loop->blocks[0];
+    uint32_t n = loop->n_results;
+    const TirOp *yield = body->ops.at[body->ops.n - 1];
+
+    forget_slots(body, flow);
+    Flow inside = flow_copy(v, flow);
+    rename_flying(&inside, n, loop->args + loop->n_args - n, body->params.at + 1);
+    Flow begin = flow_copy(v, &inside);
+    walk(v, body, &inside);
+    rename_flying(&inside, n, yield->args, body->params.at + 1);
+    check_same(v, loop, &begin, &inside, "an iteration's begin and its end");
+    rename_flying(flow, n, loop->args + loop->n_args - n, loop->results);
+}
+
+static void
+walk_branch(Verifier *v, const TirOp *branch, Flow *flow)
+{
+    Flow ways[2];
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *block = branch->blocks[k];
+        ways[k] = flow_copy(v, flow);
+        walk(v, block, &ways[k]);
+        rename_flying(&ways[k], branch->n_results, block->ops.at[block->ops.n - 1]->args,
+                      branch->results);
+    }
+    check_same(v, branch, &ways[0], &ways[1], "the ways of a branch");
+    *flow = ways[0];
+}
+
+static void
+walk(Verifier *v, const TirBlock *block, Flow *flow)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (!may_fly(op, k) && is_flying(flow, op->args[k]))
+                tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
+        }
+        switch (op->op) {
+        case TIR_FOR: walk_loop(v, op, flow); break;
+        case TIR_IF: walk_branch(v, op, flow); break;
+        case TIR_MMA: check_product(v, op, flow); break;
+        case TIR_MMA_WAIT: check_wait(v, op, flow); break;
+        case TIR_RING_WAIT: check_ring_wait(v, op, flow); break;
+        case TIR_RING_RELEASE: check_ring_release(v, op, flow); break;
+        case TIR_TURN_TAKE:
+        case TIR_TURN_PASS: check_turn(v, op, flow); break;
+        case TIR_COPY_BULK: tir_fault(v, op, "is for the producer"); break;
+        case TIR_COPY_ASYNC:
+        case TIR_SHARED_WRITE:
+            if (op->shared->is_ring)
+                tir_fault(v, op, "writes a ring");
+            break;
+        case TIR_SHARED_READ:
+            if (!op->shared->is_ring)
+                break;
+            if (flow->held[op->shared->id] == 0)
+                tir_fault(v, op, "reads a ring of which no slot is held");
+            flow->slot[op->shared->id] = op->results[0];
+            break;
+        default: break;
+        }
+    }
+}
+
+void
+tir_check_plan(Verifier *v)
+{
+    const TirPlan *plan = v->fn->plan;
+    Flow none = {0};
+
+    check_facts(v);
+    if (!v->ok)
+        return;
+    if (plan == NULL || plan->producer == NULL) {
+        check_no_roles(v, v->fn->body);
+        return;
+    }
+    check_producer(v, plan->producer);
+    Flow flow = flow_copy(v, &none);
+    walk(v, v->fn->body, &flow);
+    if (flow.n > 0)
+        tir_fault(v, NULL, "products may still run at the end");
+    if (flow.turn)
+        tir_fault(v, NULL, "a turn is not passed on");
+    for (uint32_t k = 0; k < v->fn->shared.n; k++) {
+        if (flow.held[k] > 0)
+            tir_fault(v, NULL, "%" PRIu32 " slots of ring %" PRIu32 " are not given back",
+                      flow.held[k], k);
+    }
+}

@@ -1,0 +1,290 @@
+/* lower_group.c - products of warp groups (wgmma): operands described in shared memory or held in
+ * registers, results in registers that keep their names.
+ *
+ * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
+ * written until a wait, and the assembler gives up on running products side by side when an
+ * accumulator is copied.  So every chain of values that a product adds to lives in one set of
+ * registers, its home (passes/homes.c finds them).
+ *
+ * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
+ * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
+ */
+#include "compiler/lower/lower.h"
+#include "compiler/passes/homes.h"
+#include "compiler/passes/shared_uses.h"
+
+/* ---- homes ---- */
+
+static void
+make_homes(Lowering *lo, const uint32_t *home_of, LirReg **made, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results + (op->op == TIR_FOR ? op->n_results : 0); k++) {
+            const TirVal *value = k < op->n_results
+                                      ? op->results[k]
+                                      : op->blocks[0]->params.at[k - op->n_results + 1];
+            uint32_t home = home_of[value->id];
+            if (home == 0)
+                continue;
+            if (made[home] == NULL) {
+                int32_t n = lower_registers(value);
+                made[home] = arena_array(lo->arena, LirReg, n);
+                for (int32_t r = 0; r < n; r++)
+                    made[home][r] = lir_new_home(&lo->b, LIR_F32);
+            }
+            lo->homes[value->id] = made[home];
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            make_homes(lo, home_of, made, op->blocks[k]);
+    }
+}
+
+bool
+lower_find_homes(Lowering *lo)
+{
+    uint32_t n = lo->fn->next_id + 1;
+    const uint32_t *home_of = product_homes(lo->arena, lo->fn);
+
+    lo->homes = arena_array(lo->arena, LirReg *, n);
+    if (home_of == NULL) {
+        diag_error(lo->px->diag, lo->fn->span,
+                   "kernel '%s': a sum of products is used again after more is added to it, which "
+                   "warp groups cannot do; compile with --plan=none",
+                   lo->fn->name);
+        lo->failed = true;
+        return false;
+    }
+    make_homes(lo, home_of, arena_array(lo->arena, LirReg *, n), lo->fn->body);
+    return true;
+}
+
+bool
+lower_has_home(const Lowering *lo, const TirVal *value)
+{
+    return lo->homes != NULL && lo->homes[value->id] != NULL;
+}
+
+/* ---- operands ---- */
+
+static bool
+is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+enum { STEP = 16, PANEL_ELEMENTS = 64, PANEL_BYTES = 128, MATRIX_BYTES = 1024 };
+
+/* The high word of a descriptor: 8 rows of a 128-byte panel from one matrix to the next, swizzle of
+ * 128 bytes (bits 62 and 63 are 1). */
+enum { DESCRIPTOR_HIGH = 1 << 30 | MATRIX_BYTES >> 4 };
+
+typedef struct GroupOperand {
+    TirVal *value;
+    const TirOp *read;   /* NULL: in registers */
+    bool contiguous;     /* the contracted dimension runs along rows in shared memory */
+    const int32_t *map;  /* in registers: from the instruction's order */
+} GroupOperand;
+
+static GroupOperand
+describe(Lowering *lo, const TirOp *mma, uint32_t k)
+{
+    GroupOperand operand = {.value = mma->args[k]};
+    TirType type = mma->args[k]->type;
+    bool transposed;
+
+    operand.read = view_source(operand.value, &transposed);
+    if (operand.read != NULL) {
+        operand.contiguous = k == 0 ? !transposed : transposed;
+        return operand;
+    }
+    int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
+    const Layout *want =
+        layout_mma_a(lo->arena, outer, inner, (uint32_t)lo->fn->warps, lo->fn->warps);
+    if (mma->swapped)
+        want = layout_transpose(lo->arena, want);
+    operand.map = layout_register_map(lo->arena, operand.value->layout, want);
+    if (operand.map == NULL) {
+        diag_error(lo->px->diag, mma->span,
+                   "internal: an operand of a warp group's product is not where it needs it");
+        lo->failed = true;
+        operand.map = arena_array(lo->arena, int32_t, layout_registers(want));
+    }
+    return operand;
+}
+
+/* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
+ * which runs along the rows in shared memory (`contiguous`) or across them. */
+static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps);
+
+static LirReg *
+describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
+{
+    const TirShared *ring = read->shared;
+    if (read->joint)
+        return describe_joint(lo, read, contiguous, steps);
+    RingCursor *cursor = &lo->role->rings[ring->id];
+    const SharedLayout *layout = ring->layout;
+    LirBuilder *b = &lo->b;
+    int32_t panel = layout->rows * PANEL_BYTES;
+    int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
+    LirReg *out = arena_array(lo->arena, LirReg, steps);
+
+    if (cursor->described[contiguous] != NULL)
+        return cursor->described[contiguous];
+    for (uint32_t s = 0; s < steps; s++) {
+        int32_t inner = (int32_t)s * STEP;
+        int32_t offset = contiguous
+                             ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
+                             : inner * PANEL_BYTES;
+        LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(cursor->base),
+                             lir_int((offset >> 4) + ((int64_t)leading << 16)));
+        LirReg descriptor = lir_new_reg(b, LIR_B64);
+        LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+        lir_emit(b, LIR_PACK_B64, 1, 3, operands);
+        out[s] = descriptor;
+    }
+    return out;
+}
+
+static uint32_t
+steps_of(const TirOp *mma)
+{
+    return (uint32_t)(mma->args[0]->type.dim[1] + STEP - 1) / STEP;
+}
+
+/* The same for the parts of all bands, one after the other along the contracted dimension: those of
+ * an exchange buffer side by side, those of a ring stacked; of a ring this band's columns only. */
+static LirReg *
+describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
+{
+    const TirShared *shared = read->shared;
+    LirBuilder *b = &lo->b;
+    int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->bands;
+    int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
+    int32_t panel = shared->layout->rows * PANEL_BYTES, leading = contiguous ? 1 : panel >> 4;
+    LirReg *out = arena_array(lo->arena, LirReg, steps);
+    LirReg start = lower_shared_start(lo);
+
+    start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset));
+    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(start), lir_int(4));
+    if (shared->slots > 1) {
+        LirReg slot = lo->role->rings[shared->id].slot;
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(slot_bytes >> 4),
+                       lir_reg(base));
+    }
+    if (read->sliced) {
+        int32_t width = read->results[0]->type.dim[1]; /* whole panels, or all bands in one */
+        int64_t step = width % PANEL_ELEMENTS == 0 ? (int64_t)width / PANEL_ELEMENTS * panel
+                                                   : 2 * (int64_t)width;
+        LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(step >> 4), lir_reg(base));
+    }
+    for (uint32_t s = 0; s < steps; s++) {
+        int32_t inner = (int32_t)s * STEP % inner_of_part;
+        int64_t offset = (int32_t)s * STEP / inner_of_part * part +
+                         (contiguous ? inner * 2 : inner * PANEL_BYTES);
+        LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
+                             lir_int((offset >> 4) + ((int64_t)leading << 16)));
+        LirReg descriptor = lir_new_reg(b, LIR_B64);
+        LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+        lir_emit(b, LIR_PACK_B64, 1, 3, operands);
+        out[s] = descriptor;
+    }
+    return out;
+}
+
+/* Products in `block` and the blocks in it that read `ring`; the wait of another slot ends it. */
+static void
+describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *ring)
+{
+    enum { MOST_AHEAD = 8 }; /* descriptors take uniform registers, of which there are 63 */
+    RingCursor *cursor = &lo->role->rings[ring->id];
+
+    for (uint32_t i = from; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_RING_WAIT && op->shared == ring)
+            return;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            describe_for(lo, op->blocks[k], 0, ring);
+        for (uint32_t k = 0; op->op == TIR_MMA && op->async && k < 2; k++) {
+            bool transposed;
+            const TirOp *read = view_source(op->args[k], &transposed);
+            bool contiguous = k == 0 ? !transposed : transposed;
+            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD)
+                continue;
+            cursor->described[contiguous] =
+                describe_steps(lo, read, contiguous, steps_of(op));
+        }
+    }
+}
+
+void
+lower_describe_ring(Lowering *lo, const TirOp *wait)
+{
+    RingCursor *cursor = &lo->role->rings[wait->shared->id];
+    uint32_t at = 0;
+
+    cursor->described[0] = cursor->described[1] = NULL;
+    if (lo->fn->plan->tight) /* too many products for that */
+        return;
+    while (wait->parent->ops.at[at] != wait)
+        at++;
+    describe_for(lo, wait->parent, at + 1, wait->shared);
+}
+
+void
+lower_group_mma(Lowering *lo, TirOp *op)
+{
+    GroupOperand left = describe(lo, op, op->swapped ? 1 : 0);
+    GroupOperand right = describe(lo, op, op->swapped ? 0 : 1);
+    TirVal *result = op->results[0];
+    const MmaAtom *atom = target_group_mma(lo->px->target, op->args[0]->type.dtype);
+    int32_t n = lower_registers(result), cols = result->type.dim[op->swapped ? 0 : 1];
+    const char *mnemonic = arena_printf(lo->arena, atom->mnemonic, cols);
+    uint32_t steps = steps_of(op);
+    LirReg *a = arena_array(lo->arena, LirReg, 4 * steps);
+    LirReg *home = lo->homes[result->id];
+    bool from_zero = is_zero(op->args[2]);
+    LirBuilder *b = &lo->b;
+
+    if (left.read != NULL) {
+        a = describe_steps(lo, left.read, left.contiguous, steps);
+    } else {
+        for (uint32_t r = 0; r < 4 * steps; r++) {
+            uint32_t pair = 2 * (r % 2) + 4 * (r / 2);
+            a[r] = lower_packed(lo, left.value, left.map[pair] / 2);
+        }
+    }
+    LirReg *x = describe_steps(lo, right.read, right.contiguous, steps);
+    if (!from_zero) {
+        for (int32_t r = 0; r < n; r++) {
+            LirOperand before = lower_operand(lo, lower_elem(lo, op->args[2], r));
+            if (before.kind == LIR_REG && before.reg == home[r])
+                continue;
+            LirOperand move[] = {lir_reg(home[r]), before};
+            lir_emit(b, LIR_MOV_F32, 1, 2, move);
+        }
+    }
+    lir_emit(b, LIR_WGMMA_FENCE, 0, 0, NULL);
+    LirOperand *operands = arena_array(lo->arena, LirOperand, n + 8);
+    for (uint32_t s = 0; s < steps; s++) {
+        uint32_t at = (uint32_t)n;
+        for (int32_t r = 0; r < n; r++)
+            operands[r] = lir_reg(home[r]);
+        if (left.read != NULL)
+            operands[at++] = lir_reg(a[s]);
+        for (uint32_t k = 0; left.read == NULL && k < 4; k++)
+            operands[at++] = lir_reg(a[4 * s + k]);
+        operands[at++] = lir_reg(x[s]);
+        operands[at++] = lir_int(s > 0 || !from_zero);
+        if (left.read != NULL)
+            operands[at++] = lir_int(!left.contiguous);
+        operands[at++] = lir_int(!right.contiguous);
+        lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, (uint32_t)n, at, operands)
+            ->text = mnemonic;
+    }
+    lir_emit(b, LIR_WGMMA_COMMIT, 0, 0, NULL);
+    for (int32_t r = 0; r < n; r++)
+        lower_set_elem(lo, result, r, elem_reg(home[r]));
+}

@@ -1,0 +1,436 @@
+/* lower_rings.c - rings between roles: slots in shared memory that the tensor memory unit fills, with
+ * a full and an empty barrier each.
+ *
+ * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
+ * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
+ * slot by slot; the phase it waits for turns whenever it passes the first slot again.
+ *
+ * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
+ * "cp.async.bulk.tensor" (tile mode, complete_tx).
+ */
+#include "compiler/lower/lower.h"
+
+enum { BARRIER_BYTES = 8, PANEL_BYTES = 128 };
+
+/* Parts of a slot that have barriers of their own. */
+static uint32_t
+parts_of(const Lowering *lo, const TirShared *ring)
+{
+    return ring->per_band ? lo->fn->plan->bands : 1;
+}
+
+static uint32_t
+part_bytes(const Lowering *lo, const TirShared *ring)
+{
+    return ring->bytes / ring->slots / parts_of(lo, ring);
+}
+
+RingCursor
+lower_new_cursor(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    RingCursor cursor = {.slot = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
+    /* A barrier that nobody has completed yet looks as if the phase before had ended: that is what
+     * the producer finds at its first round. */
+    LirOperand slot[] = {lir_reg(cursor.slot), lir_int(0)};
+    LirOperand phase[] = {lir_reg(cursor.phase), lir_int(lo->role->producer ? 1 : 0)};
+
+    lir_emit(b, LIR_MOV_B32, 1, 2, slot);
+    lir_emit(b, LIR_MOV_B32, 1, 2, phase);
+    return cursor;
+}
+
+void
+lower_begin_rings(Lowering *lo)
+{
+    lo->role->rings = arena_array(lo->arena, RingCursor, lo->fn->shared.n + 1);
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        if (lo->fn->shared.at[k]->is_ring || lo->fn->shared.at[k]->is_joint)
+            lo->role->rings[k] = lower_new_cursor(lo);
+    }
+    if (lo->fn->plan->dynamic)
+        lo->role->tiles = lower_new_cursor(lo);
+}
+
+void
+lower_init_barriers(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    LirReg start = lower_shared_start(lo);
+    int32_t warps = (int32_t)lo->fn->warps;
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *ring = lo->fn->shared.at[k];
+        if (!ring->is_ring)
+            continue;
+        uint32_t n = ring->slots * parts_of(lo, ring);
+        int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
+        for (uint32_t i = 0; i < 2 * n; i++) {
+            LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
+                                     lir_int(i < n ? 1 : readers)};
+            lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
+        }
+    }
+    for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
+        int32_t readers = warps * (int32_t)lo->fn->plan->bands;
+        LirOperand operands[] = {
+            lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + BARRIER_BYTES * i),
+            lir_int(i < TILE_SLOTS ? 1 : readers)};
+        lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
+    }
+}
+
+/* The address of the current slot's full or empty barrier. */
+static LirOperand
+barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+{
+    LirBuilder *b = &lo->b;
+    const RingCursor *cursor = &lo->role->rings[ring->id];
+    uint32_t parts = parts_of(lo, ring);
+    LirReg start = lower_shared_start(lo);
+    int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
+
+    if (ring->per_band && lo->role->producer) {
+        offset += BARRIER_BYTES * part;
+    } else if (ring->per_band) {
+        LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
+        start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
+        offset -= BARRIER_BYTES; /* groups are counted from 1 */
+    }
+    if (ring->slots == 1)
+        return lir_address(start, offset);
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
+                        lir_int(BARRIER_BYTES * parts), lir_reg(start));
+    return lir_address(at, offset);
+}
+
+void
+lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t again = lir_new_label(b);
+    LirReg done = lir_new_reg(b, LIR_PRED);
+    LirOperand operands[] = {lir_reg(done), barrier, lir_reg(phase)};
+
+    lir_label(b, again);
+    lir_emit(b, LIR_MBARRIER_TRY_WAIT, 1, 3, operands);
+    lir_branch(b, again, done, true);
+}
+
+void
+lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand turn[] = {lir_reg(cursor->phase), lir_reg(cursor->phase), lir_int(1)};
+
+    if (slots == 1) {
+        lir_emit(b, LIR_XOR_B32, 1, 3, turn);
+        return;
+    }
+    LirOperand next[] = {lir_reg(cursor->slot), lir_reg(cursor->slot), lir_int(1)};
+    lir_emit(b, LIR_ADD_S32, 1, 3, next);
+    LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(slots));
+    LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(around));
+    LirOperand first[] = {lir_reg(cursor->slot), lir_int(0), lir_reg(cursor->slot),
+                          lir_reg(around)};
+    lir_emit(b, LIR_SEL_B32, 1, 4, first);
+    turn[2] = lir_reg(by);
+    lir_emit(b, LIR_XOR_B32, 1, 3, turn);
+}
+
+void
+lower_ring_wait(Lowering *lo, TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    RingCursor *cursor = &lo->role->rings[ring->id];
+    LirBuilder *b = &lo->b;
+
+    /* The start of the slot in the units of descriptors, 16 bytes, before the wait: it does not
+     * depend on it.  Shared addresses have 18 bits. */
+    LirReg start = lower_shared_start(lo);
+    start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(ring->offset));
+    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(start), lir_int(4));
+    if (ring->per_band) {
+        int64_t part = part_bytes(lo, ring) >> 4;
+        LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
+    }
+    if (ring->slots > 1)
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
+                       lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
+    cursor->base = base;
+    lower_describe_ring(lo, op);
+    lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
+}
+
+/* A register that is 0, but not before `pin` is computed, as far as the assembler knows. */
+static LirReg
+pinned_zero(Lowering *lo, TirVal *pin)
+{
+    LirBuilder *b = &lo->b;
+    Elem last = lower_elem(lo, pin, lower_registers(pin) - 1);
+    LirReg zero = lower_zero(lo);
+
+    if (last.kind != ELEM_REG)
+        return 0;
+    if (pin->type.dtype == DT_BOOL)
+        return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(zero), lir_int(0), lir_reg(last.reg));
+    LirReg bits = last.reg;
+    if (lir_class(b, bits) == LIR_F32)
+        bits = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(bits));
+    return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
+}
+
+void
+lower_ring_release(Lowering *lo, TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    LirBuilder *b = &lo->b;
+    LirOperand at[] = {barrier_at(lo, ring, 0, true)};
+    LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
+
+    if (pin != 0)
+        at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+    lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
+}
+
+/* ---- copies ---- */
+
+/* The box of a copy: a panel's width along the last dimension, the tile's rows along the other. */
+static LirTensorMap
+map_of(const Lowering *lo, const TirOp *copy)
+{
+    const TirTensor *tensor = copy->tensor;
+    int32_t element = (int32_t)dtype_bits(tensor->dtype) / 8;
+    LirTensorMap map = {.tensor = tensor->name,
+                        .rank = tensor->rank,
+                        .swizzle_bytes = PANEL_BYTES,
+                        .l2_promotion_bytes = 128};
+
+    (void)lo;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        uint32_t dim = tensor->rank - 1 - d;
+        map.dim[d] = dim;
+        map.box[d] = d == 0                                      ? (uint32_t)(PANEL_BYTES / element)
+                     : copy->index[dim].kind == INDEX_SCALAR ? 1
+                                                             : (uint32_t)copy->index[dim].length;
+    }
+    return map;
+}
+
+static bool
+same_map(const LirTensorMap *a, const LirTensorMap *b)
+{
+    bool same = a->tensor == b->tensor;
+
+    for (uint32_t d = 0; d < a->rank && same; d++)
+        same = a->box[d] == b->box[d];
+    return same;
+}
+
+static void
+add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_maps_of(lo, op->blocks[k], names);
+        if ((op->op != TIR_COPY_BULK && op->op != TIR_TENSOR_ADD) || names[op->shared->id] != NULL)
+            continue;
+        LirTensorMap map = map_of(lo, op);
+        for (uint32_t k = 0; k < lo->out->maps.n; k++) {
+            if (same_map(&lo->out->maps.at[k], &map))
+                names[op->shared->id] =
+                    arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name, op->tensor->name, k);
+        }
+        if (names[op->shared->id] != NULL)
+            continue;
+        names[op->shared->id] = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name,
+                                             op->tensor->name, lo->out->maps.n);
+        lir_add_map(lo->out, names[op->shared->id], &map);
+    }
+}
+
+/* ---- additions ---- */
+
+/* The address in the staging buffer of what a thread holds: panels of 128 bytes, swizzled as the
+ * tensor memory unit reads them. */
+static LirOperand
+staging_address(Lowering *lo, const TirShared *staging, Elem base, Elem row, Elem col)
+{
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
+    LirReg r = lower_elem_reg(lo, row, LIR_B32), c = lower_elem_reg(lo, col, LIR_B32);
+    LirReg which = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(c), lir_int(5));
+    LirReg in = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(c), lir_int(width - 1));
+    LirReg bytes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(in), lir_int(2));
+    LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(r), lir_int(7));
+    turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
+    bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(PANEL_BYTES), lir_reg(bytes));
+    at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
+    Elem sum = lower_add(lo, elem_reg(at), base);
+    return lir_address(sum.reg, sum.integer);
+}
+
+static LirReg
+map_address(Lowering *lo, const TirShared *ring);
+
+/* One thread of the warp group asks for additions, and knows when they have read: a lane of the
+ * first warp that the machine elects, always the same.  Between begin and end only that one's
+ * instructions are guarded; the branch around keeps the other warps out, and every warp together. */
+static LirReg
+begin_asking(Lowering *lo, uint32_t *end)
+{
+    LirBuilder *b = &lo->b;
+
+    *end = lir_new_label(b);
+    lir_branch(b, *end, lo->role->first_warp, true);
+    lir_open(b, false);
+    LirReg elected = lir_new_reg(b, LIR_PRED);
+    LirOperand operand = lir_reg(elected);
+    lir_emit(b, LIR_ELECT, 1, 1, &operand);
+    return elected;
+}
+
+static void
+end_asking(Lowering *lo, uint32_t end)
+{
+    lir_close(&lo->b);
+    lir_label(&lo->b, end);
+}
+
+void
+lower_tensor_add(Lowering *lo, TirOp *op)
+{
+    static const LirOpcode adds[] = {0, LIR_TENSOR_ADD_1, LIR_TENSOR_ADD_2, LIR_TENSOR_ADD_3,
+                                     LIR_TENSOR_ADD_4, LIR_TENSOR_ADD_5};
+    TirVal *value = op->args[op->n_args - 1];
+    const TirShared *staging = op->shared;
+    const TirTensor *tensor = op->tensor;
+    const Layout *layout = value->layout;
+    LirBuilder *b = &lo->b;
+    int32_t n = lower_registers(value), width = PANEL_BYTES / 4, at[LAYOUT_RANK];
+    LirOperand none = lir_int(0);
+    uint32_t next = 0, end;
+
+    LirReg asks = begin_asking(lo, &end);
+    lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
+    end_asking(lo, end);
+    lower_barrier(lo);
+    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
+    for (int32_t r = 0; r < n; r++) {
+        layout_coordinates(layout, r, 0, 0, at);
+        /* Rows 8 apart are swizzled alike: their distance is a constant. */
+        Elem row = lower_add(lo, lane_row, elem_int(at[0] % 8));
+        Elem col = lower_add(lo, lane_col, elem_int(at[1]));
+        LirOperand operands[] = {staging_address(lo, staging, base, row, col),
+                                 lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), LIR_F32))};
+        operands[0].integer += at[0] / 8 * 8 * PANEL_BYTES;
+        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
+    }
+    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    lower_barrier(lo);
+    Elem place[LIR_MAP_MAX_RANK];
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
+                                                   : lower_elem(lo, op->args[next++], 0);
+    asks = begin_asking(lo, &end);
+    LirReg map = map_address(lo, staging);
+    for (int32_t p = 0; p < staging->layout->cols / width; p++) {
+        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
+        uint32_t k = 1;
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            Elem coordinate = place[tensor->rank - 1 - d];
+            if (d == 0)
+                coordinate = lower_add(lo, coordinate, elem_int(p * width));
+            operands[k++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
+        }
+        Elem from = lower_add(lo, base, elem_int(p * staging->layout->rows * PANEL_BYTES));
+        operands[k++] = lir_address(from.reg, from.integer);
+        lir_emit(b, adds[tensor->rank], 0, k, operands)->guard = asks;
+    }
+    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+    end_asking(lo, end);
+}
+
+void
+lower_end_additions(Lowering *lo)
+{
+    LirOperand none = lir_int(0);
+    bool some = false;
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++)
+        some = some || lo->fn->shared.at[k]->is_staging;
+    if (!some)
+        return;
+    uint32_t end;
+    LirReg asks = begin_asking(lo, &end);
+    lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
+    end_asking(lo, end);
+}
+
+void
+lower_add_maps(Lowering *lo)
+{
+    lo->map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
+    add_maps_of(lo, lo->fn->plan->producer, lo->map_names);
+    add_maps_of(lo, lo->fn->body, lo->map_names);
+}
+
+static LirReg
+map_address(Lowering *lo, const TirShared *ring)
+{
+    LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(lo->map_names[ring->id]));
+    return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
+}
+
+void
+lower_copy_bulk(Lowering *lo, TirOp *op)
+{
+    static const LirOpcode loads[] = {0, LIR_TENSOR_LOAD_1, LIR_TENSOR_LOAD_2, LIR_TENSOR_LOAD_3,
+                                      LIR_TENSOR_LOAD_4, LIR_TENSOR_LOAD_5};
+    const TirShared *ring = op->shared;
+    const TirTensor *tensor = op->tensor;
+    RingCursor *cursor = &lo->role->rings[ring->id];
+    LirBuilder *b = &lo->b;
+    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring), next = 0;
+    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = PANEL_BYTES / element;
+    Elem place[LIR_MAP_MAX_RANK];
+
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
+                                                   : lower_elem(lo, op->args[next++], 0);
+    lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
+    LirOperand full = barrier_at(lo, ring, part, false);
+    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * PANEL_BYTES;
+    int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
+    for (uint32_t d = 0; d + 1 < tensor->rank; d++)
+        rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
+    LirOperand expect[] = {full, lir_int((int64_t)panels * rows * PANEL_BYTES)};
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
+    LirReg start = lower_shared_start(lo);
+    if (ring->slots > 1)
+        start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
+                        lir_int(ring->bytes / ring->slots), lir_reg(start));
+    LirReg map = map_address(lo, ring);
+    for (int32_t p = 0; p < panels; p++) {
+        LirOperand operands[LIR_MAP_MAX_RANK + 3];
+        uint32_t at = 0;
+        uint32_t offset = ring->offset + part * part_bytes(lo, ring) + (uint32_t)(p * panel);
+        operands[at++] = lir_address(start, offset);
+        operands[at++] = lir_reg(map);
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            Elem coordinate = place[tensor->rank - 1 - d];
+            if (d == 0)
+                coordinate = lower_add(lo, coordinate, elem_int(p * width));
+            operands[at++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
+        }
+        operands[at++] = full;
+        lir_emit(b, loads[tensor->rank], 0, at, operands);
+    }
+    if (part + 1 == parts)
+        lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
+}

@@ -1,0 +1,480 @@
+/* lower_roles.c - a kernel with a plan: barriers, then each warp group goes its way.
+ *
+ *     one thread sets up the barriers; everybody waits for that
+ *     warp group 0:      gives registers back; one thread runs the producer, tile by tile
+ *     warp groups 1 ..:  take more registers; each runs the body for its index of the band axis
+ *
+ * What decides a branch or a descriptor must be the same for a warp in a way the assembler can see:
+ * block indices, parameters and arithmetic on them, and a lane's value given to all by shfl.
+ * Otherwise descriptors go through vector registers.
+ */
+#include "compiler/lower/lower.h"
+
+LirReg
+lower_zero(Lowering *lo)
+{
+    const char *name = arena_printf(lo->arena, "%s_zero", lo->fn->name);
+    LirOperand at = {.kind = LIR_ADDRESS, .symbol = name};
+    bool have = false;
+
+    for (uint32_t k = 0; k < lo->out->params.n; k++)
+        have = have || lo->out->params.at[k].kind == LIR_PARAM_ZERO;
+    if (!have)
+        lir_add_param(lo->out, LIR_PARAM_ZERO, LIR_B32, name, 0, 0);
+    return lir_op1(&lo->b, LIR_LD_PARAM_B32, LIR_B32, at);
+}
+
+LirReg
+lower_host(Lowering *lo, const HostExpr *expr)
+{
+    LirBuilder *b = &lo->b;
+
+    switch (expr->kind) {
+    case HOST_INT:
+        return lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(expr->integer));
+    case HOST_SIZE:
+    case HOST_SCALAR: {
+        bool size = expr->kind == HOST_SIZE;
+        LirOperand at = {.kind = LIR_ADDRESS,
+                         .symbol = arena_printf(lo->arena, size ? "%s_n_%s" : "%s_p_%s", lo->fn->name,
+                                                size ? lo->fn->sizes.at[expr->index].name
+                                                     : lo->fn->scalars.at[expr->index].name)};
+        return lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at);
+    }
+    default:
+        break;
+    }
+    LirReg x = lower_host(lo, expr->a), y = lower_host(lo, expr->b);
+    LirOpcode op = expr->kind == HOST_ADD   ? LIR_ADD_S32
+                   : expr->kind == HOST_SUB ? LIR_SUB_S32
+                   : expr->kind == HOST_MUL ? LIR_MUL_S32
+                   : expr->kind == HOST_REM ? LIR_REM_S32
+                   : expr->kind == HOST_MIN ? LIR_MIN_S32
+                   : expr->kind == HOST_MAX ? LIR_MAX_S32
+                                            : LIR_DIV_S32;
+    if (expr->kind == HOST_CDIV) {
+        LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(y), lir_int(-1));
+        x = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(x), lir_reg(less));
+    }
+    return lir_op2(b, op, LIR_B32, lir_reg(x), lir_reg(y));
+}
+
+/* ---- tiles of the grid ---- */
+
+/* The blocks' share of each axis of the grid: the band axis counts blocks of bands. */
+static void
+axis_counts(Lowering *lo, LirReg counts[3])
+{
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
+        counts[k] = lower_host(lo, lo->fn->grid.at[k].extent);
+        if (k != lo->fn->plan->band_axis || lo->fn->plan->bands == 1)
+            continue;
+        LirReg up = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(counts[k]),
+                            lir_int(lo->fn->plan->bands - 1));
+        counts[k] = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(up),
+                            lir_int(lo->fn->plan->bands));
+    }
+}
+
+/* The program's own indices from those of the block. */
+static void
+set_place(Lowering *lo, uint32_t axis, LirReg index)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    if (axis == plan->band_axis && !lo->role->producer) {
+        LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
+                        lir_reg(own));
+    }
+    lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
+    if (lo->role->producer)
+        return;
+    /* What is only used after the loop, for addresses, must not take up uniform registers, which
+     * the descriptors need: add a zero that differs by lane, as far as anybody knows. */
+    LirReg nothing =
+        lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_reg(lower_zero(lo)));
+    lo->role->lane_grid[axis] =
+        elem_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(nothing)));
+}
+
+static LirReg
+divide(Lowering *lo, LirReg *rest, LirReg by)
+{
+    LirBuilder *b = &lo->b;
+    LirReg up = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(*rest), lir_reg(by));
+    LirReg whole = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(up), lir_reg(by));
+    LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(*rest), lir_reg(whole));
+
+    *rest = up;
+    return left;
+}
+
+static LirReg
+turned(Lowering *lo, LirReg index, LirReg count)
+{
+    LirReg down = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(index));
+    return lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(down), lir_int(-1));
+}
+
+static LirReg
+copy_of(Lowering *lo, LirReg home)
+{
+    LirReg copy = lir_new_reg(&lo->b, LIR_B32);
+    LirOperand operands[] = {lir_reg(copy), lir_reg(home)};
+
+    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, operands);
+    return copy;
+}
+
+/* The indices of tile number `tile`: the first axis runs fastest. */
+static void
+find_place(Lowering *lo, LirReg tile, const LirReg counts[3])
+{
+    LirReg rest = copy_of(lo, tile);
+
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
+        LirReg index = k + 1 < lo->fn->grid.n ? divide(lo, &rest, counts[k]) : rest;
+        if (lo->fn->grid.at[k].reversed)
+            index = turned(lo, index, counts[k]);
+        set_place(lo, k, index);
+    }
+}
+
+/* ---- tiles drawn from a counter ---- */
+
+enum { CACHE_SHARE = 32 << 20 }; /* bytes of L2 that running programs should share */
+
+/* How many indices of the other axes run together: what their programs share fits the cache. */
+static LirReg
+section_size(Lowering *lo, LirReg others)
+{
+    LirBuilder *b = &lo->b;
+    LirReg each = lower_host(lo, lo->fn->plan->shared_bytes_each);
+    LirReg some = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(each), lir_int(1));
+    LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(CACHE_SHARE));
+    LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
+    n = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(n), lir_int(1));
+    return lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(n), lir_reg(others));
+}
+
+/* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
+ * the uneven axis from its long end on, the section's indices side by side. */
+static void
+find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts[3], LirReg others,
+                 LirReg section)
+{
+    LirBuilder *b = &lo->b;
+    LirReg number = copy_of(lo, tile);
+    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section), lir_reg(counts[uneven]));
+    LirReg at = number, inside = divide(lo, &at, per_section);
+    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(at), lir_reg(section));
+    /* the last section may be smaller; past the end there is none at all */
+    LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(others), lir_reg(first));
+    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(section), lir_reg(left));
+    width = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(width), lir_int(1));
+    LirReg rank = inside, beside = divide(lo, &rank, width);
+    LirReg rest = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
+
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
+        uint32_t last = uneven + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
+        LirReg index = k == uneven ? rank : lo->fn->grid.n > 1 && k == last ? rest : divide(lo, &rest, counts[k]);
+        if (lo->fn->grid.at[k].reversed)
+            index = turned(lo, index, counts[k]);
+        set_place(lo, k, index);
+    }
+}
+
+static LirOperand
+tile_slot(Lowering *lo, int32_t bytes, uint32_t offset)
+{
+    LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.slot), lir_int(bytes),
+                        lir_reg(lower_shared_start(lo)));
+    return lir_address(at, lo->fn->plan->tiles + offset);
+}
+
+enum { TILE_FULL = 16 * TILE_SLOTS, TILE_EMPTY = TILE_FULL + 8 * TILE_SLOTS };
+
+/* The producer tells the others the indices that it found; `none`: there is no further tile. */
+static void
+tell_tile(Lowering *lo, LirReg none)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand words[5] = {{0}};
+
+    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_EMPTY), lo->role->tiles.phase);
+    words[0] = tile_slot(lo, 16, 0);
+    for (uint32_t k = 0; k < 3; k++)
+        words[k + 1] = k < lo->fn->grid.n ? lower_operand(lo, lo->role->grid[k]) : lir_int(0);
+    words[4] = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(none)));
+    lir_emit(b, LIR_ST_SHARED_V4, 0, 5, words);
+    LirOperand full = tile_slot(lo, 8, TILE_FULL);
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
+    lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+}
+
+/* What the producer told; returns the predicate that there is no further tile. */
+static LirReg
+hear_tile(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand words[5], empty;
+
+    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
+    for (uint32_t k = 0; k < 4; k++)
+        words[k] = lir_reg(lir_new_reg(b, LIR_B32));
+    words[4] = tile_slot(lo, 16, 0);
+    lir_emit(b, LIR_LD_SHARED_V4, 4, 5, words);
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
+        LirReg same = lir_new_reg(b, LIR_B32);
+        LirOperand from_first[] = {lir_reg(same), words[k], lir_int(0)};
+        lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
+        set_place(lo, k, same);
+    }
+    empty = tile_slot(lo, 8, TILE_EMPTY);
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
+    lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+    LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, words[3], lir_int(0));
+    LirReg agreed = lir_new_reg(b, LIR_PRED); /* a vote says that the warp stays together */
+    LirOperand vote[] = {lir_reg(agreed), lir_reg(none)};
+    lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
+    return agreed;
+}
+
+static LirReg
+counter_address(Lowering *lo)
+{
+    LirOperand at = {.kind = LIR_ADDRESS,
+                     .symbol = arena_printf(lo->arena, "%s_tile_counter", lo->fn->name)};
+    LirReg address = lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
+
+    return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
+}
+
+/* The next number: those below the number of blocks are taken already. */
+static void
+draw(Lowering *lo, LirReg tile, LirReg blocks)
+{
+    LirBuilder *b = &lo->b;
+    LirReg drawn = lir_new_reg(b, LIR_B32);
+    LirOperand add[] = {lir_reg(drawn), lir_address(counter_address(lo), 0), lir_int(1)};
+
+    lir_emit(b, LIR_ATOM_ADD_U32, 1, 3, add);
+    LirOperand next[] = {lir_reg(tile), lir_reg(drawn), lir_reg(blocks)};
+    lir_emit(b, LIR_ADD_S32, 1, 3, next);
+}
+
+/* The last block to end leaves the counter as it was: zero.  The second word counts blocks, and
+ * wraps by itself. */
+static void
+clear_counter(Lowering *lo, LirReg blocks)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t end = lir_new_label(b);
+    LirReg address = counter_address(lo), ended = lir_new_reg(b, LIR_B32);
+    LirReg most = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(blocks), lir_int(-1));
+    LirOperand count[] = {lir_reg(ended), lir_address(address, 4), lir_reg(most)};
+
+    lir_emit(b, LIR_ATOM_INC_U32, 1, 3, count);
+    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(ended), lir_reg(most));
+    lir_branch(b, end, others, false);
+    LirOperand clear[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_address(address, 0), lir_int(0)};
+    lir_emit(b, LIR_ATOM_EXCH_B32, 1, 3, clear);
+    lir_label(b, end);
+}
+
+/* Runs `program` for every tile of this block. */
+static void
+lower_tiles(Lowering *lo, TirBlock *program)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+    bool draws = plan->dynamic && lo->role->producer, hears = plan->dynamic && !draws;
+    LirReg counts[3] = {0}, total = 0, others = 0, section = 0, none;
+    LirReg tile = lir_new_home(b, LIR_B32);
+    uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = 0;
+
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++)
+        uneven = lo->fn->grid.at[k].uneven ? k : uneven;
+    if (!hears) {
+        axis_counts(lo, counts);
+        total = counts[0];
+        others = uneven == 0 ? 0 : counts[0];
+        for (uint32_t k = 1; k < lo->fn->grid.n; k++) {
+            total = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(total), lir_reg(counts[k]));
+            if (k != uneven)
+                others = others == 0 ? counts[k]
+                                     : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(others),
+                                               lir_reg(counts[k]));
+        }
+        if (others == 0)
+            others = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1));
+    }
+    if (draws)
+        section = section_size(lo, others);
+    LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
+    LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
+    LirOperand begin[] = {lir_reg(tile), lir_reg(first)};
+    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+    lower_begin_rings(lo);
+    lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
+    lir_label(b, again);
+    if (hears) {
+        none = hear_tile(lo);
+    } else {
+        none = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(tile), lir_reg(total));
+        if (draws) {
+            find_drawn_place(lo, tile, uneven, counts, others, section);
+            tell_tile(lo, none);
+        }
+    }
+    lir_branch(b, end, none, false);
+    if (!plan->dynamic)
+        find_place(lo, tile, counts);
+    lower_tile_block(lo, program);
+    if (draws)
+        draw(lo, tile, stride);
+    else if (plan->persistent && !hears)
+        lir_emit(b, LIR_ADD_S32, 1, 3, (LirOperand[]){lir_reg(tile), lir_reg(tile), lir_reg(stride)});
+    if (plan->persistent)
+        lir_branch(b, again, 0, false);
+    lir_close(b);
+    lir_label(b, end);
+    if (draws)
+        clear_counter(lo, stride);
+}
+
+/* ---- turns ---- */
+
+enum { FIRST_TURN = 8 }; /* barriers: 0 the block's, 1 .. 4 the warp groups' own */
+
+/* The band that has its turn passes it on by arriving at the next one's barrier; the last one does
+ * so for the first at the beginning. */
+static void
+begin_turns(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t bands = lo->fn->plan->bands;
+    LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(FIRST_TURN));
+    LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(bands));
+    LirOperand begin[] = {lir_int(FIRST_TURN),
+                          lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
+
+    lo->role->next_turn = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(FIRST_TURN), lir_reg(next),
+                                  lir_reg(last));
+    lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, begin)->guard = last;
+}
+
+void
+lower_turn(Lowering *lo, bool pass)
+{
+    LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
+                         lir_int(FIRST_TURN - 1));
+    LirOperand some[] = {lir_reg(pass ? lo->role->next_turn : own),
+                         lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
+
+    lir_emit(&lo->b, pass ? LIR_BAR_ARRIVE_SOME : LIR_BAR_SYNC_SOME, 0, 2, some);
+}
+
+/* ---- bands together ---- */
+
+enum { BAND_BARRIER = 12 };
+
+void
+lower_band_barrier(Lowering *lo)
+{
+    LirOperand some[] = {lir_int(BAND_BARRIER), lir_int((int32_t)lo->fn->plan->bands *
+                                                        (int32_t)lo->fn->warps * WARP_LANES)};
+
+    lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
+}
+
+/* ---- roles ---- */
+
+static void
+set_up(Lowering *lo, LirReg thread)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t ready = lir_new_label(b);
+    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
+    LirOperand all = lir_int(-1), zero = lir_int(0);
+
+    lir_branch(b, ready, others, false);
+    lir_open(b, false);
+    lower_init_barriers(lo);
+    lir_emit(b, LIR_FENCE_MBARRIER_INIT, 0, 0, NULL);
+    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    lir_close(b);
+    lir_label(b, ready);
+    lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    lir_emit(b, LIR_BAR_SYNC, 0, 1, &zero);
+}
+
+static void
+set_registers(Lowering *lo, LirOpcode op, uint32_t n)
+{
+    LirOperand operand = lir_int(n);
+
+    if (n > 0)
+        lir_emit(&lo->b, op, 0, 1, &operand);
+}
+
+void
+lower_roles(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+    Role role = {0};
+    uint32_t compute = lir_new_label(b), end = lir_new_label(b);
+
+    lower_add_maps(lo);
+    for (uint32_t k = 0; k < lo->fn->memories.n; k++)
+        lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
+                      arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name), k,
+                      0);
+    lo->out->threads = (1 + plan->bands) * lo->fn->warps * WARP_LANES;
+    lo->out->min_blocks = 1;
+    LirReg thread = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
+    LirReg number = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(7));
+    role.group = lir_new_reg(b, LIR_B32);
+    LirOperand from_first[] = {lir_reg(role.group), lir_reg(number), lir_int(0)};
+    lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
+    LirReg warp = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(5));
+    LirReg same_warp = lir_new_reg(b, LIR_B32);
+    LirOperand of_warp[] = {lir_reg(same_warp), lir_reg(warp), lir_int(0)};
+    lir_emit(b, LIR_SHFL_IDX, 1, 3, of_warp);
+    LirReg in_group = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(same_warp), lir_int(3));
+    role.first_warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_group), lir_int(0));
+    lo->role = &role;
+    set_up(lo, thread);
+    LirReg computes = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(role.group), lir_int(0));
+    lir_branch(b, compute, computes, false);
+
+    lir_open(b, false);
+    lir_comment(b, "producer");
+    role.producer = true;
+    set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
+    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
+    lir_branch(b, end, others, false);
+    lower_tiles(lo, plan->producer);
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+
+    lir_label(b, compute);
+    lir_open(b, false);
+    lir_comment(b, "computing warp groups");
+    role.producer = false;
+    lo->b.hoist = lo->b.hoist && !plan->tight; /* registers are short, and addresses cheap */
+    set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
+    role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
+    if (plan->turns)
+        begin_turns(lo);
+    if (lower_find_homes(lo))
+        lower_tiles(lo, lo->fn->body);
+    lower_end_additions(lo);
+    lir_close(b);
+    lir_label(b, end);
+    lo->role = NULL;
+}

@@ -1,0 +1,745 @@
+/* check_band.c - one role's run over one tile: slots that are held when they are read, products that
+ * have ended before anybody looks at or overwrites what is theirs.
+ *
+ * What a product still running has, and until when: the registers of its sum (its home), the
+ * registers of an operand that is not in shared memory, and the slots of its other operands, until a
+ * mma_wait covers it.  Another product may add to the same home meanwhile: those of a warp group run
+ * in order.
+ *
+ * What bands do together.  Between two barriers of all bands nothing is known of the others' order.  So
+ * what all bands have a part in is read in a later stretch between barriers than it was written or
+ * waited for in, and written again or released in a later one than the last product ended in that
+ * reads it.  Bands that meet at barriers go the same way (check_roles.c), so that what one does in a
+ * stretch they all do.
+ *
+ * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
+ * reductions, products, stores, conversions, a yield, or to be in its home.  It keeps it until the
+ * block is run again.  So an operation reads its operands not where it stands but where its result is
+ * first asked for.  What only renames registers, or may turn out to, is not kept: who asks for it
+ * reads the registers themselves.
+ */
+#include "compiler/passes/check_roles.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/homes.h"
+#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/tir_util.h"
+
+typedef VEC(TirVal *) Inputs;
+
+/* A loop or branch, and what its blocks use from outside. */
+typedef struct Region {
+    const TirOp *op;
+    Inputs inputs;
+} Region;
+
+struct BandFacts {
+    Arena *arena;
+    const TirFn *fn;
+    const uint32_t *home; /* by id */
+    bool *renames;        /* by id of the result: may be the operand's own registers */
+    VEC(Region) regions;
+};
+
+/* A product that may still run. */
+typedef struct Flight {
+    const TirOp *op;
+    const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
+    uint32_t slot[2];           /* .. which slot: of a ring counted since the tile began, from 1 on */
+    const TirVal *registers[2]; /* operands in registers */
+} Flight;
+
+enum { JOINT_SLOTS = 2 }; /* of a buffer of all bands: the lowering takes them in turn */
+
+/* Stretches between barriers of all bands, from 1 on, in which .. */
+typedef struct Stretches {
+    uint32_t written[JOINT_SLOTS]; /* .. a slot was last written or waited for (of rings: [0]) */
+    uint32_t read[JOINT_SLOTS];    /* .. the last product ended that read all bands' parts of it */
+} Stretches;
+
+typedef struct Band {
+    const BandFacts *facts;
+    RoleEvents *events;
+    RoleFault *fault;
+    const TirOp *now;
+    VEC(Flight) flights;
+    uint32_t *waited, *released; /* by ring */
+    uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
+    uint32_t stretch;            /* between barriers of all bands: which, from 1 on */
+    Stretches *stretches;        /* by buffer */
+    uint32_t *written_slot;      /* by buffer of all bands: the one written last */
+    bool *made;                  /* by id */
+    const TirOp *turn;           /* the turn_take that was not passed on; NULL: it is not its turn */
+} Band;
+
+/* ---- facts ---- */
+
+static bool
+is_inside(const TirVal *value, const TirOp *region)
+{
+    for (const TirBlock *at = value->block; at != NULL;
+         at = at->owner == NULL ? NULL : at->owner->parent) {
+        if (at->owner == region)
+            return true;
+    }
+    return false;
+}
+
+static void
+find_inputs(BandFacts *f, Region *region, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *value = op->args[k];
+            bool known = value->type.rank == 0 || f->home[value->id] != 0 || value->def == NULL ||
+                         is_inside(value, region->op);
+            for (uint32_t j = 0; j < region->inputs.n && !known; j++)
+                known = region->inputs.at[j] == value;
+            if (!known)
+                vec_push(f->arena, &region->inputs, value);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, region, op->blocks[k]);
+    }
+}
+
+static bool
+is_renaming(const BandFacts *f, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+    case TIR_MASK:
+    case TIR_PADMASK:
+    case TIR_SELECT:
+        return true;
+    case TIR_CAST:
+        return op->args[0]->type.dtype == op->results[0]->type.dtype;
+    case TIR_CONVERT: {
+        const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
+        bool transposed;
+        return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
+               (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
+    }
+    case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
+        return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
+    default:
+        return false;
+    }
+}
+
+static void
+find_facts(BandFacts *f, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->n_results == 1)
+            f->renames[op->results[0]->id] = is_renaming(f, op);
+        if (op->n_blocks == 0)
+            continue;
+        Region region = {.op = op};
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, &region, op->blocks[k]);
+        vec_push(f->arena, &f->regions, region);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_facts(f, op->blocks[k]);
+    }
+}
+
+BandFacts *
+band_facts(Arena *arena, const TirFn *fn)
+{
+    BandFacts *f = arena_new(arena, BandFacts);
+
+    *f = (BandFacts){.arena = arena,
+                     .fn = fn,
+                     .home = product_homes(arena, fn),
+                     .renames = arena_array(arena, bool, fn->next_id + 1)};
+    if (f->home == NULL) /* the lowering refuses the kernel */
+        return NULL;
+    find_facts(f, fn->body);
+    return f;
+}
+
+/* ---- faults ---- */
+
+static bool
+fail(Band *b, const TirOp *other, const char *text)
+{
+    *b->fault = (RoleFault){text, b->now, other};
+    return false;
+}
+
+/* "$K_1" */
+static const char *
+ring_name(Band *b, const TirShared *ring)
+{
+    return arena_printf(b->facts->arena, "$%s_%u", ring->name == NULL ? "" : ring->name, ring->id);
+}
+
+/* ---- registers ---- */
+
+/* The value whose registers `value` has: those of a loop's result are those of what it carries. */
+static const TirVal *
+same_registers(const Band *b, const TirVal *value)
+{
+    while (value->def != NULL && value->def->op != TIR_SELECT && value->def->op != TIR_REDUCE &&
+           b->facts->renames[value->id])
+        value = value->def->args[0];
+    if (value->def != NULL && value->def->op == TIR_FOR)
+        value = value->def->blocks[0]->params.at[value->index + 1];
+    return value;
+}
+
+static bool
+write_registers(Band *b, const TirVal *value)
+{
+    if (b->flights.n == 0)
+        return true;
+    const TirVal *own = same_registers(b, value);
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const Flight *flight = &b->flights.at[i];
+        if (flight->registers[0] == own || flight->registers[1] == own)
+            return fail(b, flight->op,
+                        "the registers of a product's operand are written while it may still run");
+    }
+    return true;
+}
+
+static bool
+write_home(Band *b, uint32_t home)
+{
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const TirOp *product = b->flights.at[i].op;
+        if (b->facts->home[product->results[0]->id] == home)
+            return fail(b, product, "the sum of a product is overwritten while it may still run");
+    }
+    return true;
+}
+
+static bool
+read_home(Band *b, uint32_t home)
+{
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const TirOp *product = b->flights.at[i].op;
+        if (b->facts->home[product->results[0]->id] == home)
+            return fail(b, product, "the result of a product is used before a mma_wait covers it");
+    }
+    return true;
+}
+
+/* ---- values ---- */
+
+/* Whether an operation computes its result where it stands. */
+static bool
+is_eager(const Band *b, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_REDUCE:
+    case TIR_CONVERT:
+        return !b->facts->renames[op->results[0]->id];
+    case TIR_MMA:
+    case TIR_LOAD:
+    case TIR_COMBINE:
+    case TIR_FOR:
+    case TIR_IF:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether a value with a home is in its registers from the start, and not moved there. */
+static bool
+is_made_at_home(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    return def == NULL ||
+           (def->op != TIR_LOAD && def->op != TIR_CONVERT && def->op != TIR_COMBINE &&
+            def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
+}
+
+/* The parts of all bands: their barrier stands between what brought them and this. */
+static bool
+read_all_parts(Band *b, const TirOp *read, uint32_t slot)
+{
+    const Stretches *stretches = &b->stretches[read->shared->id];
+    uint32_t written = stretches->written[read->shared->is_ring ? 0 : slot];
+
+    if (written == 0)
+        return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
+                                          ring_name(b, read->shared)));
+    if (written == b->stretch)
+        return fail(b, read,
+                    arena_printf(b->facts->arena,
+                                 "the other bands' parts of %s are read without a barrier of all bands "
+                                 "behind what brings them",
+                                 ring_name(b, read->shared)));
+    return true;
+}
+
+/* A slot that an operation reads must be the one waited for last, and not released. */
+static bool
+read_slot(Band *b, const TirOp *read, uint32_t *slot)
+{
+    uint32_t ring = read->shared->id;
+
+    if (!read->shared->is_ring) {
+        *slot = b->written_slot[ring];
+        return read_all_parts(b, read, *slot);
+    }
+    *slot = b->slot_of[read->results[0]->id];
+    if (*slot <= b->released[ring])
+        return fail(b, read, arena_printf(b->facts->arena, "a slot of %s is read after its release",
+                                          ring_name(b, read->shared)));
+    if (*slot != b->waited[ring])
+        return fail(b, read,
+                    arena_printf(b->facts->arena,
+                                 "a slot of %s is read after the next one was waited for",
+                                 ring_name(b, read->shared)));
+    return !read->joint || read_all_parts(b, read, *slot);
+}
+
+static bool
+is_of_roles(const TirShared *shared)
+{
+    return shared->is_ring || shared->is_joint;
+}
+
+static bool
+ask_for(Band *b, const TirVal *value)
+{
+    const TirOp *def = value->def;
+    uint32_t home = b->facts->home[value->id], slot;
+
+    if (value->type.rank == 0)
+        return true;
+    if (home != 0 && is_made_at_home(value))
+        return read_home(b, home);
+    if (def == NULL || is_eager(b, def))
+        return true;
+    if (def->op == TIR_SHARED_READ)
+        return !is_of_roles(def->shared) || read_slot(b, def, &slot);
+    bool kept = b->made[value->id];
+    if (kept && !b->facts->renames[value->id])
+        return true;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!ask_for(b, def->args[k]))
+            return false;
+    }
+    b->made[value->id] = true;
+    return kept || write_registers(b, value);
+}
+
+/* Values go to the registers of others, as if at once. */
+static bool
+assign(Band *b, uint32_t n, TirVal *const *to, TirVal *const *from)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t home = b->facts->home[to[k]->id];
+        bool stays = home != 0 && home == b->facts->home[from[k]->id] && is_made_at_home(from[k]);
+        if (!stays && !ask_for(b, from[k]))
+            return false;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t home = b->facts->home[to[k]->id];
+        bool stays = home != 0 && home == b->facts->home[from[k]->id] && is_made_at_home(from[k]);
+        if (stays || same_registers(b, from[k]) == same_registers(b, to[k]))
+            continue;
+        if (home != 0 ? !write_home(b, home) : !write_registers(b, to[k]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- operations ---- */
+
+static bool
+start_product(Band *b, const TirOp *op)
+{
+    const TirVal *sum = op->args[2], *result = op->results[0];
+    uint32_t home = b->facts->home[result->id];
+    Flight flight = {.op = op};
+    bool transposed;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *read = view_source(op->args[k], &transposed);
+        if (read != NULL && is_of_roles(read->shared)) {
+            flight.read[k] = read;
+            if (!read_slot(b, read, &flight.slot[k]))
+                return false;
+        } else if (read == NULL) {
+            flight.registers[k] = same_registers(b, op->args[k]);
+            if (!ask_for(b, op->args[k]))
+                return false;
+        }
+    }
+    bool constant = sum->def != NULL && sum->def->op == TIR_CONST;
+    bool there = home != 0 && home == b->facts->home[sum->id] && is_made_at_home(sum);
+    if (!constant && !there && (!ask_for(b, sum) || !write_home(b, home)))
+        return false;
+    if (constant && sum->def->number != 0 && !write_home(b, home))
+        return false;
+    vec_push(b->facts->arena, &b->flights, flight);
+    return true;
+}
+
+static void
+wait_for_products(Band *b, int64_t most)
+{
+    uint32_t left = most < b->flights.n ? (uint32_t)most : b->flights.n;
+    uint32_t first = b->flights.n - left;
+
+    for (uint32_t i = 0; i < first; i++) {
+        const Flight *flight = &b->flights.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *read = flight->read[k];
+            if (read != NULL && read->joint)
+                b->stretches[read->shared->id].read[read->shared->is_ring ? 0 : flight->slot[k]] =
+                    b->stretch;
+        }
+    }
+    for (uint32_t k = 0; k < left; k++)
+        b->flights.at[k] = b->flights.at[first + k];
+    b->flights.n = left;
+}
+
+static bool
+wait_for_slot(Band *b, const TirOp *op)
+{
+    uint32_t ring = op->shared->id;
+
+    if (b->waited[ring] - b->released[ring] >= RING_HELD_MOST)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "another slot of %s is waited for while one is held, which the "
+                                 "lowering does not keep apart",
+                                 ring_name(b, op->shared)));
+    b->waited[ring]++;
+    b->stretches[ring].written[0] = b->stretch;
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+static bool
+take_slot(Band *b, const TirOp *op)
+{
+    uint32_t ring = op->shared->id;
+
+    if (b->waited[ring] == b->released[ring])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
+                                 ring_name(b, op->shared)));
+    b->slot_of[op->results[0]->id] = b->waited[ring];
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+static bool
+release_slot(Band *b, const TirOp *op)
+{
+    uint32_t ring = op->shared->id;
+
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!ask_for(b, op->args[k]))
+            return false;
+    }
+    if (b->waited[ring] == b->released[ring])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a slot of %s is released that was not waited for",
+                                 ring_name(b, op->shared)));
+    b->released[ring]++;
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const Flight *flight = &b->flights.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            if (flight->read[k] != NULL && flight->read[k]->shared == op->shared &&
+                flight->slot[k] == b->released[ring])
+                return fail(b, flight->op,
+                            arena_printf(b->facts->arena,
+                                         "a slot of %s is released while a product that reads it may "
+                                         "still run",
+                                         ring_name(b, op->shared)));
+        }
+    }
+    if (b->stretches[ring].read[0] == b->stretch)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a slot of %s is released without a barrier of all bands behind the "
+                                 "products that read all of it",
+                                 ring_name(b, op->shared)));
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+/* A band writes its part of the slot that it did not write last. */
+static bool
+write_part(Band *b, const TirOp *op)
+{
+    const TirShared *buffer = op->shared;
+    uint32_t slot = b->written_slot[buffer->id] ^= 1;
+
+    if (buffer->slots != JOINT_SLOTS)
+        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, not %d",
+                                          ring_name(b, buffer), buffer->slots, JOINT_SLOTS));
+    bool running = false;
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const Flight *flight = &b->flights.at[i];
+        for (uint32_t k = 0; k < 2; k++)
+            running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
+                                  flight->slot[k] == slot);
+    }
+    if (running || b->stretches[buffer->id].read[slot] == b->stretch)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a slot of %s is written without a barrier of all bands behind the "
+                                 "products that read it",
+                                 ring_name(b, buffer)));
+    b->stretches[buffer->id].written[slot] = b->stretch;
+    return true;
+}
+
+static bool
+take_or_pass(Band *b, const TirOp *op)
+{
+    bool take = op->op == TIR_TURN_TAKE;
+
+    if (take == (b->turn != NULL))
+        return fail(b, b->turn, take ? "a turn is taken twice" : "a turn is passed on that was not taken");
+    b->turn = take ? op : NULL;
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+static bool
+begin_region(Band *b, const TirOp *op)
+{
+    const Region *region = b->facts->regions.at;
+    bool products = false;
+
+    while (region->op != op)
+        region++;
+    for (uint32_t k = 0; k < region->inputs.n; k++) {
+        if (!ask_for(b, region->inputs.at[k]))
+            return false;
+    }
+    if (op->op == TIR_FOR)
+        return assign(b, op->n_results, op->blocks[0]->params.at + 1,
+                      op->args + loop_first_initial(op));
+    const TirOp *vote = op->args[0]->def;
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            products = products || walk_is_channel(op->blocks[k]->ops.at[i]);
+    }
+    if (products && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
+        return fail(b, NULL, "warps of a band may part where it meets others or starts products");
+    return true;
+}
+
+static bool
+do_op(Band *b, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_RING_WAIT:
+        return wait_for_slot(b, op);
+    case TIR_RING_RELEASE:
+        return release_slot(b, op);
+    case TIR_MMA_WAIT:
+        wait_for_products(b, op->integer);
+        return true;
+    case TIR_TURN_TAKE:
+    case TIR_TURN_PASS:
+        return take_or_pass(b, op);
+    case TIR_BAND_BARRIER:
+        b->stretch++;
+        vec_push(b->facts->arena, b->events, op);
+        return true;
+    case TIR_SHARED_WRITE:
+        if (op->shared->is_joint && !write_part(b, op))
+            return false;
+        break;
+    case TIR_SHARED_READ:
+        if (!op->shared->is_ring)
+            return true;
+        return take_slot(b, op);
+    case TIR_FOR:
+    case TIR_IF:
+        return begin_region(b, op);
+    case TIR_MMA:
+        if (op->async)
+            return start_product(b, op);
+        break;
+    default:
+        break;
+    }
+    bool home = op->n_results == 1 && b->facts->home[op->results[0]->id] != 0;
+    bool effect = op->n_results == 0 || is_eager(b, op);
+    if (!effect && !home)
+        return true; /* made when asked for */
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!ask_for(b, op->args[k]))
+            return false;
+    }
+    if (op->n_results == 0)
+        return true;
+    if (home && is_made_at_home(op->results[0]))
+        return write_home(b, b->facts->home[op->results[0]->id]);
+    return write_registers(b, op->results[0]);
+}
+
+static bool
+visit_band(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
+{
+    Band *b = user;
+
+    b->now = op;
+    if (moment == WALK_AT)
+        return do_op(b, op);
+    if (moment == WALK_ENTER) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            const TirOp *inner = op->blocks[k]->ops.at[i];
+            if (inner->n_results == 1)
+                b->made[inner->results[0]->id] = false;
+        }
+    }
+    if (moment == WALK_LEAVE) {
+        const TirOp *yield = block_yield(op->blocks[k]);
+        b->now = yield;
+        return assign(b, op->n_results,
+                      op->op == TIR_FOR ? op->blocks[k]->params.at + 1 : op->results, yield->args);
+    }
+    return true;
+}
+
+bool
+check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
+           RoleFault *fault)
+{
+    Arena *arena = facts->arena;
+    uint32_t values = facts->fn->next_id + 1, rings = facts->fn->shared.n + 1;
+    Band b = {.facts = facts,
+              .events = events,
+              .fault = fault,
+              .waited = arena_array(arena, uint32_t, rings),
+              .released = arena_array(arena, uint32_t, rings),
+              .slot_of = arena_array(arena, uint32_t, values),
+              .stretch = 1,
+              .stretches = arena_array(arena, Stretches, rings),
+              .written_slot = arena_array(arena, uint32_t, rings),
+              .made = arena_array(arena, bool, values)};
+
+    walk->visit = visit_band;
+    walk->user = &b;
+    if (!walk_run(walk, program))
+        return false;
+    if (b.flights.n > 0) {
+        b.now = b.flights.at[0].op;
+        return fail(&b, NULL, "a product may still run when the tile is done");
+    }
+    for (uint32_t k = 0; k < facts->fn->shared.n; k++) {
+        for (uint32_t slot = 0; slot < JOINT_SLOTS; slot++) {
+            if (b.stretches[k].read[slot] < b.stretch)
+                continue;
+            b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
+            return fail(&b, NULL,
+                        arena_printf(arena,
+                                     "no barrier of all bands follows the products that read all of %s",
+                                     ring_name(&b, facts->fn->shared.at[k])));
+        }
+    }
+    if (b.turn != NULL) {
+        b.now = b.turn;
+        return fail(&b, NULL, "a turn is not passed on when the tile is done");
+    }
+    for (uint32_t i = events->n; i-- > 0;) {
+        const TirShared *ring = events->at[i]->shared;
+        if (ring == NULL || b.waited[ring->id] == b.released[ring->id])
+            continue;
+        b.now = events->at[i];
+        return fail(&b, NULL, arena_printf(arena, "a slot of %s is still held when the tile is done",
+                                           ring_name(&b, ring)));
+    }
+    return true;
+}
+
+typedef struct Lister {
+    Arena *arena;
+    RoleEvents *events;
+} Lister;
+
+static bool
+list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Lister *l = user;
+    bool meets = op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS || op->op == TIR_BAND_BARRIER;
+
+    (void)block;
+    if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_ring)) &&
+        walk_is_channel(op))
+        vec_push(l->arena, l->events, op);
+    return true;
+}
+
+bool
+list_band_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
+{
+    Lister l = {arena, events};
+
+    walk->visit = list_event;
+    walk->user = &l;
+    return walk_run(walk, program);
+}
+
+/* ---- the producer ---- */
+
+typedef struct Producer {
+    Arena *arena;
+    const TirFn *fn;
+    RoleEvents *events;
+    RoleFault *fault;
+    uint32_t *part; /* by ring: the one that comes next */
+} Producer;
+
+static bool
+visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Producer *p = user;
+
+    (void)block;
+    if (moment != WALK_AT || op->op != TIR_COPY_BULK)
+        return true;
+    uint32_t parts = op->shared->per_band ? p->fn->plan->bands : 1, *next = &p->part[op->shared->id];
+    if (op->integer != (int64_t)*next) {
+        *p->fault = (RoleFault){"the parts of a slot are not filled in order", op, NULL};
+        return false;
+    }
+    *next = (*next + 1) % parts;
+    vec_push(p->arena, p->events, op);
+    return true;
+}
+
+bool
+check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
+               RoleEvents *events, RoleFault *fault)
+{
+    Producer p = {.arena = arena,
+                  .fn = fn,
+                  .events = events,
+                  .fault = fault,
+                  .part = arena_array(arena, uint32_t, fn->shared.n + 1)};
+
+    walk->visit = visit_producer;
+    walk->user = &p;
+    if (!walk_run(walk, program))
+        return false;
+    for (uint32_t i = events->n; i-- > 0;) {
+        if (p.part[events->at[i]->shared->id] != 0) {
+            *fault = (RoleFault){"a slot is not filled for all bands when the tile is done",
+                                 events->at[i], NULL};
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,863 @@
+/* check_roles.c - proves that warp groups with different roles neither race nor wait for ever.
+ *
+ *   level    tile IR, all fields filled in, with a plan
+ *   does     runs the producer and the bands over small launches (role_cases.c): every number of
+ *            iterations from none to one that takes each ring around several times, for each band
+ *            that can have its own, and tile after tile when blocks are persistent
+ *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
+ *            the operation and what the roles had done
+ *
+ * What is proved of a launch, and why that is enough.
+ *
+ * 1. Each role by itself (check_band.c): a slot is read between its wait and its release, a release
+ *    follows the mma_wait for every product that reads the slot, nothing of a product still running
+ *    is looked at or overwritten.  A copy begins when all readers have released the slot - that is
+ *    what copy_bulk waits for - so with this no order of events lets it run into a reader.  Releases
+ *    and waits of a band alternate, and a wait lets it pass only when the slot is full; so a band
+ *    arrives once at each phase of a barrier, and phases never lap each other.
+ * 2. Counts: in every tile each band waits for as many slots of each ring as are filled, and releases
+ *    as many.  So a tile leaves the rings as it found them.
+ * 3. Contents: the n-th slot of a ring that a band reads holds what the kernel, before it was parted,
+ *    has the band load at that place: same tensor, same coordinates.
+ * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
+ *    stays so until its role takes it, because what it needs - filled slots, released slots, the only
+ *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
+ *    different roles can be taken in either order with the same outcome.  So all orders that go on as
+ *    long as they can end alike, and one of them is run, here round by round.  (The argument is that
+ *    for Kahn networks with bounded buffers.)
+ *
+ * Runs that go the same way are looked at once.
+ */
+#include "compiler/passes/check_roles.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/passes/role_cases.h"
+#include "compiler/passrun.h"
+
+enum {
+    MOST_BANDS = 4,
+    MOST_TILES = 4,      /* one after the other */
+    MOST_BLOCKS = 20000, /* runs of blocks in one role's run */
+    MOST_PLACES = 4 * MOST_BANDS,
+    HISTORY = 10         /* events shown with a fault */
+};
+
+/* One way through a role's program: what it does to others. */
+typedef struct RoleRun {
+    WalkWay way;
+    WalkWay class;     /* the same with long loops cut short */
+    RoleEvents events;
+    uint32_t *counts;  /* by ring: slots that it fills, or waits for */
+    RoleEvents *slots; /* by ring, of a band: the shared_read of each slot; NULL: let pass */
+} RoleRun;
+
+typedef VEC(RoleRun *) RoleRuns;
+
+/* A run that is known for the launch at hand, by the indices of the grid that decide its way. */
+typedef struct LaunchRun {
+    int64_t grid[WALK_AXES];
+    uint32_t role;
+    RoleRun *run;
+} LaunchRun;
+
+/* A tile: the runs of the producer and the bands. */
+typedef struct TileRun {
+    RoleRun *role[1 + MOST_BANDS];
+    bool seen[MOST_PLACES]; /* contents were checked at such a place */
+} TileRun;
+
+typedef VEC(TileRun *) TileRuns;
+
+typedef struct Sequence {
+    const TileRun *tile[MOST_TILES];
+    uint32_t n;
+} Sequence;
+
+/* Where a load or a copy lies. */
+typedef struct Place {
+    const TirOp *op;
+    Scalar at[TENSOR_MAX_RANK];
+} Place;
+
+typedef VEC(Place) Places;
+
+typedef struct Checker {
+    PassContext *px;
+    Arena *arena;
+    TirFn *fn;
+    uint32_t bands;
+    const BandFacts *facts;
+    WalkProgram *way[2], *full[2]; /* of the producer, of a band */
+    WalkProgram *brief;            /* of a band, what it does to others */
+    WalkProgram *copies, *loads;   /* of the producer, of the kernel before it was parted */
+    bool axis_decides[2][WALK_AXES];
+    WalkSetting setting;
+    Scalar *values;
+    uint32_t choices;
+    bool chose;             /* some way depended on data */
+    RoleRuns known[2];
+    VEC(LaunchRun) here;
+    TileRuns tiles;
+    VEC(Sequence) sequences;
+    uint32_t slots;         /* of the deepest ring */
+    uint32_t most_trips;
+    int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
+    int64_t band_indices;      /* along the band axis */
+    int64_t tile_index[WALK_AXES];
+    bool failed;
+} Checker;
+
+/* ---- saying what is wrong ---- */
+
+static void
+say_op(Checker *c, const TirOp *op)
+{
+    Buf *out = c->px->bugs;
+    SourcePlace place = diag_place(c->px->diag, op->span.lo);
+
+    if (place.file != NULL)
+        buf_printf(out, "        %s:%u:%u: ", place.file->path, place.line, place.column);
+    else
+        buf_add(out, "        ");
+    tir_print_op(c->fn, op, out);
+    buf_char(out, '\n');
+}
+
+static const char *
+role_name(Checker *c, uint32_t role)
+{
+    return role == 0 ? "the producer" : arena_printf(c->arena, "band %u", role - 1);
+}
+
+static void
+say_way(Checker *c, const RoleRun *run)
+{
+    bool first = true;
+
+    for (uint32_t k = 0; run != NULL && k < run->way.n; k++) {
+        if (run->way.at[k] < 0)
+            continue;
+        buf_printf(c->px->bugs, "%s%d", first ? " " : ", ", (int)run->way.at[k]);
+        first = false;
+    }
+    if (first)
+        buf_add(c->px->bugs, " -");
+}
+
+static void begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The headline, then the launch. */
+static void
+begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
+{
+    char text[400];
+    Buf *out = c->px->bugs;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->failed = true;
+    buf_printf(out, "check-roles: kernel '%s': %s\n    launch:", c->fn->name, text);
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++)
+        buf_printf(out, " %s=%lld", c->fn->sizes.at[k].name, (long long)c->setting.sizes[k]);
+    for (uint32_t k = 0; k < c->fn->scalars.n; k++) {
+        if (c->setting.scalars[k].known)
+            buf_printf(out, " %s=%lld", c->fn->scalars.at[k].name,
+                       (long long)c->setting.scalars[k].value);
+    }
+    buf_add(out, "; tile");
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        buf_printf(out, " %s=%lld", c->fn->grid.at[k].name, (long long)c->tile_index[k]);
+    buf_char(out, '\n');
+    if (tile == NULL)
+        return;
+    buf_add(out, "    iterations of the loops:");
+    for (uint32_t role = 0; role <= c->bands; role++) {
+        buf_printf(out, "%s%s", role == 0 ? " " : "; ", role_name(c, role));
+        say_way(c, tile->role[role]);
+    }
+    buf_char(out, '\n');
+}
+
+static void
+say_history(Checker *c, uint32_t role, const RoleEvents *events)
+{
+    uint32_t first = events->n > HISTORY ? events->n - HISTORY : 0;
+
+    buf_printf(c->px->bugs, "    %s had done%s:\n", role_name(c, role),
+               events->n == 0 ? " nothing to others" : first > 0 ? ", last" : "");
+    for (uint32_t i = first; i < events->n; i++)
+        say_op(c, events->at[i]);
+}
+
+/* "$K_1" */
+static const char *
+ring_name(Checker *c, const TirShared *ring)
+{
+    return arena_printf(c->arena, "$%s_%u", ring->name == NULL ? "" : ring->name, ring->id);
+}
+
+/* ---- one role ---- */
+
+static void
+set_place(Checker *c, uint32_t role)
+{
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        int64_t index = c->tile_index[k];
+        if (k == c->fn->plan->band_axis && role > 0)
+            index = index * c->bands + role - 1;
+        c->setting.grid[k] = index;
+    }
+    c->setting.band = role > 0 ? role - 1 : 0;
+}
+
+static Walk
+begin_walk(Checker *c)
+{
+    return (Walk){.setting = &c->setting,
+                  .values = c->values,
+                  .choices = c->choices,
+                  .blocks = MOST_BLOCKS,
+                  .arena = c->arena};
+}
+
+static bool
+same_way(const WalkWay *a, const WalkWay *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
+}
+
+/* Sorts what a role did by rings. */
+static void
+sort_events(Checker *c, RoleRun *run)
+{
+    uint32_t n = 0;
+
+    run->counts = arena_array(c->arena, uint32_t, c->fn->shared.n + 1);
+    run->slots = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
+    for (uint32_t i = 0; i < run->events.n; i++) {
+        const TirOp *op = run->events.at[i];
+        RoleEvents *slots = op->shared == NULL ? NULL : &run->slots[op->shared->id];
+        if (op->op == TIR_SHARED_READ) {
+            slots->at[slots->n - 1] = op;
+            continue;
+        }
+        run->events.at[n++] = op;
+        if (op->shared == NULL) /* a turn, a barrier */
+            continue;
+        run->counts[op->shared->id] +=
+            op->op == TIR_RING_WAIT || (op->op == TIR_COPY_BULK && op->integer == 0);
+        if (op->op == TIR_RING_WAIT)
+            vec_push(c->arena, slots, NULL);
+    }
+    run->events.n = n;
+}
+
+/* Loops of more iterations than take every ring around twice do nothing new. */
+static void
+cut_short(Checker *c, RoleRun *run)
+{
+    int32_t most = (int32_t)(2 * c->slots + 2);
+
+    for (uint32_t k = 0; k < run->way.n; k++) {
+        int32_t trips = run->way.at[k];
+        vec_push(c->arena, &run->class, trips < most ? trips : most);
+    }
+}
+
+/* Looks at a way that was not met before; at a band's, by itself, only when none alike was.  False
+ * after a fault and for too long a run. */
+static bool
+judge_run(Checker *c, uint32_t role, RoleRun *run)
+{
+    Walk walk = begin_walk(c);
+    RoleFault fault = {0};
+    bool alike = false, good;
+
+    cut_short(c, run);
+    for (uint32_t i = 0; i < c->known[1].n && role > 0 && !alike; i++)
+        alike = same_way(&run->class, &c->known[1].at[i]->class);
+    if (role == 0)
+        good = check_producer(c->arena, c->fn, &walk, c->full[0], &run->events, &fault);
+    else if (alike)
+        good = list_band_events(c->arena, &walk, c->brief, &run->events);
+    else
+        good = check_band(c->facts, &walk, c->full[1], &run->events, &fault);
+
+    if (good) {
+        sort_events(c, run);
+        return true;
+    }
+    if (fault.text == NULL) /* too long a run */
+        return false;
+    begin_fault(c, NULL, "%s: %s", role_name(c, role), fault.text);
+    buf_add(c->px->bugs, "    iterations of its loops:");
+    say_way(c, run);
+    buf_add(c->px->bugs, "\n    at\n");
+    say_op(c, fault.op);
+    if (fault.other != NULL) {
+        buf_add(c->px->bugs, "    about\n");
+        say_op(c, fault.other);
+    }
+    say_history(c, role, &run->events);
+    return false;
+}
+
+static bool
+same_start(const Checker *c, const LaunchRun *known, uint32_t role)
+{
+    bool same = (known->role > 0) == (role > 0);
+
+    for (uint32_t k = 0; k < c->fn->grid.n && same; k++)
+        same = !c->axis_decides[role > 0][k] || known->grid[k] == c->setting.grid[k];
+    return same;
+}
+
+/* What a role does in the current tile; NULL when the run is too long to judge, or after a fault. */
+static RoleRun *
+run_role(Checker *c, uint32_t role)
+{
+    uint32_t kind = role > 0;
+    WalkWay way = {0};
+
+    set_place(c, role);
+    for (uint32_t i = 0; i < c->here.n; i++) {
+        if (same_start(c, &c->here.at[i], role))
+            return c->here.at[i].run;
+    }
+    Walk walk = begin_walk(c);
+    walk.way = &way;
+    if (!walk_run(&walk, c->way[kind]))
+        return NULL;
+    c->chose = c->chose || walk.unknown > 0;
+    RoleRun *run = NULL;
+    for (uint32_t i = 0; i < c->known[kind].n && run == NULL; i++)
+        run = same_way(&c->known[kind].at[i]->way, &way) ? c->known[kind].at[i] : NULL;
+    if (run == NULL) {
+        run = arena_new(c->arena, RoleRun);
+        run->way = way;
+        if (!judge_run(c, role, run))
+            return NULL;
+        for (uint32_t k = 0; kind == 0 && k < way.n; k++)
+            c->most_trips = way.at[k] > (int32_t)c->most_trips ? (uint32_t)way.at[k] : c->most_trips;
+        vec_push(c->arena, &c->known[kind], run);
+    }
+    LaunchRun here = {.role = role, .run = run};
+    memcpy(here.grid, c->setting.grid, sizeof here.grid);
+    vec_push(c->arena, &c->here, here);
+    return run;
+}
+
+/* ---- one tile: counts and contents ---- */
+
+static bool
+check_counts(Checker *c, const TileRun *tile)
+{
+    for (uint32_t k = 0; k < c->fn->shared.n; k++) {
+        const TirShared *ring = c->fn->shared.at[k];
+        for (uint32_t role = 1; ring->is_ring && role <= c->bands; role++) {
+            uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
+            if (filled == awaited)
+                continue;
+            begin_fault(c, tile, "in a tile %u slots of %s are filled, but %s waits for %u", filled,
+                        ring_name(c, ring), role_name(c, role), awaited);
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef struct Collector {
+    Checker *c;
+    const Walk *walk;
+    Places *places; /* by ring and part; of loads, by ring */
+} Collector;
+
+static bool
+collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Collector *k = user;
+    uint32_t next = 0, part = op->op == TIR_COPY_BULK ? (uint32_t)op->integer : 0;
+
+    (void)block;
+    if (moment != WALK_AT || (op->op != TIR_COPY_BULK && op->op != TIR_LOAD))
+        return true;
+    Place place = {.op = op};
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL)
+            place.at[d] = walk_value(k->walk, op->args[next++]);
+    }
+    vec_push(k->c->arena, &k->places[op->shared->id * MOST_BANDS + part], place);
+    return true;
+}
+
+/* The places of the copies or loads of a program in the current tile; NULL: too long a run. */
+static Places *
+collect_places(Checker *c, const WalkProgram *program, uint32_t role)
+{
+    Walk walk = begin_walk(c);
+    Collector k = {.c = c, .walk = &walk};
+
+    k.places = arena_array(c->arena, Places, (c->fn->shared.n + 1) * MOST_BANDS);
+    set_place(c, role);
+    walk.visit = collect;
+    walk.user = &k;
+    return walk_run(&walk, program) ? k.places : NULL;
+}
+
+static bool
+same_place(const Place *a, const Place *b)
+{
+    if (a->op->tensor != b->op->tensor)
+        return false;
+    for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
+        const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
+        if (x->kind != y->kind || (x->kind == INDEX_RANGE && x->length != y->length))
+            return false;
+        if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
+            a->at[d].value != b->at[d].value)
+            return false;
+    }
+    return true;
+}
+
+static void
+say_place(Checker *c, const char *what, const Place *place)
+{
+    const TirTensor *tensor = place->op->tensor;
+    Buf *out = c->px->bugs;
+
+    buf_printf(out, "    %s %s[", what, tensor->name);
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        buf_add(out, d > 0 ? ", " : "");
+        if (place->op->index[d].kind == INDEX_FULL)
+            buf_char(out, ':');
+        else if (place->at[d].known)
+            buf_printf(out, "%lld", (long long)place->at[d].value);
+        else
+            buf_char(out, '?');
+        if (place->op->index[d].kind == INDEX_RANGE)
+            buf_printf(out, " +: %d", (int)place->op->index[d].length);
+    }
+    buf_add(out, "]\n");
+}
+
+/* What one band reads of one ring is what it is to load, in this order. */
+static bool
+check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring,
+           const Places *filled, const Places *wanted)
+{
+    const RoleEvents *slots = &tile->role[role]->slots[ring->id];
+    uint32_t reads = 0;
+
+    for (uint32_t i = 0; i < slots->n && i < filled->n; i++) {
+        if (slots->at[i] == NULL)
+            continue;
+        const Place *want = reads < wanted->n ? &wanted->at[reads] : NULL;
+        if (want != NULL && same_place(want, &filled->at[i])) {
+            reads++;
+            continue;
+        }
+        if (c->fn->plan->joint) /* it takes part in what others have to do, all of it masked */
+            continue;
+        begin_fault(c, tile, "slot %u of %s in a tile does not hold what %s reads it for", i + 1,
+                    ring_name(c, ring), role_name(c, role));
+        say_place(c, "it holds", &filled->at[i]);
+        say_op(c, filled->at[i].op);
+        if (want != NULL)
+            say_place(c, "the band wants", want);
+        else
+            buf_add(c->px->bugs, "    the band wants no more\n");
+        say_op(c, slots->at[i]);
+        return false;
+    }
+    if (reads == wanted->n)
+        return true;
+    begin_fault(c, tile, "%s reads %u slots of %s in a tile, but should %u", role_name(c, role),
+                reads, ring_name(c, ring), wanted->n);
+    return false;
+}
+
+/* Of bands past the end of their axis nobody wants results.  Tiles whose roles go the same ways are
+ * looked at once for each number of bands that are there, at the beginning of the axes and not. */
+static bool
+check_contents(Checker *c, TileRun *tile)
+{
+    uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
+    int64_t left = c->band_indices - c->tile_index[axis] * c->bands;
+
+    there = left < there ? (uint32_t)left : there;
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        place |= c->tile_index[k] > 0 ? (k == axis ? 1 : 2) : 0;
+    place += 4 * (there - 1);
+    if (tile->seen[place])
+        return true;
+    tile->seen[place] = true;
+    Places *filled = c->loads == NULL ? NULL : collect_places(c, c->copies, 0);
+
+    for (uint32_t role = 1; filled != NULL && role <= there; role++) {
+        Places *wanted = collect_places(c, c->loads, role);
+        for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
+            const TirShared *ring = c->fn->shared.at[k];
+            uint32_t at = k * MOST_BANDS;
+            if (ring->is_ring &&
+                !check_ring(c, tile, role, ring, &filled[at + (ring->per_band ? role - 1 : 0)],
+                            &wanted[at]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Bands that meet at barriers: what check_band.c says of one then holds for all. */
+static bool
+check_alike(Checker *c, const TileRun *tile)
+{
+    const RoleEvents *events = &tile->role[1]->events;
+
+    for (uint32_t role = 2; role <= c->bands; role++) {
+        if (tile->role[role] == tile->role[1])
+            continue;
+        for (uint32_t i = 0; i < events->n; i++) {
+            if (events->at[i]->op != TIR_BAND_BARRIER)
+                continue;
+            begin_fault(c, tile, "bands that meet at barriers go different ways");
+            say_op(c, events->at[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static const TileRun *
+run_tile(Checker *c)
+{
+    TileRun tile = {0};
+
+    for (uint32_t role = 0; role <= c->bands; role++) {
+        tile.role[role] = run_role(c, role);
+        if (tile.role[role] == NULL)
+            return NULL;
+    }
+    for (uint32_t i = 0; i < c->tiles.n; i++) {
+        TileRun *known = c->tiles.at[i];
+        if (memcmp(known->role, tile.role, sizeof tile.role) == 0)
+            return check_contents(c, known) ? known : NULL;
+    }
+    if (!check_counts(c, &tile) || !check_alike(c, &tile))
+        return NULL;
+    TileRun *kept = arena_copy(c->arena, &tile, sizeof tile);
+    vec_push(c->arena, &c->tiles, kept);
+    return check_contents(c, kept) ? kept : NULL;
+}
+
+/* ---- the roles together ---- */
+
+/* How far each role is, and what has gone through each ring. */
+typedef struct Together {
+    uint32_t tile[1 + MOST_BANDS];    /* how many tiles it has begun */
+    uint32_t event[1 + MOST_BANDS];   /* .. what comes next in the last one */
+    uint32_t (*copied)[MOST_BANDS];   /* by ring and part */
+    uint32_t (*waited)[MOST_BANDS];   /* by ring and band */
+    uint32_t (*released)[MOST_BANDS];
+    uint32_t turn;                    /* the band whose turn it is; MOST_BANDS: it is taken */
+    uint32_t arrived[MOST_BANDS], passed[MOST_BANDS]; /* barriers of all bands */
+} Together;
+
+/* The next event of a role in its tile; NULL when it is through with it. */
+static const TirOp *
+next_event(const Sequence *sequence, const Together *t, uint32_t role)
+{
+    if (t->tile[role] == 0 || t->tile[role] > sequence->n)
+        return NULL;
+    const RoleEvents *events = &sequence->tile[t->tile[role] - 1]->role[role]->events;
+    return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+}
+
+static bool
+is_done(const Checker *c, const Sequence *sequence, const Together *t, uint32_t role)
+{
+    uint32_t tiles = sequence->n + c->fn->plan->dynamic; /* one more says that there is none */
+    return t->tile[role] == tiles && next_event(sequence, t, role) == NULL;
+}
+
+/* Goes on to the next tile.  Where the producer draws tiles, it tells the bands, TILE_SLOTS ahead at
+ * most; they hear it and give the slot back at once. */
+static bool
+begin_tile(const Checker *c, Together *t, uint32_t role)
+{
+    for (uint32_t band = 1; c->fn->plan->dynamic && band <= c->bands; band++) {
+        if (role == 0 && t->tile[0] - t->tile[band] >= TILE_SLOTS)
+            return false;
+        if (role == band && t->tile[role] == t->tile[0])
+            return false;
+    }
+    t->tile[role]++;
+    t->event[role] = 0;
+    return true;
+}
+
+static bool
+take_event(const Checker *c, Together *t, uint32_t role, const TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    uint32_t band = role - 1;
+
+    if (op->op == TIR_TURN_TAKE) {
+        bool mine = t->turn == band;
+        t->turn = mine ? MOST_BANDS : t->turn;
+        return mine;
+    }
+    if (op->op == TIR_TURN_PASS) {
+        t->turn = (band + 1) % c->bands;
+        return true;
+    }
+    if (op->op == TIR_BAND_BARRIER) {
+        if (t->arrived[band] == t->passed[band])
+            t->arrived[band]++;
+        for (uint32_t b = 0; b < c->bands; b++) {
+            if (t->arrived[b] == t->passed[band])
+                return false;
+        }
+        t->passed[band]++;
+        return true;
+    }
+    uint32_t id = ring->id, part = ring->per_band ? band : 0;
+    if (op->op == TIR_COPY_BULK) {
+        part = ring->per_band ? (uint32_t)op->integer : 0;
+        for (uint32_t b = 0; b < c->bands; b++) {
+            if ((!ring->per_band || b == part) &&
+                t->copied[id][part] - t->released[id][b] >= ring->slots)
+                return false;
+        }
+        t->copied[id][part]++;
+        return true;
+    }
+    if (op->op == TIR_RING_RELEASE) {
+        t->released[id][band]++;
+        return true;
+    }
+    if (t->waited[id][band] == t->copied[id][part])
+        return false;
+    t->waited[id][band]++;
+    return true;
+}
+
+/* Takes a step if one can be taken. */
+static bool
+take_step(const Checker *c, const Sequence *sequence, Together *t, uint32_t role)
+{
+    const TirOp *op = next_event(sequence, t, role);
+
+    if (op == NULL)
+        return !is_done(c, sequence, t, role) && begin_tile(c, t, role);
+    if (!take_event(c, t, role, op))
+        return false;
+    t->event[role]++;
+    return true;
+}
+
+static void
+say_stuck(Checker *c, const Sequence *sequence, const Together *t, uint32_t role)
+{
+    const TirOp *op = next_event(sequence, t, role);
+    Buf *out = c->px->bugs;
+
+    buf_printf(out, "    %s ", role_name(c, role));
+    if (op == NULL) {
+        buf_add(out, is_done(c, sequence, t, role) ? "is done\n" : "waits to tell or hear the next tile\n");
+        return;
+    }
+    const TirShared *ring = op->shared;
+    buf_printf(out, "in tile %u ", t->tile[role]);
+    if (ring == NULL) {
+        buf_add(out, op->op == TIR_BAND_BARRIER ? "waits for the other bands" : "waits for its turn");
+    } else if (op->op == TIR_COPY_BULK) {
+        uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+        buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),
+                   ring->slots, t->copied[ring->id][part]);
+        for (uint32_t b = 0; b < c->bands; b++) {
+            if (!ring->per_band || b == part)
+                buf_printf(out, ", band %u has released %u", b, t->released[ring->id][b]);
+        }
+    } else {
+        buf_printf(out, "waits for slot %u of %s, which is not filled",
+                   t->waited[ring->id][role - 1] + 1, ring_name(c, ring));
+    }
+    buf_add(out, " at\n");
+    say_op(c, op);
+    RoleEvents done = sequence->tile[t->tile[role] - 1]->role[role]->events;
+    done.n = t->event[role];
+    say_history(c, role, &done);
+}
+
+static bool
+check_together(Checker *c, const Sequence *sequence)
+{
+    uint32_t rings = c->fn->shared.n + 1;
+    Together t = {0};
+
+    t.copied = arena_alloc(c->arena, rings * sizeof *t.copied);
+    t.waited = arena_alloc(c->arena, rings * sizeof *t.waited);
+    t.released = arena_alloc(c->arena, rings * sizeof *t.released);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t role = 0; role <= c->bands; role++) {
+            while (take_step(c, sequence, &t, role))
+                moved = true;
+        }
+    }
+    for (uint32_t role = 0; role <= c->bands; role++) {
+        if (is_done(c, sequence, &t, role))
+            continue;
+        uint32_t tile = t.tile[role] == 0 || t.tile[role] > sequence->n ? 1 : t.tile[role];
+        begin_fault(c, sequence->tile[tile - 1], "the roles wait for each other for ever");
+        for (uint32_t stuck = 0; stuck <= c->bands; stuck++)
+            say_stuck(c, sequence, &t, stuck);
+        return false;
+    }
+    return true;
+}
+
+/* ---- launches ---- */
+
+/* The block's indices of tile number `tile`: the first axis runs fastest. */
+static void
+find_tile(Checker *c, int64_t tile)
+{
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        int64_t index = tile % c->counts[k];
+        tile /= c->counts[k];
+        c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
+    }
+}
+
+static bool
+count_blocks(Checker *c, int64_t *total)
+{
+    *total = 1;
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        Scalar n = walk_host(c->fn->grid.at[k].extent, c->setting.sizes, c->setting.scalars);
+        if (!n.known || n.value <= 0)
+            return false;
+        c->counts[k] = n.value;
+        if (k == c->fn->plan->band_axis) {
+            c->band_indices = n.value;
+            c->counts[k] = (n.value + c->bands - 1) / c->bands;
+        }
+        *total *= c->counts[k];
+    }
+    return true;
+}
+
+/* Tiles `first`, `first` + `step`, .. in one block. */
+static bool
+check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
+{
+    Sequence sequence = {0};
+    uint32_t most = c->fn->plan->persistent ? MOST_TILES : 1;
+
+    for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
+        find_tile(c, tile);
+        sequence.tile[sequence.n] = run_tile(c);
+        if (sequence.tile[sequence.n++] == NULL)
+            return !c->failed;
+    }
+    for (uint32_t i = 0; i < c->sequences.n; i++) {
+        if (memcmp(&c->sequences.at[i], &sequence, sizeof sequence) == 0)
+            return true;
+    }
+    vec_push(c->arena, &c->sequences, sequence);
+    return check_together(c, &sequence);
+}
+
+static bool
+check_launch(Checker *c)
+{
+    int64_t total;
+
+    c->here.n = 0;
+    if (!count_blocks(c, &total))
+        return true;
+    if (c->fn->plan->persistent)
+        return check_tiles(c, 0, 1, total) && check_tiles(c, 0, 1 + total / MOST_TILES, total) &&
+               check_tiles(c, total / 2, 2, total);
+    for (int64_t tile = 0; tile < total; tile += 1 + total / (2 * MOST_TILES)) {
+        if (!check_tiles(c, tile, total, total))
+            return false;
+    }
+    return true;
+}
+
+static void
+check_launches(Checker *c)
+{
+    static const uint32_t choices[] = {0, UINT32_MAX, 0x55555555, 0x6db6db6d};
+    const WalkProgram *deciders[] = {c->way[0], c->way[1]};
+    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->slots + 2);
+
+    for (uint32_t k = 0; k < sizeof choices / sizeof choices[0] && (k == 0 || c->chose); k++) {
+        c->choices = choices[k];
+        while (role_cases_next(cases, &c->setting)) {
+            if (!check_launch(c))
+                return;
+        }
+    }
+    if (c->tiles.n == 0)
+        diag_remark(c->px->diag, c->fn->span,
+                    "kernel '%s': no launch is small enough to check its roles", c->fn->name);
+    if (c->px->report != NULL)
+        buf_printf(c->px->report, "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
+                   c->most_trips, c->tiles.n);
+}
+
+/* The axes of the grid that decide which way a program goes. */
+static void
+find_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_GRID && walk_is_decided_by(program, op->results[0]))
+            decides[op->integer] = true;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_axes(program, op->blocks[k], decides);
+    }
+}
+
+bool
+pass_check_roles(PassContext *px, TirFn *fn)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan == NULL || plan->producer == NULL || px->bugs == NULL || plan->bands > MOST_BANDS ||
+        fn->grid.n > WALK_AXES)
+        return false;
+    Checker c = {.px = px, .arena = px->arena, .fn = fn, .bands = plan->bands};
+
+    c.facts = band_facts(c.arena, fn);
+    if (c.facts == NULL)
+        return false;
+    c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        if (fn->shared.at[k]->is_ring && fn->shared.at[k]->slots > c.slots)
+            c.slots = fn->shared.at[k]->slots;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *body = k == 0 ? plan->producer : fn->body;
+        c.way[k] = walk_program(c.arena, fn, body, 0);
+        c.full[k] = walk_program(c.arena, fn, body, k == 0 ? WALK_CHANNELS : WALK_TILES);
+        find_axes(c.way[k], body, c.axis_decides[k]);
+    }
+    c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
+    if (plan->original != NULL) {
+        c.copies = walk_program(c.arena, fn, plan->producer, WALK_CHANNELS | WALK_PLACES);
+        c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
+    }
+    check_launches(&c);
+    return false;
+}

@@ -1,0 +1,41 @@
+/* layout_store.h - the layouts of one function, each made once.
+ *
+ * Inference tries many divisions of the products, and derives the same few layouts again and again.
+ * The store keeps what it made by how it was made, and one copy of layouts that are equal: two of
+ * its layouts are equal exactly when they are the same object.
+ */
+#ifndef TILEC_PASSES_LAYOUT_STORE_H
+#define TILEC_PASSES_LAYOUT_STORE_H
+
+#include "compiler/ir/layout.h"
+
+enum { STORE_SLOTS = 256 };
+
+typedef struct LayoutStore {
+    Arena *arena;
+    uint32_t warps;
+    struct StoredLayout *slots[STORE_SLOTS];
+    VEC(const Layout *) distinct;
+} LayoutStore;
+
+/* As the functions of layout.h, with all of the function's warps. */
+const Layout *stored_mma_c(LayoutStore *store, int32_t rows, int32_t cols, uint32_t warps_m,
+                           uint32_t warps_n);
+const Layout *stored_mma_a(LayoutStore *store, int32_t rows, int32_t k, uint32_t warps_m);
+const Layout *stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, uint32_t warps_m,
+                           uint32_t warps_n);
+const Layout *stored_blocked(LayoutStore *store, TirType type, int32_t vec);
+const Layout *stored_transpose(LayoutStore *store, const Layout *layout);
+const Layout *stored_slice(LayoutStore *store, const Layout *layout, uint32_t axis);
+const Layout *stored_expand(LayoutStore *store, const Layout *layout, uint32_t axis);
+const Layout *stored_collapse(LayoutStore *store, const Layout *layout, TirType shape);
+const Layout *stored_exchange(LayoutStore *store, const Layout *layout, uint32_t lane_bit,
+                              uint32_t digit, uint32_t at);
+/* Every element is already in the right thread. */
+/* NULL when there is none (layout_widen). */
+const Layout *stored_widen(LayoutStore *store, const Layout *layout, uint32_t axis);
+bool stored_in_place(LayoutStore *store, const Layout *from, const Layout *to);
+/* One exchange between lanes leads from one to the other. */
+bool stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to);
+
+#endif

@@ -1,0 +1,717 @@
+/* plan.c - whether and how warp groups share the work of a block.
+ *
+ *   level    tile IR, fused
+ *   needs    px->plan.bands: how many warp groups compute (0: no plan is wanted)
+ *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
+ *            programs can share a block (`bands`: each one is run by a warp group, and what does
+ *            not depend on the axis is loaded once for all), and decides which loads become rings,
+ *            how each product is turned, and whether products of one iteration are computed under
+ *            the arithmetic of the next
+ *   leaves   fn->plan, fn->warps; rings, without place, on the loads they replace; products marked
+ *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
+ *            and a remark says why; the kernel then goes the way that every target has.
+ *
+ * What a band is.  A kernel is one program for each point of its grid.  Two programs that differ in
+ * one index of the grid only, say the tile of rows, have loads in common: those whose addresses do
+ * not use that index.  A block runs `bands` such programs side by side, one a warp group, and loads
+ * what they have in common once.  So a band is a program of the language unchanged, and nothing
+ * that the passes know of one has to be learned again for the block.
+ *
+ * Turning.  A warp group's product has 64 rows.  The dimension that lies along the band's own rows
+ * is the one that must become the rows of the instruction; when it is the columns of the product,
+ * the product is computed transposed.
+ */
+#include "compiler/passes/plan.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum {
+    GROUP_ROWS = 64,
+    PANEL_COLUMNS = 32,  /* of f32 in 128 bytes */
+    PANEL_ELEMENTS = 64, /* of 16 bits */
+    BOX_MOST = 256,
+    FIX_ROUNDS = 64,
+    OPERAND_REGISTERS = 26, /* of one product, beside its result */
+    OTHER_REGISTERS = 32 /* of a thread: statistics, addresses, what is being computed */
+};
+
+typedef struct Planner {
+    PassContext *px;
+    TirFn *fn;
+    TirOp *loop;          /* the main loop */
+    uint32_t axis;        /* the band axis being tried */
+    bool *tainted;        /* by value: depends on the index of the band axis */
+    uint8_t *along;       /* by value: bit d: dimension d runs along the band axis */
+    const char *why;      /* the reason why there is no plan */
+    Span where;
+} Planner;
+
+static bool
+refuse(Planner *p, Span where, const char *why)
+{
+    if (p->why == NULL) {
+        p->why = why;
+        p->where = where;
+    }
+    return false;
+}
+
+/* ---- what depends on the band axis ---- */
+
+/* One pass over a block; whether something new was found. */
+static bool
+spread_block(Planner *p, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool tainted = op->op == TIR_GRID && op->integer == (int64_t)p->axis;
+        uint8_t along = 0;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            tainted = tainted || p->tainted[op->args[k]->id];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= spread_block(p, op->blocks[k]);
+        switch (op->op) {
+        case TIR_LOAD: {
+            uint32_t next = 0, dim = 0;
+            for (uint32_t d = 0; d < op->tensor->rank; d++) {
+                const TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
+                if (op->index[d].kind == INDEX_SCALAR)
+                    continue;
+                if (start != NULL && p->tainted[start->id])
+                    along |= (uint8_t)(1 << dim);
+                dim++;
+            }
+            break;
+        }
+        case TIR_IOTA:
+            along = p->tainted[op->args[0]->id] ? 1 : 0;
+            break;
+        case TIR_EXPAND:
+            along = p->along[op->args[0]->id];
+            along = (uint8_t)(op->axis == 0 ? along << 1 : along);
+            break;
+        case TIR_SQUEEZE:
+            along = p->along[op->args[0]->id];
+            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
+            break;
+        case TIR_TRANSPOSE:
+            along = p->along[op->args[0]->id];
+            along = (uint8_t)((along & 1) << 1 | along >> 1);
+            break;
+        case TIR_REDUCE:
+            along = p->along[op->args[0]->id];
+            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
+            if (op->results[0]->type.rank == 0)
+                along = 0;
+            break;
+        case TIR_MMA:
+            along = (uint8_t)((p->along[op->args[0]->id] & 1) | (p->along[op->args[1]->id] & 2) |
+                              p->along[op->args[2]->id]);
+            break;
+        case TIR_FOR: {
+            const TirBlock *body = op->blocks[0];
+            uint32_t first = loop_first_initial(op);
+            for (uint32_t k = 0; k < op->n_results; k++) {
+                const TirVal *initial = op->args[first + k], *param = body->params.at[k + 1];
+                const TirVal *next = block_yield(body)->args[k], *result = op->results[k];
+                uint8_t bits = p->along[initial->id] | p->along[next->id];
+                bool taint = p->tainted[initial->id] || p->tainted[next->id] ||
+                             p->tainted[op->args[0]->id] || p->tainted[op->args[1]->id];
+                const TirVal *both[] = {param, result};
+                for (uint32_t j = 0; j < 2; j++) {
+                    news |= (bits & ~p->along[both[j]->id]) != 0 ||
+                            (taint && !p->tainted[both[j]->id]);
+                    p->along[both[j]->id] |= bits;
+                    p->tainted[both[j]->id] |= taint;
+                }
+            }
+            /* where the iterations begin may differ, but one of a number is the same for all bands:
+             * the index stays untainted */
+            continue;
+        }
+        case TIR_IF:
+            for (uint32_t k = 0; k < op->n_results; k++) {
+                const TirVal *result = op->results[k];
+                uint8_t bits = 0;
+                bool taint = tainted;
+                for (uint32_t j = 0; j < 2; j++) {
+                    bits |= p->along[block_yield(op->blocks[j])->args[k]->id];
+                    taint = taint || p->tainted[block_yield(op->blocks[j])->args[k]->id];
+                }
+                news |= (bits & ~p->along[result->id]) != 0 || (taint && !p->tainted[result->id]);
+                p->along[result->id] |= bits;
+                p->tainted[result->id] |= taint;
+            }
+            continue;
+        default:
+            for (uint32_t k = 0; k < op->n_args; k++) {
+                if (op->n_results == 1 && op->args[k]->type.rank == op->results[0]->type.rank)
+                    along |= p->along[op->args[k]->id];
+            }
+            break;
+        }
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            const TirVal *result = op->results[k];
+            news |= (along & ~p->along[result->id]) != 0 || (tainted && !p->tainted[result->id]);
+            p->along[result->id] |= along;
+            p->tainted[result->id] |= tainted;
+        }
+    }
+    return news;
+}
+
+/* ---- the main loop and its products ---- */
+
+static uint32_t
+count_products(const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        n += op->op == TIR_MMA;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_products(op->blocks[k]);
+    }
+    return n;
+}
+
+static bool
+find_main_loop(Planner *p)
+{
+    const TirBlock *body = p->fn->body;
+    uint32_t all = count_products(body), direct = 0;
+
+    for (uint32_t depth = 0; direct == 0; depth++) {
+        TirOp *found = NULL;
+        for (uint32_t i = 0; i < body->ops.n; i++) {
+            TirOp *op = body->ops.at[i];
+            direct += op->op == TIR_MMA;
+            if (op->op != TIR_FOR || count_products(op->blocks[0]) == 0)
+                continue;
+            if (found != NULL)
+                return refuse(p, op->span, "there are two loops with products");
+            found = op;
+        }
+        if (found == NULL)
+            break;
+        if (direct > 0)
+            return refuse(p, found->span, "there are products in a loop and around it");
+        p->loop = found;
+        body = found->blocks[0];
+        if (depth > 0 && found->parent->owner->n_segments > 1)
+            return refuse(p, found->span, "the loop around the main loop is split");
+    }
+    if (p->loop == NULL)
+        return refuse(p, p->fn->span, "no loop has products");
+    direct = 0;
+    for (uint32_t i = 0; i < p->loop->blocks[0]->ops.n; i++)
+        direct += p->loop->blocks[0]->ops.at[i]->op == TIR_MMA;
+    if (direct != all)
+        return refuse(p, p->loop->span, "there are products outside of the main loop, or in a branch or loop inside it");
+    return true;
+}
+
+/* The load behind an operand, through transposes; NULL: it lies in registers. */
+static TirOp *
+load_behind(const TirVal *value)
+{
+    TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_LOAD ? def : NULL;
+}
+
+/* Whether all that uses `value` are products, as an operand, through transposes. */
+static bool
+only_operand(const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
+                continue;
+            if (op->op != TIR_TRANSPOSE || !only_operand(op->parent, op->results[0]))
+                return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!only_operand(op->blocks[k], value))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool
+is_written(const TirBlock *block, const TirTensor *tensor)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (is_written(op->blocks[k], tensor))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
+ * sizes, parameters, the grid and the number of the iteration. */
+static bool
+producer_can(const Planner *p, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) /* the number of an iteration of the main loop or one around it */
+        return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
+               value == value->block->params.at[0];
+    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
+        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!producer_can(p, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+/* The largest power of two (up to 64) known to divide an index. */
+static int64_t
+factor_of(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int64_t a, b, factor = 1;
+
+    if (def == NULL)
+        return 1;
+    switch (def->op) {
+    case TIR_CONST:
+        while (factor < 64 && def->integer % (factor * 2) == 0)
+            factor *= 2;
+        return factor;
+    case TIR_ADD:
+    case TIR_SUB:
+        a = factor_of(def->args[0]);
+        b = factor_of(def->args[1]);
+        return a < b ? a : b;
+    case TIR_MUL:
+        factor = factor_of(def->args[0]) * factor_of(def->args[1]);
+        return factor < 64 ? factor : 64;
+    default:
+        return 1;
+    }
+}
+
+/* Whether the tensor memory unit can bring the tile of a load, and the producer ask for it. */
+static bool
+check_load(Planner *p, const TirOp *load)
+{
+    const TirTensor *tensor = load->tensor;
+    uint32_t last = tensor->rank - 1;
+    uint32_t next = 0;
+
+    if (dtype_bits(tensor->dtype) != 16)
+        return refuse(p, load->span, "an operand of a product does not have 16 bits");
+    if (tensor->rank > 5 || tensor->align % 16 != 0)
+        return refuse(p, load->span, "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+    if (load->index[last].kind == INDEX_SCALAR)
+        return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
+    if (is_written(p->fn->body, tensor))
+        return refuse(p, load->span, "the kernel writes a tensor that its products read");
+    if (!only_operand(p->fn->body, load->results[0]))
+        return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > BOX_MOST)
+            return refuse(p, load->span, "a tile has more than 256 rows");
+        if (load->index[d].kind == INDEX_FULL)
+            continue;
+        const TirVal *start = load->args[next++];
+        if (!producer_can(p, start))
+            return refuse(p, load->span, "the place of a tile depends on data");
+        if (d == last && factor_of(start) < 8)
+            return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
+    }
+    return true;
+}
+
+/* Whether a load stands in the main loop or outside of all loops. */
+static bool
+check_place(Planner *p, const TirOp *load)
+{
+    if (load->parent == p->loop->blocks[0] || load->parent == p->fn->body)
+        return true;
+    return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
+}
+
+/* Registers of a thread when the block starts: the assembler lets no instruction have more. */
+static int32_t
+entry_registers(const Target *target, uint32_t bands)
+{
+    int32_t each = target->registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
+
+    return each < target->registers_per_thread ? each : target->registers_per_thread;
+}
+
+/* The operation that adds the result of a product to memory, when nothing else uses it; NULL. */
+static TirOp *
+only_addition(const Planner *p, const TirOp *mma)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    TirOp *found = NULL;
+
+    if (count_uses(p->fn, mma->results[0]) != 1)
+        return NULL;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op == TIR_ATOMIC_ADD && op->args[op->n_args - 1] == mma->results[0])
+            found = op;
+    }
+    return found;
+}
+
+/* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
+ * exchange their parts of the left operand, and each computes a share of the columns. */
+static bool
+check_joint(Planner *p, TirOp *op)
+{
+    uint32_t bands = p->px->plan.bands;
+    const TirOp *add = only_addition(p, op);
+    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
+    TirOp *right = load_behind(op->args[1]);
+
+    if (add == NULL)
+        return refuse(p, op->span, "a product adds up over what the warp groups have apart");
+    for (uint32_t k = 0; k + 1 < add->n_args; k++) {
+        if (p->tainted[add->args[k]->id])
+            return refuse(p, op->span, "a product over all warp groups is added to places that differ");
+    }
+    int32_t share = bands < 2 ? 0 : cols / (int32_t)bands;
+    if (bands < 2 || cols % (int32_t)bands != 0)
+        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
+    /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
+     * panels, or all shares' from one. */
+    if (share % PANEL_COLUMNS != 0 || (share % PANEL_ELEMENTS != 0 && cols > PANEL_ELEMENTS))
+        return refuse(p, op->span, "the shares of a product over all warp groups are no whole panels");
+    if ((share != GROUP_ROWS && rows != GROUP_ROWS) || rows % 16 != 0)
+        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
+    if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
+        add->index[add->tensor->rank - 1].kind == INDEX_SCALAR || rows > BOX_MOST)
+        return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
+    if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
+        load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
+        return refuse(p, op->span, "a product over all warp groups has other operands than it may");
+    op->joint = true;
+    op->swapped = cols / (int32_t)bands == GROUP_ROWS;
+    return check_load(p, right);
+}
+
+/* Whether operand `k` of a product is followed, along the dimension that is added up over, by zeros
+ * enough for a whole step of the instruction: the tensor ends there, and the tensor memory unit fills
+ * in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
+static bool
+ends_in_zeros(const TirOp *mma, uint32_t k)
+{
+    const TirOp *def = mma->args[k]->def;
+    uint32_t dim = 1 - k;
+
+    for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
+        dim = 1 - dim;
+    return def != NULL && def->op == TIR_LOAD && dim == 1 &&
+           def->index[def->tensor->rank - 1].kind == INDEX_FULL;
+}
+
+/* Whether the bands may divide the products along the axis; turns them. */
+static bool
+check_products(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        op->joint = false;
+        uint8_t along = p->along[op->results[0]->id];
+        if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
+            if (!check_joint(p, op))
+                return false;
+            continue;
+        }
+        if (along != 1 && along != 2)
+            return refuse(p, op->span, "a product does not run along the warp groups' axis");
+        op->swapped = along == 2;
+        int32_t rows = op->results[0]->type.dim[op->swapped], cols = op->results[0]->type.dim[1 - op->swapped];
+        int32_t inner = op->args[0]->type.dim[1];
+        const MmaAtom *atom = target_group_mma(p->px->target, op->args[0]->type.dtype);
+        if (atom == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+            return refuse(p, op->span, "warp groups have no product of these types");
+        if (rows != GROUP_ROWS || cols % 8 != 0 || cols > 256)
+            return refuse(p, op->span, "a product of a warp group has 64 rows, and a multiple of 8 columns up to 256");
+        TirOp *left = load_behind(op->args[op->swapped ? 1 : 0]);
+        TirOp *right = load_behind(op->args[op->swapped ? 0 : 1]);
+        if (cols / 2 + OPERAND_REGISTERS > entry_registers(p->px->target, p->px->plan.bands))
+            return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
+        if (right == NULL)
+            return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+        if (left == NULL && inner % atom->k != 0)
+            return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+        if (inner % atom->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+            return refuse(p, op->span, "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+        if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
+            return false;
+        if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- overlapping ---- */
+
+/* A bound of the registers a thread of a warp group needs for results of products: those that live
+ * over iterations, and with `overlap` all others as well at once with what they become. */
+static int64_t
+result_registers(const Planner *p, bool overlap)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    int64_t total = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        int64_t n = tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
+        bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
+        total += fresh && overlap ? n + n / 2 + n / 8 : n;
+    }
+    return total;
+}
+
+/* ---- rings ---- */
+
+static TirShared *
+make_ring(Planner *p, TirOp *load, uint32_t slots)
+{
+    TirType type = load->results[0]->type;
+    TirShared *ring = arena_new(p->fn->arena, TirShared);
+    bool apart = false;
+
+    for (uint32_t k = 0; k < load->n_args; k++)
+        apart = apart || p->tainted[load->args[k]->id];
+    ring->id = p->fn->shared.n;
+    ring->name = load->tensor->name;
+    ring->dtype = type.dtype;
+    ring->rows = type.rank == 2 ? type.dim[0] : 1;
+    ring->cols = type.dim[type.rank - 1];
+    ring->slots = slots;
+    ring->is_ring = true;
+    ring->per_band = apart;
+    vec_push(p->fn->arena, &p->fn->shared, ring);
+    return ring;
+}
+
+static void
+make_rings(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    const PlanHints *hints = &p->px->plan;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        op->async = true;
+        p->fn->plan->joint |= op->joint;
+        for (uint32_t k = 0; k < 2; k++) {
+            TirOp *load = load_behind(op->args[k]);
+            if (load == NULL || load->shared != NULL)
+                continue;
+            load->shared = make_ring(p, load, load->parent == body ? hints->stages : hints->slots);
+        }
+    }
+}
+
+/* Whether a value follows from loads and constants of the body, or from outside, without products. */
+static bool
+before_products(const TirVal *value, const TirBlock *body, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (value->block != body)
+        return true;
+    if (def == NULL || depth > 12)
+        return def == NULL && value == body->params.at[0];
+    if (def->op == TIR_MMA || def->n_blocks > 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!before_products(def->args[k], body, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* -value, negated where it is smallest: before it is spread over a tile. */
+static TirVal *
+negated(TirBuilder *b, TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || (def->op != TIR_BROADCAST && def->op != TIR_EXPAND) || value->block != b->block)
+        return tir_unary(b, TIR_NEG, value);
+    TirVal *less = negated(b, def->args[0]);
+    TirOp *again = tir_op_new(b, def->op, 1, &less, 1, &value->type);
+    again->axis = def->axis;
+    return again->results[0];
+}
+
+/* a b - x, with nothing else made of a b: the sum begins at -x, and the subtraction is done by the
+ * product. */
+static void
+preload_subtractions(Planner *p)
+{
+    TirBlock *body = p->loop->blocks[0];
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        TirOp *mma = op->op == TIR_SUB ? op->args[0]->def : NULL;
+        if (mma == NULL || mma->op != TIR_MMA || mma->parent != body || mma->args[2]->def == NULL ||
+            mma->args[2]->def->op != TIR_CONST || mma->args[2]->def->number != 0 ||
+            count_uses(p->fn, mma->results[0]) != 1)
+            continue;
+        /* Only what does not come from products: it has to be there before this one starts. */
+        if (!before_products(op->args[1], body, 0))
+            continue;
+        TirBuilder b = {.fn = p->fn, .block = body, .at = (int32_t)i, .span = op->span};
+        TirVal *args[] = {mma->args[0], mma->args[1], negated(&b, op->args[1])};
+        TirOp *sum = tir_op_new(&b, TIR_MMA, 3, args, 1, &op->results[0]->type);
+        tir_replace_uses(p->fn, op->results[0], sum->results[0]);
+        uint32_t kept = 0; /* the old product and the subtraction go */
+        for (uint32_t k = 0; k < body->ops.n; k++) {
+            if (body->ops.at[k] != op && body->ops.at[k] != mma)
+                body->ops.at[kept++] = body->ops.at[k];
+        }
+        body->ops.n = kept;
+        i = 0;
+    }
+    for (uint32_t i = body->ops.n; i-- > 0;) { /* what nobody uses any more */
+        const TirOp *op = body->ops.at[i];
+        if ((tir_op_info(op->op)->flags & TF_PURE) == 0 || op->n_results != 1 ||
+            count_uses(p->fn, op->results[0]) > 0)
+            continue;
+        for (uint32_t k = i; k + 1 < body->ops.n; k++)
+            body->ops.at[k] = body->ops.at[k + 1];
+        body->ops.n--;
+    }
+}
+
+/* What is launched: a block for the bands of each point of the grid, or, going through them, no more
+ * blocks than run at once. */
+static void
+count_blocks(TirFn *fn)
+{
+    const HostExpr *all = NULL;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const HostExpr *n = fn->grid.at[k].extent;
+        if (k == fn->plan->band_axis && fn->plan->bands > 1)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->bands));
+        all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
+    }
+    if (fn->plan->persistent) {
+        HostExpr *sms = host_int(fn->arena, 0);
+        sms->kind = HOST_SM_COUNT;
+        all = host_binary(fn->arena, HOST_MIN, sms, all);
+    }
+    fn->blocks[0] = all;
+    fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
+}
+
+/* Programs of different lengths are drawn from a counter, in the order that ends most evenly: the
+ * longest first, a few at a time of those that share what they load. */
+static void
+plan_drawing(Planner *p)
+{
+    enum { COUNTER_BYTES = 8 };
+    TirFn *fn = p->fn;
+    const TirBlock *body = p->loop->blocks[0];
+    const HostExpr *bytes = host_int(fn->arena, 0);
+    bool uneven = false;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        uneven = uneven || fn->grid.at[k].uneven;
+    if (!uneven || !p->px->plan.dynamic || !fn->plan->persistent)
+        return;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_LOAD || op->shared == NULL || op->shared->per_band)
+            continue;
+        const HostExpr *rows = NULL;
+        for (uint32_t d = 0; d + 1 < op->tensor->rank; d++) {
+            const TensorDim *dim = &op->tensor->dim[d];
+            HostExpr *size = host_int(fn->arena, dim->constant);
+            if (dim->constant == 0) {
+                size->kind = HOST_SIZE;
+                size->index = dim->size;
+            }
+            if (op->index[d].kind != INDEX_SCALAR)
+                rows = size;
+        }
+        int64_t row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        if (rows != NULL)
+            bytes = host_binary(fn->arena, HOST_ADD, bytes,
+                                host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
+    }
+    fn->plan->dynamic = true;
+    fn->plan->producer_registers = p->px->target->drawing_registers[fn->plan->bands].producer;
+    fn->plan->consumer_registers = p->px->target->drawing_registers[fn->plan->bands].consumer;
+    fn->plan->shared_bytes_each = bytes;
+    TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
+    vec_push(fn->arena, &fn->memories, counter);
+}
+
+bool
+pass_plan(PassContext *px, TirFn *fn)
+{
+    Planner p = {.px = px, .fn = fn};
+    const PlanHints *hints = &px->plan;
+    uint32_t axis = 0;
+
+    if (hints->bands == 0 || px->target->group_mma == NULL)
+        return false;
+    bool ok = find_main_loop(&p);
+    if (ok && px->plan.bands > 1)
+        preload_subtractions(&p);
+    for (axis = 0; ok && axis < fn->grid.n; axis++) {
+        p.axis = axis;
+        p.tainted = arena_array(fn->arena, bool, fn->next_id + 1);
+        p.along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
+        for (uint32_t round = 0; round < FIX_ROUNDS && spread_block(&p, fn->body); round++)
+            ;
+        if (check_products(&p))
+            break;
+    }
+    if (!ok || axis == fn->grid.n) {
+        diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
+                    p.why);
+        return false;
+    }
+    fn->plan = arena_new(fn->arena, TirPlan);
+    *fn->plan = (TirPlan){.bands = hints->bands,
+                          .band_axis = axis,
+                          .persistent = hints->persistent,
+                          .turns = hints->turns && hints->bands > 1,
+                          .producer_registers = px->target->role_registers[hints->bands].producer,
+                          .consumer_registers = px->target->role_registers[hints->bands].consumer};
+    fn->plan->overlapped =
+        hints->overlap && result_registers(&p, true) + OTHER_REGISTERS <= fn->plan->consumer_registers + 4;
+    fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
+    fn->warps = 4;
+    count_blocks(fn);
+    make_rings(&p);
+    plan_drawing(&p);
+    return true;
+}

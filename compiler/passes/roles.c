@@ -1,0 +1,303 @@
+/* roles.c - a planned kernel becomes a producer and the program of the computing warp groups.
+ *
+ *   level    tile IR with a plan (pass `plan`)
+ *   does     replaces loads by waits for rings and reads of them, and writes the producer, which
+ *            fills the rings in the order in which they are waited for.  With `overlapped`, the
+ *            main loop is turned by a stage: products whose operands are computed from other
+ *            products ("late") run while the next iteration's arithmetic does:
+ *
+ *                first iteration: early products, arithmetic
+ *                for ..  { early products; late products of the iteration before; arithmetic }
+ *                late products of the last iteration
+ *
+ *            Waits for products stand where a result is first used
+ *   leaves   fn->plan->producer; a body without loads of products
+ *
+ * Bands may differ in how many iterations they have.  The producer copies for all of them, and a
+ * band lets pass unread what it does not need.  A band past the end of its grid axis does nothing.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+    static void
+    emit_pass_by(Roles *r, TirVal *from, TirVal *to)
+{
+    TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
+    TirBlock *around = r->b.block;
+
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < r->early_rings.n; k++) {
+        roles_plain(&r->b, TIR_RING_WAIT, r->early_rings.at[k]->shared, 0);
+        roles_plain(&r->b, TIR_RING_RELEASE, r->early_rings.at[k]->shared, 0);
+    }
+    for (uint32_t k = 0; k < r->late_rings.n; k++) {
+        roles_plain(&r->b, TIR_RING_WAIT, r->late_rings.at[k]->shared, 0);
+        roles_plain(&r->b, TIR_RING_RELEASE, r->late_rings.at[k]->shared, 0);
+    }
+    tir_yield(&r->b, 0, NULL);
+    r->b.block = around;
+}
+
+static void
+list_rings(Roles *r, OpList *once)
+{
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        TirOp *op = r->old->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL)
+            vec_push(r->fn->arena, once, op);
+    }
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        r->has_effects |= op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        if (r->fn->plan->overlapped && r->late[op->results[0]->id])
+            vec_push(r->fn->arena, &r->late_rings, op);
+        else
+            vec_push(r->fn->arena, &r->early_rings, op);
+    }
+}
+
+/* Whether a scalar depends on the index of the band axis. */
+static bool
+depends_on_band(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_GRID)
+        return def->integer == (int64_t)r->fn->plan->band_axis;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (depends_on_band(r, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a write of a band past the end of its axis lies outside of the tensor, so that nothing
+ * is written: the axis counts tiles of the dimension that it addresses, or its elements. */
+static bool
+is_outside_by_itself(const Roles *r, const TirOp *write)
+{
+    const HostExpr *extent = r->fn->grid.at[r->fn->plan->band_axis].extent;
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < write->tensor->rank; d++) {
+        const TensorDim *dim = &write->tensor->dim[d];
+        const TirVal *index = write->index[d].kind == INDEX_FULL ? NULL : write->args[next++];
+        const TirOp *def = index == NULL ? NULL : index->def;
+        if (def == NULL || dim->constant != 0)
+            continue;
+        if (def->op == TIR_GRID && depends_on_band(r, index) && extent->kind == HOST_SIZE &&
+            extent->index == dim->size)
+            return true;
+        if (def->op != TIR_MUL || extent->kind != HOST_CDIV || extent->a->kind != HOST_SIZE ||
+            extent->a->index != dim->size || extent->b->kind != HOST_INT)
+            continue;
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *x = def->args[k]->def, *y = def->args[1 - k]->def;
+            if (x != NULL && y != NULL && x->op == TIR_GRID && depends_on_band(r, def->args[k]) &&
+                y->op == TIR_CONST && y->integer == extent->b->integer)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether operations from `from` on would do something in a band past the end of its axis. */
+static bool
+has_effects(const Roles *r, const TirBlock *block, uint32_t from)
+{
+    for (uint32_t i = from; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !is_outside_by_itself(r, op))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (has_effects(r, op->blocks[k], 0))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The loop that has products in its own body, down from `block`; lists the loops around it. */
+static TirOp *
+find_main_loop(Roles *r, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op != TIR_FOR)
+            continue;
+        for (uint32_t k = 0; k < op->blocks[0]->ops.n; k++) {
+            if (op->blocks[0]->ops.at[k]->op == TIR_MMA)
+                return op;
+        }
+        vec_push(r->fn->arena, &r->around, op);
+        TirOp *found = find_main_loop(r, op->blocks[0]);
+        if (found != NULL)
+            return found;
+        r->around.n--;
+    }
+    return NULL;
+}
+
+/* The main loop, with what each band lets pass before and behind it. */
+static void
+emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *there)
+{
+    TirPlan *plan = r->fn->plan;
+    /* The bounds of the main loop again, from readings of the grid that do nothing else. */
+    CloneMap steers = clone_map(r->fn);
+    roles_map_grid(&r->b, &steers, r->old, 0, NULL);
+    for (uint32_t k = 0; k < r->counters.n; k++)
+        clone_set(&steers, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    for (uint32_t k = 0; k < loop_first_initial(r->loop); k++) {
+        TirVal *bound = clone_scalar_tree(&r->b, &steers, r->loop->args[k]);
+        if (bound != NULL)
+            clone_set(map, r->loop->args[k], bound);
+    }
+    Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1])};
+    if (r->bounds_differ) {
+        TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
+        Range all =
+            roles_block_range(r, &r->b, tir_binary(&r->b, TIR_DIV, own, bands), extent, &first_lo);
+        if (r->span_all) {
+            range = all;
+        } else {
+            range.hi = tir_binary(&r->b, TIR_MAX, range.lo, range.hi);
+            range.lo = tir_select(&r->b, there, range.lo, first_lo);
+            range.hi = tir_select(&r->b, there, range.hi, first_lo);
+            emit_pass_by(r, all.lo, range.lo);
+        }
+    }
+    if (plan->overlapped)
+        roles_overlapped(r, map, range);
+    else
+        roles_straight(r, map, range);
+}
+
+/* The iterations that a band does not have, behind its own. */
+static void
+emit_rest(Roles *r, TirVal *extent)
+{
+    /* Computed once more: the bounds of the main loop would have to be kept over it. */
+    TirVal *again = roles_grid(r, &r->b), *first_lo;
+    TirVal *bands = tir_const_int(&r->b, r->fn->plan->bands);
+
+    again->def->steers = false;
+    Range all =
+        roles_block_range(r, &r->b, tir_binary(&r->b, TIR_DIV, again, bands), extent, &first_lo);
+    Range mine = roles_band_range(r, &r->b, again, extent, first_lo);
+    emit_pass_by(r, mine.hi, all.hi);
+}
+
+/* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the
+ * place behind it. */
+static uint32_t
+emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal *own,
+          TirVal *extent, TirVal *there)
+{
+    TirOp *inner = depth < r->around.n ? r->around.at[depth] : r->loop;
+    uint32_t i = 0;
+
+    for (; block->ops.at[i] != inner; i++)
+        roles_copy(r, map, block->ops.at[i], false);
+    r->b.span = inner->span;
+    if (inner == r->loop) {
+        emit_main_loop(r, map, own, extent, there);
+        return i + 1;
+    }
+    uint32_t first = loop_first_initial(inner), n = inner->n_results;
+    TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
+    TirBlock *outside = r->b.block;
+    const TirBlock *body = inner->blocks[0];
+    CloneMap steers = clone_map(r->fn);
+    roles_map_grid(&r->b, &steers, r->old, 0, NULL);
+    for (uint32_t k = 0; k < r->counters.n; k++)
+        clone_set(&steers, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    TirVal *lo = clone_scalar_tree(&r->b, &steers, inner->args[0]);
+    TirVal *hi = clone_scalar_tree(&r->b, &steers, inner->args[1]);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, inner->args[first + k]);
+    TirOp *loop = tir_for(&r->b, lo, hi, n, values);
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < body->params.n; k++)
+        clone_set(map, body->params.at[k], loop->blocks[0]->params.at[k]);
+    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
+    for (uint32_t k = emit_nest(r, map, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
+         k++)
+        roles_copy(r, map, body->ops.at[k], false);
+    if (depth + 1 == r->around.n && r->bounds_differ && !r->span_all)
+        emit_rest(r, extent);
+    r->counters.n--;
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, block_yield(body)->args[k]);
+    tir_yield(&r->b, n, values);
+    r->b.block = outside;
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, inner->results[k], loop->results[k]);
+    return i + 1;
+}
+
+bool
+pass_roles(PassContext *px, TirFn *fn)
+{
+    Roles r = {.px = px, .fn = fn, .old = fn->body};
+    TirPlan *plan = fn->plan;
+    OpList once = {0};
+
+    if (plan == NULL || plan->producer != NULL)
+        return false;
+    r.loop = find_main_loop(&r, fn->body);
+    if (r.loop == NULL) { /* only tile IR from text can be like that */
+        diag_error(px->diag, fn->span, "kernel '%s' has a plan, but no loop with products",
+                   fn->name);
+        return false;
+    }
+    r.body = r.loop->blocks[0];
+    sink_loads(fn, r.body);
+    plan->overlapped = plan->overlapped && !plan->joint;
+    roles_mark(&r);
+    if (plan->overlapped)
+        plan->overlapped = roles_prepare_overlap(&r);
+    list_rings(&r, &once);
+    r.bounds_differ = plan->bands > 1 && (depends_on_band(&r, r.loop->args[0]) ||
+                                          depends_on_band(&r, r.loop->args[1]) || r.has_effects);
+    plan->turns = plan->turns && plan->overlapped && !r.bounds_differ;
+    plan->original = r.old;
+    if (plan->joint)
+        r.span_all = plan->bands > 1;
+    roles_make_producer(&r, &once);
+
+    TirBlock *root = tir_block_new(fn);
+    r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
+    CloneMap map = clone_map(fn);
+    TirVal *own = roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
+    if (plan->bands > 1) {
+        extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
+        there = tir_binary(&r.b, TIR_LT, own, extent);
+    }
+    uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
+    if (plan->joint) /* a band reads the others' parts: nobody gives one back before all are done */
+        roles_plain(&r.b, TIR_BAND_BARRIER, NULL, 0);
+    roles_release(&r.b, &once, NULL);
+    TirOp *guard = NULL;
+    if (plan->bands > 1 && has_effects(&r, r.old, i)) {
+        guard = tir_if(&r.b, there, 0, NULL);
+        r.b.block = guard->blocks[1];
+        tir_yield(&r.b, 0, NULL);
+        r.b.block = guard->blocks[0];
+    }
+    for (; i < r.old->ops.n; i++)
+        roles_copy(&r, &map, r.old->ops.at[i], false);
+    if (guard != NULL) {
+        tir_yield(&r.b, 0, NULL);
+        r.b.block = root;
+    }
+    if (r.bounds_differ && !r.span_all && r.around.n == 0)
+        emit_rest(&r, extent);
+    fn->body = root;
+    return true;
+}

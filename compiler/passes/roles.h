@@ -1,0 +1,78 @@
+/* roles.h - what the files of pass `roles` share (roles*.c). */
+#ifndef TILEC_PASSES_ROLES_H
+#define TILEC_PASSES_ROLES_H
+
+#include "compiler/passes/plan.h"
+#include "compiler/passes/tir_clone.h"
+
+typedef VEC(TirOp *) OpList;
+typedef VEC(TirVal *) ValueList;
+
+typedef struct Roles {
+    PassContext *px;
+    TirFn *fn;
+    TirBlock *old;                         /* the program as it was */
+    TirOp *loop;                           /* the main loop as it was */
+    TirBlock *body;                        /* its body */
+    OpList around;                         /* the loops around it, the outermost first */
+    ValueList counters, producer_counters; /* of those that are being emitted, anew */
+    TirBuilder b;                          /* of the computing groups' program */
+    TirBuilder pb;                         /* of the producer's */
+    bool *late;                            /* by value: of the late stage */
+    int8_t *level;                         /* by value: how many products deep */
+    TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
+    OpList early_rings, late_rings; /* loads of the loop, in order of their first use */
+    bool bounds_differ;             /* the bands' iterations are not the same */
+    bool span_all;                  /* every band has the iterations of all */
+    bool has_effects;               /* the loop writes memory */
+} Roles;
+
+/* The first and the last iteration, one past it, that some band of the block has. */
+typedef struct Range {
+    TirVal *lo, *hi;
+} Range;
+
+/* ---- roles_stages.c: which part of the main loop is of the late stage ---- */
+
+/* Fills `late` and `level`. */
+void roles_mark(Roles *r);
+/* Whether the loop can be turned by a stage; splits its branches where both stages are in one. */
+bool roles_prepare_overlap(Roles *r);
+bool roles_is_late(const Roles *r, const TirOp *op);
+bool roles_listed(const ValueList *list, const TirVal *value);
+
+/* ---- roles_producer.c ---- */
+
+/* Writes the producer; `once`: the rings that are filled before the loop. */
+void roles_make_producer(Roles *r, const OpList *once);
+/* The index of the band axis, as the launch gives it. */
+TirVal *roles_grid(Roles *r, TirBuilder *b);
+/* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
+ * own, made by `b`, that steers. */
+void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
+                    TirVal *index);
+/* Of one band: nothing, at `none`, when its index lies past the end of the axis. */
+Range roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
+/* Of all bands of a block; also where the first one begins. */
+Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,
+                        TirVal **first_lo);
+
+/* ---- roles_pieces.c: operations of the computing groups ---- */
+
+void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer);
+/* A copy of `op`; a load from a ring becomes a wait and a reading. `all_masks`: of every segment.
+ */
+void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
+/* Gives rings back; `pin`, or NULL: only behind what makes this value. */
+void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
+/* The loop with other bounds and initial values, without operations.  Its inner bounds are those
+ * that `outer` gives, `least` or NULL the least they may be. */
+TirOp *roles_begin_loop(Roles *r, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial,
+                        const CloneMap *outer, TirVal *least);
+
+/* ---- roles_straight.c, roles_overlapped.c: the main loop as it is, and turned by a stage ---- */
+
+void roles_straight(Roles *r, CloneMap *map, Range range);
+void roles_overlapped(Roles *r, CloneMap *map, Range range);
+
+#endif

@@ -1,0 +1,246 @@
+/* roles_overlapped.c - the main loop turned by a stage: late products of an iteration run while the
+ * arithmetic of the next one does (roles.c shows the order).
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+/* Whether the late stage can compute `value` again instead of being handed it: nothing but the
+ * number of the iteration and what is known before the loop. */
+static bool
+is_remade(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (value->block != r->body)
+        return true;
+    if (def == NULL)
+        return value == r->body->params.at[0];
+    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
+        def->op == TIR_REDUCE || def->n_blocks > 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!is_remade(r, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+static void
+remake(Roles *r, CloneMap *map, TirVal *value)
+{
+    if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
+        return;
+    for (uint32_t k = 0; k < value->def->n_args; k++)
+        remake(r, map, value->def->args[k]);
+    clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
+}
+
+static void
+add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirVal *value = op->args[k];
+        if (value->block == r->body && !r->late[value->id] && !is_remade(r, value) &&
+            !roles_listed(crossing, value))
+            vec_push(r->fn->arena, crossing, value);
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            add_crossing(r, op->blocks[k]->ops.at[i], crossing);
+    }
+}
+
+static void
+remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!r->late[op->args[k]->id] && is_remade(r, op->args[k]))
+            remake(r, map, op->args[k]);
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            remake_inputs(r, map, op->blocks[k]->ops.at[i]);
+    }
+}
+
+/* The late stage; returns how many products it starts. */
+static uint32_t
+emit_late(Roles *r, CloneMap *map)
+{
+    uint32_t products = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (!roles_is_late(r, op))
+            continue;
+        remake_inputs(r, map, op);
+        roles_copy(r, map, op, true);
+        products += op->op == TIR_MMA;
+    }
+    return products;
+}
+
+static bool
+is_exponential(const TirOp *op)
+{
+    return op->op == TIR_EXP || op->op == TIR_EXP2 || op->op == TIR_TANH || op->op == TIR_LOG ||
+           op->op == TIR_LOG2 || op->op == TIR_SIN || op->op == TIR_COS;
+}
+
+/* The order of the early stage: what stands before the last product and does not come from one, the
+ * products; then the rest.  Returns the place of the last product. */
+static uint32_t
+order_early(Roles *r, OpList *out)
+{
+    uint32_t last = 0, at = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (r->body->ops.at[i]->op == TIR_MMA && !roles_is_late(r, r->body->ops.at[i]))
+            last = i;
+    }
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < r->body->ops.n; i++) {
+            TirOp *op = r->body->ops.at[i];
+            bool first = i <= last && op->n_results > 0 &&
+                         (op->op == TIR_MMA || r->level[op->results[0]->id] == 0);
+            if (op->op == TIR_YIELD || roles_is_late(r, op) || first != (round == 0))
+                continue;
+            if (i == last)
+                at = out->n;
+            vec_push(r->fn->arena, out, op);
+        }
+    }
+    return at;
+}
+
+/* The early stage, with the late one of `before` (NULL: none) behind its products.  Rings of early
+ * products are released when the statistics are there that the long arithmetic needs: an
+ * operation that the machine keeps in order with the wait for the late products, which would rise
+ * above all arithmetic otherwise. */
+static void
+emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
+{
+    OpList order = {0};
+    uint32_t last = order_early(r, &order), products = 0;
+    bool released = false, taken = false;
+    TirVal *pin = NULL;
+
+    for (uint32_t i = 0; i < order.n; i++) {
+        const TirOp *op = order.at[i];
+        if (i > last && !released && is_exponential(op) && op->results[0]->type.rank == 2) {
+            roles_release(&r->b, &r->early_rings, pin);
+            released = true;
+        }
+        if (op->op == TIR_MMA && before != NULL && !taken && r->fn->plan->turns) {
+            roles_plain(&r->b, TIR_TURN_TAKE, NULL, 0);
+            taken = true;
+        }
+        roles_copy(r, map, op, all_masks);
+        if (i > last && op->op == TIR_REDUCE)
+            pin = clone_of(map, op->results[0]);
+        if (i > last && op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1)
+            pin = clone_of(map, op->results[0]);
+        if (i != last)
+            continue;
+        if (before != NULL)
+            products = emit_late(r, before);
+        if (taken)
+            roles_plain(&r->b, TIR_TURN_PASS, NULL, 0);
+        roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
+    }
+    if (!released)
+        roles_release(&r->b, &r->early_rings, pin);
+    if (before != NULL) {
+        roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
+        roles_release(&r->b, &r->late_rings, NULL);
+    }
+}
+
+void
+roles_overlapped(Roles *r, CloneMap *map, Range range)
+{
+    Arena *arena = r->fn->arena;
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    const TirOp *yield = block_yield(r->body);
+    TirBlock *around = r->b.block;
+    ValueList crossing = {0};
+    VEC(TirType) types = {0};
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (roles_is_late(r, r->body->ops.at[i]))
+            add_crossing(r, r->body->ops.at[i], &crossing);
+    }
+    for (uint32_t k = 0; k < n; k++) { /* a late result that an early value is */
+        if (r->late[r->body->params.at[k + 1]->id] && !r->late[yield->args[k]->id] &&
+            !roles_listed(&crossing, yield->args[k]))
+            vec_push(arena, &crossing, yield->args[k]);
+        vec_push(arena, &types, r->loop->results[k]->type);
+    }
+    TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, range.hi);
+    TirOp *branch = tir_if(&r->b, some, n, types.at);
+    r->b.block = branch->blocks[1];
+    TirVal **values = arena_array(arena, TirVal *, n + crossing.n + 1);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, r->loop->args[first + k]);
+    tir_yield(&r->b, n, values);
+
+    /* the first iteration */
+    r->b.block = branch->blocks[0];
+    CloneMap head = clone_map_copy(r->fn, map);
+    clone_set(&head, r->body->params.at[0], range.lo);
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&head, r->body->params.at[k + 1], values[k]);
+    emit_early(r, &head, NULL, true);
+    for (uint32_t k = 0; k < n; k++) {
+        if (!r->late[r->body->params.at[k + 1]->id])
+            values[k] = clone_of(&head, yield->args[k]);
+    }
+    for (uint32_t k = 0; k < crossing.n; k++)
+        values[n + k] = clone_of(&head, crossing.at[k]);
+
+    /* the others */
+    TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
+    TirOp *loop = roles_begin_loop(r, second, range.hi, n + crossing.n, values, map, second);
+    r->b.block = loop->blocks[0];
+    const TirBlock *turned = loop->blocks[0];
+    CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
+    TirVal *previous = tir_binary(&r->b, TIR_SUB, turned->params.at[0], tir_const_int(&r->b, 1));
+    clone_set(&now, r->body->params.at[0], turned->params.at[0]);
+    clone_set(&before, r->body->params.at[0], previous);
+    for (uint32_t k = 1; k <= n; k++) {
+        clone_set(&now, r->body->params.at[k], turned->params.at[k]);
+        clone_set(&before, r->body->params.at[k], turned->params.at[k]);
+    }
+    for (uint32_t k = 0; k < crossing.n; k++)
+        clone_set(&before, crossing.at[k], turned->params.at[n + 1 + k]);
+    emit_early(r, &now, &before, false);
+    for (uint32_t k = 0; k < n; k++) {
+        bool late = r->late[r->body->params.at[k + 1]->id];
+        values[k] = clone_of(late ? &before : &now, yield->args[k]);
+    }
+    for (uint32_t k = 0; k < crossing.n; k++)
+        values[n + k] = clone_of(&now, crossing.at[k]);
+    tir_yield(&r->b, n + crossing.n, values);
+
+    /* what is left of the last one */
+    r->b.block = branch->blocks[0];
+    CloneMap tail = clone_map_copy(r->fn, map);
+    clone_set(&tail, r->body->params.at[0],
+              tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1)));
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
+    for (uint32_t k = 0; k < crossing.n; k++)
+        clone_set(&tail, crossing.at[k], loop->results[n + k]);
+    emit_late(r, &tail);
+    roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
+    roles_release(&r->b, &r->late_rings, NULL);
+    for (uint32_t k = 0; k < n; k++) {
+        bool late = r->late[r->body->params.at[k + 1]->id];
+        values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
+    }
+    tir_yield(&r->b, n, values);
+    r->b.block = around;
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, r->loop->results[k], branch->results[k]);
+}

@@ -1,0 +1,82 @@
+/* roles_pieces.c - operations of the computing warp groups, one by one. */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+void
+roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer)
+{
+    TirOp *op = tir_op_new(b, opcode, 0, NULL, 0, NULL);
+    op->shared = ring;
+    op->integer = integer;
+}
+
+/* Waits for the ring that stands for `load` and reads it. */
+static void
+emit_read(Roles *r, CloneMap *map, const TirOp *load)
+{
+    r->b.span = load->span;
+    roles_plain(&r->b, TIR_RING_WAIT, load->shared, 0);
+    TirVal *slot = tir_const_int(&r->b, 0);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &load->results[0]->type);
+    read->shared = load->shared;
+    read->results[0]->name = load->results[0]->name;
+    clone_set(map, load->results[0], read->results[0]);
+}
+
+void
+roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks)
+{
+    if (op->op == TIR_LOAD && op->shared != NULL) {
+        emit_read(r, map, op);
+        return;
+    }
+    TirOp *copy = clone_op(&r->b, map, op);
+    if (all_masks)
+        copy->segments = UINT32_MAX;
+}
+
+void
+roles_release(TirBuilder *b, const OpList *rings, TirVal *pin)
+{
+    for (uint32_t k = 0; k < rings->n; k++) {
+        TirOp *op = tir_op_new(b, TIR_RING_RELEASE, pin != NULL, &pin, 0, NULL);
+        op->shared = rings->at[k]->shared;
+    }
+}
+
+/* The loop with operands inner bounds and initial values replaced; gives its results to `map`. */
+TirOp *
+roles_begin_loop(Roles *r, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial,
+                 const CloneMap *outer, TirVal *least)
+{
+    TirOp *loop = tir_for(&r->b, lo, hi, n, initial);
+    uint32_t inner = r->loop->n_segments > 1 ? r->loop->n_segments - 1 : 0;
+    TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
+
+    if (inner == 0)
+        return loop;
+    uint32_t at = r->b.block->ops.n - 1; /* bounds go before the loop */
+    TirBuilder before = r->b;
+    before.at = (int32_t)at;
+    args[0] = lo;
+    args[1] = hi;
+    for (uint32_t k = 0; k < inner; k++) {
+        TirVal *bound = clone_of(outer, r->loop->args[2 + k]);
+        if (least != NULL) {
+            bound = tir_binary(&before, TIR_MAX, bound, least);
+            before.at = (int32_t)(r->b.block->ops.n - 1);
+        } else if (r->bounds_differ) { /* a band past the end has no iteration */
+            bound = tir_binary(&before, TIR_MIN, bound, hi);
+            before.at = (int32_t)(r->b.block->ops.n - 1);
+        }
+        args[2 + k] = bound;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        args[2 + inner + k] = initial[k];
+    loop->args = args;
+    loop->n_args = 2 + inner + n;
+    loop->n_segments = r->loop->n_segments;
+    loop->hints = r->loop->hints;
+    return loop;
+}

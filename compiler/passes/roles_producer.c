@@ -1,0 +1,193 @@
+/* roles_producer.c - the warp that fills the rings, in the order in which they are waited for.
+ *
+ * It goes through the iterations that some band of the block has, and computes them by itself from
+ * the index of the block.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+/* The index of the band axis for band `w` of this block. */
+static TirVal *
+band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
+{
+    TirVal *first = tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
+    return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
+}
+
+TirVal *
+roles_grid(Roles *r, TirBuilder *b)
+{
+    TirType i32 = tir_scalar(DT_I32);
+    TirOp *grid = tir_op_new(b, TIR_GRID, 0, NULL, 1, &i32);
+
+    grid->integer = r->fn->plan->band_axis;
+    grid->steers = true;
+    return grid->results[0];
+}
+
+/* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
+ * own, made by `b`, that steers. */
+void
+roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index)
+{
+    TirType i32 = tir_scalar(DT_I32);
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
+            clone_set(map, op->results[0], index);
+        if (op->op == TIR_GRID && index == NULL) {
+            TirOp *again = tir_op_new(b, TIR_GRID, 0, NULL, 1, &i32);
+            again->integer = op->integer;
+            again->steers = true;
+            clone_set(map, op->results[0], again->results[0]);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            roles_map_grid(b, map, op->blocks[k], axis, index);
+    }
+}
+
+/* A map in which the band axis has `index`, for scalars computed from it. */
+static CloneMap
+map_for_band(Roles *r, const TirBuilder *b, TirVal *index)
+{
+    CloneMap map = clone_map(r->fn);
+    const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
+
+    roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index);
+    for (uint32_t k = 0; k < counters->n; k++)
+        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
+    return map;
+}
+
+/* The copies that fill one slot of the ring behind `load`, for iteration `iteration` (NULL: the
+ * load stands before the loop). */
+static void
+produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
+{
+    TirBuilder *b = &r->pb;
+    uint32_t bands = load->shared->per_band ? r->fn->plan->bands : 1;
+
+    b->span = load->span;
+    for (uint32_t w = 0; w < bands; w++) {
+        CloneMap map = map_for_band(r, b, band_index(r, b, block_index, w));
+        TirVal *args[TENSOR_MAX_RANK];
+        if (iteration != NULL)
+            clone_set(&map, r->body->params.at[0], iteration);
+        for (uint32_t k = 0; k < load->n_args; k++)
+            args[k] = clone_scalar_tree(b, &map, load->args[k]);
+        TirOp *copy = tir_op_new(b, TIR_COPY_BULK, load->n_args, args, 0, NULL);
+        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+            copy->index[d] = load->index[d];
+        copy->tensor = load->tensor;
+        copy->shared = load->shared;
+        copy->integer = w;
+    }
+}
+
+/* Of one band: nothing, at `none`, when its index lies past the end of the axis. */
+Range
+roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
+{
+    CloneMap map = map_for_band(r, b, index);
+    Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
+                   clone_scalar_tree(b, &map, r->loop->args[1])};
+
+    range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
+    if (none != NULL) {
+        TirVal *there = tir_binary(b, TIR_LT, index, extent);
+        range.lo = tir_select(b, there, range.lo, none);
+        range.hi = tir_select(b, there, range.hi, none);
+    }
+    return range;
+}
+
+Range
+roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
+{
+    Range all = roles_band_range(r, b, band_index(r, b, block_index, 0), extent, NULL);
+
+    *first_lo = all.lo;
+    for (uint32_t w = 1; w < r->fn->plan->bands; w++) {
+        Range one = roles_band_range(r, b, band_index(r, b, block_index, w), extent, *first_lo);
+        all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
+        all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
+    }
+    return all;
+}
+
+static void
+produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *iteration)
+{
+    for (uint32_t k = 0; k < rings->n; k++)
+        produce(r, rings->at[k], block_index, iteration);
+}
+
+static void
+produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
+{
+    TirBuilder *b = &r->pb;
+    TirVal *first_lo;
+
+    if (depth < r->around.n) {
+        const TirOp *old = r->around.at[depth];
+        TirBlock *outside = b->block;
+        CloneMap map = map_for_band(r, b, band_index(r, b, index, 0));
+        TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
+        TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+        b->block = loop->blocks[0];
+        vec_push(r->fn->arena, &r->producer_counters, loop->blocks[0]->params.at[0]);
+        produce_nest(r, depth + 1, index, extent);
+        r->producer_counters.n--;
+        tir_yield(b, 0, NULL);
+        b->block = outside;
+        return;
+    }
+    TirBlock *around = b->block;
+    Range range = r->bounds_differ
+                      ? roles_block_range(r, b, index, extent, &first_lo)
+                      : roles_band_range(r, b, band_index(r, b, index, 0), extent, NULL);
+    if (!r->fn->plan->overlapped) {
+        TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
+        b->block = loop->blocks[0];
+        produce_list(r, &r->early_rings, index, b->block->params.at[0]);
+        produce_list(r, &r->late_rings, index, b->block->params.at[0]);
+        tir_yield(b, 0, NULL);
+        b->block = around;
+    } else {
+        TirVal *some = tir_binary(b, TIR_LT, range.lo, range.hi);
+        TirOp *branch = tir_if(b, some, 0, NULL);
+        b->block = branch->blocks[1];
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+        produce_list(r, &r->early_rings, index, range.lo);
+        TirVal *one = tir_const_int(b, 1);
+        TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
+        b->block = loop->blocks[0];
+        TirVal *iv = b->block->params.at[0];
+        produce_list(r, &r->early_rings, index, iv);
+        produce_list(r, &r->late_rings, index, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+        produce_list(r, &r->late_rings, index,
+                     tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
+        tir_yield(b, 0, NULL);
+        b->block = around;
+    }
+}
+
+void
+roles_make_producer(Roles *r, const OpList *once)
+{
+    TirBuilder *b = &r->pb;
+    TirBlock *root = tir_block_new(r->fn);
+
+    *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
+    TirVal *index = roles_grid(r, b);
+    TirVal *extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
+    produce_list(r, once, index, NULL);
+    b->span = r->loop->span;
+    produce_nest(r, 0, index, extent);
+    r->fn->plan->producer = root;
+}

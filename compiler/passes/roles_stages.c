@@ -1,0 +1,299 @@
+/* roles_stages.c - which part of the main loop is early, which late.
+ *
+ * Late is what is computed from a product of another product, and what only that needs.  A branch
+ * with results of both stages becomes two.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+static int8_t
+top(int8_t a, int8_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool
+mark_block(Roles *r, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int8_t level = 0;
+        bool late = false;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->op == TIR_MMA && k == 2)
+                late = late || r->late[op->args[k]->id];
+            else
+                level = top(level, r->level[op->args[k]->id]);
+            late = late || r->late[op->args[k]->id];
+        }
+        if (op->op == TIR_MMA) {
+            late = late || level > 0;
+            level++;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= mark_block(r, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            int8_t deep = level;
+            bool is_late = late;
+            for (uint32_t j = 0; j < op->n_blocks; j++) {
+                const TirVal *yielded = block_yield(op->blocks[j])->args[k];
+                deep = top(deep, r->level[yielded->id]);
+                is_late = is_late || r->late[yielded->id];
+            }
+            const TirVal *result = op->results[k];
+            news |= deep > r->level[result->id] || (is_late && !r->late[result->id]);
+            r->level[result->id] = top(r->level[result->id], deep);
+            r->late[result->id] |= is_late;
+        }
+    }
+    if (block == r->body) {
+        for (uint32_t k = 1; k < block->params.n; k++) {
+            const TirVal *param = block->params.at[k];
+            bool is_late = r->late[block_yield(block)->args[k - 1]->id];
+            news |= is_late && !r->late[param->id];
+            r->late[param->id] |= is_late;
+        }
+    }
+    return news;
+}
+
+void
+roles_mark(Roles *r)
+{
+    r->late = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
+    while (mark_block(r, r->body))
+        ;
+}
+
+/* An operation that costs nothing, or is better done where it is used. */
+static bool
+follows_its_users(const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+    case TIR_CONST:
+    case TIR_IOTA: return true;
+    default: return op->op == TIR_LOAD && op->shared != NULL;
+    }
+}
+
+/* Whether every use of `value` in `block` is by the late stage (and there is one). */
+static bool
+used_late_only(const Roles *r, const TirBlock *block, const TirVal *value, bool *used)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value)
+                continue;
+            *used = true;
+            if (op->op == TIR_YIELD) {
+                if (!r->late[value->id])
+                    return false;
+            } else if (op->n_results == 0 || !r->late[op->results[0]->id]) {
+                return false;
+            }
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!used_late_only(r, op->blocks[k], value, used))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void
+sink_into_late(Roles *r, const TirBlock *block)
+{
+    for (uint32_t i = block->ops.n; i-- > 0;) {
+        const TirOp *op = block->ops.at[i];
+        bool used = false;
+        if (follows_its_users(op) && used_late_only(r, block, op->results[0], &used) && used)
+            r->late[op->results[0]->id] = true;
+    }
+}
+
+/* ---- branches with results of both stages become two ---- */
+
+typedef struct Split {
+    TirOp *early, *late;
+    ValueList crossing[2]; /* made by the early part of a branch, used by its late part */
+} Split;
+
+bool
+roles_listed(const ValueList *list, const TirVal *value)
+{
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k] == value)
+            return true;
+    }
+    return false;
+}
+
+bool
+roles_is_late(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->late[op->results[0]->id];
+}
+
+static void
+find_crossing(Roles *r, const TirOp *branch, Split *split)
+{
+    for (uint32_t j = 0; j < 2; j++) {
+        const TirBlock *block = branch->blocks[j];
+        sink_into_late(r, block);
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            const TirOp *op = block->ops.at[i];
+            bool to_late = op->op == TIR_YIELD || roles_is_late(r, op);
+            for (uint32_t k = 0; to_late && k < op->n_args; k++) {
+                TirVal *value = op->args[k];
+                bool wanted = op->op != TIR_YIELD || r->late[branch->results[k]->id];
+                if (wanted && value->block == block && !r->late[value->id] &&
+                    !roles_listed(&split->crossing[j], value))
+                    vec_push(r->fn->arena, &split->crossing[j], value);
+            }
+        }
+    }
+}
+
+/* The early or late half of a branch, before position `at` of the loop's body. */
+static TirOp *
+make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
+{
+    Arena *arena = r->fn->arena;
+    VEC(TirType) types = {0};
+
+    for (uint32_t k = 0; k < branch->n_results; k++) {
+        if (r->late[branch->results[k]->id] == late)
+            vec_push(arena, &types, branch->results[k]->type);
+    }
+    for (uint32_t j = 0; !late && j < 2; j++) {
+        for (uint32_t k = 0; k < split->crossing[j].n; k++)
+            vec_push(arena, &types, split->crossing[j].at[k]->type);
+    }
+    b->span = branch->span;
+    TirOp *half = tir_if(b, branch->args[0], types.n, types.at);
+    half->by_rows = branch->by_rows;
+    for (uint32_t j = 0; j < 2; j++) {
+        TirBuilder inner = {.fn = r->fn, .block = half->blocks[j], .at = -1, .span = branch->span};
+        CloneMap map = clone_map(r->fn);
+        ValueList yields = {0};
+        uint32_t at = half->n_results; /* of the crossing values among the early half's results */
+        if (late) {
+            at = 0;
+            for (uint32_t k = 0; k < branch->n_results; k++)
+                at += !r->late[branch->results[k]->id];
+            at += j == 1 ? split->crossing[0].n : 0;
+            for (uint32_t k = 0; k < split->crossing[j].n; k++)
+                clone_set(&map, split->crossing[j].at[k], split->early->results[at + k]);
+        }
+        for (uint32_t i = 0; i < branch->blocks[j]->ops.n; i++) {
+            const TirOp *op = branch->blocks[j]->ops.at[i];
+            if (op->op != TIR_YIELD && roles_is_late(r, op) == late)
+                clone_op(&inner, &map, op);
+        }
+        const TirOp *yield = block_yield(branch->blocks[j]);
+        for (uint32_t k = 0; k < branch->n_results; k++) {
+            TirVal *value = clone_of(&map, yield->args[k]);
+            if (r->late[branch->results[k]->id] == late)
+                vec_push(arena, &yields, value);
+        }
+        for (uint32_t way = 0; !late && way < 2; way++) {
+            for (uint32_t k = 0; k < split->crossing[way].n; k++) {
+                TirVal *value = split->crossing[way].at[k];
+                TirVal *given =
+                    way == j ? clone_of(&map, value) : tir_splat_const(&inner, value->type, 0);
+                vec_push(arena, &yields, given);
+            }
+        }
+        tir_yield(&inner, yields.n, yields.at);
+    }
+    return half;
+}
+
+/* Splits the branches of the loop's body that have results of both stages.  Whether there were. */
+static bool
+split_branches(Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        uint32_t n_late = 0;
+        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_results; k++)
+            n_late += r->late[op->results[k]->id];
+        if (n_late == 0 || n_late == op->n_results || r->late[op->args[0]->id])
+            continue;
+        Split split = {0};
+        find_crossing(r, op, &split);
+        TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = op->span};
+        split.early = make_half(r, &b, op, &split, false);
+        b.at = (int32_t)i + 1;
+        split.late = make_half(r, &b, op, &split, true);
+        uint32_t at[2] = {0, 0};
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            bool is_late = r->late[op->results[k]->id];
+            TirOp *half = is_late ? split.late : split.early;
+            tir_replace_uses(r->fn, op->results[k], half->results[at[is_late]++]);
+        }
+        for (uint32_t k = i + 2; k + 1 < r->body->ops.n; k++)
+            r->body->ops.at[k] = r->body->ops.at[k + 1];
+        r->body->ops.n--;
+        return true;
+    }
+    return false;
+}
+
+/* Whether some slot of a ring would be read by both stages: it would have to be kept for another
+ * iteration. */
+static bool
+shares_slots(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (!roles_is_late(r, op))
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            const TirOp *def = op->args[k]->def;
+            while (def != NULL && def->op == TIR_TRANSPOSE)
+                def = def->args[0]->def;
+            if (def != NULL && def->parent == r->body && def->op == TIR_LOAD &&
+                def->shared != NULL && !r->late[def->results[0]->id])
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the loop can be turned; marks the stages. */
+bool
+roles_prepare_overlap(Roles *r)
+{
+    bool some_late = false, some_early = false;
+
+    do {
+        roles_mark(r);
+        for (uint32_t i = 0; i < r->body->ops.n; i++) {
+            const TirOp *op = r->body->ops.at[i];
+            if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
+                return false;
+            if (op->op == TIR_MMA) {
+                some_late |= r->late[op->results[0]->id];
+                some_early |= !r->late[op->results[0]->id];
+                if (r->late[op->results[0]->id] != (r->level[op->results[0]->id] > 1))
+                    return false;
+            }
+            if (op->op == TIR_IF && r->late[op->args[0]->id])
+                return false;
+        }
+        if (!some_late || !some_early)
+            return false;
+    } while (split_branches(r));
+    sink_into_late(r, r->body);
+    return !shares_slots(r);
+}

@@ -1,0 +1,27 @@
+/* tir_clone.h - copies of operations with other operands. */
+#ifndef TILEC_PASSES_TIR_CLONE_H
+#define TILEC_PASSES_TIR_CLONE_H
+
+#include "compiler/ir/tir.h"
+
+/* What stands for each value that existed when the map was made; others stand for themselves. */
+typedef struct CloneMap {
+    TirVal **to; /* by id; NULL: the value itself */
+    uint32_t n;
+} CloneMap;
+
+CloneMap clone_map(TirFn *fn);
+/* A map that begins as a copy of `from`. */
+CloneMap clone_map_copy(TirFn *fn, const CloneMap *from);
+void clone_set(CloneMap *map, const TirVal *from, TirVal *to);
+TirVal *clone_of(const CloneMap *map, TirVal *value);
+/* Appends a copy of `op`, with the blocks it owns, to the builder's block; `map` learns its results.
+ * Layouts and places are not copied: they are not known yet. */
+TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
+/* The scalar `value` computed again by `b`, as far as `map` does not say what it is: every pure
+ * operation it depends on is copied.  NULL when it depends on something else. */
+TirVal *clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value);
+/* A launcher's expression as a run-time i32 scalar; NULL when it has parts that are no integers. */
+TirVal *clone_host(TirBuilder *b, const HostExpr *expr);
+
+#endif

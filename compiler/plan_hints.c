@@ -1,0 +1,55 @@
+/* plan_hints.c - the text of --plan: "bands=3,stages=3,slots=2". */
+#include "compiler/passrun.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct HintRow {
+    const char *name;
+    uint32_t least, most;
+} HintRow;
+
+static const HintRow rows[] = {
+    {"bands", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
+    {"persistent", 0, 1}, {"overlap", 0, 1}, {"dynamic", 0, 1},
+    {"turns", 0, 1},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+bool
+plan_hints_read(const char *text, PlanHints *out, const char **fault)
+{
+    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0};
+
+    *out = (PlanHints){0};
+    if (strcmp(text, "none") == 0)
+        return true;
+    while (*text != '\0') {
+        size_t n = strcspn(text, "=");
+        uint32_t row = 0;
+        while (row < ROWS && (strlen(rows[row].name) != n || strncmp(rows[row].name, text, n) != 0))
+            row++;
+        if (row == ROWS || text[n] != '=') {
+            *fault = "expected 'none', or a list like bands=3,stages=3,slots=2,persistent=1";
+            return false;
+        }
+        char *end;
+        unsigned long value = strtoul(text + n + 1, &end, 10);
+        if (end == text + n + 1 || value < rows[row].least || value > rows[row].most ||
+            (*end != '\0' && *end != ',')) {
+            *fault = "a number is missing or out of range: bands 1 to 4, stages 1 to 8, slots 1 to 4, "
+                     "the others 0 or 1";
+            return false;
+        }
+        values[row] = (uint32_t)value;
+        text = end + (*end == ',');
+    }
+    *out = (PlanHints){.bands = values[0],
+                       .stages = values[1],
+                       .slots = values[2],
+                       .persistent = values[3] != 0,
+                       .overlap = values[4] != 0,
+                       .dynamic = values[5] != 0,
+                       .turns = values[6] != 0};
+    return true;
+}

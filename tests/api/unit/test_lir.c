@@ -1,0 +1,278 @@
+/* test_lir.c - lane IR: what is made again around loops, and how many registers a loop needs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/ir/lir.h"
+
+static jmp_buf no_memory;
+
+static int
+set_up(void **state)
+{
+    Arena *arena = malloc(sizeof *arena);
+    arena_init(arena, allocator_libc(), &no_memory);
+    *state = arena;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    arena_free(*state);
+    free(*state);
+    return 0;
+}
+
+static LirFn *
+read_function(Arena *arena, const char *text)
+{
+    Diag diag;
+    LirFnList fns = {0};
+
+    diag_init(&diag, arena);
+    const SourceFile *file = diag_add_file(&diag, "test.lir", text, strlen(text));
+    assert_true(lir_read(arena, &diag, file, &fns));
+    assert_int_equal(1, fns.n);
+    return fns.at[0];
+}
+
+/* The body after what a kernel of this text leaves to be remade was remade. */
+static void
+remade(Arena *arena, const char *before, const char *after)
+{
+    LirFn *fn = read_function(arena, before);
+    Buf text;
+
+    lir_remake(fn);
+    while (lir_remove_dead(fn))
+        ;
+    buf_init(&text, arena);
+    assert_true(lir_verify(fn, &text));
+    buf_init(&text, arena);
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        lir_print_insn(fn, fn->insns.at[i], &text);
+        buf_char(&text, '\n');
+    }
+    assert_string_equal(text.at, after);
+}
+
+#define HEAD                                                                                       \
+    "lane k threads 32 shared 0 blocks 0 registers 20\n"                                           \
+    "    param k_n_S b32 size 0\n"                                                                 \
+    "    mutable %r1 %r11\n"                                                                       \
+    "{\n"
+/* r1 counts to the size, r3 is the thread, r4 and r5 follow from it */
+#define BEGIN                                                                                      \
+    "    ld.param.u32 %r2, [k_n_S];\n"                                                             \
+    "    mov.u32 %r3, %tid.x;\n"                                                                   \
+    "    shl.b32 %r4, %r3, 2;\n"                                                                   \
+    "    add.s32 %r5, %r4, 64;\n"                                                                  \
+    "    mov.b32 %r1, 0;\n"
+#define STEP                                                                                       \
+    "    add.s32 %r1, %r1, 1;\n"                                                                   \
+    "    setp.lt.s32 %p6, %r1, %r2;\n"
+
+static void
+addresses_behind_a_loop_are_made_there(void **state)
+{
+    remade(*state,
+           HEAD BEGIN "    st.shared.b32 [%r5], %r3;\n"
+                      "$L1:\n"
+                      "    st.shared.b32 [%r3], %r1;\n" STEP "    @%p6 bra $L1;\n"
+                      "    st.shared.b32 [%r5], %r1;\n"
+                      "    st.shared.b32 [%r4], %r1;\n"
+                      "    ret;\n}\n",
+           "ld.param.u32 %r2, [k_n_S];\n"
+           "mov.u32 %r3, %tid.x;\n"
+           "shl.b32 %r4, %r3, 2;\n"
+           "add.s32 %r5, %r4, 64;\n"
+           "mov.b32 %r1, 0;\n"
+           "st.shared.b32 [%r5], %r3;\n"
+           "$L1:\n"
+           "st.shared.b32 [%r3], %r1;\n"
+           "add.s32 %r1, %r1, 1;\n"
+           "setp.lt.s32 %p6, %r1, %r2;\n"
+           "@%p6 bra $L1;\n"
+           "shl.b32 %r20, %r3, 2;\n"
+           "add.s32 %r21, %r20, 64;\n"
+           "st.shared.b32 [%r21], %r1;\n"
+           "st.shared.b32 [%r20], %r1;\n"
+           "ret;\n");
+}
+
+static void
+what_the_loop_reads_stays(void **state)
+{
+    remade(*state,
+           HEAD BEGIN "$L1:\n"
+                      "    st.shared.b32 [%r5], %r1;\n" STEP "    @%p6 bra $L1;\n"
+                      "    st.shared.b32 [%r5], %r1;\n"
+                      "    ret;\n}\n",
+           "ld.param.u32 %r2, [k_n_S];\n"
+           "mov.u32 %r3, %tid.x;\n"
+           "shl.b32 %r4, %r3, 2;\n"
+           "add.s32 %r5, %r4, 64;\n"
+           "mov.b32 %r1, 0;\n"
+           "$L1:\n"
+           "st.shared.b32 [%r5], %r1;\n"
+           "add.s32 %r1, %r1, 1;\n"
+           "setp.lt.s32 %p6, %r1, %r2;\n"
+           "@%p6 bra $L1;\n"
+           "st.shared.b32 [%r5], %r1;\n"
+           "ret;\n");
+}
+
+/* Neither what is loaded nor what follows from a register that changes can be made again. */
+static void
+loads_and_changing_registers_stay(void **state)
+{
+    remade(*state,
+           HEAD BEGIN "    ld.shared.b32 %r7, [%r4];\n"
+                      "    add.s32 %r8, %r1, 5;\n"
+                      "$L1:\n"
+                      "    st.shared.b32 [%r3], %r1;\n" STEP "    @%p6 bra $L1;\n"
+                      "    st.shared.b32 [%r7], %r8;\n"
+                      "    ret;\n}\n",
+           "ld.param.u32 %r2, [k_n_S];\n"
+           "mov.u32 %r3, %tid.x;\n"
+           "shl.b32 %r4, %r3, 2;\n"
+           "mov.b32 %r1, 0;\n"
+           "ld.shared.b32 %r7, [%r4];\n"
+           "add.s32 %r8, %r1, 5;\n"
+           "$L1:\n"
+           "st.shared.b32 [%r3], %r1;\n"
+           "add.s32 %r1, %r1, 1;\n"
+           "setp.lt.s32 %p6, %r1, %r2;\n"
+           "@%p6 bra $L1;\n"
+           "st.shared.b32 [%r7], %r8;\n"
+           "ret;\n");
+}
+
+/* Read in only one of two branches and behind them: made before both. */
+static void
+a_copy_serves_all_its_readers(void **state)
+{
+    remade(*state,
+           HEAD BEGIN "$L1:\n"
+                      "    st.shared.b32 [%r3], %r1;\n" STEP "    @%p6 bra $L1;\n"
+                      "    setp.eq.s32 %p7, %r3, 0;\n"
+                      "    @%p7 bra $L2;\n"
+                      "    st.shared.b32 [%r4], %r1;\n"
+                      "$L2:\n"
+                      "    st.shared.b32 [%r4], %r3;\n"
+                      "    ret;\n}\n",
+           "ld.param.u32 %r2, [k_n_S];\n"
+           "mov.u32 %r3, %tid.x;\n"
+           "mov.b32 %r1, 0;\n"
+           "$L1:\n"
+           "st.shared.b32 [%r3], %r1;\n"
+           "add.s32 %r1, %r1, 1;\n"
+           "setp.lt.s32 %p6, %r1, %r2;\n"
+           "@%p6 bra $L1;\n"
+           "setp.eq.s32 %p7, %r3, 0;\n"
+           "shl.b32 %r20, %r3, 2;\n"
+           "@%p7 bra $L2;\n"
+           "st.shared.b32 [%r20], %r1;\n"
+           "$L2:\n"
+           "st.shared.b32 [%r20], %r3;\n"
+           "ret;\n");
+}
+
+/* What an outer loop reads, but not the inner one, is made in each of its rounds. */
+static void
+an_outer_loop_makes_its_own(void **state)
+{
+    remade(*state,
+           HEAD BEGIN "    mov.b32 %r11, 0;\n"
+                      "$L1:\n"
+                      "$L2:\n"
+                      "    st.shared.b32 [%r3], %r1;\n" STEP "    @%p6 bra $L2;\n"
+                      "    st.shared.b32 [%r5], %r11;\n"
+                      "    add.s32 %r11, %r11, 1;\n"
+                      "    setp.lt.s32 %p7, %r11, %r2;\n"
+                      "    @%p7 bra $L1;\n"
+                      "    ret;\n}\n",
+           "ld.param.u32 %r2, [k_n_S];\n"
+           "mov.u32 %r3, %tid.x;\n"
+           "mov.b32 %r1, 0;\n"
+           "mov.b32 %r11, 0;\n"
+           "$L1:\n"
+           "$L2:\n"
+           "st.shared.b32 [%r3], %r1;\n"
+           "add.s32 %r1, %r1, 1;\n"
+           "setp.lt.s32 %p6, %r1, %r2;\n"
+           "@%p6 bra $L2;\n"
+           "shl.b32 %r20, %r3, 2;\n"
+           "add.s32 %r21, %r20, 64;\n"
+           "st.shared.b32 [%r21], %r11;\n"
+           "add.s32 %r11, %r11, 1;\n"
+           "setp.lt.s32 %p7, %r11, %r2;\n"
+           "@%p7 bra $L1;\n"
+           "ret;\n");
+}
+
+/* r1, r2, r5 and r7 .. r8 at once; of these r2 and r5 come from before the loop. */
+static void
+needs_are_counted(void **state)
+{
+    LirFn *fn = read_function(*state, HEAD BEGIN "$L1:\n"
+                                                 "    ld.shared.b32 %r7, [%r5];\n"
+                                                 "    ld.shared.b32 %r8, [%r5+4];\n"
+                                                 "    add.s32 %r9, %r7, %r8;\n"
+                                                 "    st.shared.b32 [%r5], %r9;\n" STEP
+                                                 "    @%p6 bra $L1;\n"
+                                                 "    ret;\n}\n");
+    LirNeed need = lir_need(fn);
+
+    assert_int_equal(need.alive, 5);
+    assert_int_equal(need.hoisted, 2);
+}
+
+/* What is carried from round to round is alive in all of the loop, and twice as wide with 64 bits;
+ * predicates are not counted. */
+static void
+carried_values_are_alive(void **state)
+{
+    LirFn *fn = read_function(*state, "lane k threads 32 shared 0 blocks 0 registers 20\n"
+                                      "    param k_t_X b64 pointer 0\n"
+                                      "    mutable %r1 %d2\n"
+                                      "{\n"
+                                      "    mov.b32 %r1, 0;\n"
+                                      "    ld.param.u64 %d2, [k_t_X];\n"
+                                      "$L1:\n"
+                                      "    ld.global.b32 %r3, [%d2];\n"
+                                      "    st.global.b32 [%d2+4], %r3;\n"
+                                      "    add.s64 %d2, %d2, 8;\n"
+                                      "    add.s32 %r1, %r1, 1;\n"
+                                      "    setp.lt.s32 %p4, %r1, 10;\n"
+                                      "    @%p4 bra $L1;\n"
+                                      "    ret;\n}\n");
+    LirNeed need = lir_need(fn);
+
+    assert_int_equal(need.alive, 4);
+    assert_int_equal(need.hoisted, 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(addresses_behind_a_loop_are_made_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_loop_reads_stays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(loads_and_changing_registers_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_serves_all_its_readers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_outer_loop_makes_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(needs_are_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(carried_values_are_alive, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,582 @@
+/* test_roles.c - faults planted in the roles of real kernels, each of which check-roles must find.
+ *
+ * usage: test_roles FOLDER     the folder of the examples
+ *
+ * A kernel is taken through the passes up to check-roles; then operations are dropped, doubled, moved
+ * or changed, one place after the other, and put back.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/front.h"
+#include "compiler/passrun.h"
+
+static jmp_buf no_memory;
+static const char *folder;
+
+typedef struct Kernel {
+    Arena arena;
+    Diag diag;
+    PassContext px;
+    Buf bugs;
+    TirFn *fn;
+} Kernel;
+
+typedef struct Recipe {
+    const char *file, *plan, *defines; /* "D=64 M=64" */
+    const char *kernel;                /* NULL: the only one */
+    uint32_t idle_waits; /* for products whose result is first computed with behind the next wait */
+} Recipe;
+
+static const Recipe recipes[] = {
+    {"attention.tile", "bands=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=3,stages=2,slots=1,turns=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=2,stages=2,slots=1,overlap=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "bands=2,stages=2,overlap=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "bands=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
+    {"gemm.tile", "bands=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
+    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
+    {"attention_bwd.tile", "bands=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
+    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 0},
+};
+enum { RECIPES = sizeof recipes / sizeof recipes[0] };
+
+/* ---- a kernel, up to the check ---- */
+
+static void
+open_kernel(Kernel *k, const Recipe *recipe)
+{
+    TilecDefine defines[8];
+    char words[200], path[4096], *text;
+    TilecOptions options = tilec_default_options();
+    const char *fault;
+
+    snprintf(words, sizeof words, "%s", recipe->defines);
+    options.defines = defines;
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        defines[options.n_defines++] = (TilecDefine){word, equals + 1};
+    }
+    arena_init(&k->arena, allocator_libc(), &no_memory);
+    diag_init(&k->diag, &k->arena);
+    buf_init(&k->bugs, &k->arena);
+    snprintf(path, sizeof path, "%s/%s", folder, recipe->file);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    text = arena_alloc(&k->arena, 1 << 16);
+    size_t n = fread(text, 1, 1 << 16, file);
+    fclose(file);
+    const Target *target = target_find("sm_90");
+    Front front = {.arena = &k->arena, .diag = &k->diag, .options = &options, .target = target};
+    assert_true(front_parse(&front, diag_add_file(&k->diag, recipe->file, text, n)));
+    options.kernel = recipe->kernel;
+    TirModule *module = front_module(&front);
+    assert_non_null(module);
+    k->fn = module->fns.at[0];
+    for (uint32_t i = 0; i < module->fns.n && recipe->kernel != NULL; i++) {
+        if (strcmp(module->fns.at[i]->name, recipe->kernel) == 0)
+            k->fn = module->fns.at[i];
+    }
+    k->px = (PassContext){.arena = &k->arena,
+                          .diag = &k->diag,
+                          .target = target,
+                          .level = 3,
+                          .bugs = &k->bugs,
+                          .disabled = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
+    assert_true(plan_hints_read(recipe->plan, &k->px.plan, &fault));
+    assert_true(passes_run(&k->px, k->fn, &(PassRun){.dump_after = -1, .bugs = &k->bugs}));
+    assert_non_null(k->fn->plan);
+}
+
+static void
+close_kernel(Kernel *k)
+{
+    arena_free(&k->arena);
+}
+
+/* What the check says; "" when all is well. */
+static const char *
+check(Kernel *k)
+{
+    k->bugs.n = 0;
+    if (k->bugs.at != NULL)
+        k->bugs.at[0] = '\0';
+    pass_check_roles(&k->px, k->fn);
+    return k->bugs.at == NULL ? "" : k->bugs.at;
+}
+
+/* ---- places ---- */
+
+typedef struct Site {
+    TirBlock *block;
+    uint32_t at;
+} Site;
+
+typedef VEC(Site) Sites;
+
+static void
+find_sites(Arena *arena, TirBlock *block, TirOpcode opcode, Sites *out)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        Site site = {block, i};
+        if (op->op == opcode && (opcode != TIR_MMA || op->async))
+            vec_push(arena, out, site);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_sites(arena, op->blocks[k], opcode, out);
+    }
+}
+
+static Sites
+sites_of(Kernel *k, TirOpcode opcode)
+{
+    Sites sites = {0};
+
+    find_sites(&k->arena, k->fn->plan->producer, opcode, &sites);
+    find_sites(&k->arena, k->fn->body, opcode, &sites);
+    return sites;
+}
+
+static TirOp *
+op_at(Site site)
+{
+    return site.block->ops.at[site.at];
+}
+
+static void
+remove_op(Site site)
+{
+    for (uint32_t i = site.at; i + 1 < site.block->ops.n; i++)
+        site.block->ops.at[i] = site.block->ops.at[i + 1];
+    site.block->ops.n--;
+}
+
+static void
+insert_op(Kernel *k, Site site, TirOp *op)
+{
+    vec_push(&k->arena, &site.block->ops, op);
+    for (uint32_t i = site.block->ops.n - 1; i > site.at; i--)
+        site.block->ops.at[i] = site.block->ops.at[i - 1];
+    site.block->ops.at[site.at] = op;
+}
+
+/* Whether the site lies in a loop that has no iterations in any launch: nobody notices when it gets
+ * none. */
+static bool
+never_runs(Kernel *k, Site site)
+{
+    TirOp *loop = site.block->owner;
+
+    if (loop == NULL || loop->op != TIR_FOR)
+        return false;
+    TirVal *hi = loop->args[1];
+    loop->args[1] = loop->args[0];
+    bool idle = check(k)[0] == '\0';
+    loop->args[1] = hi;
+    return idle;
+}
+
+static uint32_t planted, missed;
+
+/* The check must say something that contains `word`. */
+static void
+expect(Kernel *k, const Recipe *recipe, const char *what, const TirOp *op, const char *word)
+{
+    const char *said = check(k);
+
+    planted++;
+    if (strstr(said, word) != NULL && said[0] != '\0')
+        return;
+    missed++;
+    Buf text;
+    buf_init(&text, &k->arena);
+    if (op != NULL)
+        tir_print_op(k->fn, op, &text);
+    print_error("%s --plan=%s %s: %s %s\n  it says: %s\n", recipe->file, recipe->plan,
+                recipe->defines, what, op == NULL ? "" : text.at, said[0] == '\0' ? "nothing" : said);
+}
+
+static void
+expect_none_missed(void)
+{
+    assert_true(planted > 0);
+    assert_int_equal(missed, 0);
+}
+
+static int
+begin_test(void **state)
+{
+    (void)state;
+    planted = missed = 0;
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void
+kernels_pass(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+}
+
+static void
+dropped_operations_are_found(void **state)
+{
+    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_MMA_WAIT,
+                                      TIR_COPY_BULK, TIR_TURN_TAKE,    TIR_TURN_PASS,
+                                      TIR_BAND_BARRIER};
+
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        uint32_t idle = 0;
+        open_kernel(&k, &recipes[r]);
+        for (uint32_t c = 0; c < sizeof codes / sizeof codes[0]; c++) {
+            Sites sites = sites_of(&k, codes[c]);
+            for (uint32_t i = 0; i < sites.n; i++) {
+                TirOp *op = op_at(sites.at[i]);
+                if (never_runs(&k, sites.at[i]))
+                    continue;
+                remove_op(sites.at[i]);
+                if (op->op == TIR_MMA_WAIT && idle < recipes[r].idle_waits && check(&k)[0] == '\0')
+                    idle++;
+                else
+                    expect(&k, &recipes[r], "without", NULL, op->op == TIR_MMA_WAIT ? "product" : "");
+                insert_op(&k, sites.at[i], op);
+            }
+        }
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+static void
+doubled_operations_are_found(void **state)
+{
+    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_COPY_BULK,
+                                      TIR_TURN_TAKE, TIR_TURN_PASS};
+
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        for (uint32_t c = 0; c < sizeof codes / sizeof codes[0]; c++) {
+            Sites sites = sites_of(&k, codes[c]);
+            for (uint32_t i = 0; i < sites.n; i++) {
+                if (never_runs(&k, sites.at[i]))
+                    continue;
+                insert_op(&k, sites.at[i], op_at(sites.at[i]));
+                expect(&k, &recipes[r], "twice", op_at(sites.at[i]), "");
+                remove_op(sites.at[i]);
+            }
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+static void
+waits_for_too_few_products_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        uint32_t idle = 0;
+        open_kernel(&k, &recipes[r]);
+        Sites sites = sites_of(&k, TIR_MMA_WAIT);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            op_at(sites.at[i])->integer++;
+            if (idle < recipes[r].idle_waits && check(&k)[0] == '\0')
+                idle++;
+            else
+                expect(&k, &recipes[r], "one more may run", op_at(sites.at[i]), "product");
+            op_at(sites.at[i])->integer--;
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* A release goes up: past the wait for the products, then past the products. */
+static void
+early_releases_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites sites = sites_of(&k, TIR_RING_RELEASE);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            TirOp *op = op_at(sites.at[i]);
+            bool products = false;
+            uint32_t n_args = op->n_args;
+            op->n_args = 0; /* what it is kept behind is not there yet */
+            for (uint32_t at = sites.at[i].at; at-- > 0;) {
+                const TirOp *above = sites.at[i].block->ops.at[at];
+                if (above->op == TIR_RING_WAIT && above->shared == op->shared)
+                    break;
+                for (uint32_t a = 0; above->op == TIR_MMA && above->async && a < 2; a++) {
+                    const TirOp *read = above->args[a]->def;
+                    while (read != NULL && read->op == TIR_TRANSPOSE)
+                        read = read->args[0]->def;
+                    products = products || (read != NULL && read->shared == op->shared);
+                }
+                if (above->op != TIR_MMA_WAIT && above->op != TIR_MMA)
+                    continue;
+                remove_op(sites.at[i]);
+                insert_op(&k, (Site){sites.at[i].block, at}, op);
+                /* an early product's slot may be free before the wait for late ones */
+                if (products || k.fn->plan->overlapped)
+                    expect(&k, &recipes[r], "early", op, "is re");
+                remove_op((Site){sites.at[i].block, at});
+                insert_op(&k, sites.at[i], op);
+            }
+            op->n_args = n_args;
+        }
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* What a product gives is looked at before the wait, or its sum is scaled while it runs. */
+static void
+early_uses_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites sites = sites_of(&k, TIR_MMA_WAIT);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            Site site = sites.at[i];
+            TirOp *op = op_at(site);
+            for (uint32_t at = site.at + 1; at < site.block->ops.n; at++) {
+                const TirOp *below = site.block->ops.at[at];
+                if (below->op == TIR_REDUCE && below->results[0]->type.dtype != DT_BOOL) {
+                    remove_op(site);
+                    insert_op(&k, (Site){site.block, at}, op);
+                    expect(&k, &recipes[r], "late", op, "a product");
+                    remove_op((Site){site.block, at});
+                    insert_op(&k, site, op);
+                    break;
+                }
+            }
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* Copies of parts change places; a copy brings the tile of another one. */
+static void
+wrong_contents_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites sites = sites_of(&k, TIR_COPY_BULK);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            TirOp *op = op_at(sites.at[i]);
+            for (uint32_t j = i + 1; j < sites.n; j++) {
+                TirOp *other = op_at(sites.at[j]);
+                if (other->shared != op->shared || sites.at[i].block != sites.at[j].block)
+                    continue;
+                sites.at[i].block->ops.at[sites.at[i].at] = other;
+                sites.at[j].block->ops.at[sites.at[j].at] = op;
+                expect(&k, &recipes[r], "changed places", op, "in order");
+                sites.at[i].block->ops.at[sites.at[i].at] = op;
+                sites.at[j].block->ops.at[sites.at[j].at] = other;
+            }
+            for (uint32_t a = 0; a < op->n_args; a++) {
+                TirBuilder b = {.fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
+                TirVal *was = op->args[a], *one = tir_const_int(&b, 1);
+                op->args[a] = tir_binary(&b, TIR_ADD, was, one);
+                expect(&k, &recipes[r], "one too far", op,
+                       k.fn->plan->joint ? "but should" : "does not hold");
+                op->args[a] = was;
+                remove_op(sites.at[i]);
+                remove_op(sites.at[i]);
+            }
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* Nobody waits for it and nobody fills it: counts agree, but something is not computed. */
+static void
+a_missing_last_stage_is_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        if (!k.fn->plan->overlapped) {
+            close_kernel(&k);
+            continue;
+        }
+        Sites copies = sites_of(&k, TIR_COPY_BULK), waits = sites_of(&k, TIR_RING_WAIT);
+        Sites releases = sites_of(&k, TIR_RING_RELEASE), products = sites_of(&k, TIR_MMA);
+        Site copy = copies.at[copies.n - 1], product = products.at[products.n - 1];
+        Site wait = {0}, release = {0};
+        for (uint32_t i = 0; i < waits.n; i++) {
+            if (waits.at[i].block == product.block && waits.at[i].at < product.at)
+                wait = waits.at[i];
+        }
+        for (uint32_t i = 0; i < releases.n; i++) {
+            if (releases.at[i].block == product.block && releases.at[i].at > product.at)
+                release = releases.at[i];
+        }
+        TirOp *mma = op_at(product);
+        assert_ptr_equal(op_at(copy)->shared, op_at(wait)->shared);
+        assert_ptr_equal(op_at(release)->shared, op_at(wait)->shared);
+        remove_op(release);
+        remove_op(product);
+        remove_op((Site){product.block, wait.at + 2}); /* the read */
+        remove_op(wait);
+        remove_op(copy);
+        tir_replace_uses(k.fn, mma->results[0], mma->args[2]);
+        expect(&k, &recipes[r], "without the last stage", mma, "slots of");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* The producer fills one ring for all iterations before it begins with the other: good as long as
+ * there are slots enough for all, which is not said. */
+static void
+too_few_slots_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites loops = sites_of(&k, TIR_FOR), inner = {0};
+        TirOp *loop = op_at(loops.at[0]);
+        find_sites(&k.arena, loop->blocks[0], TIR_FOR, &inner);
+        TirBuilder b = {.fn = k.fn, .block = loops.at[0].block, .at = (int32_t)loops.at[0].at + 1};
+        Sites copies = {0};
+        find_sites(&k.arena, loop->blocks[0], TIR_COPY_BULK, &copies);
+        if (inner.n > 0 || copies.n != 2 || op_at(copies.at[0])->shared == op_at(copies.at[1])->shared) {
+            close_kernel(&k);
+            continue;
+        }
+        TirOp *second = tir_for(&b, loop->args[0], loop->args[1], 0, NULL);
+        b.block = second->blocks[0];
+        b.at = -1;
+        TirOp *moved = op_at(copies.at[1]);
+        remove_op(copies.at[1]);
+        for (uint32_t a = 0; a < moved->n_args; a++) /* where it lies does not matter here */
+            moved->args[a] = loop->args[0];
+        vec_push(&k.arena, &second->blocks[0]->ops, moved);
+        tir_yield(&b, 0, NULL);
+        k.fn->plan->original = NULL;
+        expect(&k, &recipes[r], "ring after ring", moved, "for ever");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* What bands exchange has two slots, and is written before it is read. */
+static void
+exchanges_are_checked(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites writes = sites_of(&k, TIR_SHARED_WRITE), barriers = sites_of(&k, TIR_BAND_BARRIER);
+        for (uint32_t i = 0; i < writes.n; i++) {
+            TirOp *op = op_at(writes.at[i]);
+            if (!op->shared->is_joint)
+                continue;
+            op->shared->slots = 1;
+            expect(&k, &recipes[r], "one slot", op, "slots");
+            op->shared->slots = 2;
+            remove_op(writes.at[i]);
+            expect(&k, &recipes[r], "not written", NULL, "before anything");
+            insert_op(&k, writes.at[i], op);
+            insert_op(&k, writes.at[i], op); /* back to the slot that is still being read */
+            expect(&k, &recipes[r], "written twice", op, "");
+            remove_op(writes.at[i]);
+            for (uint32_t j = 0; j < barriers.n; j++) { /* written behind the barrier */
+                if (barriers.at[j].block != writes.at[i].block)
+                    continue;
+                TirOp *barrier = op_at(barriers.at[j]);
+                remove_op(barriers.at[j]);
+                insert_op(&k, writes.at[i], barrier);
+                expect(&k, &recipes[r], "barrier first", op, "without a barrier");
+                remove_op(writes.at[i]);
+                insert_op(&k, barriers.at[j], barrier);
+            }
+        }
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+static void
+warps_must_stay_together(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites branches = sites_of(&k, TIR_IF);
+        for (uint32_t i = 0; i < branches.n; i++) {
+            TirOp *op = op_at(branches.at[i]);
+            Sites products = {0};
+            find_sites(&k.arena, op->blocks[0], TIR_MMA, &products);
+            if (op->by_rows || products.n == 0)
+                continue;
+            op->by_rows = true;
+            expect(&k, &recipes[r], "by rows", op, "may part");
+            op->by_rows = false;
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+int
+main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_pass),
+        cmocka_unit_test_setup(dropped_operations_are_found, begin_test),
+        cmocka_unit_test_setup(doubled_operations_are_found, begin_test),
+        cmocka_unit_test_setup(waits_for_too_few_products_are_found, begin_test),
+        cmocka_unit_test_setup(early_releases_are_found, begin_test),
+        cmocka_unit_test_setup(early_uses_are_found, begin_test),
+        cmocka_unit_test_setup(wrong_contents_are_found, begin_test),
+        cmocka_unit_test_setup(a_missing_last_stage_is_found, begin_test),
+        cmocka_unit_test_setup(too_few_slots_are_found, begin_test),
+        cmocka_unit_test_setup(exchanges_are_checked, begin_test),
+        cmocka_unit_test_setup(warps_must_stay_together, begin_test),
+    };
+
+    folder = argc > 1 ? argv[1] : "examples";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

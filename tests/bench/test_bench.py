@@ -1,0 +1,308 @@
+"""What of bench/ needs no GPU: cases, the yardsticks' launches, the supervisor of the tuning mode (over a
+made-up worker), tables and plots."""
+
+import json
+import lzma
+import os
+import random
+import sys
+import types
+
+import pytest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "examples", "python")]
+import bench  # noqa: E402
+import case as cases_of  # noqa: E402
+import report  # noqa: E402
+import tilec_torch  # noqa: E402
+import variants  # noqa: E402
+import yardsticks  # noqa: E402
+
+LENGTHS = [512, 4096]
+
+
+# ---- cases -------------------------------------------------------------------------------------------
+
+
+def test_cases():
+    assert [c.text for c in cases_of.selected("fwd:d128:causal:4k,16k", LENGTHS, "bf16")] == [
+        "fwd:128:4:16:4096:1:bf16", "fwd:128:1:16:16384:1:bf16"]
+    assert len(cases_of.selected("", LENGTHS, "bf16")) == 2 * 3 * 2 * 2
+    assert [str(c) for c in cases_of.selected("bwd:64:full:512", LENGTHS, "f16")] == [
+        "bwd d=64 b=32 h=32 s=512 full f16"]
+    case = cases_of.Case("fwd:192/128:2:8/4:100/300:0")
+    assert (case.d, case.dv, case.kv_heads, case.sk, case.dtype) == (192, 128, 4, 300, "bf16")
+    assert case.flops() == 2.0 * 2 * 8 * 100 * 300 * 320
+    assert cases_of.Case("bwd:128:1:16:4096:1").flops() == 5.0 * 16 * 4096**2 * 128
+
+
+@pytest.mark.parametrize("text", ["left", "fwd:d128:diagonal", "fwd:d128:full:4q", "fwd:d128:full:4k:1"])
+def test_wrong_selections(text):
+    with pytest.raises(SystemExit, match="--cases"):
+        cases_of.selected(text, LENGTHS, "bf16")
+
+
+@pytest.mark.parametrize("text", ["fwd:128:4:16:4096", "fwd:128:4:16:4096:0:f32", "x:128:4:16:4096:0"])
+def test_wrong_cases(text):
+    with pytest.raises(SystemExit, match="case"):
+        cases_of.Case(text)
+
+
+def test_options():
+    options = bench.parse("--variants a.ptx b.ptx.xz --yardsticks d --cases fwd:d64:full:1k --reps 7".split())
+    assert (options.modes, options.reps, options.variants) == (["burst", "sustained"], 7, ["a.ptx", "b.ptx.xz"])
+    assert len(bench.parse(["--yardsticks", "d"]).chosen) == 48
+    assert len(bench.parse(["--ours", "a=b"]).chosen) == 72
+    for wrong in (["--variants", "a"], ["--mode", "slow"]):
+        with pytest.raises(SystemExit):
+            bench.parse(wrong)
+
+
+# ---- yardsticks --------------------------------------------------------------------------------------
+
+FORWARD = """// Attention forward. Tile 128 queries x 64 keys,
+// Dynamic shared memory: 164096 bytes (Q, K, V).
+//   box {64,64,1,1} for map_q, {64,128,1,1} for map_k and map_v.
+.visible .entry attention_fwd_d128_causal(
+    .param .u64 p_out, .param .u32 p_zero)
+.maxntid 384, 1, 1
+"""
+BACKWARD = """// attention backward, tile 80 queries x 128 keys, no mask
+// 231040 bytes of dynamic shared memory, one block per 128 keys and head
+.visible .entry attention_bwd_d128(.param .u32 p_zero)
+.maxntid 384, 1, 1
+.visible .entry attention_bwd_pre(.param .u64 p_o)
+.maxntid 256, 1, 1
+.visible .entry attention_bwd_post(.param .u64 p_o)
+.maxntid 256, 1, 1
+"""
+
+
+def made_up_torch(monkeypatch, maps):
+    addresses = iter(range(0x1000, 0x100000, 0x1000))
+
+    def tensor(*shape, **kind):
+        count = 1
+        for n in shape:
+            count *= n
+        at = next(addresses)
+        return types.SimpleNamespace(data_ptr=lambda: at, device="cpu", count=count, shape=shape)
+    torch = types.SimpleNamespace(empty=tensor, zeros=tensor, float32=0, int32=0,
+                                  empty_like=lambda y: tensor(*y.shape))
+    monkeypatch.setattr(tilec_torch, "_torch", lambda: torch)
+
+    def encode(recipe, dtype, y):
+        maps.append((recipe["box"], recipe["dims"], recipe["swizzle"], dtype))
+        return bytes([len(maps)]) * 128, y
+    monkeypatch.setattr(tilec_torch, "encode_map", encode)
+    return tensor
+
+
+def values(arguments):
+    return [a.value for a in arguments if not hasattr(a, "raw")]
+
+
+def test_forward_launch(monkeypatch):
+    maps = []
+    tensor = made_up_torch(monkeypatch, maps)
+    facts = yardsticks.Facts("some/sm90a_attention_fwd_d128_causal.ptx", FORWARD)
+    assert (facts.name, facts.shared, facts.tile) == ("fwd_d128_causal", 164096, (128, 64))
+    case = cases_of.Case("fwd:128:4:16:4000:1")
+    assert facts.fits(case)
+    for other in ("fwd:128:4:16:4000:0", "fwd:64:4:16:4000:1", "fwd:128:4:16/8:4000:1", "fwd:128:4:16:4000/1:1",
+                  "fwd:128:4:16:4000:1:f16", "bwd:128:4:16:4000:1"):
+        assert not facts.fits(cases_of.Case(other))
+    x = types.SimpleNamespace(q=tensor(4, 4000, 16, 128), k=tensor(1), v=tensor(1), scale=128 ** -0.5)
+    [(entry, grid, shared, arguments)], results, _ = yardsticks.forward(facts, case, x, 132)
+    out, lse = results()
+    assert (entry, grid, shared) == ("attention_fwd_d128_causal", 132, 164096)
+    assert [m[0] for m in maps] == [[64, 64, 1, 1], [64, 128, 1, 1], [64, 128, 1, 1]]
+    assert {m[1:] for m in [(0, tuple(m[1]), *m[2:]) for m in maps]} == {((3, 1, 2, 0), 128, "bf16")}
+    assert [a.raw[0] for a in arguments[:3]] == [1, 2, 3]
+    assert lse.count == 4 * 16 * 4000
+    # 16 heads of 4000 rows, 512 bytes each, are within 32 MB; 32 are not
+    assert values(arguments) == [out.data_ptr(), lse.data_ptr(), pytest.approx(lse.data_ptr() + 0x1000), 4000, 16, 32,
+                                 16, 32 * 64, pytest.approx(1.4426950408889634 / 128 ** 0.5), 0]
+
+
+def test_backward_launch(monkeypatch):
+    maps = []
+    tensor = made_up_torch(monkeypatch, maps)
+    facts = yardsticks.Facts("sm90a_attention_bwd_d128.ptx", BACKWARD)
+    case = cases_of.Case("bwd:128:2:3:1000:0")
+    x = types.SimpleNamespace(**{n: tensor(2, 1000, 3, 128) for n in ("q", "k", "v", "g", "o")}, l=tensor(2, 3, 1000),
+                              scale=0.5)
+    (pre, main, post), results, kept = yardsticks.backward(facts, case, x, 132)
+    total, lse, delta = kept[1:4]
+    dq, dk, dv = results()
+    padded = 2 * 3 * 13 * 80
+    assert (total.count, lse.count, delta.count) == (padded * 128, padded, padded)
+    assert pre[:3] == ("attention_bwd_pre", -(-padded // 64), 0)
+    assert main[:3] == ("attention_bwd_d128", 8 * 6, 231040)
+    assert post[:3] == ("attention_bwd_post", 13 * 6, 0)
+    assert values(pre[3]) == [y.data_ptr() for y in (x.o, x.g, x.l, lse, delta, total)] + [
+        1000, 3, 13, padded, pytest.approx(-1.4426950408889634)]
+    assert values(main[3]) == [y.data_ptr() for y in (dk, dv, total, lse, delta)] + [
+        1000, 3, 8, 13, 1, pytest.approx(0.5 * 1.4426950408889634), 0.5, 0]
+    assert values(post[3]) == [total.data_ptr(), dq.data_ptr(), 1000, 3, 13, 0.5]
+    assert [m[0] for m in maps] == [[64, 80, 1, 1], [64, 128, 1, 1], [64, 128, 1, 1], [64, 80, 1, 1]]
+
+
+@pytest.mark.parametrize("batch, heads, s, want", [(4, 16, 4096, 16), (1, 16, 16384, 4), (32, 16, 512, 128),
+                                                   (1, 3, 128, 1), (1, 6, 128, 2), (1, 16, 1 << 20, 1)])
+def test_section(batch, heads, s, want):
+    assert yardsticks.section(cases_of.Case(f"fwd:128:{batch}:{heads}:{s}:1"), 32 << 20, 512) == want
+
+
+def test_yardstick_that_says_nothing():
+    with pytest.raises(tilec_torch.TilecError, match="its head does not say the tile"):
+        yardsticks.Facts("sm90a_attention_bwd_d128.ptx", BACKWARD.replace("tile", "rile"))
+    with pytest.raises(tilec_torch.TilecError, match="not named"):
+        yardsticks.Facts("attention.ptx", BACKWARD)
+
+
+# ---- the supervisor of the tuning mode ---------------------------------------------------------------
+
+WORKER = '''
+import json, os, sys, time
+state = json.load(open(sys.argv[1]))
+def tell(word, *what):
+    print(f"@{word} {json.dumps(what)}", flush=True)
+print("# begins without", sorted(state["bad"]), flush=True)
+for text in state["cases"]:
+    for name, path in state["variants"] + state["yardsticks"]:
+        if name in state["bad"]:
+            continue
+        if [text, name] not in state["checked"]:
+            kind = open(path).read()
+            tell("limit", 0.5 if kind == "hangs" else 30, name)
+            if kind == "hangs":
+                time.sleep(60)
+            if kind == "dies":
+                print("an illegal address", flush=True)
+                os._exit(3)
+            if kind == "wrong":
+                tell("bad", name, "WRONG RESULT")
+                state["bad"].append(name)
+                continue
+            tell("about", name, "yardstick" if name.startswith("yard") else "ours", "168")
+            tell("checked", text, name, [0.002, 0.01, 0.0, ""])
+    tell("limit", 30, None)
+    for mode in state["modes"]:
+        if [text, mode] in state["done"]:
+            continue
+        if state.get("ends") == mode:
+            raise SystemExit(7)
+        good = [n for n, p in state["variants"] + state["yardsticks"] if n not in state["bad"]]
+        tell("times", text, mode, {n: [1.0, float(len(n)), 50.0] for n in good}, 1980, 700)
+'''
+
+
+def supervise(tmp_path, kinds, modes=("burst", "sustained"), **more):
+    worker = tmp_path / "worker.py"
+    worker.write_text(WORKER)
+    entries = []
+    for name, kind in kinds.items():
+        (tmp_path / f"{name}.ptx").write_text(kind)
+        entries.append([name, str(tmp_path / f"{name}.ptx")])
+    ours = [e for e in entries if not e[0].startswith("yard")]
+    state = {"cases": ["fwd:128:4:16:4096:0:bf16"], "modes": list(modes), "variants": ours,
+             "yardsticks": [e for e in entries if e not in ours], **more}
+    said = []
+    supervisor = variants.Supervisor(state, str(tmp_path), [sys.executable, str(worker)], said.append)
+    return supervisor, supervisor.run(), said
+
+
+def test_supervisor(tmp_path):
+    supervisor, complete, said = supervise(tmp_path, {"abc": "good", "stuck": "hangs", "no": "dies", "off": "wrong",
+                                                      "last": "good", "yard": "good"})
+    assert complete
+    assert supervisor.bad == {"stuck": "did not end within 0.5 s", "no": "ended with status 3: an illegal address",
+                              "off": "WRONG RESULT"}
+    assert [line for line in said if "begins" in line] == [
+        "# begins without []", "# begins without ['stuck']", "# begins without ['no', 'stuck']"]
+    rows = variants.rows_of(supervisor, ["burst", "sustained"])
+    assert [row["name"] for row in rows] == ["abc", "last", "yard"]
+    flops = 4.0 * 64 * 4096**2 * 128
+    assert rows[0]["burst"] == pytest.approx(flops / 3e9) and rows[0]["burst_ratio"] == pytest.approx(4 / 3)
+    printed = []
+    variants.print_rows(rows, ["burst", "sustained"], supervisor.clocks, printed.append)
+    assert printed[0] == "fwd d=128 b=4 h=16 s=4096 full bf16   (burst 1980 MHz 700 W, sustained 1980 MHz 700 W)"
+    assert [line.split()[0] for line in printed[2:]] == ["abc", "last", "*yard"]
+    variants.write_csv(rows, tmp_path / "rows.csv")
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 4
+
+
+def test_supervisor_keeps_what_was_timed(tmp_path):
+    supervisor, complete, said = supervise(tmp_path, {"abc": "good", "yard": "good"}, ends="sustained")
+    assert not complete and said[-1].startswith("# the worker ended with status 7")
+    rows = variants.rows_of(supervisor, ["burst", "sustained"])
+    assert rows[0]["burst"] and rows[0]["sustained"] is None
+    printed = []
+    variants.print_rows(rows, ["burst", "sustained"], supervisor.clocks, printed.append)
+    assert " - " in printed[2]
+
+
+def test_unpack(tmp_path):
+    (tmp_path / "v_1.ptx").write_text("one")
+    (tmp_path / "v_2.ptx.xz").write_bytes(lzma.compress(b"two"))
+    (tmp_path / "to").mkdir()
+    made = variants.unpack([str(tmp_path / "v_1.ptx"), str(tmp_path / "v_2.ptx.xz")], str(tmp_path / "to"))
+    assert [(name, open(path).read()) for name, path in made] == [("v_1", "one"), ("v_2", "two")]
+    with pytest.raises(SystemExit, match="two variants are named v_1"):
+        variants.unpack([str(tmp_path / "v_1.ptx")] * 2, str(tmp_path / "to"))
+
+
+# ---- tables and plots --------------------------------------------------------------------------------
+
+
+def measured():
+    numbers, rows = random.Random(1), []
+    for c in cases_of.selected("fwd,bwd:d64,d128:full,causal:512,4k", LENGTHS, "bf16"):
+        for mode in ("burst", "sustained"):
+            for name, kind in (("tilec", "ours"), ("tilec-det", "ours"), ("yardstick:a", "yardstick"),
+                               ("yardstick:b", "yardstick"), ("cudnn", "peer"), ("fa2", "peer")):
+                rows.append({"dir": c.direction, "hd": c.d, "heads": c.heads, "seqlen": c.sq, "batch": c.batch,
+                             "causal": int(c.causal), "name": name, "kind": kind, "mode": mode,
+                             "median_ms": (ms := f"{numbers.uniform(0.3, 0.7):.4f}"),
+                             "tflops": f"{c.tflops(float(ms)):.1f}"})
+    return rows
+
+
+def test_table(tmp_path):
+    anchors = tmp_path / "anchors.csv"
+    anchors.write_text("dir,hd,heads,seqlen,batch,causal,fa3_over_cudnn\nfwd,64,32,512,32,0,0.848\n")
+    said = []
+    report.against_yardsticks(measured(), ["burst", "sustained"], report.read_anchors(anchors),
+                              str(tmp_path / "bench"), said.append)
+    assert len(said) == 1 + 2 * 2 * 2 * 2 * 2
+    assert said[1].startswith("fwd d64  full   s=512   h=32 burst") and said[1].endswith(" 0.848")
+    lines = (tmp_path / "bench-table.csv").read_text().splitlines()
+    row = dict(zip(lines[0].split(","), lines[1].split(",")))
+    of_case = [r for r in measured() if (r["dir"], r["hd"], r["seqlen"], r["causal"], r["mode"])
+               == ("fwd", 64, 512, 0, "burst")]
+    best = max(float(r["tflops"]) for r in of_case if r["kind"] == "yardstick")
+    assert float(row["yardstick"]) == best
+    assert float(row["over_yardstick"]) == pytest.approx(float(row["ours"]) / best, rel=1e-3)
+    with pytest.raises(SystemExit, match="--anchors"):
+        report.read_anchors(tmp_path / "none.csv")
+
+
+def test_table_of_peers_alone(tmp_path):
+    rows = [r for r in measured() if r["kind"] == "peer"]
+    table = report.compared(rows, ["burst", "sustained"], {})
+    assert {(r["ours"], r["yardstick"], r["over_yardstick"]) for r in table} == {(None, None, None)}
+
+
+def test_plots(tmp_path):
+    pytest.importorskip("matplotlib")
+    report.plot(measured(), ["burst", "sustained"], str(tmp_path / "bench"))
+    assert {p.name for p in tmp_path.iterdir()} == {f"bench-{m}.{k}" for m in ("burst", "sustained")
+                                                    for k in ("png", "svg")}
+
+
+def test_worker_and_supervisor_speak_alike(capsys):
+    variants.tell("times", "c", "burst", {"a": [1.0]}, 1.0, 2.0)
+    word, _, rest = capsys.readouterr().out.partition(" ")
+    assert word == "@times" and json.loads(rest) == ["c", "burst", {"a": [1.0]}, 1.0, 2.0]

@@ -1,0 +1,465 @@
+#!/usr/bin/env python3
+"""planned.py - kernels whose warp groups share the work, in the simulator against float64.
+
+    planned.py --tilec T --tilerun R                    the cases that are written down here
+    planned.py --tilec T --tilerun R --random N         N programs, sizes and plans drawn at random
+                                     [--from SEED] [--seeds K] [--jobs J] [--print] [NAME..]
+
+Every plan that the compiler takes must run right: no finding, every byte of an output written, the
+same bits under all seeds (but for sums by atomics), and an error of at most twice that of the same
+computation with what a 16-bit program stores rounded to 16 bits.  A plan may be refused; not too many
+are.  A drawn case is made from its seed alone: --random 1 --from SEED runs it again.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections import namedtuple
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "run"))
+import attention  # noqa: E402
+import ladder  # noqa: E402
+import planned_programs  # noqa: E402
+
+EXAMPLES = pathlib.Path(ladder.ROOT) / "examples"
+
+# inputs, outputs: {name: (values, dtype)}, {name: (wanted, allowed error, dtype)}; summed: outputs
+# that come from atomic additions, and what they begin with
+Program = namedtuple("Program", "source kernel defines scalars inputs outputs summed",
+                     defaults=((),))
+Case = namedtuple("Case", "name program plan sm_count flags", defaults=((),))
+
+
+class Refused(Exception):
+    pass
+
+
+# ---- running -----------------------------------------------------------------------------------
+
+
+def call(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise attention.Wrong(" ".join(map(str, command)) + "\n" + done.stderr + done.stdout)
+    return done.stderr + done.stdout
+
+
+def compile_program(options, program, plan, flags, folder):
+    ptx = os.path.join(folder, "kernel.ptx")
+    source = str(program.source)
+    if "\n" in source:  # a text of its own
+        source = os.path.join(folder, "program.tile")
+        pathlib.Path(source).write_text(program.source, encoding="utf-8")
+    command = [options.tilec, source, "-arch", "sm_90", "--kernel", program.kernel,
+               "--verify", "--remarks", "--plan=" + plan, *flags, "-o", ptx]
+    for name, value in program.defines.items():
+        command += ["-D", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    why = re.search(r"remark: no plan for warp groups in kernel '\w+': (.*)|"
+                    r"error: (kernel '\w+' needs \d+ bytes of shared memory)", done.stderr)
+    if why and done.returncode in (0, 1):
+        raise Refused(why[1] or why[2])
+    if done.returncode != 0:
+        raise attention.Wrong(" ".join(command) + "\n" + done.stderr)
+    with open(ptx, encoding="utf-8") as file:
+        if "wgmma.mma_async" not in file.read():
+            raise attention.Wrong("there is no product of warp groups, and no remark says why")
+    return ptx
+
+
+def run(options, case):
+    """None, or what is wrong."""
+    program = case.program
+    with tempfile.TemporaryDirectory() as folder:
+        ptx = compile_program(options, program, case.plan, case.flags, folder)
+        command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds),
+                   "--sm-count", str(case.sm_count)]
+        for name, (values, dtype) in program.inputs.items():
+            path = os.path.join(folder, name + ".npy")
+            np.save(path, np.ascontiguousarray(ladder.to_bits(values, dtype)))
+            command += ["--in", f"{name}={path}"]
+        for name, value in program.scalars.items():
+            command += ["--set", f"{name}={value}"]
+        for name in program.outputs:
+            command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
+        said = call(command)
+        for line in said.splitlines():
+            if "were not written" in line:
+                raise attention.Wrong(line)
+            if "differs between seeds" in line and line.split()[2] not in program.summed:
+                raise attention.Wrong(line)
+        for name, (want, allowed, dtype) in program.outputs.items():
+            found = np.load(os.path.join(folder, name + "-out.npy"))
+            compare(name, ladder.from_bits(found, dtype), want, allowed)
+
+
+def compare(name, found, want, allowed):
+    if found.shape != want.shape:
+        raise attention.Wrong(f"{name} has the shape {found.shape}, expected {want.shape}")
+    infinite = np.isinf(want)
+    if not np.array_equal(found[infinite], want[infinite]):
+        raise attention.Wrong(f"{name} is not infinite where it should be")
+    with np.errstate(invalid="ignore"):
+        error = np.where(infinite, 0, np.abs(found - want)).max()
+    if not error <= allowed:  # NaN fails
+        raise attention.Wrong(f"{name}: error {error:.3g}, allowed {allowed:.3g}")
+
+
+# ---- programs ----------------------------------------------------------------------------------
+
+
+def outputs(exact, plain, dtypes):
+    """Outputs with the error that is allowed them, from exact and 16-bit values."""
+    out = {}
+    for name, dtype in dtypes.items():
+        finite = np.isfinite(exact[name])
+        error = np.abs(np.where(finite, plain[name], 0) - np.where(finite, exact[name], 0)).max()
+        out[name] = (exact[name], 2 * error + 1e-5, dtype)
+    return out
+
+
+def attention_defines(case, m, n):
+    return {"T": case.dtype, "D": case.d, "DV": case.dv, "M": m, "N": n, "CAUSAL": case.causal,
+            "WINDOW": case.window, "RIGHT": case.right, "SOFTCAP": case.softcap, "ALIBI": case.alibi}
+
+
+def attention_data(case, random, batch):
+    draw = lambda *size: ladder.rounded(random.standard_normal((batch, *size)), case.dtype)
+    q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
+    v, g = draw(case.keys, case.kv_heads, case.dv), draw(case.rows, case.heads, case.dv)
+    scale = float(np.float32(case.d ** -0.5))
+
+    def compute(exact):
+        each = [attention.reference(case, *x, scale, exact) for x in zip(q, k, v, g)]
+        return {name: np.stack([one[name] for one in each]) for name in each[0]}
+
+    have = {"Q": q, "K": k, "V": v, "dO": g}
+    return ({name: (x, case.dtype) for name, x in have.items()}, compute(True), compute(False),
+            {"scale": scale, "softcap": attention.SOFTCAP})
+
+
+def forward(case, random, m=64, n=64, lazy=True, batch=1):
+    inputs, exact, plain, scalars = attention_data(case, random, batch)
+    del inputs["dO"]
+    return Program(EXAMPLES / "attention.tile", "attention",
+                   {**attention_defines(case, m, n), "LAZY": lazy}, scalars, inputs,
+                   outputs(exact, plain, {"O": case.dtype, "L": "f32"}))
+
+
+def backward(kernel, case, random, m=64, n=64, batch=1):
+    """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd."""
+    inputs, exact, plain, scalars = attention_data(case, random, batch)
+    lse = exact["L"]
+    l2 = np.where(np.isinf(lse), 1e30, lse * 1.4426950408889634)
+    delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], exact["O"])
+    inputs.update({"L2": (l2, "f32"), "delta": (delta, "f32")})
+    wanted = {"dq": ["dQ"], "dkdv": ["dK", "dV"], "bwd": ["dK", "dV"]}[kernel.split("_")[-1]]
+    out = outputs(exact, plain, {name: case.dtype for name in wanted})
+    if kernel == "attention_bwd":
+        inputs["dQ_sum"] = (np.zeros_like(exact["dQ"]), "f32")
+        error = np.abs(plain["dQ"] - exact["dQ"]).max()
+        out["dQ_sum"] = (exact["dQ"] / scalars["scale"], 2 * error / scalars["scale"] + 1e-4, "f32")
+    return Program(EXAMPLES / "attention_bwd.tile", kernel, attention_defines(case, m, n), scalars,
+                   inputs, out, ("dQ_sum",))
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+ACTIVATIONS = [lambda x: x, lambda x: np.maximum(x, 0), gelu, silu]
+
+
+def gemm(random, m, n, k, dtype, activation, tm, tn, tk):
+    a, b = (ladder.rounded(random.standard_normal(s), dtype) for s in ((m, k), (k, n)))
+    bias = ladder.rounded(random.standard_normal(n), "f32")
+    want = ACTIVATIONS[activation](a @ b + bias)
+    allowed = 2 * ladder.EPSILON[dtype] * np.abs(want).max()
+    return Program(EXAMPLES / "gemm.tile", "gemm",
+                   {"T": dtype, "ACTIVATION": activation, "TM": tm, "TN": tn, "TK": tk}, {},
+                   {"A": (a, dtype), "B": (b, dtype), "bias": (bias, "f32")},
+                   {"C": (want, allowed, dtype)})
+
+
+def gemm_tn(random, m, n, k, dtype, tm, tn, tk):
+    a, b = (ladder.rounded(random.standard_normal(s), dtype) for s in ((k, m), (n, k)))
+    want = a.T @ b.T
+    return Program(HERE / "planned" / "gemm_tn.tile", "gemm_tn",
+                   {"T": dtype, "TM": tm, "TN": tn, "TK": tk}, {},
+                   {"A": (a, dtype), "B": (b, dtype)},
+                   {"C": (want, 1e-5 * np.abs(want).max() + 1e-5, "f32")})
+
+
+def gram(random, m, k, n, dtype, r, tk, tn):
+    a, b, c = (ladder.rounded(random.standard_normal(s), dtype) for s in ((m, k), (m, n), (k, n)))
+    want = c + a.T @ b
+    return Program(HERE / "planned" / "gram.tile", "gram",
+                   {"T": dtype, "R": r, "TK": tk, "TN": tn}, {},
+                   {"A": (a, dtype), "B": (b, dtype), "C": (c, "f32")},
+                   {"C": (want, 1e-5 * np.abs(want).max() + 1e-5, "f32")}, ("C",))
+
+
+def mlp(random, s, f, d, dv, dtype, gated, m, n):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 4, dtype)
+    x, w1, w3, w2 = draw(s, d), draw(f, d), draw(f, d), draw(f, dv)
+    bias = ladder.rounded(random.standard_normal(f), "f32")
+
+    def compute(cut):
+        h = x @ w1.T + bias
+        h = silu(h) * (x @ w3.T) if gated else np.maximum(h, 0)
+        return {"Y": cut(cut(h) @ w2), "R": h.sum(axis=1)}
+
+    exact, plain = compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype))
+    out = outputs(exact, plain, {"Y": dtype})
+    out["R"] = (exact["R"], 1e-4 * np.abs(exact["R"]).max() + 1e-4, "f32")
+    return Program(HERE / "planned" / "mlp.tile", "mlp",
+                   {"T": dtype, "D": d, "DV": dv, "GATED": gated, "M": m, "N": n}, {},
+                   {"X": (x, dtype), "W1": (w1, dtype), "W2": (w2, dtype), "W3": (w3, dtype),
+                    "b": (bias, "f32")}, out)
+
+
+def linear(random, h, sq, sk, d, dv, dtype, causal, store, m, n):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
+    q, k, v = draw(h, sq, d), draw(h, sk, d), draw(h, sk, dv)
+    s = np.einsum("hqd,hkd->hqk", q, k)
+    if causal:
+        s = np.where(np.arange(sk)[None, :] <= np.arange(sq)[:, None] + sk - sq, s, 0.0)
+
+    def compute(cut):
+        return {"Y": cut(np.einsum("hqk,hkd->hqd", cut(s), v))}
+
+    exact, plain = compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype))
+    out = outputs(exact, plain, {"Y": dtype})
+    out["X"] = (s.max(axis=-1), 1e-5 * np.abs(s).max() + 1e-5, "f32")
+    out["P"] = (s if store else np.zeros_like(s), 1e-5 * np.abs(s).max() + 1e-5, "f32")
+    inputs = {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "P": (np.zeros_like(s), "f32")}
+    return Program(HERE / "planned" / "linear.tile", "linear",
+                   {"T": dtype, "D": d, "DV": dv, "CAUSAL": causal, "STORE": store, "M": m, "N": n},
+                   {}, inputs, out)
+
+
+# ---- cases that are written down ---------------------------------------------------------------
+
+
+def written_cases(optional):
+    """`optional`: passes that can be switched off."""
+    random = np.random.default_rng(11)
+    at = attention.make
+
+    def case(name, program, plan="bands=2", sm_count=132):
+        return Case(f"{name} {plan} sms={sm_count}", program, plan, sm_count)
+
+    def fwd(plan="bands=2", sm_count=132, n=64, lazy=True, **features):
+        batch = features.pop("batch", 1)
+        spec = at(features.pop("rows", 150), features.pop("keys", 200), **features)
+        name = f"attention {attention.name_of(spec)} N={n}" + ("" if lazy else " LAZY=false")
+        return case(name, forward(spec, random, 64, n, lazy, batch), plan, sm_count)
+
+    # head dimensions, dtypes
+    for d, dv, plan in [(40, 40, "bands=2,stages=3"), (64, 64, "bands=4,stages=4,slots=2"),
+                        (80, 80, "bands=3,stages=2"), (96, 96, "bands=3,stages=3"),
+                        (128, 128, "bands=3,stages=3,slots=2"), (192, 128, "bands=2,stages=2"),
+                        (256, 256, "bands=2,stages=2,slots=1"), (8, 8, "bands=2"),
+                        (64, 128, "bands=2"), (128, 64, "bands=2")]:
+        yield fwd(plan, d=d, dv=dv, causal=d % 3 == 0, dtype="f16" if d in (40, 256) else "bf16",
+                  rows=200 if d < 192 else 130, keys=180 if d < 192 else 130)
+    # numbers of bands and stages, the ways to go through the grid
+    for bands in [1, 2, 3, 4]:
+        for stages in [1, 2, 4]:
+            yield fwd(f"bands={bands},stages={stages},slots={1 + stages % 2}", 2, causal=True,
+                      heads=2, kv_heads=1, rows=270, keys=200)
+    for ways in ["persistent=0", "overlap=0", "persistent=0,overlap=0", "dynamic=0", "turns=1",
+                 "turns=1,dynamic=0"]:
+        for causal in [False, True]:
+            yield fwd(f"bands=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
+    # masks and lengths
+    for features in [dict(window=40), dict(window=33, causal=True), dict(window=20, right=10),
+                     dict(softcap=True, dtype="f16"), dict(alibi=True, causal=True, heads=2),
+                     dict(heads=4, kv_heads=2, causal=True), dict(heads=3, kv_heads=1)]:
+        features.setdefault("kv_heads", features.get("heads", 1))
+        yield fwd("bands=3,stages=2", 2, batch=2, **features)
+    for rows, keys in [(1, 1), (1, 300), (300, 1), (64, 64), (65, 129), (257, 100), (100, 257),
+                       (129, 64)]:
+        for causal in [False, True]:
+            yield fwd("bands=2,stages=2", 1, rows=rows, keys=keys, causal=causal, n=80)
+    yield fwd("bands=2,stages=2", 3, n=48, lazy=False, causal=True)
+    yield fwd("bands=4,stages=2", 3, n=128, lazy=False, window=70)
+    # without this pass and that one; -O1
+    spec = at(150, 200, causal=True, window=70)
+    program = forward(spec, random)
+    for flags in [["-O1"]] + [["-fno-" + name] for name in optional if name not in ("plan", "check-roles")]:
+        yield Case(f"attention {attention.name_of(spec)} {flags[0]}", program, "bands=2", 2, tuple(flags))
+    # backward
+    for kernel, plan in [("attention_bwd_dq", "bands=2"), ("attention_bwd_dq", "bands=3,overlap=0"),
+                         ("attention_bwd_dkdv", "bands=2"), ("attention_bwd_dkdv", "bands=1"),
+                         ("attention_bwd", "bands=2"), ("attention_bwd", "bands=2,stages=1,persistent=0")]:
+        for features in [dict(causal=True, heads=4, kv_heads=2, rows=150, keys=170),
+                         dict(softcap=True, rows=100, keys=90), dict(window=50, rows=130, keys=140)]:
+            spec = at(**features)
+            yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random), plan, 2)
+    # other programs
+    for m, n, k, activation, tiles, plan in [
+            (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),
+            (70, 520, 264, 2, (64, 256, 64), "bands=2,stages=3"),
+            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2")]:
+        yield case(f"gemm {m}x{n}x{k} {tiles}",
+                   gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
+    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "bands=2", 3)
+    yield case("gemm_tn", gemm_tn(random, 72, 200, 130 // 8 * 8, "bf16", 64, 128, 32), "bands=3", 1)
+    yield case("gram", gram(random, 200, 136, 96, "bf16", 64, 64, 64), "bands=2", 3)
+    yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "bands=3,stages=1", 1)
+    yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2", 2)
+    yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "bands=2,stages=3", 1)
+    for causal in [False, True]:
+        for store in [False, True]:
+            yield case(f"linear causal={causal} store={store}",
+                       linear(random, 2, 150, 200, 64, 64, "bf16", causal, store, 64, 64),
+                       "bands=2,stages=2", 2)
+
+
+# ---- cases drawn at random ---------------------------------------------------------------------
+
+
+def draw_plan(random):
+    pick = lambda *choices: choices[random.integers(len(choices))]
+    plan = {"bands": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
+    for name, value in [("persistent", 0), ("overlap", 0), ("dynamic", 0), ("turns", 1)]:
+        if random.random() < 0.3:
+            plan[name] = value
+    return ",".join(f"{k}={v}" for k, v in plan.items())
+
+
+def draw_attention(random):
+    pick = lambda *choices: choices[random.integers(len(choices))]
+    d = pick(8, 16, 32, 40, 48, 64, 64, 80, 96, 112, 128, 128, 160, 192, 256)
+    kv = pick(1, 1, 2)
+    features = {"d": d, "dv": pick(d, d, 64, 128, 8 * int(random.integers(1, 17))),
+                "dtype": pick("f16", "bf16"), "kv_heads": kv, "heads": kv * pick(1, 1, 2, 3),
+                "causal": random.random() < 0.4}
+    if random.random() < 0.3:
+        features["window"] = int(random.integers(1, 200))
+    if random.random() < 0.15:
+        features["right"] = int(random.integers(0, 100))
+    features["softcap"] = random.random() < 0.15
+    features["alibi"] = random.random() < 0.15
+    most = 260 if d <= 96 else 160
+    return attention.make(int(random.integers(1, most)), int(random.integers(1, most)), **features)
+
+
+def drawn_case(seed):
+    random = np.random.default_rng(seed)
+    pick = lambda *choices: choices[random.integers(len(choices))]
+    eight = lambda low, high: 8 * int(random.integers(low // 8, high // 8 + 1))
+    plan, dtype = draw_plan(random), pick("f16", "bf16")
+    kind = pick("forward", "forward", "forward", "dq", "dkdv", "bwd", "gemm", "gemm", "gemm_tn",
+                "gram", "mlp", "linear", *["made"] * 8)
+    if kind == "made":
+        text, inputs, wanted, summed, name = planned_programs.make(random)
+        program = Program(text, "made", {}, {}, inputs, wanted, summed)
+    elif kind == "forward":
+        spec, n, lazy = draw_attention(random), eight(8, 160), bool(random.random() < 0.7)
+        n = n if random.random() < 0.2 else (n + 8) // 16 * 16 or 16
+        batch = pick(1, 1, 2)
+        program, name = forward(spec, random, 64, n, lazy, batch), f"{batch=} {attention.name_of(spec)} N={n} {lazy=}"
+    elif kind in ("dq", "dkdv", "bwd"):
+        spec = draw_attention(random)
+        if kind == "bwd" and random.random() < 0.8:  # few plans fit otherwise
+            spec = spec._replace(d=pick(64, 64, 128), dv=pick(64, 64, 128, 40))
+            plan = re.sub(r"bands=\d,stages=\d,slots=\d", f"bands=2,stages={pick(1, 2)},slots=1", plan)
+        # the tile along the bands has 64 rows
+        m, n = (64, 16 * int(random.integers(1, 7)))
+        if kind != "dq":
+            m, n = n if kind == "dkdv" or spec.d != 64 else 64, m
+        kernel = "attention_bwd" + ("" if kind == "bwd" else "_" + kind)
+        batch = pick(1, 1, 2)
+        program, name = backward(kernel, spec, random, m, n, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n}"
+    elif kind in ("gemm", "gemm_tn", "gram"):
+        m, n, k = eight(8, 400), eight(8, 400), eight(8, 300)
+        tiles = [64, eight(8, 256), 16 * int(random.integers(1, 9))]
+        if random.random() < 0.3:
+            tiles[0], tiles[1] = tiles[1], tiles[0]
+        name = f"{m}x{n}x{k} {dtype} {tiles}"
+        if kind == "gemm":
+            program = gemm(random, m, n, k, dtype, int(random.integers(4)), *tiles)
+        elif kind == "gemm_tn":
+            program = gemm_tn(random, m, n, k, dtype, *tiles)
+        else:
+            program = gram(random, m, k, n, dtype, tiles[2], tiles[0], tiles[1])
+    elif kind == "mlp":
+        sizes = (int(random.integers(1, 250)), int(random.integers(1, 250)), eight(8, 128), eight(8, 128))
+        gated, n = bool(random.random() < 0.5), 16 * int(random.integers(1, 9))
+        program, name = mlp(random, *sizes, dtype, gated, 64, n), f"{sizes} {dtype} {gated=} N={n}"
+    else:
+        sizes = (pick(1, 2), int(random.integers(1, 250)), int(random.integers(1, 250)),
+                 eight(8, 128), eight(8, 128))
+        causal, store = bool(random.random() < 0.5), bool(random.random() < 0.3)
+        n = 16 * int(random.integers(1, 9))
+        program = linear(random, *sizes, dtype, causal, store, 64, n)
+        name = f"{sizes} {dtype} {causal=} {store=} N={n}"
+    sms = pick(1, 2, 3, 5, 132)
+    return Case(f"seed {seed}: {kind} {name} {plan} sms={sms}", program, plan, sms)
+
+
+# ---- all of it ---------------------------------------------------------------------------------
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th written case from K on")
+    parser.add_argument("--print", action="store_true")
+    parser.add_argument("--keep", metavar="FOLDER", help="for the texts of programs that are wrong")
+    parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+
+    def one(make):
+        case = make()
+        if options.names and not any(n in case.name for n in options.names):
+            return None
+        try:
+            run(options, case)
+            return case.name, "right", ""
+        except Refused as refused:
+            return case.name, "refused", str(refused)
+        except attention.Wrong as wrong:
+            if options.keep and "\n" in str(case.program.source):
+                kept = pathlib.Path(options.keep) / (case.name.split(":")[0].replace(" ", "-") + ".tile")
+                kept.write_text(case.program.source, encoding="utf-8")
+            return case.name, "wrong", str(wrong).strip()[:3000]
+
+    if options.random:
+        makers = [lambda s=s: drawn_case(s) for s in range(options.first, options.first + options.random)]
+    else:
+        makers = [lambda c=c: c for c in list(written_cases(ladder.optional_passes(options.tilec)))[part::parts]]
+    count = {"right": 0, "refused": 0, "wrong": 0}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for result in filter(None, pool.map(one, makers)):
+            name, outcome, said = result
+            count[outcome] += 1
+            if outcome == "wrong" or options.print or (outcome == "refused" and not options.random):
+                print(f"{outcome} {name}" + (": " + said if said else ""), flush=True)
+    print(f"{count['right']} right, {count['refused']} refused, {count['wrong']} wrong")
+    ran = sum(count.values())
+    few = count["refused"] > (0.4 * ran if options.random and ran >= 20 else ran if options.random else 0)
+    return 1 if count["wrong"] or few or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
