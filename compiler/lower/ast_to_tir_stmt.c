@@ -468,9 +468,11 @@ loop_hints(Lower *low, const AttributeList *attributes)
                 hints.stages = (int32_t)stages;
         } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL) {
             hints.no_split = true;
+        } else if (strcmp(attribute->name, "any_order") == 0 && attribute->value == NULL) {
+            hints.any_order = true;
         } else {
-            fail(low, attribute->span, "unknown attribute of a loop: @stages(n) and @no_split "
-                 "are known");
+            fail(low, attribute->span, "unknown attribute of a loop: @stages(n), @no_split and "
+                 "@any_order are known");
         }
     }
     return hints;
