@@ -30,6 +30,8 @@ enum {
     MOST_BANDS = 4,
     MOST_STAGES = 4,
     MOST_CHOICES = 160,
+    MOST_TRIED = 3, /* of them, until one can be compiled */
+    MOST_PINNED = 24,
     ITERATION_CLOCKS = 60,  /* barriers and fill of the pipe, of each iteration */
     CHAIN_CLOCKS = 200,     /* latencies between products that depend on each other */
     CACHE_BYTES = 40,       /* from L2, a clock and SM */
@@ -378,5 +380,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
                        choice->cost.per_work);
         }
     }
-    return (TileChoices){s.found, s.n < 3 ? s.n : 3};
+    /* Of a pinned plan the search knows little: more of them may turn out not to be had. */
+    uint32_t most = px->plan_span.lo != 0 ? MOST_PINNED : MOST_TRIED;
+    return (TileChoices){s.found, s.n < most ? s.n : most};
 }

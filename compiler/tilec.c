@@ -215,6 +215,23 @@ pass_context(Compilation *c)
     };
 }
 
+/* The same for one kernel, whose source may pin a plan; the command line's word counts more. */
+static PassContext
+kernel_context(Compilation *c, const TirFn *fn)
+{
+    PassContext px = pass_context(c);
+    const char *fault;
+
+    if (c->options->plan != NULL || fn->hint_plan == NULL || c->target->group_mma == NULL ||
+        !pass_enabled(&px, "plan"))
+        return px;
+    if (plan_hints_read(fn->hint_plan, &px.plan, &fault))
+        px.plan_span = fn->hint_plan_span;
+    else /* only tile IR from text can be like that */
+        diag_error(&c->diag, fn->hint_plan_span, "hint_plan \"%s\": %s", fn->hint_plan, fault);
+    return px;
+}
+
 static bool
 wants_checks(const Compilation *c)
 {
@@ -329,7 +346,7 @@ is_made(const Compilation *c, const TileChoice *choice)
 static LirFn *
 lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
 {
-    PassContext px = pass_context(c);
+    PassContext px = kernel_context(c, fn);
     PassRun run = pass_run(c);
 
     if (choice != NULL && choice->plan.bands > 0)
@@ -418,24 +435,55 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans)
     return NULL;
 }
 
+/* Choices for what a kernel leaves open: of its sizes only, when its source pins the plan. */
+static TileChoices
+search_plans(Compilation *c, const PassContext *kernel, const TirFn *fn)
+{
+    PassContext px = *kernel;
+    bool pinned = px.plan_span.lo != 0;
+
+    if (pinned && px.stages == 0)
+        px.stages = px.plan.stages;
+    TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < plans.n; k++) {
+        TileChoice choice = plans.at[k];
+        if (pinned && choice.plan.bands != kernel->plan.bands)
+            continue;
+        if (pinned) {
+            choice.plan = kernel->plan;
+            choice.stages = 0;
+        }
+        plans.at[n++] = choice;
+    }
+    plans.n = n;
+    return plans;
+}
+
 /* Kernel `k` by the cheapest choice for what it leaves open that can be compiled. */
 static LirFn *
 lower_with_choices(Compilation *c, uint32_t k)
 {
     TirFn *fn = c->module->fns.at[k];
     TileChoices choices = {0};
+    PassContext px = kernel_context(c, fn);
 
-    if (c->front.ast != NULL && c->plan.bands == 0) {
-        PassContext px = pass_context(c);
+    if (c->options->plan == NULL && fn->hint_plan != NULL &&
+        strcmp(fn->hint_plan, "none") != 0 && c->target->group_mma == NULL)
+        diag_warning(&c->diag, fn->hint_plan_span,
+                     "the plan of kernel '%s' is not used: %s has no products of warp groups",
+                     fn->name, c->target->name);
+    if (c->front.ast != NULL && c->options->plan == NULL &&
+        (px.plan_span.lo == 0 || px.plan.bands > 0)) {
         double begin = pass_clock();
-        if (c->options->plan == NULL) {
-            TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
-            c->search_seconds += pass_clock() - begin;
-            LirFn *lowered = lower_with_plans(c, k, &plans);
-            if (lowered != NULL || c->bugs.n > 0)
-                return lowered;
-            begin = pass_clock();
-        }
+        TileChoices plans = search_plans(c, &px, fn);
+        c->search_seconds += pass_clock() - begin;
+        LirFn *lowered = lower_with_plans(c, k, &plans);
+        if (lowered != NULL || c->bugs.n > 0)
+            return lowered;
+    }
+    if (c->front.ast != NULL && px.plan.bands == 0) {
+        double begin = pass_clock();
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
     }
@@ -468,12 +516,13 @@ lower_with_choices(Compilation *c, uint32_t k)
 static void
 run_named_passes(Compilation *c)
 {
-    PassContext px = pass_context(c);
     PassRun run = pass_run(c);
 
-    for (uint32_t k = 0; k < c->module->fns.n; k++)
-        if (!passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        PassContext px = kernel_context(c, c->module->fns.at[k]);
+        if (failed(c) || !passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
             return;
+    }
     tir_print(c->module, &c->output);
 }
 

@@ -673,6 +673,27 @@ plan_drawing(Planner *p)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+/* What was asked for by name, and is not in the plan. */
+static void
+check_wishes(const Planner *p)
+{
+    const PlanHints *hints = &p->px->plan;
+    const TirPlan *plan = p->fn->plan;
+
+    if (hints->overlap && plan_is_given(hints, "overlap") && !plan->overlapped)
+        plan_not_kept(p->px, p->fn, p->loop->span,
+                      arena_printf(p->fn->arena,
+                                   "overlap=1 needs %d registers of a thread for results of "
+                                   "products and %d others, and there are %u",
+                                   (int)result_registers(p, true), OTHER_REGISTERS,
+                                   plan->consumer_registers + 4));
+    if (hints->dynamic && plan_is_given(hints, "dynamic") && !plan->dynamic)
+        plan_not_kept(p->px, p->fn, p->fn->span,
+                      hints->persistent
+                          ? "dynamic=1 is for programs that differ in length, and these do not"
+                          : "dynamic=1 needs persistent=1");
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -697,6 +718,7 @@ pass_plan(PassContext *px, TirFn *fn)
     if (!ok || axis == fn->grid.n) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
+        plan_not_kept(px, fn, p.where, p.why);
         return false;
     }
     fn->plan = arena_new(fn->arena, TirPlan);
@@ -713,5 +735,6 @@ pass_plan(PassContext *px, TirFn *fn)
     count_blocks(fn);
     make_rings(&p);
     plan_drawing(&p);
+    check_wishes(&p);
     return true;
 }
