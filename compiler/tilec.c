@@ -21,6 +21,7 @@
 #include "compiler/report.h"
 #include "compiler/search.h"
 #include "compiler/target.h"
+#include "compiler/timeline/timeline.h"
 
 typedef struct Compilation {
     Arena arena;
@@ -38,7 +39,7 @@ typedef struct Compilation {
     uint64_t enabled, disabled;
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
-    Buf bugs, dump, report, output;
+    Buf bugs, dump, report, output, schedule, picture;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
     bool ready; /* the buffers above exist */
@@ -607,6 +608,10 @@ compile(Compilation *c)
         lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
     if (failed(c))
         return;
+    for (uint32_t k = 0; c->options->schedule && k < c->module->fns.n; k++)
+        timeline_text(c->target, c->module->fns.at[k], &c->schedule);
+    if (c->options->schedule_picture)
+        timeline_svg(c->target, c->module->fns.at, c->module->fns.n, &c->picture);
     begin = pass_clock();
     emit(c, lowered);
     c->print_seconds = pass_clock() - begin;
@@ -702,6 +707,8 @@ fill_result(Compilation *c, TilecResult *result)
     result->messages = text_of(&messages);
     result->dump = text_of(&c->dump);
     result->report = text_of(&c->report);
+    result->schedule = text_of(&c->schedule);
+    result->schedule_picture = text_of(&c->picture);
     if (c->seconds != NULL)
         time_report(c, &times);
     result->time_report = text_of(&times);
@@ -732,6 +739,8 @@ guarded(Compilation *c, TilecResult *result)
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);
     buf_init(&c->dump, &c->arena);
+    buf_init(&c->schedule, &c->arena);
+    buf_init(&c->picture, &c->arena);
     buf_init(&c->report, &c->arena);
     buf_init(&c->output, &c->arena);
     if (c->list != NULL) {
@@ -760,6 +769,8 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
                             .messages = "tilec: error: out of memory\n",
                             .dump = "",
                             .report = "",
+                            .schedule = "",
+                            .schedule_picture = "",
                             .time_report = ""};
     Compilation *c = allocator.allocate(allocator.user, sizeof *c);
     if (c == NULL)
