@@ -489,7 +489,8 @@ compile_ptx(Command *command, const char *text, size_t n)
     };
 
     if (options->n_defines > 0 || options->n_switches > 0 || options->kernel != NULL ||
-        options->run_pass != NULL || options->dump_ir != NULL || options->emit != TILEC_EMIT_PTX)
+        options->run_pass != NULL || options->dump_ir != NULL || options->schedule ||
+        options->schedule_picture || options->emit != TILEC_EMIT_PTX)
         return complain("%s is PTX: options that change what is compiled do not go with it",
                         command->input);
     if (strlen(text) != n)
@@ -578,9 +579,9 @@ search(Command *command)
     size_t n;
 
     if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
-        options->report || options->warps > 0)
-        return complain("a search compiles nothing: --emit, --report, --dump-ir, --run-pass and "
-                        "--warps do not go with it");
+        options->report || options->schedule || options->schedule_picture || options->warps > 0)
+        return complain("a search compiles nothing: --emit, --report, --dump-ir, --dump-schedule, "
+                        "--run-pass and --warps do not go with it");
     if (!command->arch_given)
         return complain("a search needs a target: -arch sm_90");
     char *path = search_file(command->input, command->asked.mode);

@@ -88,6 +88,13 @@ read_switch(Compilation *c, const char *text)
 }
 
 static bool
+ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool
 read_options(Compilation *c)
 {
     const TilecOptions *options = c->options;
@@ -103,6 +110,12 @@ read_options(Compilation *c)
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
+    bool stops = options->run_pass != NULL || options->emit == TILEC_EMIT_AST ||
+                 options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
+    if (stops && (options->schedule || options->schedule_picture))
+        diag_error(&c->diag, (Span){0},
+                   "--dump-schedule shows what all passes have made: it does not go with lane IR, "
+                   "--run-pass, --emit=ast and --emit=tir");
     c->dump_after = -1;
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
@@ -124,13 +137,6 @@ failed(const Compilation *c)
 }
 
 /* ---- text to tile IR ---- */
-
-static bool
-ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static void
 keep_kernel(Compilation *c, const char *name)
@@ -816,5 +822,10 @@ tilec_result_free(TilecResult *result)
         arena_free(&c->arena);
         allocator.release(allocator.user, c);
     }
-    *result = (TilecResult){.messages = "", .dump = "", .report = "", .time_report = ""};
+    *result = (TilecResult){.messages = "",
+                            .dump = "",
+                            .report = "",
+                            .schedule = "",
+                            .schedule_picture = "",
+                            .time_report = ""};
 }

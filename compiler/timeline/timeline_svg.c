@@ -43,7 +43,7 @@ add_escaped(Buf *out, const char *text)
 static void
 add_text(Buf *out, const char *class, double x, double y, const char *text)
 {
-    buf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
+    buf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" xml:space=\"preserve\">", class, x, y);
     add_escaped(out, text);
     buf_add(out, "</text>\n");
 }
@@ -83,7 +83,7 @@ static void
 add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span, const char *what)
 {
     double from = x_of(p, span->begin), to = x_of(p, span->end);
-    const char *label = span->kind == SPAN_WAIT ? "" : span->text;
+    const char *label = span->text;
     const char *role = timeline_role_name(p->out->arena, span->role);
 
     if (span->end <= p->window->begin || span->begin >= p->window->end)
@@ -97,8 +97,8 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
                "height=\"%d\"/>",
                class, from, y_of(p, lane), to - from, LANE);
     if (*label != '\0' && (double)(strlen(label) + 1) * LETTER < to - from) {
-        buf_printf(p->out, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">", from + 3,
-                   y_of(p, lane) + LANE - 6);
+        buf_printf(p->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">",
+                   span->kind == SPAN_WAIT ? "for" : "label", from + 3, y_of(p, lane) + LANE - 6);
         add_escaped(p->out, label);
         buf_add(p->out, "</text>");
     }
@@ -228,7 +228,7 @@ add_lines(Buf *out, const char *text, double y)
 }
 
 static double
-add_legend(Buf *out, double y)
+add_legend(Buf *out, uint32_t bands, double y)
 {
     static const struct {
         const char *class, *text;
@@ -238,6 +238,8 @@ add_legend(Buf *out, double y)
     double x = MARGIN;
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (k >= bands && k < TIMELINE_BANDS)
+            continue;
         buf_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"12\"/>\n",
                    rows[k].class, x, y);
         add_text(out, "name", x + 18, y + 10, rows[k].text);
@@ -259,7 +261,7 @@ add_kernel(const Target *target, const TirFn *fn, Buf *out, double y)
     y = add_lines(out, facts.at, y) + LINE;
     if (line == NULL || line->n_windows == 0)
         return y;
-    y = add_legend(out, y);
+    y = add_legend(out, fn->plan->bands, y);
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Picture p = {.out = out, .line = line, .window = &line->windows[k]};
         y = add_window(&p, y);
@@ -271,9 +273,9 @@ void
 timeline_svg(const Target *target, TirFn *const *fns, uint32_t n, Buf *out)
 {
     static const char style[] =
-        "text{font-family:monospace;font-size:11px;fill:#222;white-space:pre}"
+        "text{font-family:monospace;font-size:11px;fill:#222}"
         ".head{font-weight:bold;font-size:13px}.clock{fill:#666;text-anchor:middle;font-size:10px}"
-        ".label{font-size:10px;fill:#fff}.lane{fill:#f3f3f3}.tick{stroke:#ddd}"
+        ".label{font-size:10px;fill:#fff}.for{font-size:10px;fill:#666}rect{stroke:#fff;stroke-width:.6}.lane{fill:#f3f3f3}.tick{stroke:#ddd}"
         ".why{stroke:#c22;stroke-width:.8;fill:none;opacity:.6}.signal{fill:#222}"
         ".wait{fill:#dcdcdc}.producer{fill:#777}.lanes{fill:#5a8f3c}.special{fill:#b3702a}"
         ".shared{fill:#6a5a9c}.copy{fill:#777}.tensor{fill:#3b6ea5}"
