@@ -9,7 +9,10 @@
 
 #include "compiler/ir/lir.h"
 
-enum { DEEPEST = 6 };
+enum {
+    DEEPEST = 6,
+    WAIT = 3 /* a label, a test, a branch back: that waits, and is no loop */
+};
 
 static const uint32_t nowhere = UINT32_MAX;
 
@@ -70,6 +73,8 @@ lir_loops(const LirFn *fn)
         if (!is_branch(insn) || labels[insn->operands[0].integer] == nowhere)
             continue;
         LirExtent loop = {labels[insn->operands[0].integer], i};
+        if (loop.last - loop.first < WAIT)
+            continue;
         vec_push(fn->arena, &loops, loop);
     }
     return loops;
