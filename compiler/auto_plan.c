@@ -11,7 +11,7 @@
  *   special unit    16 exponentials a clock
  *   issue           one instruction a clock for each of four schedulers, a warp of each band on each
  *
- *   L2              what the target says, 40 bytes a clock
+ *   L2              40 bytes a clock
  *
  * While a band computes, the products of the others fill the gap, as far as they last; without
  * overlap its own products wait as well.
@@ -30,10 +30,9 @@ enum {
     MOST_BANDS = 4,
     MOST_STAGES = 4,
     MOST_CHOICES = 160,
-    MOST_TRIED = 3, /* of them, until one can be compiled */
-    MOST_PINNED = 24,
     ITERATION_CLOCKS = 60,  /* barriers and fill of the pipe, of each iteration */
     CHAIN_CLOCKS = 200,     /* latencies between products that depend on each other */
+    CACHE_BYTES = 40,       /* from L2, a clock and SM */
     USUAL_LENGTH = 4096,    /* of a loop, in elements */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OPERAND_REGISTERS = 26, /* of one product, beside its result */
@@ -191,13 +190,13 @@ largest(double a, double b)
 
 /* Clocks of an SM for 1024 multiply-adds. */
 static double
-cost_of(const Work *w, uint32_t bands, uint32_t stages, bool overlapped, int32_t copy_bytes)
+cost_of(const Work *w, uint32_t bands, uint32_t stages, bool overlapped)
 {
     double n = bands, units = largest(largest(w->tensor, w->shared), largest(w->special, w->issue));
     double bytes = (double)(w->ring_bytes_shared + bands * w->ring_bytes_own);
     double chain = w->issue > 0 ? w->issue + w->special + CHAIN_CLOCKS : 0;
     double hidden = (n - 1) * w->tensor, exposed = chain > hidden ? chain - hidden : 0;
-    double each = largest(n * units, bytes / copy_bytes) + ITERATION_CLOCKS;
+    double each = largest(n * units, bytes / CACHE_BYTES) + ITERATION_CLOCKS;
 
     /* The bands' gaps lie side by side: each takes its share. */
     each += exposed / n;
@@ -208,7 +207,7 @@ cost_of(const Work *w, uint32_t bands, uint32_t stages, bool overlapped, int32_t
     if (chain > 0)
         each += (w->tensor + chain) * columns / USUAL_LENGTH / n;
     if (stages == 1) /* copies wait for the slot that is being read */
-        each += bytes / copy_bytes;
+        each += bytes / CACHE_BYTES;
     return 1024 * each / (n * w->multiplies);
 }
 
@@ -251,8 +250,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const Work *w, uint32_t band
                                .dynamic = true,
                                .overlap = true,
                                .turns = bands > 1};
-    choice->cost = (Cost){.fits = true, .per_work = cost_of(w, bands, stages, overlapped,
-                                                        target->copy_bytes)};
+    choice->cost = (Cost){.fits = true, .per_work = cost_of(w, bands, stages, overlapped)};
     for (uint32_t k = 0; k < s->autos; k++) {
         if (choice->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
             choice->cost.per_work *= 1.015;
@@ -380,7 +378,5 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
                        choice->cost.per_work);
         }
     }
-    /* Of a pinned plan the search knows little: more of them may turn out not to be had. */
-    uint32_t most = px->plan_span.lo != 0 ? MOST_PINNED : MOST_TRIED;
-    return (TileChoices){s.found, s.n < most ? s.n : most};
+    return (TileChoices){s.found, s.n < 3 ? s.n : 3};
 }

@@ -48,6 +48,8 @@ typedef struct Target {
     int32_t special_ops;    /* ex2, rcp, .. */
     int32_t float_ops;      /* f32 lanes */
     int32_t shared_bytes;
+    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks; /* from the question for a tile until it is there */
 
     /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
      * shared memory, registers that go from role to role; NULL: none of these */
@@ -64,8 +66,6 @@ typedef struct Target {
     int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;
-    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache, a clock */
-    int32_t copy_clocks; /* from the question for a tile until it is there */
     int32_t sm_count, clock_mhz; /* of the whole chip, under such a load: for predictions */
 
     /* instructions beyond the common base (sm_80) */

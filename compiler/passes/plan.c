@@ -673,27 +673,6 @@ plan_drawing(Planner *p)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
-/* What was asked for by name, and is not in the plan. */
-static void
-check_wishes(const Planner *p)
-{
-    const PlanHints *hints = &p->px->plan;
-    const TirPlan *plan = p->fn->plan;
-
-    if (hints->overlap && plan_is_given(hints, "overlap") && !plan->overlapped)
-        plan_not_kept(p->px, p->fn, p->loop->span,
-                      arena_printf(p->fn->arena,
-                                   "overlap=1 needs %d registers of a thread for results of "
-                                   "products and %d others, and there are %u",
-                                   (int)result_registers(p, true), OTHER_REGISTERS,
-                                   plan->consumer_registers + 4));
-    if (hints->dynamic && plan_is_given(hints, "dynamic") && !plan->dynamic)
-        plan_not_kept(p->px, p->fn, p->fn->span,
-                      hints->persistent
-                          ? "dynamic=1 is for programs that differ in length, and these do not"
-                          : "dynamic=1 needs persistent=1");
-}
-
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -730,11 +709,17 @@ pass_plan(PassContext *px, TirFn *fn)
                           .consumer_registers = px->target->role_registers[hints->bands].consumer};
     fn->plan->overlapped =
         hints->overlap && result_registers(&p, true) + OTHER_REGISTERS <= fn->plan->consumer_registers + 4;
+    if (hints->overlap && plan_is_given(hints, "overlap") && !fn->plan->overlapped)
+        plan_not_kept(px, fn, p.loop->span,
+                      arena_printf(fn->arena,
+                                   "overlap=1 needs %d registers of a thread for results of "
+                                   "products and %d others, and there are %u",
+                                   (int)result_registers(&p, true), OTHER_REGISTERS,
+                                   fn->plan->consumer_registers + 4));
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->warps = 4;
     count_blocks(fn);
     make_rings(&p);
     plan_drawing(&p);
-    check_wishes(&p);
     return true;
 }

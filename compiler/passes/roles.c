@@ -255,6 +255,11 @@ check_wishes(const Roles *r)
                                     "share out in each iteration"
                                   : "overlap=1 needs products that can run while the next "
                                     "iteration's arithmetic does, and this loop has none");
+    if (hints->dynamic && plan_is_given(hints, "dynamic") && !plan->dynamic)
+        plan_not_kept(r->px, r->fn, r->fn->span,
+                      plan->persistent
+                          ? "dynamic=1 is for programs that differ in length, and these do not"
+                          : "dynamic=1 needs persistent=1");
     if (!hints->turns || !plan_is_given(hints, "turns") || (overlap && !plan->overlapped))
         return;
     if (plan->bands < 2)
