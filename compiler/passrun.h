@@ -38,6 +38,8 @@ typedef struct PassContext {
     PlanHints plan;
     Span plan_span;     /* where the source pins the plan: what can not be had of it is an error;
                            {0, 0}: the source does not */
+    const char *no_plan; /* set by pass `plan`: why there is none, and where */
+    Span no_plan_at;
     bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
     Buf *report;        /* facts for --report; NULL: not wanted */
     Buf *bugs;          /* where a pass writes what it finds to be wrong with another one's work */

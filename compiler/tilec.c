@@ -18,6 +18,7 @@
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 #include "compiler/passrun.h"
+#include "compiler/plan_reason.h"
 #include "compiler/report.h"
 #include "compiler/search.h"
 #include "compiler/target.h"
@@ -473,8 +474,11 @@ lower_with_choices(Compilation *c, uint32_t k)
 {
     TirFn *fn = c->module->fns.at[k];
     TileChoices choices = {0};
+    uint32_t errors = c->diag.errors;
     PassContext px = kernel_context(c, fn);
 
+    if (c->diag.errors > errors)
+        return NULL;
     if (c->options->plan == NULL && fn->hint_plan != NULL &&
         strcmp(fn->hint_plan, "none") != 0 && c->target->group_mma == NULL)
         diag_warning(&c->diag, fn->hint_plan_span,
@@ -579,6 +583,30 @@ compile_lane_ir(Compilation *c)
     }
 }
 
+/* Fills in the schedules that were asked for. */
+static void
+show_schedules(Compilation *c)
+{
+    uint32_t n = c->module->fns.n;
+    const char **why = arena_array(&c->arena, const char *, n + 1);
+
+    if (!c->options->schedule && !c->options->schedule_picture)
+        return;
+    for (uint32_t k = 0; k < n; k++) {
+        const TirFn *fn = c->module->fns.at[k];
+        PassContext px = kernel_context(c, fn);
+        bool kept_out = px.plan.bands == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
+        if (kept_out)
+            why[k] = "none is wanted";
+        else if (fn->plan == NULL && c->front.ast != NULL)
+            why[k] = plan_reason(&c->front, &px, &c->trials, fn->name);
+        if (c->options->schedule)
+            timeline_text(c->target, fn, why[k], &c->schedule);
+    }
+    if (c->options->schedule_picture)
+        timeline_svg(c->target, c->module->fns.at, why, n, &c->picture);
+}
+
 static void
 compile(Compilation *c)
 {
@@ -614,10 +642,7 @@ compile(Compilation *c)
         lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
     if (failed(c))
         return;
-    for (uint32_t k = 0; c->options->schedule && k < c->module->fns.n; k++)
-        timeline_text(c->target, c->module->fns.at[k], &c->schedule);
-    if (c->options->schedule_picture)
-        timeline_svg(c->target, c->module->fns.at, c->module->fns.n, &c->picture);
+    show_schedules(c);
     begin = pass_clock();
     emit(c, lowered);
     c->print_seconds = pass_clock() - begin;

@@ -698,6 +698,8 @@ pass_plan(PassContext *px, TirFn *fn)
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         plan_not_kept(px, fn, p.where, p.why);
+        px->no_plan = p.why;
+        px->no_plan_at = p.where;
         return false;
     }
     fn->plan = arena_new(fn->arena, TirPlan);

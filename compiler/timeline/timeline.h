@@ -113,12 +113,14 @@ const char *timeline_op_text(Arena *arena, const TirOp *op);
 
 /* ---- what is printed ---- */
 
-/* timeline_facts.c: roles, buffers and barriers; of a kernel without a plan its buffers. */
-void timeline_facts(const Target *target, const TirFn *fn, Buf *out);
+/* timeline_facts.c: roles, buffers and barriers; of a kernel without a plan its buffers, and `why`
+ * (which may be NULL). */
+void timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out);
 /* timeline_text.c, timeline_svg.c: of some kernels. */
 /* What an iteration takes, by the model and by the timeline, and for which launch that is. */
 void timeline_times(const Timeline *line, Buf *out);
-void timeline_text(const Target *target, const TirFn *fn, Buf *out);
-void timeline_svg(const Target *target, TirFn *const *fns, uint32_t n, Buf *out);
+void timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out);
+void timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, uint32_t n,
+                  Buf *out);
 
 #endif

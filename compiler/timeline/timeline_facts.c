@@ -159,7 +159,7 @@ print_launch(const TirFn *fn, Buf *out)
     buf_printf(out, " blocks of %u threads\n", groups * fn->warps * WARP_LANES);
 }
 
-/* The deepest loop hint that the schedule left: how far copies run ahead. */
+/* Whether some loop copies ahead. */
 static bool
 has_copies(const TirBlock *block)
 {
@@ -176,7 +176,7 @@ has_copies(const TirBlock *block)
 }
 
 void
-timeline_facts(const Target *target, const TirFn *fn, Buf *out)
+timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
 {
     const TirPlan *plan = fn->plan;
 
@@ -184,6 +184,10 @@ timeline_facts(const Target *target, const TirFn *fn, Buf *out)
         buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
                    fn->name, target->name,
                    has_copies(fn->body) ? "; a multistage loop copies ahead" : "");
+        if (why == NULL && target->group_mma == NULL)
+            why = "the target has no products of warp groups";
+        if (why != NULL)
+            buf_printf(out, "  no plan      %s\n", why);
         print_launch(fn, out);
         print_buffers(fn, out);
         return;

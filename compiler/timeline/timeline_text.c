@@ -223,9 +223,9 @@ timeline_times(const Timeline *line, Buf *out)
 }
 
 void
-timeline_text(const Target *target, const TirFn *fn, Buf *out)
+timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out)
 {
-    timeline_facts(target, fn, out);
+    timeline_facts(target, fn, why, out);
     if (fn->plan == NULL)
         return;
     Timeline *line = timeline_run(out->arena, target, fn);
