@@ -76,9 +76,8 @@ typedef struct Command {
     char *source_folder; /* where the source lies: looked at before the -I folders */
     LoadedFile *loaded;
     size_t n_loaded;
-    const char *input, *output, *ptxas;
+    const char *input, *output, *ptxas, *picture; /* of --dump-schedule=FILE */
     const char *tuning; /* --tuning */
-    const char *picture; /* --dump-schedule=FILE */
     const char *list;   /* "passes" or "targets" */
     bool search;        /* tilec search */
     SearchFlags asked;

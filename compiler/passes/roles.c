@@ -241,37 +241,6 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     return i + 1;
 }
 
-/* What was asked for by name, and can not be had of this loop. */
-static void
-check_wishes(const Roles *r)
-{
-    const PlanHints *hints = &r->px->plan;
-    const TirPlan *plan = r->fn->plan;
-    bool overlap = hints->overlap && plan_is_given(hints, "overlap");
-
-    if (overlap && !plan->overlapped)
-        plan_not_kept(r->px, r->fn, r->loop->span,
-                      plan->joint ? "overlap=1 does not go with a product that the warp groups "
-                                    "share out in each iteration"
-                                  : "overlap=1 needs products that can run while the next "
-                                    "iteration's arithmetic does, and this loop has none");
-    if (hints->dynamic && plan_is_given(hints, "dynamic") && !plan->dynamic)
-        plan_not_kept(r->px, r->fn, r->fn->span,
-                      plan->persistent
-                          ? "dynamic=1 is for programs that differ in length, and these do not"
-                          : "dynamic=1 needs persistent=1");
-    if (!hints->turns || !plan_is_given(hints, "turns") || (overlap && !plan->overlapped))
-        return;
-    if (plan->bands < 2)
-        plan_not_kept(r->px, r->fn, r->loop->span, "turns=1 needs more than one warp group");
-    else if (!plan->overlapped)
-        plan_not_kept(r->px, r->fn, r->loop->span,
-                      "turns=1 needs a loop whose iterations overlap, and this one's do not");
-    else if (r->bounds_differ)
-        plan_not_kept(r->px, r->fn, r->loop->span,
-                      "turns=1 needs warp groups that all have the same iterations");
-}
-
 bool
 pass_roles(PassContext *px, TirFn *fn)
 {
@@ -296,7 +265,6 @@ pass_roles(PassContext *px, TirFn *fn)
     list_rings(&r, &once);
     r.bounds_differ = plan->bands > 1 && (depends_on_band(&r, r.loop->args[0]) ||
                                           depends_on_band(&r, r.loop->args[1]) || r.has_effects);
-    check_wishes(&r);
     plan->turns = plan->turns && plan->overlapped && !r.bounds_differ;
     plan->original = r.old;
     if (plan->joint)
@@ -331,5 +299,6 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.bounds_differ && !r.span_all && r.around.n == 0)
         emit_rest(&r, extent);
     fn->body = root;
+    roles_check_wishes(&r);
     return true;
 }

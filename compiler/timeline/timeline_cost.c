@@ -78,22 +78,30 @@ timeline_copy_bytes(const TirOp *copy)
     return ring->rows * ((cols + width - 1) / width * width) * element;
 }
 
+bool
+timeline_goes_through_shared(const TirOp *op)
+{
+    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_COPY_BULK;
+
+    return writes && op->tensor != NULL && op->shared != NULL;
+}
+
 OpCost
 timeline_cost(const Target *target, const TirOp *op, double weight)
 {
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
     double bytes = 0;
 
-    switch (op->op) {
-    case TIR_MMA: return product_cost(target, op);
-    case TIR_COPY_BULK: bytes = (double)timeline_copy_bytes(op); break;
-    case TIR_STORE:
-    case TIR_ATOMIC_ADD: bytes = weight * bytes_of(op->args[op->n_args - 1]->type); break;
-    case TIR_SHARED_WRITE:
-    case TIR_TENSOR_ADD:
+    if (op->op == TIR_MMA)
+        return product_cost(target, op);
+    if (op->op == TIR_SHARED_WRITE || timeline_goes_through_shared(op)) {
         bytes = bytes_of(op->args[op->n_args - 1]->type);
         return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->shared_bytes, .bytes = bytes};
-    default: return arithmetic_cost(target, op, weight);
     }
+    if (op->op != TIR_COPY_BULK && !writes)
+        return arithmetic_cost(target, op, weight);
+    bytes = writes ? weight * bytes_of(op->args[op->n_args - 1]->type)
+                   : (double)timeline_copy_bytes(op);
     return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->copy_bytes, .async = true};
 }
 
@@ -141,7 +149,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                 continue;
             busy[cost.unit] += cost.clocks;
             bytes += cost.bytes;
-            if (op->op == TIR_TENSOR_ADD) { /* written, and read by the unit that adds it */
+            if (timeline_goes_through_shared(op)) { /* written, and read by the unit */
                 bytes += cost.bytes;
                 busy[UNIT_COPY] += cost.bytes / target->copy_bytes;
             }

@@ -34,7 +34,7 @@ typedef struct RoleState {
     Moment begun[TILES];
     Moments products;    /* ends of all that it has asked for */
     uint32_t arrivals, passed; /* barriers of all bands */
-    Moment added;        /* the last addition has read its tile */
+    Moment taken;        /* the last tile that was put into shared memory for memory */
 } RoleState;
 
 /* All bands at a barrier. */
@@ -146,17 +146,16 @@ timeline_op_text(Arena *arena, const TirOp *op)
     case TIR_TURN_PASS: return "passes the turn on";
     case TIR_SHARED_WRITE:
         return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
-    case TIR_TENSOR_ADD:
-        return arena_printf(arena, "add to %s through %s", op->tensor->name,
-                            timeline_buffer_name(arena, op->shared));
-    case TIR_STORE:
-    case TIR_ATOMIC_ADD: return arena_printf(arena, "%s %s", what, op->tensor->name);
     case TIR_REDUCE: {
         static const char *const kinds[] = {"sum", "max", "min", "any", "all"};
         return kinds[op->reduce];
     }
-    default: return what;
+    default: break;
     }
+    if (timeline_goes_through_shared(op))
+        return arena_printf(arena, "%s %s through %s", what, op->tensor->name,
+                            timeline_buffer_name(arena, op->shared));
+    return op->tensor != NULL ? arena_printf(arena, "%s %s", what, op->tensor->name) : what;
 }
 
 /* ---- what a step needs ---- */
@@ -283,11 +282,11 @@ need_of(const Run *run, uint32_t role)
         last.at += run->target->group_times.exchange;
         need_moment(&need, last, "all bands");
         return need;
-    case TIR_TENSOR_ADD:
-        need_moment(&need, state->added, "the addition before to have read its tile");
-        return need;
-    default: return need;
+    default: break;
     }
+    if (timeline_goes_through_shared(op))
+        need_moment(&need, state->taken, "the tile before to be taken from shared memory");
+    return need;
 }
 
 /* ---- taking it ---- */
@@ -366,10 +365,10 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         ring->copied[part]++;
     } else if (op->op == TIR_MMA && op->async) {
         vec_push(run->arena, &state->products, moment);
-    } else if (op->op == TIR_TENSOR_ADD) {
+    } else if (timeline_goes_through_shared(op)) {
         cost = (OpCost){UNIT_COPY, cost.bytes / run->target->copy_bytes, 0, true};
         span = use_unit(run, role, step, cost);
-        state->added = (Moment){run->line->spans.at[span].end, span};
+        state->taken = (Moment){run->line->spans.at[span].end, span};
     }
 }
 
