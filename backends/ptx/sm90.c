@@ -11,8 +11,7 @@
  * public kernels for this chip have settled on (flash-attention, hopper/ and flash_attn/cute/).
  *
  * The times were fitted to elapsed clocks of attention kernels measured on an H200 (ptxas 13.0);
- * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.  What a copy
- * takes is an estimate, not fitted.
+ * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  */
 #include "backends/ptx/targets.h"
 
@@ -39,7 +38,7 @@ const Target target_sm90 = {
     .special_ops = 16,
     .float_ops = 128,
     .shared_bytes = 128,
-    .copy_bytes = 40,
+    .copy_bytes = 40, /* this and the next one are estimates, not fitted */
     .copy_clocks = 800,
     .group_mma = group_mma_atoms,
     .n_group_mma = sizeof group_mma_atoms / sizeof group_mma_atoms[0],
