@@ -276,6 +276,8 @@ struct TirFn {
     uint32_t next_id; /* of the next TirVal */
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
+    const char *hint_plan; /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
+    Span hint_plan_span;
     /* filled in by passes */
     uint32_t warps;              /* that run `body` together */
     TirPlan *plan;               /* NULL: none */

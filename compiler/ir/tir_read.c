@@ -737,6 +737,9 @@ take_line(Reader *r)
         vec_push(r->arena, &fn->grid, axis);
     } else if (reader_accept(r, "hint_warps")) {
         fn->hint_warps = reader_u32(r);
+    } else if (reader_accept(r, "hint_plan")) {
+        fn->hint_plan_span = r->token.span;
+        fn->hint_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
     } else if (reader_accept(r, "warps")) {
         fn->warps = reader_u32(r);
     } else if (reader_accept(r, "plan")) {

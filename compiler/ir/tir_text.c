@@ -595,6 +595,10 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "hint_warps %" PRIu32 "\n", fn->hint_warps);
     }
+    if (fn->hint_plan != NULL) {
+        begin_line(p);
+        buf_printf(p->out, "hint_plan \"%s\"\n", fn->hint_plan);
+    }
     if (fn->warps != 0) {
         begin_line(p);
         buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);

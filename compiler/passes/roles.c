@@ -399,5 +399,6 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.bounds_differ && !r.span_all && r.around.n == 0)
         emit_rest(&r, extent);
     fn->body = root;
+    roles_check_wishes(&r);
     return true;
 }

@@ -86,4 +86,9 @@ TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initia
 void roles_straight(Roles *r, CloneMap *map, Range range);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
 
+/* ---- roles_wishes.c ---- */
+
+/* What the source asked for by name and the plan has not: errors. */
+void roles_check_wishes(const Roles *r);
+
 #endif
