@@ -320,17 +320,36 @@ visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool 
     }
 }
 
-/* The first iteration is done before the loop, with every mask.  When the masks live in the last
- * ones, and iterations may be done in any order, it should be one of these. */
+/* Whether every ring of the loop has two slots: its roles then need not agree on the order in which
+ * they go from ring to ring. */
+static bool
+has_slots(const Roles *r)
+{
+    bool has = true;
+
+    for (uint32_t k = 0; k < r->early_rings.n; k++)
+        has = has && r->early_rings.at[k]->shared->slots > 1;
+    for (uint32_t k = 0; k < r->late_rings.n; k++)
+        has = has && r->late_rings.at[k]->shared->slots > 1;
+    return has;
+}
+
+/* The first iteration of a loop that is turned stands before it.  When masks live in the last ones,
+ * and bands differ in which these are, every band has some, and the loop goes backwards if it may:
+ * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
+ * none: the first iteration has none, and a loop that would begin with masks is not turned. */
 static void
-choose_direction(Roles *r)
+choose_first_iteration(Roles *r)
 {
     bool first = false, last = false;
 
-    if (!r->loop->hints.any_order || r->loop->n_segments < 2 || !r->fn->plan->overlapped)
+    if (r->loop->n_segments < 2 || !r->fn->plan->overlapped)
         return;
     visit_masks(r, r->body, false, &first, &last);
-    r->backwards = last && !first;
+    if (first)
+        return;
+    r->clean_head = !r->bounds_differ && has_slots(r);
+    r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
     r->loop->hints.backwards = r->backwards;
     if (r->backwards)
         visit_masks(r, r->body, true, &first, &last);
@@ -359,9 +378,9 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
     list_rings(&r, &once);
-    choose_direction(&r);
     r.bounds_differ = plan->bands > 1 && (depends_on_band(&r, r.loop->args[0]) ||
                                           depends_on_band(&r, r.loop->args[1]) || r.has_effects);
+    choose_first_iteration(&r);
     plan->turns = plan->turns && plan->overlapped && !r.bounds_differ;
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
     plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->turns &&

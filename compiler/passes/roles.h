@@ -8,6 +8,13 @@
 typedef VEC(TirOp *) OpList;
 typedef VEC(TirVal *) ValueList;
 
+/* Which masks are live in what is emitted. */
+typedef enum LiveMasks {
+    MASKS_BY_SEGMENT, /* as the loop's segments say */
+    MASKS_ALL,
+    MASKS_NONE
+} LiveMasks;
+
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -25,6 +32,8 @@ typedef struct Roles {
     bool bounds_differ;             /* the bands' iterations are not the same */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
+    LiveMasks masks;
+    bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
     bool backwards; /* the main loop goes from its last iteration to its first */
 } Roles;
 

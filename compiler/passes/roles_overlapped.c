@@ -157,6 +157,27 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     }
 }
 
+/* What is done when the loop is not turned: nothing, or, where that is because its first iteration
+ * has masks, the iterations there are, one after the other. */
+static void
+emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, TirVal **values)
+{
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    CloneMap own = clone_map_copy(r->fn, map);
+
+    r->b.block = branch->blocks[1];
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, r->loop->args[first + k]);
+    if (r->clean_head) {
+        r->masks = MASKS_ALL;
+        roles_straight(r, &own, range);
+        r->masks = MASKS_BY_SEGMENT;
+        for (uint32_t k = 0; k < n; k++)
+            values[k] = clone_of(&own, r->loop->results[k]);
+    }
+    tir_yield(&r->b, n, values);
+}
+
 void
 roles_overlapped(Roles *r, CloneMap *map, Range range)
 {
@@ -177,13 +198,13 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
             vec_push(arena, &crossing, yield->args[k]);
         vec_push(arena, &types, r->loop->results[k]->type);
     }
-    TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, range.hi);
+    TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
+    TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, n, types.at);
-    r->b.block = branch->blocks[1];
     TirVal **values = arena_array(arena, TirVal *, n + crossing.n + 1);
+    emit_others(r, map, range, branch, values);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
-    tir_yield(&r->b, n, values);
 
     /* the first iteration */
     r->b.block = branch->blocks[0];
@@ -191,7 +212,9 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
+    r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
     emit_early(r, &head, NULL, true);
+    r->masks = MASKS_BY_SEGMENT;
     for (uint32_t k = 0; k < n; k++) {
         if (!r->late[r->body->params.at[k + 1]->id])
             values[k] = clone_of(&head, yield->args[k]);

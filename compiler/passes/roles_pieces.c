@@ -32,7 +32,9 @@ roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks)
         return;
     }
     TirOp *copy = clone_op(&r->b, map, op);
-    if (all_masks)
+    if (r->masks == MASKS_NONE)
+        copy->segments = 0;
+    else if (all_masks || r->masks == MASKS_ALL)
         copy->segments = UINT32_MAX;
 }
 
@@ -60,7 +62,8 @@ TirOp *
 roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer,
                  TirVal *least)
 {
-    uint32_t inner = r->loop->n_segments > 1 ? r->loop->n_segments - 1 : 0;
+    bool whole = r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
+    uint32_t inner = whole ? 0 : r->loop->n_segments - 1;
     TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
 
     for (uint32_t k = 0; k < inner; k++) {
