@@ -18,6 +18,7 @@
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 #include "compiler/passrun.h"
+#include "compiler/plan_remark.h"
 #include "compiler/report.h"
 #include "compiler/search.h"
 #include "compiler/target.h"
@@ -434,6 +435,7 @@ lower_with_choices(Compilation *c, uint32_t k)
             LirFn *lowered = lower_with_plans(c, k, &plans);
             if (lowered != NULL || c->bugs.n > 0)
                 return lowered;
+            plan_remark(&c->front, &px, &c->trials, fn->name);
             begin = pass_clock();
         }
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
