@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """docs.py - what README.md and docs/*.md say is what the programs do.
 
-    docs.py excerpts --tilec T      blocks that show what the compiler prints, or what a file has
+    docs.py excerpts --tilec T      blocks that show what the compiler prints, or what a file has;
+                                    --update: takes over the numbers of values in blocks that hold
     docs.py flags --tilec T [--tilerun R]
 
 An excerpt is a fenced block behind a comment:
@@ -50,29 +51,35 @@ def same(want, line):
     return re.fullmatch(".*".join(re.escape(part) for part in plain(want).split("..")), line) is not None
 
 
-def missing(block, text):
-    """The first line of a block that the text does not have where it should, or None."""
-    lines = [plain(line) for line in text.split("\n") if line.strip()]
-    runs = [[]]
-    for line in block.split("\n"):
+def place(block, text):
+    """The first line of a block that the text does not have where it should, or None; and the block
+    as the text has it."""
+    raw = [line for line in text.split("\n") if line.strip()]
+    lines = [plain(line) for line in raw]
+    runs, found, at = [[]], {}, 0
+    for number, line in enumerate(block.split("\n")):
         if line.strip() == "..":
             runs.append([])
         elif line.strip():
-            runs[-1].append(line)
-    at = 0
+            runs[-1].append((number, line))
     for run in runs:
         best = 0
         for start in range(at, len(lines) + 1):
             n = 0
-            while n < len(run) and start + n < len(lines) and same(run[n], lines[start + n]):
+            while n < len(run) and start + n < len(lines) and same(run[n][1], lines[start + n]):
                 n += 1
             best = max(best, n)
             if n == len(run):
+                found.update((number, raw[start + k]) for k, (number, _) in enumerate(run))
                 at = start + n
                 break
         else:
-            return run[best]
-    return None
+            return run[best][1], block
+    own = block.split("\n")
+    for number, line in found.items():
+        if ".." not in own[number].replace(" .. ", " "):
+            own[number] = line
+    return None, "\n".join(own)
 
 
 def excerpts(options):
@@ -80,7 +87,7 @@ def excerpts(options):
     with tempfile.TemporaryDirectory() as folder:
         for path in DOCUMENTS:
             text = read(path)
-            for match in EXCERPT.finditer(text):
+            for match in list(EXCERPT.finditer(text)):
                 kind, what, block = match.groups()
                 where = f"{os.path.relpath(path, ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
                 count += 1
@@ -94,9 +101,14 @@ def excerpts(options):
                     outputs["run", what], outputs["messages", what] = done.stdout, done.stderr
                     if done.returncode != 0:
                         problems.append(f"{where}: exit status {done.returncode}\n{done.stderr}")
-                line = missing(block, outputs[what] if kind == "file" else outputs[kind, what])
+                line, now = place(block, outputs[what] if kind == "file" else outputs[kind, what])
                 if line is not None:
                     problems.append(f"{where}: there is no line like\n    {line}")
+                elif options.update:
+                    text = text.replace(match[0], match[0].replace(block, now))
+            if options.update and text != read(path):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
     return problems, f"{count} excerpts"
 
 
@@ -160,6 +172,7 @@ def main():
     parser.add_argument("what", choices=["excerpts", "flags"])
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun")
+    parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     options.tilec = os.path.abspath(options.tilec)
     problems, counted = {"excerpts": excerpts, "flags": flags}[options.what](options)
