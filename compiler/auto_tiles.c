@@ -428,6 +428,7 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
     TileChoice choice = {.warps = measured.warps > 0 ? measured.warps : s->warps,
                          .stages = s->px->stages > 0 ? 0 : measured.stages};
     memcpy(choice.values, measured.values, sizeof choice.values);
+    Span span = sample->span; /* the sample goes with the trial */
     bool fits = try_out(s, &choice);
     buf_init(&text, s->px->arena);
     print_choice(s, &choice, 0, &text);
@@ -436,7 +437,7 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
                    measured.microseconds);
     else
         buf_add(&text, ": measured to be the best, but it can not be compiled any more");
-    diag_remark(s->px->diag, sample->span, "kernel '%s': %s", s->kernel, text.at);
+    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
     if (s->px->report != NULL)
         buf_printf(s->px->report, "tuning database for %s: %s\n", s->kernel, text.at);
     s->n = fits ? s->n : 0;

@@ -1,4 +1,5 @@
-/* plan_reason.h - why a kernel has no plan for warp groups, for those who look at its schedule. */
+/* plan_reason.h - why a kernel has no plan for warp groups, for those who look at its schedule and for
+ * --remarks. */
 #ifndef TILEC_PLAN_REASON_H
 #define TILEC_PLAN_REASON_H
 
@@ -8,5 +9,7 @@
 /* What stands against a plan for kernel `name`, and where: "no loop has products (a.tile:12)".  NULL
  * when nobody looked for one. */
 const char *plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name);
+/* The same as a remark at that place; none when nobody looked for one. */
+void plan_remark(const Front *front, const PassContext *px, Arena *trials, const char *name);
 
 #endif

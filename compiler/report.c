@@ -7,6 +7,8 @@
 /* Kinds that the report counts, by how the mnemonic begins; the first match counts. */
 typedef enum CountKind {
     COUNT_MMA,
+    COUNT_WGMMA,
+    COUNT_BULK,
     COUNT_LDMATRIX,
     COUNT_COPY,
     COUNT_GLOBAL_LOAD,
@@ -28,6 +30,8 @@ typedef enum CountKind {
 
 static const char *const kind_names[COUNT_KINDS] = {
     "mma",
+    "wgmma",
+    "tensor copies",
     "ldmatrix",
     "cp.async",
     "global loads",
@@ -53,6 +57,15 @@ typedef struct KindRow {
 
 static const KindRow kind_rows[] = {
     {"mma", COUNT_MMA},
+    {"wgmma.", COUNT_BARRIER}, /* fence, commit_group, wait_group */
+    {"wgmma", COUNT_WGMMA},
+    {"mbarrier", COUNT_BARRIER},
+    {"fence", COUNT_BARRIER},
+    {"setmaxnreg", COUNT_BARRIER},
+    {"cp.async.bulk.commit", COUNT_BARRIER},
+    {"cp.async.bulk.wait", COUNT_BARRIER},
+    {"cp.async.bulk", COUNT_BULK},
+    {"cp.reduce.async.bulk", COUNT_BULK},
     {"ldmatrix", COUNT_LDMATRIX},
     {"cp.async.commit", COUNT_BARRIER},
     {"cp.async.wait", COUNT_BARRIER},
@@ -73,6 +86,7 @@ static const KindRow kind_rows[] = {
     {"cos", COUNT_SPECIAL},
     {"tanh", COUNT_SPECIAL},
     {"div.rn.f32", COUNT_SPECIAL},
+    {"div.full.f32", COUNT_SPECIAL},
     {"cvta", COUNT_INTEGER},
     {"cvt", COUNT_CONVERT},
     {"shfl", COUNT_SHUFFLE},
@@ -165,8 +179,23 @@ is_branch(const LirInsn *insn)
     return insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
 }
 
+/* A loop that waits for a barrier: as often as it has to, so it says nothing. */
+static bool
+only_waits(const LirFn *fn, uint32_t lo, uint32_t hi)
+{
+    bool waits = false;
+
+    for (uint32_t k = lo; k < hi; k++) {
+        const LirInsn *insn = fn->insns.at[k];
+        waits |= insn->op == LIR_MBARRIER_TRY_WAIT;
+        if (insn->op != LIR_LABEL && insn->op != LIR_COMMENT && insn->op != LIR_MBARRIER_TRY_WAIT)
+            return false;
+    }
+    return waits;
+}
+
 /* A loop is what lies between a label and the last branch back to it; it is innermost when no
- * other branch inside goes backwards. */
+ * other branch inside goes backwards, but to wait. */
 static bool
 is_innermost(const LirFn *fn, uint32_t lo, uint32_t hi)
 {
@@ -174,7 +203,7 @@ is_innermost(const LirFn *fn, uint32_t lo, uint32_t hi)
         if (!is_branch(fn->insns.at[k]))
             continue;
         uint32_t target = find_label(fn, fn->insns.at[k]->operands[0].integer);
-        if (target <= k && target > lo)
+        if (target <= k && target > lo && !only_waits(fn, target, k))
             return false;
     }
     return true;
@@ -202,7 +231,8 @@ report_kernel(const TirFn *fn, const LirFn *lowered, const Target *target, Buf *
         if (!is_branch(insn))
             continue;
         uint32_t target_at = find_label(lowered, insn->operands[0].integer);
-        if (target_at > k || !is_innermost(lowered, target_at, k))
+        if (target_at > k || only_waits(lowered, target_at, k) ||
+            !is_innermost(lowered, target_at, k))
             continue;
         buf_printf(out, "  inner loop %" PRIu32 ", one iteration of one warp:\n", loops++);
         count_range(lowered, target_at, k + 1, out);

@@ -492,6 +492,8 @@ lower_with_choices(Compilation *c, uint32_t k)
         LirFn *lowered = lower_with_plans(c, k, &plans);
         if (lowered != NULL || c->bugs.n > 0)
             return lowered;
+        if (px.plan.bands == 0)
+            plan_remark(&c->front, &px, &c->trials, fn->name);
     }
     if (c->front.ast != NULL && px.plan.bands == 0) {
         double begin = pass_clock();

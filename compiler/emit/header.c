@@ -348,6 +348,11 @@ write_args(const Writer *w, const TirFn *fn, const LirFn *code)
     for (uint32_t d = 0; d < 3; d++)
         buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
                    (unsigned)cluster_extent(code, d));
+    for (uint32_t i = 0; i < fn->memories.n; i++) {
+        const char *member = memory_member(out->arena, &fn->memories.at[i]);
+        buf_printf(out, "#define %s_HAS_%s 1 /* args.%s is there; another compilation may need none */\n",
+                   big, upper(out->arena, member), member);
+    }
     buf_printf(out, "\ntypedef struct %s_args {\n", prefix);
     for (uint32_t i = 0; i < fn->tensors.n; i++) {
         const TirTensor *t = fn->tensors.at[i];

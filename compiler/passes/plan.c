@@ -519,6 +519,8 @@ make_rings(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
+    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
+    uint32_t stages = pinned > 0 ? pinned : hints->stages;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
@@ -530,7 +532,7 @@ make_rings(Planner *p)
             TirOp *load = load_behind(op->args[k]);
             if (load == NULL || load->shared != NULL)
                 continue;
-            load->shared = make_ring(p, load, load->parent == body ? hints->stages : hints->slots);
+            load->shared = make_ring(p, load, load->parent == body ? stages : hints->slots);
         }
     }
 }
@@ -682,7 +684,8 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->bands == 0 || px->target->group_mma == NULL)
         return false;
-    bool ok = find_main_loop(&p);
+    bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
+    ok = ok && find_main_loop(&p);
     if (ok && px->plan.bands > 1)
         preload_subtractions(&p);
     for (axis = 0; ok && axis < fn->grid.n; axis++) {

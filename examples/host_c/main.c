@@ -1,11 +1,16 @@
 /* main.c - attention from C with the CUDA Driver API and the header that tilec makes; no library.
  *
- *     tilec ../attention.tile -arch sm_80 -D D=64 -D CAUSAL=true --emit=header --header-ptx \
+ *     tilec ../attention.tile -arch sm_90 -D D=64 -D CAUSAL=true --emit=header --header-ptx \
  *           -o attention.h
  *     cc -std=c99 -I. -I/usr/local/cuda/include main.c -o host_c -lcuda -lm
  *     ./host_c
  *
  * One sequence of 300 tokens, 4 heads; the result is compared with the same sums on the CPU.
+ *
+ * The same program launches what tilec makes for every target.  For sm_90 (`-arch sm_80` on older
+ * GPUs) the kernel is one of warp groups: attention_launch() makes its tensor maps and finds how many
+ * blocks run at once; what is left to the program is the memory of the counter from which blocks
+ * draw their tiles.
  */
 #include "attention.h"
 
@@ -102,8 +107,15 @@ main(void)
     CHECK(cuMemcpyHtoD(args.K.data, k, sizeof k));
     CHECK(cuMemcpyHtoD(args.V.data, v, sizeof v));
 
+#ifdef ATTENTION_HAS_SCRATCH_TILE_COUNTER /* causal programs differ in length, so they are drawn */
+    size_t bytes = attention_bytes_tile_counter(&module, &args);
+    CHECK(cuMemAlloc(&args.scratch_tile_counter, bytes));
+    CHECK(cuMemsetD8(args.scratch_tile_counter, 0, bytes)); /* once: each launch leaves it zero */
+#endif
+
     CHECK(attention_check(&args, message, sizeof message)); /* says what is wrong, if anything is */
-    CHECK(attention_launch(&module, &args, NULL));
+    for (int again = 0; again < 2; again++)
+        CHECK(attention_launch(&module, &args, NULL));
     CHECK(cuCtxSynchronize());
     CHECK(cuMemcpyDtoH(o, args.O.data, sizeof o));
 

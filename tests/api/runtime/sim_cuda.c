@@ -1,0 +1,251 @@
+/* sim_cuda.c - a libcuda.so.1 over the simulator: host programs run their kernels without a GPU.
+ *
+ * As much of the Driver API as the examples and the generated headers call.  Kernels are run to their
+ * end at the launch, with all checks of the simulator; what it finds goes to standard error, and the
+ * launch fails.  Device memory is the simulator's, so an address means nothing to the host.
+ * SIM_CUDA_CAPABILITY=MAJOR.MINOR (9.0), SIM_CUDA_SEED=N (0).
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/sim/sim.h"
+
+typedef int Result;
+
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_PTX = 218,
+    NOT_FOUND = 500,
+    LAUNCH_FAILED = 719,
+    ERROR_LOG = 5, /* CU_JIT_ERROR_LOG_BUFFER */
+    SM_COUNT = 3   /* odd, and few: blocks go through several tiles, not all through as many */
+};
+
+/* A kernel of a loaded module; the driver's handles are pointers to these. */
+typedef struct Function {
+    SimModule *module;
+    const SimEntry *entry;
+    unsigned most_shared; /* dynamic, that a launch may ask for */
+    struct Function *next;
+} Function;
+
+/* The driver has state of its own: one device, and the functions that were asked for. */
+static SimDevice *device;
+static Function *functions;
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT Result
+cuInit(unsigned flags)
+{
+    (void)flags;
+    if (device == NULL)
+        device = sim_device_new();
+    return device == NULL ? OUT_OF_MEMORY : OK;
+}
+
+EXPORT Result
+cuGetErrorString(Result result, const char **text)
+{
+    *text = result == LAUNCH_FAILED ? "the simulator found a fault" : "see cuda.h";
+    return OK;
+}
+
+EXPORT Result
+cuDeviceGet(int *out, int ordinal)
+{
+    *out = ordinal;
+    return device == NULL ? NOT_INITIALIZED : ordinal == 0 ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuDeviceGetAttribute(int *value, int attribute, int ordinal)
+{
+    const char *capability = getenv("SIM_CUDA_CAPABILITY");
+    int major = 9, minor = 0;
+
+    (void)ordinal;
+    if (capability != NULL && sscanf(capability, "%d.%d", &major, &minor) != 2)
+        return INVALID_VALUE;
+    switch (attribute) {
+    case 75: *value = major; return OK;
+    case 76: *value = minor; return OK;
+    case 16: *value = SM_COUNT; return OK;
+    case 97: *value = 232448; return OK; /* shared memory of a block that asks for more */
+    default: return INVALID_VALUE;
+    }
+}
+
+EXPORT Result
+cuDevicePrimaryCtxRetain(void **context, int ordinal)
+{
+    (void)ordinal;
+    *context = device;
+    return device == NULL ? NOT_INITIALIZED : OK;
+}
+
+EXPORT Result
+cuCtxSetCurrent(void *context)
+{
+    return context == device ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuCtxGetDevice(int *out)
+{
+    *out = 0;
+    return device == NULL ? NOT_INITIALIZED : OK;
+}
+
+EXPORT Result
+cuCtxSynchronize(void)
+{
+    return device == NULL ? NOT_INITIALIZED : OK;
+}
+
+EXPORT Result
+cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values)
+{
+    SimError error = {0};
+
+    *module = sim_module_load(device, image, strlen(image), "module", &error);
+    for (unsigned i = 0; *module == NULL && i < n; i++) {
+        if (options[i] == ERROR_LOG) /* the examples give it 2048 bytes, an error has at most 600 */
+            sprintf(values[i], "line %u: %s", (unsigned)error.line, error.message);
+    }
+    return *module == NULL ? INVALID_PTX : OK;
+}
+
+EXPORT Result
+cuModuleLoadData(void **module, const void *image)
+{
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+EXPORT Result
+cuModuleUnload(void *module)
+{
+    for (Function **at = &functions; *at != NULL;) {
+        Function *function = *at;
+        if (function->module != module) {
+            at = &function->next;
+            continue;
+        }
+        *at = function->next;
+        free(function);
+    }
+    sim_module_free(module);
+    return OK;
+}
+
+EXPORT Result
+cuModuleGetFunction(void **out, void *module, const char *name)
+{
+    const SimEntry *entry = sim_entry_find(module, name);
+    Function *function = entry == NULL ? NULL : calloc(1, sizeof *function);
+
+    if (function == NULL)
+        return NOT_FOUND;
+    *function = (Function){module, entry, 48 * 1024, functions};
+    functions = function;
+    *out = function;
+    return OK;
+}
+
+EXPORT Result
+cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    if (attribute != 8 || value < 0 || value > 232448)
+        return INVALID_VALUE;
+    ((Function *)function)->most_shared = (unsigned)value;
+    return OK;
+}
+
+EXPORT Result
+cuMemAlloc_v2(unsigned long long *address, size_t bytes)
+{
+    *address = bytes == 0 ? 0 : sim_alloc(device, bytes, "cuMemAlloc");
+    return bytes == 0 ? INVALID_VALUE : *address == 0 ? OUT_OF_MEMORY : OK;
+}
+
+EXPORT Result
+cuMemFree_v2(unsigned long long address)
+{
+    return sim_free(device, address) ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuMemsetD8_v2(unsigned long long address, unsigned char byte, size_t bytes)
+{
+    return sim_fill(device, address, byte, bytes) && sim_mark(device, address, bytes, true)
+               ? OK
+               : INVALID_VALUE;
+}
+
+EXPORT Result
+cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
+{
+    return sim_write(device, to, from, bytes) ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
+{
+    return sim_read(device, from, to, bytes) ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuTensorMapEncodeTiled(void *out, uint32_t type, uint32_t rank, void *address, const uint64_t *size,
+                       const uint64_t *stride, const uint32_t *box, const uint32_t *step,
+                       uint32_t interleave, uint32_t swizzle, uint32_t promotion, uint32_t fill)
+{
+    SimTensorMap map = {.type = type, .rank = rank, .address = (uintptr_t)address,
+                        .interleave = interleave, .swizzle = swizzle, .l2_promotion = promotion,
+                        .fill = fill};
+    SimError error = {0};
+
+    for (uint32_t d = 0; d < rank && d < 5; d++) {
+        map.size[d] = size[d];
+        map.box[d] = box[d];
+        map.element_stride[d] = step[d];
+        if (d > 0)
+            map.stride[d - 1] = stride[d - 1];
+    }
+    if ((uintptr_t)out % 64 == 0 && sim_tensor_map_encode(&map, out, &error))
+        return OK;
+    fprintf(stderr, "cuTensorMapEncodeTiled: %s\n", error.message);
+    return INVALID_VALUE;
+}
+
+EXPORT Result
+cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+               unsigned bz, unsigned shared, void *stream, void **args, void **extra)
+{
+    const Function *function = handle;
+    const char *seed = getenv("SIM_CUDA_SEED");
+    SimLaunch launch = sim_launch_defaults();
+
+    (void)stream;
+    if (extra != NULL || shared > function->most_shared)
+        return INVALID_VALUE;
+    launch.entry = function->entry->name;
+    launch.grid[0] = gx, launch.grid[1] = gy, launch.grid[2] = gz;
+    launch.block[0] = bx, launch.block[1] = by, launch.block[2] = bz;
+    launch.dynamic_shared = shared;
+    launch.args = args;
+    launch.arg_count = function->entry->param_count;
+    launch.seed = seed == NULL ? 0 : strtoull(seed, NULL, 10);
+    SimReport *report = sim_launch(function->module, &launch);
+    if (report == NULL)
+        return OUT_OF_MEMORY;
+    Result result = report->status == SIM_STATUS_OK ? OK : LAUNCH_FAILED;
+    if (result != OK)
+        sim_report_print(report, stderr);
+    sim_report_free(report);
+    return result;
+}

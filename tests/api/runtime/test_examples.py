@@ -1,0 +1,94 @@
+"""examples/host_c and examples/python/launch.py with a driver over the simulator (sim_cuda.c): built
+as their users build them, run as they are, for targets with and without warp groups."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "run"))
+import parameters  # noqa: E402
+EXAMPLES = os.path.join(HERE, "..", "..", "..", "examples")
+ARCHES = [("sm_80", "8.0"), ("sm_90", "9.0"), ("sm_90", "9.0 with seed 7")]
+
+
+@pytest.fixture
+def driver(pytestconfig):
+    if not pytestconfig.option.sim or not pytestconfig.option.tilec:
+        pytest.skip("no --sim or no --tilec")
+    return os.path.join(pytestconfig.option.sim, "libcuda.so.1")
+
+
+def environment(driver, capability):
+    given = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(driver), SIM_CUDA_CAPABILITY=capability[:3])
+    if "seed" in capability:
+        given["SIM_CUDA_SEED"] = capability.split()[-1]
+    return given
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES)
+def test_host_c(driver, tmp_path, pytestconfig, arch, capability):
+    # a CUDA Toolkit of what the Makefile asks for
+    stubs = tmp_path / "cuda" / "lib64" / "stubs"
+    stubs.mkdir(parents=True)
+    (tmp_path / "cuda" / "include").symlink_to(os.path.join(HERE, "include"))
+    (stubs / "libcuda.so").symlink_to(driver)
+    shutil.copytree(os.path.join(EXAMPLES, "host_c"), tmp_path / "host_c")
+    shutil.copy(os.path.join(EXAMPLES, "attention.tile"), tmp_path)
+    subprocess.run(["make", "-s", "-C", str(tmp_path / "host_c"), "TILEC=" + os.path.abspath(pytestconfig.option.tilec),
+                    "ARCH=" + arch, f"CUDA={tmp_path}/cuda"], check=True)
+    header = (tmp_path / "host_c" / "attention.h").read_text()
+    assert ("tilec_make_map(&map[2]" in header) == (arch == "sm_90")
+    assert ("ATTENTION_HAS_SCRATCH_TILE_COUNTER" in header) == (arch == "sm_90")
+    done = subprocess.run([str(tmp_path / "host_c" / "host_c")], capture_output=True, text=True,
+                          env=environment(driver, capability))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "300 tokens, 4 heads: largest error 0.00" in done.stdout and done.stderr == ""
+
+
+def test_host_c_on_another_gpu(driver, tmp_path, pytestconfig):
+    subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "attention.tile"), "-arch", "sm_90", "-D", "D=64",
+                    "-D", "CAUSAL=true", "--emit=header", "--header-ptx", "-o", str(tmp_path / "attention.h")], check=True)
+    subprocess.run(["cc", "-std=c99", "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"),
+                    os.path.join(EXAMPLES, "host_c", "main.c"), driver, "-lm", "-o", str(tmp_path / "host_c")], check=True)
+    done = subprocess.run([str(tmp_path / "host_c")], capture_output=True, text=True, env=environment(driver, "8.0"))
+    assert done.returncode == 1
+    assert "error 209 the code is for sm_90a; this GPU is sm_80" in done.stderr
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES)
+def test_launch_py(driver, tmp_path, pytestconfig, arch, capability):
+    ptx = str(tmp_path / "attention.ptx")
+    subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "attention.tile"), "-arch", arch, "-D", "D=64",
+                    "-D", "CAUSAL=true", "-o", ptx], check=True)
+    done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "python", "launch.py"), ptx], capture_output=True,
+                          text=True, env=environment(driver, capability))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "300 tokens, 2 heads: largest error 0.0" in done.stdout and done.stderr == ""
+
+
+EVERY_PARAMETER = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+import launch
+import parameters
+for keys in (20, 0):
+    x, k = parameters.operands(2, 35, 3, keys)
+    arrays = {"X": x, "K": k, "Y": np.empty_like(x), "T": np.empty((2, 35, 3), np.int32)}
+    launch.launch(sys.argv[3], arrays, {}, launch.Device())
+    y, t = parameters.expected(x, k)
+    assert np.array_equal(arrays["Y"], y) and np.array_equal(arrays["T"], t), keys
+"""
+
+
+def test_launch_py_every_parameter(driver, tmp_path):
+    """Maps, also of an empty tensor, a scratch, a workspace from kernel to kernel, a persistent grid."""
+    run = os.path.join(HERE, "..", "..", "run")
+    (tmp_path / "k.ptx").write_text(parameters.ptx_of(parameters.metadata()))
+    done = subprocess.run([sys.executable, "-c", EVERY_PARAMETER, os.path.join(EXAMPLES, "python"), run,
+                           str(tmp_path / "k.ptx")], capture_output=True, text=True, env=environment(driver, "9.0"))
+    assert done.returncode == 0, done.stdout + done.stderr
