@@ -11,7 +11,18 @@
 
 enum { ACCESS_BYTES = 16 };
 
-/* One axis of the tile (or the axis a scalar access lacks). */
+/* A dimension of the tensor that is part of a pack: element r of the axis has the index
+ * start + r / inner % length in it. */
+typedef struct Part {
+    TirIndex index;
+    TirVal *start;
+    LirReg stride;      /* as of an axis */
+    Elem size;
+    bool full, not_negative;
+} Part;
+
+/* One axis of the tile (or the axis a scalar access lacks).  A pack of ranges is an axis with parts:
+ * its addresses are computed row by row, never as multiples of one stride. */
 typedef struct Axis {
     bool there;
     uint32_t dim;       /* of the tensor */
@@ -21,6 +32,8 @@ typedef struct Axis {
     Elem size;          /* of the dimension */
     bool full;          /* always inside: the whole of a compile-time extent */
     bool not_negative;  /* the start is known to be >= 0 */
+    uint32_t n_parts;   /* 0: a range, or all of a dimension */
+    Part part[TENSOR_MAX_RANK];
 } Axis;
 
 typedef struct Access {
@@ -185,6 +198,56 @@ plus_term(Lowering *lo, LirReg sum, Term term)
                    lir_reg(term.index), by, lir_reg(sum));
 }
 
+/* Makes an axis one of a pack, with a first part or one more. */
+static void
+add_part(Axis *axis, const Axis *alone, TirIndex index)
+{
+    if (axis->n_parts == 0) {
+        *axis = (Axis){.there = true, .dim = UINT32_MAX - 1, .length = index.rows, .full = true,
+                       .not_negative = true};
+    }
+    axis->part[axis->n_parts++] = (Part){.index = index,
+                                         .start = alone->start,
+                                         .stride = alone->stride,
+                                         .size = alone->size,
+                                         .full = alone->full,
+                                         .not_negative = alone->not_negative};
+    axis->full = axis->full && alone->full;
+    axis->not_negative = axis->not_negative && alone->not_negative;
+}
+
+/* Where element `row` of a pack lies, from the address of the first on. */
+static LirReg
+pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes)
+{
+    LirReg sum = 0;
+
+    for (uint32_t k = 0; k < axis->n_parts; k++) {
+        const Part *part = &axis->part[k];
+        if (part->index.length > 1)
+            sum = plus_term(lo, sum, index_term(lo, lower_part(lo, row, &part->index),
+                                                part->stride, bytes));
+    }
+    return sum;
+}
+
+/* A predicate that element `row` of a pack lies inside the tensor; 0: it does. */
+static LirReg
+pack_guard(Lowering *lo, const Axis *axis, Elem row)
+{
+    LirReg guard = 0;
+
+    for (uint32_t k = 0; k < axis->n_parts; k++) {
+        const Part *part = &axis->part[k];
+        if (part->full)
+            continue;
+        Elem start = part->start == NULL ? elem_int(0) : lower_elem(lo, part->start, 0);
+        Elem index = lower_add(lo, start, lower_part(lo, row, &part->index));
+        guard = both(lo, guard, in_range(lo, index, part->size));
+    }
+    return guard;
+}
+
 /* Takes an access apart; `first` is the position of its first index operand. */
 static Access
 begin_access(Lowering *lo, TirOp *op, uint32_t first)
@@ -219,9 +282,17 @@ begin_access(Lowering *lo, TirOp *op, uint32_t first)
             if (start.kind != ELEM_INT || start.integer != 0)
                 add_term(lo, &terms, index_term(lo, start, stride, access.bytes));
         }
+        if (op->index[d].rows > 0 && access.row.n_parts + access.col.n_parts > 0) {
+            add_part(access.row.n_parts > 0 ? &access.row : &access.col, &axis, op->index[d]);
+            continue;
+        }
         if (access.col.there)
             access.row = access.col;
         access.col = axis;
+        if (op->index[d].rows > 0) {
+            access.col.n_parts = 0;
+            add_part(&access.col, &axis, op->index[d]);
+        }
     }
     for (uint32_t k = 0; k < terms.n; k++)
         access.base = plus_term(lo, access.base, terms.at[k]);
@@ -245,6 +316,8 @@ axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t 
                         lir_int(axis->length - count));
     if (axis->full)
         return guard;
+    if (axis->n_parts > 0) /* vectors do not lie along a pack */
+        return both(lo, guard, pack_guard(lo, axis, place));
     Elem start = axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
     if (axis->not_negative) {
         /* size - start - lane > constant: one comparison with a constant an element */
@@ -314,11 +387,11 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
         return ra;
     ra.lane_col = lower_lane_part(lo, layout, ra.col_axis);
     LirReg part = 0;
-    if (ra.lane_col.kind == ELEM_REG)
+    if (ra.lane_col.kind == ELEM_REG && access->col.n_parts == 0)
         part = plus_term(lo, 0, index_term(lo, ra.lane_col, access->col.stride, access->bytes));
     if (layout->rank == 2) {
         ra.lane_row = lower_lane_part(lo, layout, 0);
-        if (ra.lane_row.kind == ELEM_REG)
+        if (ra.lane_row.kind == ELEM_REG && access->row.n_parts == 0)
             part = plus_term(lo, part,
                              index_term(lo, ra.lane_row, access->row.stride, access->bytes));
     }
@@ -340,10 +413,18 @@ register_address(RegisterAccess *ra, int32_t reg)
     layout_coordinates(ra->layout, reg, 0, 0, at);
     const struct {
         const Axis *axis;
+        Elem lane;
         int32_t constant;
-    } parts[] = {{&ra->access.row, ra->layout->rank == 2 ? at[0] : 0},
-                 {&ra->access.col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
+    } parts[] = {{&ra->access.row, ra->lane_row, ra->layout->rank == 2 ? at[0] : 0},
+                 {&ra->access.col, ra->lane_col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
     for (uint32_t k = 0; k < 2; k++) {
+        if (parts[k].axis->n_parts > 0) {
+            Elem row = lower_add(lo, parts[k].lane, elem_int(parts[k].constant));
+            LirReg far = pack_offset(lo, parts[k].axis, row, ra->access.bytes);
+            if (far != 0)
+                base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(base), lir_reg(far));
+            continue;
+        }
         if (parts[k].constant == 0)
             continue;
         if (parts[k].axis->stride == 0) {
@@ -649,6 +730,10 @@ tile_guard(Lowering *lo, const Access *access, bool *testable)
         if (!axes[k]->there || axes[k]->full)
             continue;
         *testable = *testable && axes[k]->not_negative;
+        if (axes[k]->n_parts > 0) { /* inside is where the last of each part is, if none begins before 0 */
+            whole = both(lo, whole, pack_guard(lo, axes[k], elem_int(axes[k]->length - 1)));
+            continue;
+        }
         whole = both(lo, whole, axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length,
                                            axes[k]->length));
     }
@@ -757,7 +842,7 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     int32_t column_bytes = first * plan->chunk;
     if (!padding) {
         LirReg part = plus_term(lo, 0, index_term(lo, chunk, 0, plan->chunk));
-        if (access->row.there) {
+        if (access->row.there && access->row.n_parts == 0) {
             part = plus_term(lo, part, index_term(lo, row, access->row.stride, access->bytes));
             step = access->row.stride == 0
                        ? 0
@@ -801,9 +886,15 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
             if (valid != 0)
                 size = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, bytes, lir_int(0), lir_reg(valid)));
         }
+        LirReg from = address;
+        if (!padding && access->row.n_parts > 0) {
+            LirReg far = pack_offset(lo, &access->row, lower_add(lo, row, elem_int(done)),
+                                     access->bytes);
+            from = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
+        }
         LirOperand operands[] = {
             lower_shared_address(lo, &place, done, first * plan->chunk),
-            lir_address(address, padding ? 0 : column_bytes), size};
+            lir_address(from, padding ? 0 : column_bytes), size};
         bool full = size.kind == LIR_INT && size.integer == 16;
         LirOpcode op = full               ? LIR_CP_ASYNC_16_FULL
                        : plan->chunk == 16 ? LIR_CP_ASYNC_16

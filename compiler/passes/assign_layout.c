@@ -359,7 +359,7 @@ widen_runs(Inserter *in, const TirOp *store, TirVal *value)
 
     if (value->type.rank != 2 || value->layout == NULL || bytes < 2 || layout_is_view(value) ||
         in->lp->fn->plan == NULL || !pass_enabled(in->lp->px, "stage-output") ||
-        store->index[store->tensor->rank - 1].kind == INDEX_SCALAR)
+        !tir_is_contiguous(store))
         return value;
     while (value->layout->reg.n > 0 && value->layout->reg.at[0].extent * bytes < 16) {
         const Layout *wide = stored_widen(&in->lp->store, value->layout, last);
