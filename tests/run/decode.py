@@ -22,6 +22,9 @@ sys.path.insert(0, HERE)
 import attention  # noqa: E402
 import ladder  # noqa: E402
 
+sys.path.insert(0, os.path.join(ladder.ROOT, "examples", "python"))
+import tilec_torch  # noqa: E402
+
 SOURCE = os.path.join(ladder.ROOT, "examples", "attention_decode.tile")
 
 # splits: 0 for attention_decode, or X; stored: the dimensions of Q, O and L in memory, outermost first
@@ -125,6 +128,19 @@ def run(options, case, folder):
             raise attention.Wrong(f"{name}: error {error:.3g}, allowed {allowed:.3g}")
 
 
+def check_splits():
+    """What the driver in examples/python chooses."""
+    bad = 0
+    for programs, key_tiles, sm_count, least, most in [
+            (8, 512, 132, 16, 17), (132, 512, 132, 1, 1), (1, 1, 132, 1, 1), (1, 3, 132, 1, 1),
+            (4096, 512, 132, 1, 1), (8, 16, 132, 4, 8), (66, 512, 132, 2, 2), (1, 4096, 132, 100, 264)]:
+        splits = tilec_torch.choose_splits(programs, key_tiles, sm_count)
+        if not least <= splits <= most:
+            print(f"choose_splits({programs}, {key_tiles}, {sm_count}) = {splits}, not in {least}..{most}")
+            bad += 1
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -133,7 +149,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
-    passed, failed = 0, 0
+    passed, failed = 0, check_splits()
     for case in cases()[part::parts]:
         with tempfile.TemporaryDirectory() as folder:
             try:
