@@ -622,12 +622,11 @@ DECODE = ("attention_decode",)
 DECODE_SPLIT = ("attention_decode_split", "attention_decode_combine")
 
 
-def choose_splits(programs, key_tiles, sm_count, least_tiles=2):
-    """How many programs share the keys of each of `programs`: enough for all multiprocessors, none
-    with fewer than `least_tiles` tiles of keys, and no last wave that leaves most of them idle."""
-    most = max(1, key_tiles // least_tiles)
+def choose_splits(programs, key_tiles, sm_count):
+    """How many programs share the keys of each of `programs`: enough for all multiprocessors, each with
+    a tile of keys at least, and no last wave that leaves most of them idle."""
     best, best_time = 1, None
-    for splits in range(1, min(most, cdiv(2 * sm_count, programs)) + 1):
+    for splits in range(1, min(max(key_tiles, 1), cdiv(2 * sm_count, programs)) + 1):
         waves = cdiv(programs * splits, sm_count)
         tiles = cdiv(key_tiles, splits)
         # a wave's tiles, its start and end (about 2 tiles), and the second kernel (about 3)
