@@ -648,14 +648,14 @@ def prepare_decode(q, k, v, module, scale=None, splits=None):
     examples/attention_decode.tile, compiled with G = Hq / Hk.  `splits`: how many programs share the
     keys of a head (None: as many as the GPU's multiprocessors ask for).
     """
-    constants = module.select("attention_decode").kernels[0].meta["constants"]
+    constants = module.select("attention_decode_split").kernels[0].meta["constants"]
     if splits is None:
         programs = cdiv(q.shape[1], int(constants["MS"])) * k.shape[2] * q.shape[0]
         splits = choose_splits(programs, cdiv(k.shape[1], int(constants["N"])), module.sm_count())
     scale = scale if scale is not None else q.shape[-1] ** -0.5
-    if splits == 1:
+    if splits == 1 and constants["GP"] == constants["G"]:
         return module.select(*DECODE).prepare(Q=q, K=k, V=v, scale=scale)
-    return module.select(*DECODE_SPLIT).prepare(Q=q, K=k, V=v, scale=scale, X=splits)
+    return module.select(*DECODE_SPLIT).prepare(Q=q, K=k, V=v, scale=scale, X=splits, Hq=q.shape[2])
 
 
 def decode(q, k, v, module, scale=None, splits=None):

@@ -49,8 +49,6 @@ def cases():
 def allowed(kernel, arch, defines, has_roles):
     """Bytes of a thread; None: any."""
     if not has_roles:
-        if kernel == "attention_decode":
-            return 4  # on sm_90 without the warp groups that are its default
         return 0 if defines.get("LAZY") != "false" else None
     return KNOWN.get((kernel, arch, defines.get("D"), defines.get("CAUSAL")), 0)
 

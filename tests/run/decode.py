@@ -28,13 +28,13 @@ import tilec_torch  # noqa: E402
 SOURCE = os.path.join(ladder.ROOT, "examples", "attention_decode.tile")
 
 # splits: 0 for attention_decode, or X; stored: the dimensions of Q, O and L in memory, outermost first
-Case = namedtuple("Case", "dtype d dv rows keys kv_heads group splits causal window tile_rows tile_keys "
+Case = namedtuple("Case", "dtype d dv rows keys kv_heads group padded splits causal window tile_rows tile_keys "
                           "batch arch flags")
 
 
 def make(rows, keys, group=4, splits=0, dtype="bf16", d=64, dv=None, kv_heads=1, causal=True, window=0,
-         tile_rows=None, tile_keys=64, batch=1, arch="sm_80", flags=()):
-    return Case(dtype, d, dv or d, rows, keys, kv_heads, group, splits, causal, window, tile_rows,
+         tile_rows=None, tile_keys=64, padded=None, batch=1, arch="sm_80", flags=()):
+    return Case(dtype, d, dv or d, rows, keys, kv_heads, group, padded or group, splits, causal, window, tile_rows,
                 tile_keys, batch, arch, tuple(flags))
 
 
@@ -57,6 +57,9 @@ def cases():
             make(9, 129, group=6, tile_rows=8, d=80), make(3, 100, group=5, tile_rows=16, dv=128, splits=2),
             make(9, 100, group=3, tile_rows=64, arch="sm_90", splits=2),  # 192 rows: three wgmma tiles
             make(9, 100, group=3, tile_rows=16, arch="sm_90", splits=2)]  # 48: no plan for that
+    for arch, flags in [("sm_80", []), ("sm_90", ["--plan=bands=1,stages=2"]), ("sm_100", ["-O0"])]:
+        out += [make(3, 100, group=7, padded=8, splits=2, kv_heads=2, arch=arch, flags=flags),
+                make(20, 70, group=3, padded=4, splits=1, kv_heads=3, batch=2, arch=arch, flags=flags)]
     for flags in [["-O0"], ["-O1"], ["-fno-stage-output"], ["-fno-share"], ["-fno-split-loops"],
                   ["-fno-pipeline"]]:
         out += [make(7, 150, splits=2, flags=flags), make(7, 150, arch="sm_90", flags=flags)]
@@ -69,7 +72,7 @@ def compile_case(options, case, folder):
     ptx = os.path.join(folder, "decode.ptx")
     command = [options.tilec, SOURCE, "-arch", case.arch, "-o", ptx, "--verify", *case.flags]
     for name, value in [("T", case.dtype), ("D", case.d), ("DV", case.dv), ("G", case.group),
-                        ("N", case.tile_keys), ("CAUSAL", str(case.causal).lower()),
+                        ("GP", case.padded), ("N", case.tile_keys), ("CAUSAL", str(case.causal).lower()),
                         ("WINDOW", case.window)]:
         command += ["-D", f"{name}={value}"]
     if case.tile_rows:
@@ -114,7 +117,7 @@ def run(options, case, folder):
     else:
         parts = kernel(options, folder, ptx, "attention_decode_split", have, ["O_part", "L_part"],
                        {"scale": scale, "X": case.splits})
-        found = kernel(options, folder, ptx, "attention_decode_combine", parts, ["O", "L"], {})
+        found = kernel(options, folder, ptx, "attention_decode_combine", parts, ["O", "L"], {"Hq": heads})
     for name in ["O", "L"]:
         want, rough = (np.stack([one[name] for one in x]) for x in (exact, plain))
         values = ladder.from_bits(found[name], "f32" if name == "L" else case.dtype)

@@ -154,10 +154,10 @@ def small_examples(tester, passes):
     # heads packed into rows, a causal mask, three programs that share the keys
     t = {"Q": draw("bf16", 1, 5, 6, 16), "K": draw("bf16", 1, 70, 2, 16), "V": draw("bf16", 1, 70, 2, 16)}
     empty = lambda *shape: np.full(shape, np.nan, np.float32)
-    t |= {"O": empty(1, 5, 6, 16), "L": empty(1, 6, 5), "O_part": empty(1, 3, 5, 6, 16),
-          "L_part": empty(1, 3, 6, 5)}
-    sizes = {"B": 1, "Sq": 5, "Sk": 70, "Hq": 6, "Hk": 2, "X": 3}
-    kernels = tester.kernels("attention_decode", {"D": 16, "DV": 16, "G": 3, "MS": 4, "N": 32}, passes)
+    t |= {"O": empty(1, 5, 6, 16), "L": empty(1, 6, 5), "O_part": empty(1, 3, 5, 2, 4, 16),
+          "L_part": empty(1, 3, 2, 4, 5)}
+    sizes = {"B": 1, "Sq": 5, "Sk": 70, "Hq": 6, "Hk": 2, "X": 3, "P": 4}
+    kernels = tester.kernels("attention_decode", {"D": 16, "DV": 16, "G": 3, "GP": 4, "MS": 4, "N": 32}, passes)
     s = 0.25 * np.einsum("qhd,khd->hqk", t["Q"][0].astype(np.float64), t["K"][0].repeat(3, axis=1))
     s = np.where(np.arange(70) <= np.arange(5)[:, None] + 65, s, -np.inf)
     total = np.exp(s).sum(-1)
