@@ -273,6 +273,7 @@ clone_with_layout(Inserter *in, TirVal *value, const Layout *want)
     op->integer = def->integer;
     op->axis = def->axis;
     op->segments = def->segments;
+    op->index[0] = def->index[0]; /* an iota's; loads are not cheap */
     op->results[0]->name = value->name;
     op->results[0]->layout = want;
     return op->results[0];
