@@ -290,7 +290,8 @@ check_parts(Verifier *v, const TirOp *op, uint32_t n)
         rows = part->rows;
         all *= part->length;
     }
-    if (op->op != TIR_LOAD && op->op != TIR_IOTA && rows != 0 && all != rows)
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TENSOR_ADD;
+    if (writes && rows != 0 && all != rows)
         tir_fault(v, op, "addresses some elements more than once");
 }
 

@@ -49,22 +49,26 @@ kernel columns<A: int, B: int>(X: in f16[16, I, J], Y: out f16[16, J, I], M: out
     store M[1] = most;
 }
 kernel product<A: int, B: int>
-(   X: in bf16[I, J, 32] align(16), Y: in bf16[J, 64, I], G: inout f32[32, 32] align(16), H: out f32[32, 64])
+(   X: in bf16[I, J, 32] align(16), Y: in bf16[J, 64, I], P: in bf16[J, 32],
+    G: inout f32[32, 32] align(16), H: out f32[32, 64], R: out f32[32, 32])
 {
     grid p in 1;
     var gram = zeros<f32>[32, 32];
     var other = zeros<f32>[32, 64];
+    var repeated = zeros<f32>[32, 32];
     for i in tiles(I, A) {
         for j in tiles(J, B) {
             let (a, b) = pack(i, j);
             let x = load X[a, b, :];
             gram = mma(x.T, x, gram);
+            repeated = mma(x.T, load P[b, :], repeated);
             let (d, e) = pack(i, j);
             other = mma(x.T, (load Y[e, :, d]), other);
         }
     }
     atomic_add G[:, :] += gram;
     store H[:, :] = other;
+    store R[:, :] = repeated;
 }
 """
 
@@ -85,8 +89,10 @@ def arrays(random, i, j, k, per_k):
     yield "columns", {"X": (x, "f16")}, {
         "Y": (x.transpose(0, 2, 1), "f16", 0),
         "M": (np.array([x.min(), (i - 1) * 1000 + j - 1]), "f32", 0)}
+    p = draw("bf16", j, 32)
     x, y, g = draw("bf16", i, j, 32), draw("bf16", j, 64, i), draw("f32", 32, 32)
-    yield "product", {"X": (x, "bf16"), "Y": (y, "bf16"), "G": (g, "f32")}, {
+    yield "product", {"X": (x, "bf16"), "Y": (y, "bf16"), "P": (p, "bf16"), "G": (g, "f32")}, {
+        "R": (np.einsum("ijx,jy->xy", x, p), "f32", 1e-3),
         "G": (g + np.einsum("ijx,ijy->xy", x, x), "f32", 1e-3),
         "H": (np.einsum("ijx,jni->xn", x, y), "f32", 1e-3)}
 
