@@ -248,6 +248,16 @@ tir_iota(TirBuilder *b, TirVal *start, TirVal *bound, int32_t length)
 }
 
 TirVal *
+tir_iota_part(TirBuilder *b, TirVal *start, TirVal *bound, TirIndex part)
+{
+    TirVal *indices = tir_iota(b, start, bound, part.rows > 0 ? part.rows : part.length);
+
+    if (part.rows > 0)
+        indices->def->index[0] = part;
+    return indices;
+}
+
+TirVal *
 tir_expand(TirBuilder *b, TirVal *a, uint32_t axis)
 {
     TirType type = a->type;
@@ -323,18 +333,94 @@ count_index_operands(const TirTensor *tensor, const TirIndex *index)
     return n;
 }
 
+/* Whether dimension `k` of a tensor begins one of the tile: of the parts of a pack the first does. */
+static bool
+begins_dimension(const TirIndex *index, uint32_t k)
+{
+    if (index[k].kind == INDEX_SCALAR)
+        return false;
+    for (uint32_t j = 0; index[k].rows > 0 && j < k; j++) {
+        if (index[j].rows > 0)
+            return false;
+    }
+    return true;
+}
+
 static TirType
 index_type(const TirTensor *tensor, const TirIndex *index)
 {
     TirType type = {.dtype = tensor->dtype};
 
     for (uint32_t k = 0; k < tensor->rank; k++) {
-        if (index[k].kind == INDEX_SCALAR)
+        if (!begins_dimension(index, k))
             continue;
         assert(type.rank < TIR_MAX_RANK);
-        type.dim[type.rank++] = index[k].length;
+        type.dim[type.rank++] = index[k].rows > 0 ? index[k].rows : index[k].length;
     }
     return type;
+}
+
+bool
+tir_same_index(const TirIndex *a, const TirIndex *b)
+{
+    return a->kind == b->kind && a->length == b->length && a->inner == b->inner &&
+           a->rows == b->rows;
+}
+
+uint32_t
+tir_tile_dimension(const TirOp *op, uint32_t dim)
+{
+    uint32_t first = dim, at = 0;
+
+    for (uint32_t k = 0; op->index[dim].rows > 0 && k < dim && first == dim; k++)
+        first = op->index[k].rows > 0 ? k : dim;
+    for (uint32_t k = 0; k < first; k++)
+        at += begins_dimension(op->index, k);
+    return at;
+}
+
+bool
+tir_is_contiguous(const TirOp *op)
+{
+    const TirIndex *last = &op->index[op->tensor->rank - 1];
+
+    return last->kind != INDEX_SCALAR && last->rows == 0;
+}
+
+bool
+tir_box_order(const TirOp *op, uint32_t *order)
+{
+    uint32_t rank = op->tensor->rank, n = 0;
+    int32_t below = 1, rows = 0;
+    bool found = true;
+
+    order[n++] = rank - 1;
+    while (found) { /* the parts of a pack, the fastest first */
+        found = false;
+        for (uint32_t d = 0; d < rank && !found; d++) {
+            const TirIndex *index = &op->index[d];
+            found = index->rows > below && index->inner == below && index->length > 1;
+            if (found) {
+                order[n++] = d;
+                below *= index->length;
+                rows = index->rows;
+            }
+        }
+    }
+    for (uint32_t d = rank; d-- > 0;) {
+        bool have = false;
+        for (uint32_t k = 0; k < n; k++)
+            have = have || order[k] == d;
+        if (have)
+            continue;
+        if (op->index[d].rows > 0) { /* a part of one index, or one that stands in the way */
+            rows = op->index[d].rows;
+            if (op->index[d].length > 1)
+                return false;
+        }
+        order[n++] = d;
+    }
+    return tir_is_contiguous(op) && (rows == 0 || below == rows);
 }
 
 uint32_t

@@ -155,9 +155,14 @@ typedef enum IndexKind {
     INDEX_FULL    /* all of a compile-time extent (`length`).  Takes no operand */
 } IndexKind;
 
+/* Ranges may be parts of a pack: together they make one dimension of the tile, of `rows` elements,
+ * that stands where the first of them does.  Element r has the index start + r / inner % length in
+ * the dimension of a part.  Each part's `inner` is the number of elements that the faster ones have
+ * together: 1 for the fastest. */
 typedef struct TirIndex {
     IndexKind kind;
     int32_t length;
+    int32_t inner, rows; /* 0: a dimension of its own */
 } TirIndex;
 
 /* Attributes of a loop, from the source or the command line; 0: the compiler chooses. */
@@ -329,6 +334,8 @@ TirVal *tir_binary(TirBuilder *b, TirOpcode op, TirVal *x, TirVal *y); /* compar
 TirVal *tir_select(TirBuilder *b, TirVal *condition, TirVal *yes, TirVal *no);
 TirVal *tir_cast(TirBuilder *b, TirVal *a, DType to);
 TirVal *tir_iota(TirBuilder *b, TirVal *start, TirVal *bound, int32_t length);
+/* The indices that the elements of a pack have in one of its parts. */
+TirVal *tir_iota_part(TirBuilder *b, TirVal *start, TirVal *bound, TirIndex part);
 TirVal *tir_expand(TirBuilder *b, TirVal *a, uint32_t axis);
 TirVal *tir_broadcast_to(TirBuilder *b, TirVal *a, const TirType *shape_of);
 TirVal *tir_transpose(TirBuilder *b, TirVal *a);
@@ -352,6 +359,14 @@ void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
 uint32_t tir_index_operands(const TirOp *op);
 /* The type of the tile that a load-like operation addresses. */
 TirType tir_index_type(const TirOp *op);
+bool tir_same_index(const TirIndex *a, const TirIndex *b);
+/* The dimension of the tile that dimension `dim` of the tensor runs along; not of a scalar index. */
+uint32_t tir_tile_dimension(const TirOp *op, uint32_t dim);
+/* Whether the tile's last dimension is the tensor's last, and by itself. */
+bool tir_is_contiguous(const TirOp *op);
+/* The tensor's dimensions in the order in which a box of them is the tile, the fastest first; false:
+ * there is none. */
+bool tir_box_order(const TirOp *op, uint32_t *order);
 
 HostExpr *host_int(Arena *arena, int64_t value);
 HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);

@@ -191,6 +191,20 @@ find_opcode(const char *text, TirOpcode *opcode)
     return false;
 }
 
+/* 128, or a part of a pack: 8 by 4 of 64 */
+static TirIndex
+take_range(Reader *r)
+{
+    TirIndex index = {.kind = INDEX_RANGE, .length = reader_extent(r)};
+
+    if (reader_accept(r, "by")) {
+        index.inner = reader_extent(r);
+        reader_expect(r, "of");
+        index.rows = reader_extent(r);
+    }
+    return index;
+}
+
 /* Name[%b, %m +: 128, :] */
 static TirTensor *
 take_index(Reader *r, TirIndex *index, ValueList *args)
@@ -202,16 +216,16 @@ take_index(Reader *r, TirIndex *index, ValueList *args)
         if (k > 0)
             reader_expect(r, ",");
         if (reader_accept(r, ":")) {
-            index[k] = (TirIndex){INDEX_FULL, tensor->dim[k].constant};
+            index[k] = (TirIndex){.kind = INDEX_FULL, .length = tensor->dim[k].constant};
             if (tensor->dim[k].constant == 0)
                 reader_fail(r, "':' takes a dimension of constant extent");
             continue;
         }
         TirVal *value = take_use(r);
         vec_push(r->arena, args, value);
-        index[k] = (TirIndex){INDEX_SCALAR, 0};
+        index[k] = (TirIndex){.kind = INDEX_SCALAR};
         if (reader_accept(r, "+:"))
-            index[k] = (TirIndex){INDEX_RANGE, reader_extent(r)};
+            index[k] = take_range(r);
     }
     reader_expect(r, "]");
     return tensor;
@@ -310,6 +324,8 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
     }
     if (r->token.kind == TOK_VALUE && !r->token.new_line) /* else it begins the next operation */
         take_uses(r, args);
+    if (op->op == TIR_IOTA && reader_accept(r, "+:"))
+        op->index[0] = take_range(r);
 }
 
 static void

@@ -263,6 +263,15 @@ host_print(const TirFn *fn, const HostExpr *expr, Buf *out)
 
 static const char *const reduce_names[] = {"sum", "max", "min", "any", "all"};
 
+/* A range, or a part of a pack: +: 8 by 4 of 64. */
+static void
+print_range(Printer *p, const TirIndex *index)
+{
+    buf_printf(p->out, " +: %" PRId32, index->length);
+    if (index->rows > 0)
+        buf_printf(p->out, " by %" PRId32 " of %" PRId32, index->inner, index->rows);
+}
+
 /* Tensor[%b_1, %m_2 +: 128, :]; `operands` are the index operands. */
 static void
 print_index(Printer *p, const TirOp *op, TirVal *const *operands)
@@ -278,7 +287,7 @@ print_index(Printer *p, const TirOp *op, TirVal *const *operands)
         if (index->kind != INDEX_FULL)
             print_value(p, operands[next++]);
         if (index->kind == INDEX_RANGE)
-            buf_printf(p->out, " +: %" PRId32, index->length);
+            print_range(p, index);
         if (index->kind == INDEX_FULL)
             buf_char(p->out, ':');
     }
@@ -455,6 +464,8 @@ print_operands(Printer *p, const TirOp *op)
     default: break;
     }
     print_values(p, op->n_args, op->args);
+    if (op->op == TIR_IOTA && op->index[0].rows > 0)
+        print_range(p, &op->index[0]);
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
     if (op->op == TIR_REDUCE && op->partial)

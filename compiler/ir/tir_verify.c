@@ -262,11 +262,45 @@ is_tensor_of(const TirFn *fn, const TirTensor *tensor)
     return false;
 }
 
+/* The parts of a pack: of as many elements as all have together, and each written once. */
+static void
+check_parts(Verifier *v, const TirOp *op, uint32_t n)
+{
+    int32_t rows = 0;
+    int64_t all = 1;
+
+    for (uint32_t k = 0; k < n; k++) {
+        const TirIndex *part = &op->index[k];
+        if (part->rows == 0)
+            continue;
+        if (part->kind != INDEX_RANGE || part->inner <= 0 || part->length <= 0 ||
+            part->rows % part->inner != 0 || part->rows / part->inner % part->length != 0)
+            tir_fault(v, op, "index %" PRIu32 " is no part of %" PRId32 " elements", k,
+                      part->rows);
+        if (rows != 0 && part->rows != rows)
+            tir_fault(v, op, "index %" PRIu32 " is a part of another pack", k);
+        for (uint32_t j = 0; j < k; j++) {
+            const TirIndex *other = &op->index[j];
+            bool apart = part->length == 1 || other->length == 1 || other->rows == 0 ||
+                         part->inner >= (int64_t)other->inner * other->length ||
+                         other->inner >= (int64_t)part->inner * part->length;
+            if (!apart)
+                tir_fault(v, op, "indices %" PRIu32 " and %" PRIu32 " are the same part", j, k);
+        }
+        rows = part->rows;
+        all *= part->length;
+    }
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TENSOR_ADD;
+    if (writes && rows != 0 && all != rows)
+        tir_fault(v, op, "addresses some elements more than once");
+}
+
 static void
 check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
 {
     const TirTensor *tensor = op->tensor;
     uint32_t rank = 0;
+    bool packed = false;
 
     if (tensor == NULL || !is_tensor_of(v->fn, tensor)) {
         tir_fault(v, op, "names no tensor of the kernel");
@@ -274,13 +308,16 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     }
     for (uint32_t k = 0; k < tensor->rank; k++) {
         const TirIndex *index = &op->index[k];
-        rank += index->kind != INDEX_SCALAR;
+        rank += index->kind != INDEX_SCALAR && index->rows == 0;
         if (index->kind == INDEX_FULL &&
             (index->length != tensor->dim[k].constant || index->length == 0))
             tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
         if (index->kind == INDEX_RANGE && index->length <= 0)
             tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
+        packed = packed || index->rows > 0;
     }
+    check_parts(v, op, tensor->rank);
+    rank += packed;
     if (rank > TIR_MAX_RANK) {
         tir_fault(v, op, "addresses a tile of rank %" PRIu32, rank);
         return;
@@ -417,6 +454,9 @@ check_types(Verifier *v, const TirOp *op)
         want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
         want_type(v, op, "the result", op->results[0]->type,
                   tir_tile1(DT_I32, op->results[0]->type.dim[0]));
+        check_parts(v, op, 1);
+        if (op->index[0].rows != 0 && op->index[0].rows != op->results[0]->type.dim[0])
+            tir_fault(v, op, "is a part of another number of elements");
         return;
     case TIR_EXPAND: check_expand(v, op, op->args[0], op->results[0]); return;
     case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;

@@ -98,8 +98,39 @@ build_iota(const Call *call)
     if (!eval_int(call->low, call->expr->args.at[0].value, "the extent of a tile", 1,
                   TILE_MAX_EXTENT, &length))
         return error_value;
-    *range = (Range){value_int(0), value_int(INT32_MAX), (int32_t)length, true};
+    *range = (Range){.start = value_int(0),
+                     .bound = value_int(INT32_MAX),
+                     .length = (int32_t)length,
+                     .exact = true};
     return (Value){.kind = VALUE_RANGE, .range = range};
+}
+
+/* Ranges whose indices one dimension of a tile runs over, the last the fastest. */
+static Value
+build_pack(const Call *call)
+{
+    Lower *low = call->low;
+    Pack *pack = arena_new(low->arena, Pack);
+    Range *ranges = arena_array(low->arena, Range, call->n);
+    Value *fields = arena_array(low->arena, Value, call->n);
+    int64_t rows = 1;
+
+    for (uint32_t i = call->n; i-- > 0;) {
+        if (call->args[i].kind != VALUE_RANGE || call->args[i].range->pack != NULL)
+            return fail(low, arg_span(call, i), "pack takes ranges, not %s",
+                        value_text(low, &call->args[i]));
+        ranges[i] = *call->args[i].range;
+        ranges[i].pack = pack;
+        ranges[i].inner = (int32_t)rows;
+        ranges[i].part = i;
+        rows *= ranges[i].length;
+        if (rows > TILE_MAX_EXTENT)
+            return fail(low, call->expr->span, "a tile has at most %d elements in a dimension, "
+                        "this pack has more", TILE_MAX_EXTENT);
+        fields[i] = (Value){.kind = VALUE_RANGE, .range = &ranges[i]};
+    }
+    *pack = (Pack){.n = call->n, .rows = (int32_t)rows, .span = call->expr->span};
+    return (Value){.kind = VALUE_TUPLE, .n_fields = call->n, .fields = fields};
 }
 
 static Value
@@ -335,6 +366,7 @@ static const Builtin builtins[] = {
     {"tiles", 2, 2, false, 0, build_tiles, "tiles(S, N) or tiles(lo..hi, N)"},
     {"range", 1, 3, false, 0, build_range, "range(hi), range(lo, hi) or range(lo, hi, step)"},
     {"iota", 1, 1, false, 0, build_iota, "iota(N)"},
+    {"pack", 2, TENSOR_MAX_RANK, false, 0, build_pack, "pack(a, b, ..)"},
     {"cdiv", 2, 2, false, 0, build_cdiv, "cdiv(a, b)"},
     {"max", 1, 2, true, REDUCE_MAX, build_minmax, "max(a, b), max(x, axis=n) or max(x)"},
     {"min", 1, 2, true, REDUCE_MIN, build_minmax, "min(a, b), min(x, axis=n) or min(x)"},

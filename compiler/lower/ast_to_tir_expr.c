@@ -249,6 +249,30 @@ ends_with(const Range *range, const TensorDim *dim)
            bound->host->index == dim->size;
 }
 
+/* A range that is a part of a pack: all of them make one dimension of the tile. */
+static bool
+add_part(Lower *low, Span span, Access *access, const Range *range)
+{
+    if (access->pack == range->pack && (access->parts >> range->part & 1) != 0) {
+        fail(low, span, "this part of a pack stands in two subscripts of one access");
+        return false;
+    }
+    if (access->pack != NULL && access->pack != range->pack) {
+        fail(low, span, "parts of two packs cannot stand in one access: pack all of the ranges "
+             "together");
+        diag_note(low->diag, access->pack->span, "the other pack is made here");
+        return false;
+    }
+    access->n_parts++;
+    access->parts |= 1u << range->part;
+    if (access->pack != NULL)
+        return true;
+    access->pack = range->pack;
+    access->pack_axis = access->type.rank;
+    access->type.dim[access->type.rank++] = range->pack->rows;
+    return true;
+}
+
 static bool
 eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, uint32_t *n)
 {
@@ -273,7 +297,7 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
                  "%d here", TILE_MAX_EXTENT, dim->constant);
             return false;
         }
-        *index = (TirIndex){INDEX_FULL, dim->constant};
+        *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
         access->type.dim[access->type.rank++] = dim->constant;
         return true;
     }
@@ -286,17 +310,23 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
     low->b.span = subscript->span;
     if (value.kind == VALUE_RANGE) {
         const Range *range = value.range;
-        *index = (TirIndex){INDEX_RANGE, range->length};
+        *index = range_index(range);
         if (!range->exact && !ends_with(range, dim))
-            access->clip[access->type.rank] = range;
-        access->type.dim[access->type.rank++] = range->length;
+            access->clip[at] = range;
+        if (range->pack != NULL) {
+            if (!add_part(low, subscript->span, access, range))
+                return false;
+        } else {
+            access->type.dim[access->type.rank++] = range->length;
+        }
         value = range->start;
-        if (value.kind == VALUE_INT && value.integer == 0 && range->length == dim->constant) {
-            *index = (TirIndex){INDEX_FULL, dim->constant};
+        if (value.kind == VALUE_INT && value.integer == 0 && range->length == dim->constant &&
+            range->pack == NULL) {
+            *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
             return true;
         }
     } else {
-        *index = (TirIndex){INDEX_SCALAR, 0};
+        *index = (TirIndex){.kind = INDEX_SCALAR};
         if (value.kind == VALUE_INT && (value.integer < 0 || (dim->constant > 0 &&
                                                               value.integer >= dim->constant))) {
             fail(low, subscript->span, "index %lld is outside of the dimension of %s",
@@ -356,6 +386,12 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         if (out->type.rank > TIR_MAX_RANK)
             return false;
     }
+    if (ok && writes && out->pack != NULL && out->n_parts < out->pack->n) {
+        fail(low, span, "'%s' is written through %u of the %u ranges of a pack: elements would be "
+             "written more than once", name, out->n_parts, out->pack->n);
+        diag_note(low->diag, out->pack->span, "the pack is made here");
+        return false;
+    }
     if (ok && tir_type_elements(out->type) > TILE_MAX_ELEMENTS) {
         fail(low, span, "%s is too large for a tile: at most %d elements",
              type_text(low, out->type), TILE_MAX_ELEMENTS);
@@ -381,6 +417,19 @@ clip_load(Lower *low, TirVal *tile, const Range *range, uint32_t axis)
     return tir_select(b, inside, tile, tir_splat_const(b, tile->type, 0));
 }
 
+/* The dimension of the tile that dimension `at` of the tensor runs along. */
+static uint32_t
+clip_axis(const Access *access, uint32_t at)
+{
+    uint32_t axis = 0;
+
+    if (access->index[at].rows > 0)
+        return access->pack_axis;
+    for (uint32_t k = 0; k < at; k++)
+        axis += access->index[k].kind != INDEX_SCALAR && access->index[k].rows == 0;
+    return axis + (access->pack != NULL && access->pack_axis <= axis);
+}
+
 static Value
 eval_load(Lower *low, const Expr *expr)
 {
@@ -389,9 +438,9 @@ eval_load(Lower *low, const Expr *expr)
     if (!eval_access(low, expr->text, expr->text_span, expr->span, &expr->index, false, &access))
         return error_value;
     TirVal *tile = tir_load(&low->b, access.tensor, access.index, access.operands);
-    for (uint32_t i = 0; i < access.type.rank; i++)
+    for (uint32_t i = 0; i < access.tensor->rank; i++)
         if (access.clip[i] != NULL)
-            tile = clip_load(low, tile, access.clip[i], i);
+            tile = clip_load(low, tile, access.clip[i], clip_axis(&access, i));
     return value_tile(tile, NULL);
 }
 

@@ -59,11 +59,21 @@ struct Value {
     const char *const *names; /* of the fields; an entry, or all, may be NULL */
 };
 
+/* Ranges that are packed: together they count `rows` elements. */
+typedef struct Pack {
+    uint32_t n;
+    int32_t rows;
+    Span span;
+} Pack;
+
 /* start, start + 1, .. of `length` indices; those at or after `bound` are padding. */
 struct Range {
     Value start, bound; /* i32 scalars or ints */
     int32_t length;
     bool exact; /* no index is padding */
+    const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
+    int32_t inner;
+    uint32_t part; /* which of its ranges */
 };
 
 /* lo, lo + step, .. below hi; with `tile` each step is a range of `tile` indices. */
@@ -153,6 +163,8 @@ bool dtype_usable(Lower *low, Span span, DType dtype);
 bool adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out);
 /* Constants become i32, f32 or bool scalars, ranges become tiles; others stay. */
 Value to_runtime(Lower *low, Span span, const Value *value);
+/* How many elements a range has in a tile, and how they are counted. */
+TirIndex range_index(const Range *range);
 /* A range as its tile of indices; anything else stays. */
 Value range_to_tile(Lower *low, const Value *value);
 /* An i32 scalar or an int as an operand; NULL after an error. */
@@ -188,7 +200,10 @@ typedef struct Access {
     TirIndex index[TENSOR_MAX_RANK];
     TirVal *operands[TENSOR_MAX_RANK];
     TirType type;                       /* of the tile addressed */
-    const Range *clip[TIR_MAX_RANK];    /* for each dimension of the tile, or NULL */
+    const Range *clip[TENSOR_MAX_RANK];    /* for each dimension of the tensor, or NULL */
+    const Pack *pack;                   /* whose parts are among the subscripts, or NULL */
+    uint32_t n_parts, parts;            /* how many, and which, as bits */
+    uint32_t pack_axis;                 /* the dimension of the tile that they make */
 } Access;
 bool eval_access(Lower *low, const char *name, Span name_span, Span span,
                  const SubscriptList *index, bool writes, Access *out);

@@ -145,7 +145,7 @@ lower_store(Lower *low, const Stmt *stmt)
         value.kind == VALUE_ERROR)
         return;
     TirTensor *tensor = access.tensor;
-    for (uint32_t i = 0; i < access.type.rank; i++) {
+    for (uint32_t i = 0; i < tensor->rank; i++) {
         if (access.clip[i] == NULL)
             continue;
         fail(low, stmt->span, "a range written through must end where the dimension of '%s' ends: "

@@ -86,6 +86,9 @@ value_text(Lower *low, const Value *value)
     case VALUE_TYPE: return arena_printf(low->arena, "the type %s", dtype_name(value->dtype));
     case VALUE_TILE: return type_text(low, value->type);
     case VALUE_RANGE:
+        if (value->range->pack != NULL)
+            return arena_printf(low->arena, "a part of a pack of %d elements",
+                                value->range->pack->rows);
         return arena_printf(low->arena, "a range of %d indices", value->range->length);
     case VALUE_STEPS: return "a sequence of steps";
     case VALUE_TENSOR: return arena_printf(low->arena, "the tensor '%s'", value->tensor->name);
@@ -175,6 +178,18 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
     return true;
 }
 
+TirIndex
+range_index(const Range *range)
+{
+    TirIndex index = {.kind = INDEX_RANGE, .length = range->length};
+
+    if (range->pack != NULL) {
+        index.inner = range->inner;
+        index.rows = range->pack->rows;
+    }
+    return index;
+}
+
 Value
 range_to_tile(Lower *low, const Value *value)
 {
@@ -186,7 +201,7 @@ range_to_tile(Lower *low, const Value *value)
         return fail(low, span, "a range has no value here");
     TirVal *start = index_operand(low, span, &range->start);
     TirVal *bound = index_operand(low, span, &range->bound);
-    return value_tile(tir_iota(&low->b, start, bound, range->length), NULL);
+    return value_tile(tir_iota_part(&low->b, start, bound, range_index(range)), NULL);
 }
 
 Value

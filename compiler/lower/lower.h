@@ -114,6 +114,8 @@ Elem lower_mul_const(Lowering *lo, Elem a, int64_t by);
 /* Of a register that is not negative, by a positive constant. */
 LirReg lower_quotient(Lowering *lo, LirReg reg, int64_t by);
 LirReg lower_remainder(Lowering *lo, LirReg reg, int64_t by);
+/* The index, without its start, that element `row` of a pack has in one of its parts. */
+Elem lower_part(Lowering *lo, Elem row, const TirIndex *part);
 
 /* The thread's place. */
 LirReg lower_lane(Lowering *lo);

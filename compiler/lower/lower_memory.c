@@ -1,266 +1,5 @@
-/* lower_memory.c - tiles between global memory and registers or shared memory.
- *
- * An access is a tile of a tensor.  Its address is a base (the tensor, the scalar indices, the
- * starts of the ranges), a part that depends on the thread, and constants.  Elements outside the
- * tensor load as zero and are not stored; a scalar index outside its dimension makes the whole
- * tile lie outside.
- */
-#include "compiler/lower/lower.h"
-
-#include "compiler/passes/tir_util.h"
-
-enum { ACCESS_BYTES = 16 };
-
-/* One axis of the tile (or the axis a scalar access lacks). */
-typedef struct Axis {
-    bool there;
-    uint32_t dim;       /* of the tensor */
-    int32_t length;     /* of the tile */
-    TirVal *start;      /* NULL: 0 */
-    LirReg stride;      /* bytes, b64; 0: contiguous */
-    Elem size;          /* of the dimension */
-    bool full;          /* always inside: the whole of a compile-time extent */
-    bool not_negative;  /* the start is known to be >= 0 */
-} Axis;
-
-typedef struct Access {
-    Lowering *lo;
-    TirOp *op;
-    TirTensor *tensor;
-    int32_t bytes;      /* of an element */
-    Axis row, col;      /* col: the last axis of the tile; row: the other one of a rank 2 tile */
-    LirReg base;        /* address of the tile's first element */
-    LirReg inside;      /* predicate: every scalar index is in range; 0: known to be */
-} Access;
-
-/* ---- what is known of index values ---- */
-
-/* The largest power of two (up to 16) known to divide a value. */
-static int32_t
-known_factor(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    int32_t a, b, factor = 1;
-
-    if (def == NULL)
-        return 1;
-    switch (def->op) {
-    case TIR_CONST:
-        while (factor < 16 && def->integer % (factor * 2) == 0)
-            factor *= 2;
-        return factor;
-    case TIR_ADD:
-    case TIR_SUB:
-        a = known_factor(def->args[0]);
-        b = known_factor(def->args[1]);
-        return a < b ? a : b;
-    case TIR_MUL:
-        factor = known_factor(def->args[0]) * known_factor(def->args[1]);
-        return factor < 16 ? factor : 16;
-    default:
-        return 1;
-    }
-}
-
-/* ---- addresses ---- */
-
-static LirReg
-param_b64(Lowering *lo, const char *symbol)
-{
-    LirOperand at = {.kind = LIR_ADDRESS, .symbol = symbol};
-    return lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
-}
-
-static LirReg
-stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
-{
-    int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
-    LirReg stride =
-        param_b64(lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
-
-    while (1 << shift < bytes)
-        shift++;
-    return shift == 0 ? stride
-                      : lir_op2(&lo->b, LIR_SHL_B64, LIR_B64, lir_reg(stride), lir_int(shift));
-}
-
-static Elem
-dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
-{
-    if (tensor->dim[dim].constant != 0)
-        return elem_int(tensor->dim[dim].constant);
-    LirOperand at = {.kind = LIR_ADDRESS,
-                     .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
-                                            lo->fn->sizes.at[tensor->dim[dim].size].name)};
-    return elem_reg(lir_op1(&lo->b, LIR_LD_PARAM_B32, LIR_B32, at));
-}
-
-/* A predicate: 0 <= index < size. */
-static LirReg
-in_range(Lowering *lo, Elem index, Elem size)
-{
-    LirReg at = lower_elem_reg(lo, index, LIR_B32);
-    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(at), lower_operand(lo, size));
-}
-
-static LirReg
-both(Lowering *lo, LirReg a, LirReg b)
-{
-    if (a == 0 || b == 0 || a == b)
-        return a == 0 ? b : a;
-    return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
-}
-
-/* Whether a scalar index is one of the grid over the very size of its dimension. */
-static bool
-known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const TirVal *index)
-{
-    if (index->def == NULL)
-        return false;
-    if (index->def->op == TIR_CONST)
-        return tensor->dim[dim].constant > 0 && index->def->integer >= 0 &&
-               index->def->integer < tensor->dim[dim].constant;
-    if (index->def->op != TIR_GRID)
-        return false;
-    if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->band_axis)
-        return false; /* the last block may have bands past the end */
-    const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
-    if (tensor->dim[dim].constant > 0)
-        return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
-    return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
-}
-
-/* A part of an address in bytes: index * stride, or with no stride index * bytes. */
-typedef struct Term {
-    LirReg index; /* as wide as it is multiplied */
-    LirReg stride;
-    int32_t bytes;
-} Term;
-
-/* Terms that loops leave alone come first in the sum. */
-typedef struct Terms {
-    Term at[TENSOR_MAX_RANK];
-    uint32_t n;
-} Terms;
-
-static Term
-index_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes)
-{
-    LirReg reg = lower_elem_reg(lo, index, LIR_B32);
-
-    if (stride != 0)
-        reg = lir_op1(&lo->b, LIR_CVT_S64_S32, LIR_B64, lir_reg(reg));
-    return (Term){reg, stride, bytes};
-}
-
-static uint32_t
-depth_of(const Lowering *lo, const Term *term)
-{
-    uint32_t index = lo->out->regs.at[term->index].depth;
-    uint32_t stride = lo->out->regs.at[term->stride].depth;
-    return index > stride ? index : stride;
-}
-
-static void
-add_term(Lowering *lo, Terms *terms, Term term)
-{
-    uint32_t depth = depth_of(lo, &term), k = terms->n++;
-    while (k > 0 && depth_of(lo, &terms->at[k - 1]) > depth) {
-        terms->at[k] = terms->at[k - 1];
-        k--;
-    }
-    terms->at[k] = term;
-}
-
-/* `sum` and a term; without a sum the term. */
-static LirReg
-plus_term(Lowering *lo, LirReg sum, Term term)
-{
-    LirOperand by = term.stride != 0 ? lir_reg(term.stride) : lir_int(term.bytes);
-
-    if (sum == 0)
-        return lir_op2(&lo->b, term.stride != 0 ? LIR_MUL_S64 : LIR_MUL_WIDE, LIR_B64,
-                       lir_reg(term.index), by);
-    return lir_op3(&lo->b, term.stride != 0 ? LIR_MAD_S64 : LIR_MAD_WIDE, LIR_B64,
-                   lir_reg(term.index), by, lir_reg(sum));
-}
-
-/* Takes an access apart; `first` is the position of its first index operand. */
-static Access
-begin_access(Lowering *lo, TirOp *op, uint32_t first)
-{
-    Access access = {.lo = lo, .op = op, .tensor = op->tensor};
-    TirTensor *tensor = op->tensor;
-    Terms terms = {0};
-    uint32_t next = first;
-
-    access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
-    LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
-    access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        LirReg stride = d + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d);
-        TirVal *operand = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-        if (op->index[d].kind == INDEX_SCALAR) {
-            Elem index = lower_elem(lo, operand, 0);
-            if (!known_inside(lo, tensor, d, operand))
-                access.inside =
-                    both(lo, access.inside, in_range(lo, index, dim_size(lo, tensor, d)));
-            if (index.kind != ELEM_INT || index.integer != 0)
-                add_term(lo, &terms, index_term(lo, index, stride, access.bytes));
-            continue;
-        }
-        Axis axis = {.there = true, .dim = d, .length = op->index[d].length, .start = operand};
-        axis.stride = stride;
-        axis.size = dim_size(lo, tensor, d);
-        axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
-        axis.not_negative = operand == NULL || is_not_negative(operand);
-        if (operand != NULL) {
-            Elem start = lower_elem(lo, operand, 0);
-            if (start.kind != ELEM_INT || start.integer != 0)
-                add_term(lo, &terms, index_term(lo, start, stride, access.bytes));
-        }
-        if (access.col.there)
-            access.row = access.col;
-        access.col = axis;
-    }
-    for (uint32_t k = 0; k < terms.n; k++)
-        access.base = plus_term(lo, access.base, terms.at[k]);
-    return access;
-}
-
-/* A predicate that lane + constant lies inside both the tensor and the tile; 0: always.  `count`
- * neighbours are asked about together. */
-static LirReg
-axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
-           int32_t extent)
-{
-    LirReg guard = 0;
-    Elem place = lower_add(lo, lane, elem_int(constant));
-
-    if (!axis->there)
-        return 0;
-    if (extent > axis->length) /* the layout has more than the tile */
-        guard = lir_op2(&lo->b, LIR_SETP_LE_S32, LIR_PRED,
-                        lir_reg(lower_elem_reg(lo, place, LIR_B32)),
-                        lir_int(axis->length - count));
-    if (axis->full)
-        return guard;
-    Elem start = axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
-    if (axis->not_negative) {
-        /* size - start - lane > constant: one comparison with a constant an element */
-        LirReg from = lower_elem_reg(lo, lower_add(lo, start, lane), LIR_B32);
-        LirReg size = lower_elem_reg(lo, axis->size, LIR_B32);
-        LirReg rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
-        return both(lo, guard,
-                    lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest),
-                            lir_int(constant + count)));
-    }
-    Elem index = lower_add(lo, start, place);
-    guard = both(lo, guard, in_range(lo, index, axis->size));
-    if (count > 1)
-        guard = both(lo, guard, in_range(lo, lower_add(lo, index, elem_int(count - 1)), axis->size));
-    return guard;
-}
+/* lower_memory.c - tiles between global memory and registers or shared memory. */
+#include "compiler/lower/lower_access.h"
 
 /* ---- registers ---- */
 
@@ -281,7 +20,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
     if (layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
         access->col.dim + 1 != access->tensor->rank)
         return 1;
-    int32_t start = access->col.start == NULL ? 16 : known_factor(access->col.start);
+    int32_t start = access->col.start == NULL ? 16 : access_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
         bool fits = layout->reg.at[0].extent % v == 0 &&
                     access->tensor->align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
@@ -302,7 +41,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
 static RegisterAccess
 begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
 {
-    RegisterAccess ra = {.access = begin_access(lo, op, 0), .layout = layout};
+    RegisterAccess ra = {.access = access_begin(lo, op, 0), .layout = layout};
     Access *access = &ra.access;
     LirBuilder *b = &lo->b;
 
@@ -314,13 +53,13 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
         return ra;
     ra.lane_col = lower_lane_part(lo, layout, ra.col_axis);
     LirReg part = 0;
-    if (ra.lane_col.kind == ELEM_REG)
-        part = plus_term(lo, 0, index_term(lo, ra.lane_col, access->col.stride, access->bytes));
+    if (ra.lane_col.kind == ELEM_REG && access->col.n_parts == 0)
+        part = access_plus(lo, 0, access_term(lo, ra.lane_col, access->col.stride, access->bytes));
     if (layout->rank == 2) {
         ra.lane_row = lower_lane_part(lo, layout, 0);
-        if (ra.lane_row.kind == ELEM_REG)
-            part = plus_term(lo, part,
-                             index_term(lo, ra.lane_row, access->row.stride, access->bytes));
+        if (ra.lane_row.kind == ELEM_REG && access->row.n_parts == 0)
+            part = access_plus(lo, part,
+                               access_term(lo, ra.lane_row, access->row.stride, access->bytes));
     }
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
@@ -340,10 +79,18 @@ register_address(RegisterAccess *ra, int32_t reg)
     layout_coordinates(ra->layout, reg, 0, 0, at);
     const struct {
         const Axis *axis;
+        Elem lane;
         int32_t constant;
-    } parts[] = {{&ra->access.row, ra->layout->rank == 2 ? at[0] : 0},
-                 {&ra->access.col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
+    } parts[] = {{&ra->access.row, ra->lane_row, ra->layout->rank == 2 ? at[0] : 0},
+                 {&ra->access.col, ra->lane_col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
     for (uint32_t k = 0; k < 2; k++) {
+        if (parts[k].axis->n_parts > 0) {
+            Elem row = lower_add(lo, parts[k].lane, elem_int(parts[k].constant));
+            LirReg far = access_pack_offset(lo, parts[k].axis, row, ra->access.bytes);
+            if (far != 0)
+                base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(base), lir_reg(far));
+            continue;
+        }
         if (parts[k].constant == 0)
             continue;
         if (parts[k].axis->stride == 0) {
@@ -368,11 +115,13 @@ register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
 
     layout_coordinates(layout, reg, 0, 0, at);
     if (layout->rank == 2)
-        guard = both(lo, guard, axis_guard(lo, &ra->access.row, ra->lane_row, at[0], 1,
-                                           layout->shape[0]));
+        guard = access_both(
+            lo, guard,
+            access_axis_guard(lo, &ra->access.row, ra->lane_row, at[0], 1, layout->shape[0]));
     if (layout->rank > 0)
-        guard = both(lo, guard, axis_guard(lo, &ra->access.col, ra->lane_col, at[ra->col_axis],
-                                           count, layout->shape[ra->col_axis]));
+        guard = access_both(lo, guard,
+                            access_axis_guard(lo, &ra->access.col, ra->lane_col, at[ra->col_axis],
+                                              count, layout->shape[ra->col_axis]));
     return guard;
 }
 
@@ -486,7 +235,7 @@ lower_load(Lowering *lo, TirOp *op)
             for (int32_t k = 0; k < ra.vector; k++) {
                 LirReg one = register_guard(&ra, r + k, 1);
                 LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(guard));
-                LirReg alone = both(lo, one, not_whole);
+                LirReg alone = access_both(lo, one, not_whole);
                 LirOperand address = register_address(&ra, r + k);
                 if (per_word == 1) {
                     LirOperand single[] = {operands[k], address};
@@ -525,14 +274,14 @@ lower_first_copy(Lowering *lo, const Layout *layout)
         if (digit->step[0] == 0 && digit->step[1] == 0) {
             LirReg value = lower_remainder(lo, lower_quotient(lo, lower_warp(lo), below),
                                            digit->extent);
-            guard = both(lo, guard,
-                         lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(value), lir_int(0)));
+            guard = access_both(lo, guard,
+                                lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(value), lir_int(0)));
         }
         below *= digit->extent;
     }
     if (below == 1 && lo->fn->warps > 1) /* no digit at all: every warp holds the same */
-        guard = both(lo, guard, lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_warp(lo)),
-                                        lir_int(0)));
+        guard = access_both(
+            lo, guard, lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_warp(lo)), lir_int(0)));
     return guard;
 }
 
@@ -583,21 +332,23 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         LirOperand operands[5];
         if (words == 0) {
             for (int32_t k = 0; k < ra->vector; k++)
-                store_single(ra, value, r + k, both(lo, owner, register_guard(ra, r + k, 1)));
+                store_single(ra, value, r + k,
+                             access_both(lo, owner, register_guard(ra, r + k, 1)));
             continue;
         }
         operands[0] = register_address(ra, r);
         for (int32_t w = 0; w < words; w++)
             operands[w + 1] = lir_reg(word_of(lo, value, r + w * per_word));
-        LirReg guard = both(lo, owner, whole); /* before the store: it may make an instruction */
+        LirReg guard =
+            access_both(lo, owner, whole); /* before the store: it may make an instruction */
         lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard = guard;
         if (ra->vector == 1 || !may_straddle(ra))
             continue;
         LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
         for (int32_t k = 0; k < ra->vector; k++) {
-            LirReg alone = both(lo, owner, not_whole);
+            LirReg alone = access_both(lo, owner, not_whole);
             LirReg inside = register_guard(ra, r + k, 1);
-            store_single(ra, value, r + k, both(lo, alone, inside));
+            store_single(ra, value, r + k, access_both(lo, alone, inside));
         }
     }
 }
@@ -619,7 +370,7 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
             Elem elem = lower_elem(lo, value, r + k);
             operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
         }
-        LirReg guard = both(lo, owner, register_guard(ra, r, ra->vector));
+        LirReg guard = access_both(lo, owner, register_guard(ra, r, ra->vector));
         lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
                  (uint32_t)ra->vector + 1, operands)
             ->guard = guard;
@@ -633,25 +384,6 @@ without_bounds(const RegisterAccess *ra)
     RegisterAccess whole = *ra;
     whole.access.inside = 0;
     whole.access.row.full = whole.access.col.full = true;
-    return whole;
-}
-
-/* A uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`:
- * whether there is such a test. */
-static LirReg
-tile_guard(Lowering *lo, const Access *access, bool *testable)
-{
-    LirReg whole = access->inside;
-    const Axis *axes[] = {&access->row, &access->col};
-
-    *testable = true;
-    for (uint32_t k = 0; k < 2; k++) {
-        if (!axes[k]->there || axes[k]->full)
-            continue;
-        *testable = *testable && axes[k]->not_negative;
-        whole = both(lo, whole, axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length,
-                                           axes[k]->length));
-    }
     return whole;
 }
 
@@ -684,7 +416,7 @@ lower_store(Lowering *lo, TirOp *op)
         return;
     }
     /* When the whole tile lies inside, one uniform test replaces a guard on every instruction. */
-    LirReg whole = tile_guard(lo, &ra.access, &testable);
+    LirReg whole = access_tile_guard(lo, &ra.access, &testable);
     if (layout->rank < 2 || whole == 0 || !testable || !lo->b.share) {
         write_tile(lo, op, &ra, value, owner);
         return;
@@ -720,7 +452,7 @@ static int32_t
 copy_chunk(const Access *access)
 {
     int32_t row_bytes = access->col.length * access->bytes;
-    int32_t start = access->col.start == NULL ? 16 : known_factor(access->col.start);
+    int32_t start = access->col.start == NULL ? 16 : access_factor(access->col.start);
 
     for (int32_t chunk = 16; chunk > 4; chunk /= 2) {
         if (access->tensor->align % (uint32_t)chunk == 0 && row_bytes % chunk == 0 &&
@@ -756,9 +488,9 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     LirReg address = access->base, step = 0;
     int32_t column_bytes = first * plan->chunk;
     if (!padding) {
-        LirReg part = plus_term(lo, 0, index_term(lo, chunk, 0, plan->chunk));
-        if (access->row.there) {
-            part = plus_term(lo, part, index_term(lo, row, access->row.stride, access->bytes));
+        LirReg part = access_plus(lo, 0, access_term(lo, chunk, 0, plan->chunk));
+        if (access->row.there && access->row.n_parts == 0) {
+            part = access_plus(lo, part, access_term(lo, row, access->row.stride, access->bytes));
             step = access->row.stride == 0
                        ? 0
                        : lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(access->row.stride),
@@ -796,14 +528,21 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
             if (access->row.there) {
                 Axis axis = access->row;
                 axis.full = axis.full || !bounded;
-                valid = both(lo, valid, axis_guard(lo, &axis, row, done, 1, plan->rows));
+                valid =
+                    access_both(lo, valid, access_axis_guard(lo, &axis, row, done, 1, plan->rows));
             }
             if (valid != 0)
                 size = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, bytes, lir_int(0), lir_reg(valid)));
         }
+        LirReg from = address;
+        if (!padding && access->row.n_parts > 0) {
+            LirReg far = access_pack_offset(lo, &access->row, lower_add(lo, row, elem_int(done)),
+                                            access->bytes);
+            from = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
+        }
         LirOperand operands[] = {
             lower_shared_address(lo, &place, done, first * plan->chunk),
-            lir_address(address, padding ? 0 : column_bytes), size};
+            lir_address(from, padding ? 0 : column_bytes), size};
         bool full = size.kind == LIR_INT && size.integer == 16;
         LirOpcode op = full               ? LIR_CP_ASYNC_16_FULL
                        : plan->chunk == 16 ? LIR_CP_ASYNC_16
@@ -831,7 +570,7 @@ copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
 static CopyPlan
 plan_copy(Lowering *lo, TirOp *op)
 {
-    CopyPlan plan = {.access = begin_access(lo, op, 1), .shared = op->shared};
+    CopyPlan plan = {.access = access_begin(lo, op, 1), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
 
@@ -857,7 +596,7 @@ lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops)
         bool has_test;
         lo->b.span = ops[k]->span;
         plans[k] = plan_copy(lo, ops[k]);
-        whole = both(lo, whole, tile_guard(lo, &plans[k].access, &has_test));
+        whole = access_both(lo, whole, access_tile_guard(lo, &plans[k].access, &has_test));
         testable = testable && has_test;
     }
     if (whole == 0 || !testable) {

@@ -217,14 +217,16 @@ map_of(const Lowering *lo, const TirOp *copy)
 {
     const TirTensor *tensor = copy->tensor;
     int32_t element = (int32_t)dtype_bits(tensor->dtype) / 8;
+    uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
                         .swizzle_bytes = PANEL_BYTES,
                         .l2_promotion_bytes = 128};
 
     (void)lo;
+    tir_box_order(copy, order);
     for (uint32_t d = 0; d < tensor->rank; d++) {
-        uint32_t dim = tensor->rank - 1 - d;
+        uint32_t dim = order[d];
         map.dim[d] = dim;
         map.box[d] = d == 0                                      ? (uint32_t)(PANEL_BYTES / element)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
@@ -239,7 +241,7 @@ same_map(const LirTensorMap *a, const LirTensorMap *b)
     bool same = a->tensor == b->tensor;
 
     for (uint32_t d = 0; d < a->rank && same; d++)
-        same = a->box[d] == b->box[d];
+        same = a->box[d] == b->box[d] && a->dim[d] == b->dim[d];
     return same;
 }
 
@@ -412,8 +414,10 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring), next = 0;
     int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = PANEL_BYTES / element;
+    uint32_t order[TENSOR_MAX_RANK];
     Elem place[LIR_MAP_MAX_RANK];
 
+    tir_box_order(op, order);
     for (uint32_t d = 0; d < tensor->rank; d++)
         place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
                                                    : lower_elem(lo, op->args[next++], 0);
@@ -441,7 +445,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);
         for (uint32_t d = 0; d < tensor->rank; d++) {
-            Elem coordinate = place[tensor->rank - 1 - d];
+            Elem coordinate = place[order[d]];
             if (d == 0)
                 coordinate = lower_add(lo, coordinate, elem_int(p * width));
             operands[at++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));

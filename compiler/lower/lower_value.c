@@ -223,6 +223,15 @@ lower_remainder(Lowering *lo, LirReg reg, int64_t by)
     return lir_op2(&lo->b, LIR_REM_S32, LIR_B32, lir_reg(reg), lir_int(by));
 }
 
+Elem
+lower_part(Lowering *lo, Elem row, const TirIndex *part)
+{
+    if (row.kind == ELEM_INT)
+        return elem_int(row.integer / part->inner % part->length);
+    LirReg index = lower_quotient(lo, lower_elem_reg(lo, row, LIR_B32), part->inner);
+    return elem_reg(lower_remainder(lo, index, part->length));
+}
+
 /* Digit `k` of `index`, as a register; the digits below it have `below` values together. */
 static Elem
 digit_value(Lowering *lo, LirReg index, const DigitList *list, uint32_t k, int64_t total)
@@ -678,8 +687,12 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         int32_t at[LAYOUT_RANK];
         layout_coordinates(layout, reg, 0, 0, at);
         Elem start = lower_elem(lo, op->args[0], 0);
-        Elem place = lower_add(lo, start, lower_lane_part(lo, layout, 0));
-        return lower_add(lo, place, elem_int(at[0]));
+        Elem lane = lower_lane_part(lo, layout, 0);
+        if (op->index[0].rows > 0) {
+            Elem row = lower_add(lo, lane, elem_int(at[0]));
+            return lower_add(lo, start, lower_part(lo, row, &op->index[0]));
+        }
+        return lower_add(lo, lower_add(lo, start, lane), elem_int(at[0]));
     }
     default: { /* a shape operation, or a conversion inside the thread */
         TirVal *arg = op->args[0];

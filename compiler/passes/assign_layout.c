@@ -273,6 +273,7 @@ clone_with_layout(Inserter *in, TirVal *value, const Layout *want)
     op->integer = def->integer;
     op->axis = def->axis;
     op->segments = def->segments;
+    op->index[0] = def->index[0]; /* an iota's; loads are not cheap */
     op->results[0]->name = value->name;
     op->results[0]->layout = want;
     return op->results[0];
@@ -359,7 +360,7 @@ widen_runs(Inserter *in, const TirOp *store, TirVal *value)
 
     if (value->type.rank != 2 || value->layout == NULL || bytes < 2 || layout_is_view(value) ||
         in->lp->fn->plan == NULL || !pass_enabled(in->lp->px, "stage-output") ||
-        store->index[store->tensor->rank - 1].kind == INDEX_SCALAR)
+        !tir_is_contiguous(store))
         return value;
     while (value->layout->reg.n > 0 && value->layout->reg.at[0].extent * bytes < 16) {
         const Layout *wide = stored_widen(&in->lp->store, value->layout, last);

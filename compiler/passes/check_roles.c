@@ -417,7 +417,7 @@ same_place(const Place *a, const Place *b)
         return false;
     for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
         const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
-        if (x->kind != y->kind || (x->kind == INDEX_RANGE && x->length != y->length))
+        if (x->kind != y->kind || (x->kind == INDEX_RANGE && !tir_same_index(x, y)))
             return false;
         if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
             a->at[d].value != b->at[d].value)
@@ -443,6 +443,8 @@ say_place(Checker *c, const char *what, const Place *place)
             buf_char(out, '?');
         if (place->op->index[d].kind == INDEX_RANGE)
             buf_printf(out, " +: %d", (int)place->op->index[d].length);
+        if (place->op->index[d].rows > 0)
+            buf_printf(out, " by %d", (int)place->op->index[d].inner);
     }
     buf_add(out, "]\n");
 }

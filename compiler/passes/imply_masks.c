@@ -13,14 +13,21 @@
 #include "compiler/passes/tir_util.h"
 #include "compiler/passrun.h"
 
-/* The range behind one axis of a tile: elements at or past `bound` are padding. */
+/* The range behind one axis of a tile, or one of a pack of ranges: elements at or past `bound` are
+ * padding. */
 typedef struct Domain {
     bool there;
     TirVal *start, *bound; /* i32 scalars; bound NULL: the constant */
     int32_t constant;      /* bound when it is known at compile time, else 0 */
     uint32_t size;         /* index of the named size, when `bound` is NULL and constant is 0 */
-    int32_t length;
+    TirIndex index;
 } Domain;
+
+/* All ranges behind one axis. */
+typedef struct Domains {
+    uint32_t n;
+    Domain at[TENSOR_MAX_RANK];
+} Domains;
 
 typedef struct Implier {
     PassContext *px;
@@ -29,6 +36,7 @@ typedef struct Implier {
     /* masks already made */
     VEC(TirVal *) masked_from;
     VEC(TirVal *) masked_to;
+    VEC(TirIndex) masked_along;
 } Implier;
 
 /* Whether every tile of the range lies inside its bound. */
@@ -52,53 +60,62 @@ divides(const TirVal *start, int32_t length, int64_t bound)
     return false;
 }
 
-static Domain domain_of(const TirVal *value, uint32_t axis, uint32_t depth);
-
-static Domain
-domain_of_load(const TirOp *op, uint32_t axis)
+static void
+add_domain(Domains *domains, Domain domain)
 {
-    Domain domain = {0};
-    uint32_t operand = 0, at = 0;
+    bool have = !domain.there || domains->n == TENSOR_MAX_RANK;
+
+    if (domain.bound == NULL && domain.constant != 0)
+        have = have || divides(domain.start, domain.index.length, domain.constant);
+    for (uint32_t k = 0; k < domains->n && domain.index.rows > 0; k++)
+        have = have || (domains->at[k].start == domain.start &&
+                        tir_same_index(&domains->at[k].index, &domain.index));
+    if (!have)
+        domains->at[domains->n++] = domain;
+}
+
+static Domains
+domains_of_load(const TirOp *op, uint32_t axis)
+{
+    Domains domains = {0};
+    uint32_t operand = 0;
 
     for (uint32_t d = 0; d < op->tensor->rank; d++) {
         const TirIndex *index = &op->index[d];
-        if (index->kind != INDEX_SCALAR && at++ == axis) {
-            if (index->kind == INDEX_FULL)
-                return domain;
-            domain = (Domain){.there = true,
-                              .start = op->args[operand],
-                              .constant = op->tensor->dim[d].constant,
-                              .size = op->tensor->dim[d].size,
-                              .length = index->length};
-            if (domain.constant != 0 && divides(domain.start, domain.length, domain.constant))
-                domain.there = false;
-            return domain;
-        }
+        if (index->kind == INDEX_RANGE && tir_tile_dimension(op, d) == axis)
+            add_domain(&domains, (Domain){.there = true,
+                                          .start = op->args[operand],
+                                          .constant = op->tensor->dim[d].constant,
+                                          .size = op->tensor->dim[d].size,
+                                          .index = *index});
         operand += index->kind != INDEX_FULL;
     }
-    return domain;
+    return domains;
 }
 
-static Domain
-domain_of_iota(const TirOp *op)
+static Domains
+domains_of_iota(const TirOp *op)
 {
-    Domain domain = {.there = true,
-                     .start = op->args[0],
-                     .bound = op->args[1],
-                     .length = op->results[0]->type.dim[0]};
+    Domains domains = {0};
+    Domain domain = {.there = true, .start = op->args[0], .bound = op->args[1]};
     const TirOp *bound = op->args[1]->def;
+
+    domain.index = op->index[0];
+    if (domain.index.rows == 0)
+        domain.index = (TirIndex){.kind = INDEX_RANGE, .length = op->results[0]->type.dim[0]};
     if (bound != NULL && bound->op == TIR_CONST &&
         (bound->integer >= INT32_MAX / 2 ||
-         divides(domain.start, domain.length, bound->integer)))
+         divides(domain.start, domain.index.length, bound->integer)))
         domain.there = false;
-    return domain;
+    add_domain(&domains, domain);
+    return domains;
 }
 
-static Domain
-domain_of(const TirVal *value, uint32_t axis, uint32_t depth)
+static Domains
+domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
 {
     const TirOp *op = value->def;
-    Domain none = {0};
+    Domains none = {0};
 
     if (value->type.rank == 0 || depth > 40)
         return none;
@@ -106,40 +123,44 @@ domain_of(const TirVal *value, uint32_t axis, uint32_t depth)
         const TirOp *loop = value->block->owner;
         if (loop == NULL || loop->op != TIR_FOR || value->index == 0)
             return none;
-        return domain_of(block_yield(value->block)->args[value->index - 1], axis, depth + 8);
+        return domains_of(block_yield(value->block)->args[value->index - 1], axis, depth + 8);
     }
     switch (op->op) {
     case TIR_LOAD:
-        return domain_of_load(op, axis);
+        return domains_of_load(op, axis);
     case TIR_IOTA:
-        return domain_of_iota(op);
+        return domains_of_iota(op);
     case TIR_MMA:
-        return domain_of(op->args[axis], axis, depth + 1);
+        return domains_of(op->args[axis], axis, depth + 1);
     case TIR_TRANSPOSE:
-        return domain_of(op->args[0], 1 - axis, depth + 1);
+        return domains_of(op->args[0], 1 - axis, depth + 1);
     case TIR_EXPAND:
         if (axis == op->axis)
             return none;
-        return domain_of(op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
+        return domains_of(op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
     case TIR_SQUEEZE:
-        return domain_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
     case TIR_BROADCAST:
         if (op->args[0]->type.rank == 0 || op->args[0]->type.dim[axis] == 1)
             return none;
-        return domain_of(op->args[0], axis, depth + 1);
+        return domains_of(op->args[0], axis, depth + 1);
     case TIR_REDUCE:
-        return domain_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
     case TIR_FOR:
-        return domain_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+        return domains_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
     case TIR_IF:
-        return domain_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
-    default:
+        return domains_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+    default: { /* one range, or parts of one pack that stand in several operands */
+        Domains all = {0};
         for (uint32_t k = 0; k < op->n_args; k++) {
-            Domain domain = domain_of(op->args[k], axis, depth + 1);
-            if (domain.there)
-                return domain;
+            Domains domains = domains_of(op->args[k], axis, depth + 1);
+            for (uint32_t j = 0; j < domains.n; j++) {
+                if (all.n == 0 || (all.at[0].index.rows > 0 && domains.at[j].index.rows > 0))
+                    add_domain(&all, domains.at[j]);
+            }
         }
-        return none;
+        return all;
+    }
     }
 }
 
@@ -187,7 +208,9 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
 
     for (uint32_t i = 0; i < im->masked_from.n; i++) {
         const TirOp *made = im->masked_to.at[i]->def;
-        if (im->masked_from.at[i] == value && made->axis == axis && made->number == fill)
+        if (im->masked_from.at[i] == value && made->axis == axis && made->number == fill &&
+            im->masked_along.at[i].inner == domain->index.inner &&
+            im->masked_along.at[i].length == domain->index.length)
             return im->masked_to.at[i];
     }
     /* Padding never matters, so one value may be masked along every axis that some user asks for:
@@ -219,7 +242,7 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
     b.span = value->def != NULL ? value->def->span : im->fn->span;
     if (bound == NULL)
         bound = tir_const_int(&b, domain->constant);
-    TirVal *index = tir_iota(&b, domain->start, bound, domain->length);
+    TirVal *index = tir_iota_part(&b, domain->start, bound, domain->index);
     TirVal *inside = tir_binary(&b, TIR_LT, index, tir_broadcast_to(&b, bound, &index->type));
     if (value->type.rank == 2)
         inside = tir_expand(&b, inside, 1 - axis);
@@ -231,18 +254,27 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
     mask->segments = ~0u;
     vec_push(im->px->arena, &im->masked_from, value);
     vec_push(im->px->arena, &im->masked_to, mask->results[0]);
+    vec_push(im->px->arena, &im->masked_along, domain->index);
     im->changed = true;
     return mask->results[0];
 }
 
+static TirVal *
+mask_along(Implier *im, TirVal *value, uint32_t axis, const Domains *domains, double fill)
+{
+    for (uint32_t k = 0; k < domains->n; k++)
+        value = mask_value(im, value, axis, &domains->at[k], fill);
+    return value;
+}
+
 /* Masks below casts and transposes, where the value is still f32. */
 static TirVal *
-mask_operand(Implier *im, TirVal *value, uint32_t axis, const Domain *domain)
+mask_operand(Implier *im, TirVal *value, uint32_t axis, const Domains *domains)
 {
     TirOp *op = value->def;
 
     if (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE)) {
-        TirVal *inner = mask_operand(im, op->args[0], op->op == TIR_CAST ? axis : 1 - axis, domain);
+        TirVal *inner = mask_operand(im, op->args[0], op->op == TIR_CAST ? axis : 1 - axis, domains);
         if (count_uses(im->fn, value) == 1) {
             op->args[0] = inner;
             /* The masked value may be defined after this operation's old place: it is not, as
@@ -257,7 +289,7 @@ mask_operand(Implier *im, TirVal *value, uint32_t axis, const Domain *domain)
         TirOp *again = tir_op_new(&b, op->op, 1, &inner, 1, &value->type);
         return again->results[0];
     }
-    return mask_value(im, value, axis, domain, 0);
+    return mask_along(im, value, axis, domains, 0);
 }
 
 static double
@@ -289,16 +321,16 @@ imply_block(Implier *im, TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             imply_block(im, op->blocks[k]);
         if (op->op == TIR_REDUCE) {
-            Domain domain = domain_of(op->args[0], op->axis, 0);
+            Domains domains = domains_of(op->args[0], op->axis, 0);
             bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0], op->axis);
-            if (domain.there && !harmless)
-                op->args[0] = mask_value(im, op->args[0], op->axis, &domain, neutral(op));
+            if (!harmless)
+                op->args[0] = mask_along(im, op->args[0], op->axis, &domains, neutral(op));
         }
         for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
             uint32_t axis = 1 - k;
-            Domain domain = domain_of(op->args[k], axis, 0);
-            if (domain.there && !is_zero_in_padding(op->args[k], axis))
-                op->args[k] = mask_operand(im, op->args[k], axis, &domain);
+            Domains domains = domains_of(op->args[k], axis, 0);
+            if (domains.n > 0 && !is_zero_in_padding(op->args[k], axis))
+                op->args[k] = mask_operand(im, op->args[k], axis, &domains);
         }
     }
 }

@@ -203,7 +203,7 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
             return layout_default(lp, value->type);
         if (value->type.rank == 2 && value->layout != NULL &&
             !stores_well(value->layout, value->type) && lp->stage_output && lp->fn->plan == NULL &&
-            op->index[op->tensor->rank - 1].kind != INDEX_SCALAR)
+            tir_is_contiguous(op))
             return layout_default(lp, value->type);
         return value->layout;
     case TIR_ATOMIC_ADD:

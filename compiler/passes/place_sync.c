@@ -4,7 +4,7 @@
  *   does     walks the program with the bytes read and written since the last barrier, and puts a
  *            barrier before every operation that would write what others may still read, or touch
  *            what others may still write.  A loop is walked twice, the second time with what the
- *            first left open.
+ *            first left open; so is the program of warp groups that go from tile to tile.
  *   leaves   barrier operations
  *
  * Slots of one ring are kept apart by the schedule and are not looked at here.
@@ -122,5 +122,7 @@ pass_place_sync(PassContext *px, TirFn *fn)
         return false;
     }
     sync_block(&s, fn->body, &open);
+    if (fn->plan != NULL && fn->plan->persistent) /* the next tile follows the last one at once */
+        sync_block(&s, fn->body, &open);
     return s.changed;
 }

@@ -74,14 +74,13 @@ spread_block(Planner *p, const TirBlock *block)
             news |= spread_block(p, op->blocks[k]);
         switch (op->op) {
         case TIR_LOAD: {
-            uint32_t next = 0, dim = 0;
+            uint32_t next = 0;
             for (uint32_t d = 0; d < op->tensor->rank; d++) {
                 const TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
                 if (op->index[d].kind == INDEX_SCALAR)
                     continue;
                 if (start != NULL && p->tainted[start->id])
-                    along |= (uint8_t)(1 << dim);
-                dim++;
+                    along |= (uint8_t)(1 << tir_tile_dimension(op, d));
             }
             break;
         }
@@ -313,14 +312,16 @@ check_load(Planner *p, const TirOp *load)
 {
     const TirTensor *tensor = load->tensor;
     uint32_t last = tensor->rank - 1;
-    uint32_t next = 0;
+    uint32_t next = 0, order[TENSOR_MAX_RANK];
 
     if (dtype_bits(tensor->dtype) != 16)
         return refuse(p, load->span, "an operand of a product does not have 16 bits");
     if (tensor->rank > 5 || tensor->align % 16 != 0)
         return refuse(p, load->span, "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
-    if (load->index[last].kind == INDEX_SCALAR)
+    if (!tir_is_contiguous(load))
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
+    if (!tir_box_order(load, order))
+        return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
     if (is_written(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
     if (!only_operand(p->fn->body, load->results[0]))
@@ -374,6 +375,17 @@ only_addition(const Planner *p, const TirOp *mma)
     return found;
 }
 
+/* Whether parts of a pack are among the indices of an access. */
+static bool
+is_packed(const TirOp *op)
+{
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].rows > 0)
+            return true;
+    }
+    return false;
+}
+
 /* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
  * exchange their parts of the left operand, and each computes a share of the columns. */
 static bool
@@ -400,7 +412,7 @@ check_joint(Planner *p, TirOp *op)
     if ((share != GROUP_ROWS && rows != GROUP_ROWS) || rows % 16 != 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        add->index[add->tensor->rank - 1].kind == INDEX_SCALAR || rows > BOX_MOST)
+        !tir_is_contiguous(add) || is_packed(add) || rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

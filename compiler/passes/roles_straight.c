@@ -115,7 +115,7 @@ emit_addition(Roles *r, CloneMap *map, const TirOp *op)
     TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
-    add->index[last] = (TirIndex){INDEX_RANGE, value->type.dim[1]};
+    add->index[last] = (TirIndex){.kind = INDEX_RANGE, .length = value->type.dim[1]};
     add->tensor = op->tensor;
     add->shared =
         new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);

@@ -58,7 +58,7 @@ static uint32_t
 async_bytes(const TirOp *load)
 {
     const TirTensor *tensor = load->tensor;
-    if (load->index[tensor->rank - 1].kind == INDEX_SCALAR)
+    if (!tir_is_contiguous(load))
         return 0; /* the contiguous dimension is not part of the tile */
     for (uint32_t bytes = 16; bytes >= 4; bytes /= 2) {
         if (tensor->align % bytes == 0)

@@ -33,6 +33,7 @@ typedef struct Affine {
     int64_t alpha, constant;
     int64_t beta[2];  /* coefficients of the coordinates along each axis of the tile */
     int32_t extent[2]; /* and how far they run */
+    int32_t inner[2];  /* the coordinate is that of a part of a pack (TirIndex); 0: of the tile */
     uint32_t n;
     struct {
         int64_t coefficient;
@@ -79,6 +80,12 @@ combine(Affine a, const Affine *b, int64_t scale)
     a.alpha += scale * b->alpha;
     a.constant += scale * b->constant;
     for (uint32_t axis = 0; axis < 2; axis++) {
+        bool same = a.inner[axis] == b->inner[axis] &&
+                    (a.inner[axis] == 0 || a.extent[axis] == b->extent[axis]);
+        if (a.beta[axis] != 0 && b->beta[axis] != 0 && !same)
+            a.ok = false; /* two coordinates */
+        if (b->beta[axis] != 0)
+            a.inner[axis] = b->inner[axis];
         a.beta[axis] += scale * b->beta[axis];
         if (b->extent[axis] > a.extent[axis])
             a.extent[axis] = b->extent[axis];
@@ -148,12 +155,17 @@ affine_of(TirVal *value, const TirBlock *body)
         result = affine_of(op->args[0], body);
         result.beta[0] += 1;
         result.extent[0] = value->type.dim[0];
+        if (op->index[0].rows > 0) {
+            result.extent[0] = op->index[0].length;
+            result.inner[0] = op->index[0].inner;
+        }
         return result;
     case TIR_EXPAND:
         result = affine_of(op->args[0], body);
         if (op->axis == 0) { /* what ran along axis 0 runs along axis 1 now */
             result.beta[1] = result.beta[0];
             result.extent[1] = result.extent[0];
+            result.inner[1] = result.inner[0];
             result.beta[0] = 0;
             result.extent[0] = 1;
         }
@@ -183,6 +195,7 @@ conditions_of(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
         for (uint32_t k = first; op->op == TIR_EXPAND && op->axis == 0 && k < *n; k++) {
             out[k].beta[1] = out[k].beta[0];
             out[k].extent[1] = out[k].extent[0];
+            out[k].inner[1] = out[k].inner[0];
             out[k].beta[0] = 0;
             out[k].extent[0] = 1;
         }

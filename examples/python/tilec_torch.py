@@ -615,6 +615,56 @@ def load(source):
     return Module(source)
 
 
+# ---- attention with few queries ----------------------------------------------------------------
+
+
+DECODE = ("attention_decode",)
+DECODE_SPLIT = ("attention_decode_split", "attention_decode_combine")
+
+
+def choose_splits(programs, key_tiles, sm_count):
+    """How many programs share the keys of each of `programs`: enough for all multiprocessors, each with
+    a tile of keys at least, and no last wave that leaves most of them idle."""
+    best, best_time = 1, None
+    for splits in range(1, min(max(key_tiles, 1), cdiv(2 * sm_count, programs)) + 1):
+        waves = cdiv(programs * splits, sm_count)
+        tiles = cdiv(key_tiles, splits)
+        # a wave's tiles, its start and end (about 2 tiles), and the second kernel (about 3)
+        time = waves * (tiles + 2) + (3 + splits / 16 if splits > 1 else 0)
+        if best_time is None or time < best_time:
+            best, best_time = splits, time
+    return best
+
+
+def cdiv(a, b):
+    return -(-a // b)
+
+
+def prepare_decode(q, k, v, module, scale=None, splits=None):
+    """Launches of attention for few queries, as a Plan: its tensors "O" and "L" hold the results after
+    each `run()`.
+
+    q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV], as for attention(); `module` is a loaded
+    examples/attention_decode.tile, compiled with G = Hq / Hk.  `splits`: how many programs share the
+    keys of a head (None: as many as the GPU's multiprocessors ask for).
+    """
+    constants = module.select("attention_decode_split").kernels[0].meta["constants"]
+    if splits is None:
+        programs = cdiv(q.shape[1], int(constants["MS"])) * k.shape[2] * q.shape[0]
+        splits = choose_splits(programs, cdiv(k.shape[1], int(constants["N"])), module.sm_count())
+    scale = scale if scale is not None else q.shape[-1] ** -0.5
+    if splits == 1 and constants["GP"] == constants["G"]:
+        return module.select(*DECODE).prepare(Q=q, K=k, V=v, scale=scale)
+    return module.select(*DECODE_SPLIT).prepare(Q=q, K=k, V=v, scale=scale, X=splits, Hq=q.shape[2])
+
+
+def decode(q, k, v, module, scale=None, splits=None):
+    """softmax(scale q k^T) v for few queries: (O, L)."""
+    plan = prepare_decode(q, k, v, module, scale, splits)
+    plan.run()
+    return plan.tensors["O"], plan.tensors["L"]
+
+
 # ---- attention with gradients ------------------------------------------------------------------
 
 

@@ -33,6 +33,11 @@ def cases():
                     for kernel in ["attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq"]:
                         yield "attention_bwd", kernel, arch, {"D": d, "CAUSAL": causal}, flags
             yield "gemm", "gemm", arch, {}, flags
+            for d in [64, 128]:
+                yield "mlp", "mlp", arch, {"D": d}, flags
+                for kernel in ["attention_decode", "attention_decode_split"]:
+                    yield "attention_decode", kernel, arch, {"D": d, "G": 8}, flags
+            yield "attention_decode", "attention_decode_combine", arch, {}, ["--plan=none"]
     for d, plan in [(64, "bands=4,stages=4,slots=2"), (128, "bands=3,stages=3,slots=2"),
                     (256, "bands=2,stages=2,slots=1")]:
         for causal in ["false", "true"]:

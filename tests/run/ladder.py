@@ -77,24 +77,41 @@ def softmax_cases(random):
                        {"X": (x, dtype)}, {"Y": e / e.sum(axis=1, keepdims=True)}, dtype, 40)
 
 
-def gemm_cases(random):
-    def gelu_tanh(x):
-        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
-    activations = [lambda x: x, lambda x: np.maximum(x, 0), gelu_tanh, lambda x: x / (1 + np.exp(-x))]
+
+ACTIVATIONS = [lambda x: x, lambda x: np.maximum(x, 0), gelu_tanh, lambda x: x / (1 + np.exp(-x))]
+
+
+def gemm_cases(random):
     for m, n, k, dtype, activation in [(128, 64, 64, "bf16", 0), (130, 72, 200, "f16", 1),
                                        (1, 8, 8, "bf16", 2), (200, 136, 96, "f16", 3),
                                        (64, 256, 320, "bf16", 0)]:
         a, b = random.standard_normal((m, k)), random.standard_normal((k, n))
         bias = random.standard_normal(n)
-        want = activations[activation](rounded(a, dtype) @ rounded(b, dtype) +
+        want = ACTIVATIONS[activation](rounded(a, dtype) @ rounded(b, dtype) +
                                        rounded(bias, "f32"))
         yield Case("gemm", f"{m}x{n}x{k}-{dtype}-{activation}",
                    {"T": dtype, "ACTIVATION": activation}, {},
                    {"A": (a, dtype), "B": (b, dtype), "bias": (bias, "f32")}, {"C": want}, dtype, 2)
 
 
-CASES = {"copy": copy_cases, "add": add_cases, "row_softmax": softmax_cases, "gemm": gemm_cases}
+def mlp_cases(random):
+    for rows, d, hidden, dv, dtype, activation in [(130, 64, 200, 64, "bf16", 2), (70, 128, 136, 64, "f16", 3),
+                                                   (1, 8, 8, 16, "bf16", 1), (200, 40, 64, 128, "f16", 0),
+                                                   (64, 128, 320, 128, "bf16", 2)]:
+        x, w1, w2 = (random.standard_normal(s) for s in [(rows, d), (d, hidden), (hidden, dv)])
+        b1, b2 = random.standard_normal(hidden), random.standard_normal(dv)
+        h = ACTIVATIONS[activation](rounded(x, dtype) @ rounded(w1, dtype) + rounded(b1, "f32"))
+        yield Case("mlp", f"{rows}x{d}x{hidden}x{dv}-{dtype}-{activation}",
+                   {"T": dtype, "ACTIVATION": activation, "D": d, "DV": dv}, {},
+                   {"X": (x, dtype), "W1": (w1, dtype), "W2": (w2, dtype), "b1": (b1, "f32"),
+                    "b2": (b2, "f32")}, {"Y": h @ rounded(w2, dtype) + rounded(b2, "f32")}, dtype, 2)
+
+
+CASES = {"copy": copy_cases, "add": add_cases, "row_softmax": softmax_cases, "gemm": gemm_cases,
+         "mlp": mlp_cases}
 
 
 def optional_passes(tilec):

@@ -153,6 +153,41 @@ def forward(case, random, m=64, n=64, lazy=True, batch=1):
                    outputs(exact, plain, {"O": case.dtype, "L": "f32"}))
 
 
+def decode(case, random, ms, n, batch=1):
+    """attention_decode: the heads that share keys are rows of one tile."""
+    inputs, exact, plain, scalars = attention_data(case, random, batch)
+    del inputs["dO"]
+    return Program(EXAMPLES / "attention_decode.tile", "attention_decode",
+                   {"T": case.dtype, "D": case.d, "DV": case.dv, "G": case.heads // case.kv_heads,
+                    "MS": ms, "N": n, "CAUSAL": case.causal, "WINDOW": case.window},
+                   {"scale": scalars["scale"]}, inputs, outputs(exact, plain, {"O": case.dtype, "L": "f32"}))
+
+
+def packed(random, kv, group, sq, sk, d, dv, dtype, causal, by_head, ms, n):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 4, dtype)
+    h = kv * group
+    q, k, v = draw(h, sq, d), draw(kv, sk, d), draw(kv, sk, dv)
+    f, x = (ladder.rounded(random.standard_normal(h), "f32") for _ in range(2))
+    seen = np.arange(sk) <= np.arange(sq)[:, None] + sk - sq if causal else True
+
+    def compute(cut):
+        scores = cut(np.where(seen, np.einsum("hqd,hkd->hqk", q, k.repeat(group, axis=0)), 0))
+        acc = np.einsum("hqk,hkd->hqd", scores, v.repeat(group, axis=0))
+        sums = x.copy()
+        sums[::group] += acc.sum(axis=(1, 2)).reshape(kv, group).sum(axis=1)
+        return {"Y": cut(acc * f[:, None, None]), "X": sums}, np.abs(acc).sum()
+
+    (exact, size), (plain, _) = compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype))
+    out = outputs(exact, plain, {"Y": dtype})
+    error = np.abs(exact["X"] - plain["X"]).max()
+    out["X"] = (exact["X"], 2 * error + 1e-6 * size + 1e-5, "f32")
+    return Program(HERE / "planned" / "packed.tile", "packed",
+                   {"T": dtype, "D": d, "DV": dv, "G": group, "MS": ms, "N": n, "CAUSAL": causal,
+                    "BY_HEAD": by_head}, {},
+                   {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "f": (f, "f32"), "X": (x, "f32")},
+                   out, ("X",))
+
+
 def backward(kernel, case, random, m=64, n=64, batch=1):
     """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd."""
     inputs, exact, plain, scalars = attention_data(case, random, batch)
@@ -321,6 +356,15 @@ def written_cases(optional):
     yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "bands=3,stages=1", 1)
     yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2", 2)
     yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "bands=2,stages=3", 1)
+    for group, ms, plan in [(4, 16, "bands=1,stages=2"), (8, 8, "bands=2"), (2, 32, "bands=1,stages=1"),
+                            (16, 4, "bands=3,stages=2")]:
+        for by_head in [False, True]:
+            yield case(f"packed {group=} {by_head=}",
+                       packed(random, 2, group, 21, 150, 64, 64, "bf16", by_head, by_head, ms, 64), plan, 2)
+        yield case(f"packed, several tiles a block {group=}",
+                   packed(random, 2, group, 5 * ms, 40, 64, 64, "f16", False, False, ms, 64), plan, 1)
+        spec = attention.make(21, 150, d=128, heads=2 * group, kv_heads=2, causal=True)
+        yield case(f"decode {attention.name_of(spec)}", decode(spec, random, ms, 48, 2), plan, 3)
     for causal in [False, True]:
         for store in [False, True]:
             yield case(f"linear causal={causal} store={store}",
@@ -363,7 +407,7 @@ def drawn_case(seed):
     eight = lambda low, high: 8 * int(random.integers(low // 8, high // 8 + 1))
     plan, dtype = draw_plan(random), pick("f16", "bf16")
     kind = pick("forward", "forward", "forward", "dq", "dkdv", "bwd", "gemm", "gemm", "gemm_tn",
-                "gram", "mlp", "linear", *["made"] * 8)
+                "gram", "mlp", "linear", "decode", "packed", *["made"] * 8)
     if kind == "made":
         text, inputs, wanted, summed, name = planned_programs.make(random)
         program = Program(text, "made", {}, {}, inputs, wanted, summed)
@@ -396,6 +440,19 @@ def drawn_case(seed):
             program = gemm_tn(random, m, n, k, dtype, *tiles)
         else:
             program = gram(random, m, k, n, dtype, tiles[2], tiles[0], tiles[1])
+    elif kind in ("decode", "packed"):
+        group, ms = pick((1, 64), (2, 32), (4, 16), (8, 8), (16, 4), (64, 1))
+        kv, n, by_head = pick(1, 2), 16 * int(random.integers(1, 9)), bool(random.random() < 0.5)
+        spec = draw_attention(random)._replace(kv_heads=kv, heads=kv * group, softcap=False, alibi=False,
+                                               right=-1)
+        spec = spec._replace(rows=min(spec.rows, pick(1, 2, 5, 8, 40, 2 * ms)))
+        batch = pick(1, 1, 2)
+        if kind == "decode":
+            program, name = decode(spec, random, ms, n, batch), f"{batch=} {attention.name_of(spec)} N={n}"
+        else:
+            program = packed(random, kv, group, spec.rows, spec.keys, spec.d, spec.dv, spec.dtype,
+                             spec.causal, by_head, ms, n)
+            name = f"{attention.name_of(spec)} {by_head=} N={n}"
     elif kind == "mlp":
         sizes = (int(random.integers(1, 250)), int(random.integers(1, 250)), eight(8, 128), eight(8, 128))
         gated, n = bool(random.random() < 0.5), 16 * int(random.integers(1, 9))

@@ -151,6 +151,24 @@ def small_examples(tester, passes):
                       {"M": 50, "N": 40, "K": 70}, {})
         tester.near(f"gemm {number}", t["C"], want, 0.004)
 
+    # heads packed into rows, a causal mask, three programs that share the keys
+    t = {"Q": draw("bf16", 1, 5, 6, 16), "K": draw("bf16", 1, 70, 2, 16), "V": draw("bf16", 1, 70, 2, 16)}
+    empty = lambda *shape: np.full(shape, np.nan, np.float32)
+    t |= {"O": empty(1, 5, 6, 16), "L": empty(1, 6, 5), "O_part": empty(1, 3, 5, 2, 4, 16),
+          "L_part": empty(1, 3, 2, 4, 5)}
+    sizes = {"B": 1, "Sq": 5, "Sk": 70, "Hq": 6, "Hk": 2, "X": 3, "P": 4}
+    kernels = tester.kernels("attention_decode", {"D": 16, "DV": 16, "G": 3, "GP": 4, "MS": 4, "N": 32}, passes)
+    s = 0.25 * np.einsum("qhd,khd->hqk", t["Q"][0].astype(np.float64), t["K"][0].repeat(3, axis=1))
+    s = np.where(np.arange(70) <= np.arange(5)[:, None] + 65, s, -np.inf)
+    total = np.exp(s).sum(-1)
+    want = np.einsum("hqk,khd->qhd", np.exp(s) / total[..., None], t["V"][0].repeat(3, axis=1))
+    for ways in [["attention_decode"], ["attention_decode_split", "attention_decode_combine"]]:
+        t["O"][:], t["L"][:] = np.nan, np.nan
+        for name in ways:
+            interpret.run(kernels[name], t, sizes, {"scale": 0.25})
+        tester.near(ways[0], t["O"][0], want, 0.02)
+        tester.near(ways[0] + " L", t["L"][0], np.log(total), 1e-4)
+
 
 def main():
     tester = Tester(os.path.abspath(sys.argv[1]), sys.argv[2])

@@ -10,6 +10,14 @@ import subprocess
 import numpy as np
 
 
+def part_of(text):
+    """Indices, from the start on: "8", or "8 by 4 of 64" for a part of a pack."""
+    length, inner, rows = re.match(r"(\d+)(?: by (\d+) of (\d+))?$", text).groups()
+    if inner is None:
+        return np.arange(int(length), dtype=np.int32)
+    return np.arange(int(rows), dtype=np.int32) // int(inner) % int(length)
+
+
 def round_to(x, dtype):
     """x as the element type holds it; 16-bit floats are kept in float32 arrays."""
     x = np.asarray(x)
@@ -138,18 +146,23 @@ class Machine:
     def access(self, text, v):
         """(array, index arrays, which are inside, shape of the tile)"""
         name, subscripts = re.match(r"(\w+)\[(.*?)\]", text).groups()
-        array, indices, shape = self.tensors[name], [], []
+        array, indices, shape, pack = self.tensors[name], [], [], None
         for extent, subscript in zip(array.shape, subscripts.split(", ")):
             if subscript == ":":
-                indices.append(np.arange(extent))
+                indices.append((len(shape), np.arange(extent)))
             elif "+:" in subscript:
                 start, length = subscript.split(" +: ")
-                indices.append(int(v[start]) + np.arange(int(length)))
+                at = len(shape)
+                if " by " in length:  # parts of a pack: one dimension, at the first
+                    pack = at = len(shape) if pack is None else pack
+                indices.append((at, int(v[start]) + part_of(length)))
             else:
-                indices.append(np.array([int(v[subscript])]))
+                indices.append((None, np.array(int(v[subscript]))))
                 continue
-            shape.append(len(indices[-1]))
-        grids = np.meshgrid(*indices, indexing="ij")
+            if indices[-1][0] == len(shape):
+                shape.append(len(indices[-1][1]))
+        spread = lambda at, x: x.reshape([-1 if d == at else 1 for d in range(len(shape))])
+        grids = [np.broadcast_to(spread(at, x), shape) for at, x in indices]
         inside = np.ones(grids[0].shape, bool)
         for grid, extent in zip(grids, array.shape):
             inside &= (grid >= 0) & (grid < extent)
@@ -185,6 +198,8 @@ class Machine:
         if op == "grid":
             return np.int32(self.grid[rest])
         if op == "iota":
+            if "+:" in rest:
+                return np.int32(args[0]) + part_of(rest.split(" +: ")[1])
             return np.int32(args[0]) + np.arange(shape[0], dtype=np.int32)
         if op in ONE:
             return round_to(ONE[op](args[0]), dtype)

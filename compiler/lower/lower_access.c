@@ -1,0 +1,308 @@
+/* lower_access.c - where a tile lies in global memory, and predicates that its elements are there.
+ *
+ * Elements outside the tensor load as zero and are not stored; a scalar index outside its dimension
+ * makes the whole tile lie outside.
+ */
+#include "compiler/lower/lower_access.h"
+
+#include "compiler/passes/tir_util.h"
+
+/* ---- what is known of index values ---- */
+
+int32_t
+access_factor(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int32_t a, b, factor = 1;
+
+    if (def == NULL)
+        return 1;
+    switch (def->op) {
+    case TIR_CONST:
+        while (factor < 16 && def->integer % (factor * 2) == 0)
+            factor *= 2;
+        return factor;
+    case TIR_ADD:
+    case TIR_SUB:
+        a = access_factor(def->args[0]);
+        b = access_factor(def->args[1]);
+        return a < b ? a : b;
+    case TIR_MUL:
+        factor = access_factor(def->args[0]) * access_factor(def->args[1]);
+        return factor < 16 ? factor : 16;
+    default: return 1;
+    }
+}
+
+/* ---- addresses ---- */
+
+static LirReg
+param_b64(Lowering *lo, const char *symbol)
+{
+    LirOperand at = {.kind = LIR_ADDRESS, .symbol = symbol};
+    return lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
+}
+
+static LirReg
+stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+{
+    int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
+    LirReg stride =
+        param_b64(lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
+
+    while (1 << shift < bytes)
+        shift++;
+    return shift == 0 ? stride
+                      : lir_op2(&lo->b, LIR_SHL_B64, LIR_B64, lir_reg(stride), lir_int(shift));
+}
+
+static Elem
+dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+{
+    if (tensor->dim[dim].constant != 0)
+        return elem_int(tensor->dim[dim].constant);
+    LirOperand at = {.kind = LIR_ADDRESS,
+                     .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
+                                            lo->fn->sizes.at[tensor->dim[dim].size].name)};
+    return elem_reg(lir_op1(&lo->b, LIR_LD_PARAM_B32, LIR_B32, at));
+}
+
+/* A predicate: 0 <= index < size. */
+static LirReg
+access_in_range(Lowering *lo, Elem index, Elem size)
+{
+    LirReg at = lower_elem_reg(lo, index, LIR_B32);
+    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(at), lower_operand(lo, size));
+}
+
+LirReg
+access_both(Lowering *lo, LirReg a, LirReg b)
+{
+    if (a == 0 || b == 0 || a == b)
+        return a == 0 ? b : a;
+    return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
+}
+
+/* Whether a scalar index is one of the grid over the very size of its dimension. */
+static bool
+known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const TirVal *index)
+{
+    if (index->def == NULL)
+        return false;
+    if (index->def->op == TIR_CONST)
+        return tensor->dim[dim].constant > 0 && index->def->integer >= 0 &&
+               index->def->integer < tensor->dim[dim].constant;
+    if (index->def->op != TIR_GRID)
+        return false;
+    if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->band_axis)
+        return false; /* the last block may have bands past the end */
+    const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
+    if (tensor->dim[dim].constant > 0)
+        return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
+    return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
+}
+
+/* Terms that loops leave alone come first in the sum. */
+typedef struct Terms {
+    Term at[TENSOR_MAX_RANK];
+    uint32_t n;
+} Terms;
+
+Term
+access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes)
+{
+    LirReg reg = lower_elem_reg(lo, index, LIR_B32);
+
+    if (stride != 0)
+        reg = lir_op1(&lo->b, LIR_CVT_S64_S32, LIR_B64, lir_reg(reg));
+    return (Term){reg, stride, bytes};
+}
+
+static uint32_t
+depth_of(const Lowering *lo, const Term *term)
+{
+    uint32_t index = lo->out->regs.at[term->index].depth;
+    uint32_t stride = lo->out->regs.at[term->stride].depth;
+    return index > stride ? index : stride;
+}
+
+static void
+add_term(Lowering *lo, Terms *terms, Term term)
+{
+    uint32_t depth = depth_of(lo, &term), k = terms->n++;
+    while (k > 0 && depth_of(lo, &terms->at[k - 1]) > depth) {
+        terms->at[k] = terms->at[k - 1];
+        k--;
+    }
+    terms->at[k] = term;
+}
+
+LirReg
+access_plus(Lowering *lo, LirReg sum, Term term)
+{
+    LirOperand by = term.stride != 0 ? lir_reg(term.stride) : lir_int(term.bytes);
+
+    if (sum == 0)
+        return lir_op2(&lo->b, term.stride != 0 ? LIR_MUL_S64 : LIR_MUL_WIDE, LIR_B64,
+                       lir_reg(term.index), by);
+    return lir_op3(&lo->b, term.stride != 0 ? LIR_MAD_S64 : LIR_MAD_WIDE, LIR_B64,
+                   lir_reg(term.index), by, lir_reg(sum));
+}
+
+/* Makes an axis one of a pack, with a first part or one more. */
+static void
+add_part(Axis *axis, const Axis *alone, TirIndex index)
+{
+    if (axis->n_parts == 0) {
+        *axis = (Axis){.there = true,
+                       .dim = UINT32_MAX - 1,
+                       .length = index.rows,
+                       .full = true,
+                       .not_negative = true};
+    }
+    axis->part[axis->n_parts++] = (Part){.index = index,
+                                         .start = alone->start,
+                                         .stride = alone->stride,
+                                         .size = alone->size,
+                                         .full = alone->full,
+                                         .not_negative = alone->not_negative};
+    axis->full = axis->full && alone->full;
+    axis->not_negative = axis->not_negative && alone->not_negative;
+}
+
+LirReg
+access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes)
+{
+    LirReg sum = 0;
+
+    for (uint32_t k = 0; k < axis->n_parts; k++) {
+        const Part *part = &axis->part[k];
+        if (part->index.length > 1)
+            sum = access_plus(
+                lo, sum, access_term(lo, lower_part(lo, row, &part->index), part->stride, bytes));
+    }
+    return sum;
+}
+
+/* A predicate that element `row` of a pack lies inside the tensor; 0: it does. */
+static LirReg
+pack_guard(Lowering *lo, const Axis *axis, Elem row)
+{
+    LirReg guard = 0;
+
+    for (uint32_t k = 0; k < axis->n_parts; k++) {
+        const Part *part = &axis->part[k];
+        if (part->full)
+            continue;
+        Elem start = part->start == NULL ? elem_int(0) : lower_elem(lo, part->start, 0);
+        Elem index = lower_add(lo, start, lower_part(lo, row, &part->index));
+        guard = access_both(lo, guard, access_in_range(lo, index, part->size));
+    }
+    return guard;
+}
+
+Access
+access_begin(Lowering *lo, TirOp *op, uint32_t first)
+{
+    Access access = {.lo = lo, .op = op, .tensor = op->tensor};
+    TirTensor *tensor = op->tensor;
+    Terms terms = {0};
+    uint32_t next = first;
+
+    access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
+    LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
+    access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        LirReg stride = d + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d);
+        TirVal *operand = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
+        if (op->index[d].kind == INDEX_SCALAR) {
+            Elem index = lower_elem(lo, operand, 0);
+            if (!known_inside(lo, tensor, d, operand))
+                access.inside = access_both(lo, access.inside,
+                                            access_in_range(lo, index, dim_size(lo, tensor, d)));
+            if (index.kind != ELEM_INT || index.integer != 0)
+                add_term(lo, &terms, access_term(lo, index, stride, access.bytes));
+            continue;
+        }
+        Axis axis = {.there = true, .dim = d, .length = op->index[d].length, .start = operand};
+        axis.stride = stride;
+        axis.size = dim_size(lo, tensor, d);
+        axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
+        axis.not_negative = operand == NULL || is_not_negative(operand);
+        if (operand != NULL) {
+            Elem start = lower_elem(lo, operand, 0);
+            if (start.kind != ELEM_INT || start.integer != 0)
+                add_term(lo, &terms, access_term(lo, start, stride, access.bytes));
+        }
+        if (op->index[d].rows > 0 && access.row.n_parts + access.col.n_parts > 0) {
+            add_part(access.row.n_parts > 0 ? &access.row : &access.col, &axis, op->index[d]);
+            continue;
+        }
+        if (access.col.there)
+            access.row = access.col;
+        access.col = axis;
+        if (op->index[d].rows > 0) {
+            access.col.n_parts = 0;
+            add_part(&access.col, &axis, op->index[d]);
+        }
+    }
+    for (uint32_t k = 0; k < terms.n; k++)
+        access.base = access_plus(lo, access.base, terms.at[k]);
+    return access;
+}
+
+LirReg
+access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
+                  int32_t extent)
+{
+    LirReg guard = 0;
+    Elem place = lower_add(lo, lane, elem_int(constant));
+
+    if (!axis->there)
+        return 0;
+    if (extent > axis->length) /* the layout has more than the tile */
+        guard = lir_op2(&lo->b, LIR_SETP_LE_S32, LIR_PRED,
+                        lir_reg(lower_elem_reg(lo, place, LIR_B32)), lir_int(axis->length - count));
+    if (axis->full)
+        return guard;
+    if (axis->n_parts > 0) /* vectors do not lie along a pack */
+        return access_both(lo, guard, pack_guard(lo, axis, place));
+    Elem start = axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
+    if (axis->not_negative) {
+        /* size - start - lane > constant: one comparison with a constant an element */
+        LirReg from = lower_elem_reg(lo, lower_add(lo, start, lane), LIR_B32);
+        LirReg size = lower_elem_reg(lo, axis->size, LIR_B32);
+        LirReg rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+        return access_both(
+            lo, guard,
+            lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest), lir_int(constant + count)));
+    }
+    Elem index = lower_add(lo, start, place);
+    guard = access_both(lo, guard, access_in_range(lo, index, axis->size));
+    if (count > 1)
+        guard = access_both(
+            lo, guard, access_in_range(lo, lower_add(lo, index, elem_int(count - 1)), axis->size));
+    return guard;
+}
+
+LirReg
+access_tile_guard(Lowering *lo, const Access *access, bool *testable)
+{
+    LirReg whole = access->inside;
+    const Axis *axes[] = {&access->row, &access->col};
+
+    *testable = true;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!axes[k]->there || axes[k]->full)
+            continue;
+        *testable = *testable && axes[k]->not_negative;
+        if (axes[k]->n_parts > 0) { /* the last element is the last of each part */
+            whole = access_both(lo, whole, pack_guard(lo, axes[k], elem_int(axes[k]->length - 1)));
+            continue;
+        }
+        whole = access_both(
+            lo, whole,
+            access_axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length, axes[k]->length));
+    }
+    return whole;
+}

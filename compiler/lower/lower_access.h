@@ -1,0 +1,75 @@
+/* lower_access.h - a tile of a tensor in global memory: its address and what of it is there.
+ *
+ * An address is a base (the tensor, the scalar indices, the starts of the ranges), a part that
+ * depends on the thread, and constants.
+ */
+#ifndef TILEC_LOWER_ACCESS_H
+#define TILEC_LOWER_ACCESS_H
+
+#include "compiler/lower/lower.h"
+
+enum { ACCESS_BYTES = 16 };
+
+/* A dimension of the tensor that is part of a pack: element r of the axis has the index
+ * start + r / inner % length in it. */
+typedef struct Part {
+    TirIndex index;
+    TirVal *start;
+    LirReg stride;      /* as of an axis */
+    Elem size;
+    bool full, not_negative;
+} Part;
+
+/* One axis of the tile (or the axis a scalar access lacks).  A pack of ranges is an axis with
+ * parts: its addresses are computed row by row, never as multiples of one stride. */
+typedef struct Axis {
+    bool there;
+    uint32_t dim;       /* of the tensor */
+    int32_t length;     /* of the tile */
+    TirVal *start;      /* NULL: 0 */
+    LirReg stride;      /* bytes, b64; 0: contiguous */
+    Elem size;          /* of the dimension */
+    bool full;          /* always inside: the whole of a compile-time extent */
+    bool not_negative;  /* the start is known to be >= 0 */
+    uint32_t n_parts;   /* 0: a range, or all of a dimension */
+    Part part[TENSOR_MAX_RANK];
+} Axis;
+
+typedef struct Access {
+    Lowering *lo;
+    TirOp *op;
+    TirTensor *tensor;
+    int32_t bytes;      /* of an element */
+    Axis row, col;      /* col: the last axis of the tile; row: the other one of a rank 2 tile */
+    LirReg base;        /* address of the tile's first element */
+    LirReg inside;      /* predicate: every scalar index is in range; 0: known to be */
+} Access;
+
+/* A part of an address in bytes: index * stride, or with no stride index * bytes. */
+typedef struct Term {
+    LirReg index; /* as wide as it is multiplied */
+    LirReg stride;
+    int32_t bytes;
+} Term;
+
+/* The largest power of two (up to 16) known to divide a value. */
+int32_t access_factor(const TirVal *value);
+/* A part of an address. */
+Term access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes);
+/* `sum` and a term; without a sum the term. */
+LirReg access_plus(Lowering *lo, LirReg sum, Term term);
+/* Both predicates; 0 is always true. */
+LirReg access_both(Lowering *lo, LirReg a, LirReg b);
+/* Takes an access apart; `first` is the position of its first index operand. */
+Access access_begin(Lowering *lo, TirOp *op, uint32_t first);
+/* A predicate that lane + constant lies inside both the tensor and the tile; 0: always.  `count`
+ * neighbours are asked about together. */
+LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant,
+                         int32_t count, int32_t extent);
+/* A uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`:
+ * whether there is such a test. */
+LirReg access_tile_guard(Lowering *lo, const Access *access, bool *testable);
+/* Where element `row` of a pack lies, from the address of the first on. */
+LirReg access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes);
+
+#endif
