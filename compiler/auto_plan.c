@@ -15,10 +15,16 @@
  *
  * While a band computes, the products of the others fill the gap, as far as they last; without
  * overlap its own products wait as well.
+ *
+ * Where nothing is computed between products, the units named work at the same time, each well enough
+ * to hide behind the busiest but not perfectly; a slot is filled while others are read, the more evenly
+ * the more there are.  A product that is computed turned leaves its result turned, which costs more to
+ * store.
  * What does not fit shared memory or registers is no candidate.
  */
 #include "compiler/auto_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compiler/front.h"
@@ -33,6 +39,7 @@ enum {
     ITERATION_CLOCKS = 60,  /* barriers and fill of the pipe, of each iteration */
     CHAIN_CLOCKS = 200,     /* latencies between products that depend on each other */
     CACHE_BYTES = 40,       /* from L2, a clock and SM */
+    PORT_BYTES = 128,       /* of shared memory, a clock */
     USUAL_LENGTH = 4096,    /* of a loop, in elements */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OPERAND_REGISTERS = 26, /* of one product, beside its result */
@@ -48,6 +55,7 @@ typedef struct Work {
     int64_t accumulators, fresh; /* registers of a thread */
     int32_t widest;              /* columns of a product */
     bool joint, masks;           /* bands share a product; the program masks elements itself */
+    bool turned;                 /* some sum is computed turned */
 } Work;
 
 typedef struct PlanSearch {
@@ -148,6 +156,7 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
             left = left->def->args[0];
         bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
         w->joint |= op->joint;
+        w->turned |= op->swapped;
         if (op->joint) { /* the parts of all bands, for a share of the columns */
             steps *= bands;
             n = op->swapped ? n : n / bands;
@@ -188,10 +197,25 @@ largest(double a, double b)
     return a > b ? a : b;
 }
 
+/* Clocks of an SM for 1024 multiply-adds of a loop that has nothing but products. */
+static double
+cost_of_products(const Work *w, uint32_t bands, uint32_t stages)
+{
+    double n = bands, bytes = (double)(w->ring_bytes_shared + bands * w->ring_bytes_own);
+    double cache = bytes / CACHE_BYTES, port = n * w->shared + bytes / PORT_BYTES;
+    double power = 8, tensor = n * w->tensor;
+    double busy = pow(pow(tensor, power) + pow(port, power) + pow(cache, power), 1 / power);
+    double each = busy + ITERATION_CLOCKS + cache / (stages * stages);
+
+    return 1024 * each / (n * w->multiplies) * (w->turned ? 1.01 : 1);
+}
+
 /* Clocks of an SM for 1024 multiply-adds. */
 static double
 cost_of(const Work *w, uint32_t bands, uint32_t stages, bool overlapped)
 {
+    if (w->issue <= 0)
+        return cost_of_products(w, bands, stages);
     double n = bands, units = largest(largest(w->tensor, w->shared), largest(w->special, w->issue));
     double bytes = (double)(w->ring_bytes_shared + bands * w->ring_bytes_own);
     double chain = w->issue > 0 ? w->issue + w->special + CHAIN_CLOCKS : 0;

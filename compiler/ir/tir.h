@@ -244,6 +244,9 @@ typedef struct TirPlan {
     uint32_t band_axis;
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
+    uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
+                                    and so many indices of this one, which runs fastest; 0: the
+                                    axes run in their order */
     bool turns;                  /* bands take turns in starting products */
     bool tight;                  /* results of products take most registers */
     bool joint;                  /* bands work on some product together: all have all iterations */

@@ -644,7 +644,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns tight joint tiles 8192 private 768
+/* bands 3 axis m registers 32 160 dynamic overlapped turns tight joint patch 16 of m tiles 8192 private 768
  * shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -664,6 +664,11 @@ take_plan_line(Reader *r)
     plan->turns = reader_accept(r, "turns");
     plan->tight = reader_accept(r, "tight");
     plan->joint = reader_accept(r, "joint");
+    if (reader_accept(r, "patch")) {
+        plan->patch = reader_u32(r);
+        reader_expect(r, "of");
+        plan->patch_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    }
     if (reader_accept(r, "tiles"))
         plan->tiles = reader_u32(r);
     if (reader_accept(r, "private"))

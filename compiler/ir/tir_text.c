@@ -607,6 +607,9 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->turns ? " turns" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
+        if (fn->plan->patch != 0)
+            buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
+                       grid_name(fn, fn->plan->patch_axis));
         if (fn->plan->tiles != 0)
             buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
         if (fn->plan->private_bytes != 0)

@@ -71,6 +71,8 @@ check_facts(Verifier *v)
         tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
     if (plan->band_axis >= fn->grid.n)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
+    if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
+        tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
     if (plan->dynamic && !plan->persistent)

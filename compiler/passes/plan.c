@@ -713,5 +713,6 @@ pass_plan(PassContext *px, TirFn *fn)
     count_blocks(fn);
     make_rings(&p);
     plan_drawing(&p);
+    plan_tile_order(px->target, fn, p.loop->blocks[0]);
     return true;
 }

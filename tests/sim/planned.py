@@ -312,7 +312,9 @@ def written_cases(optional):
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),
             (70, 520, 264, 2, (64, 256, 64), "bands=2,stages=3"),
-            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2")]:
+            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2"),
+            # patches of 8 and 3 tiles along m; of 4 pairs and 1
+            (700, 48, 32, 0, (64, 16, 32), "bands=1"), (530, 48, 16, 1, (64, 16, 16), "bands=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
     yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "bands=2", 3)
