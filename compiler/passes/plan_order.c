@@ -61,7 +61,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
 {
     TirPlan *plan = fn->plan;
 
-    if (!plan->persistent || plan->dynamic)
+    if (plan->dynamic)
         return;
     for (uint32_t axis = 1; axis < fn->grid.n; axis++) {
         int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
