@@ -224,6 +224,7 @@ typedef struct TirShared {
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
+    bool lags;                     /* a band gives a slot back after it waited for the next one */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */

@@ -294,6 +294,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->sliced = reader_accept(r, "sliced");
         return;
     case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE:
         op->shared = take_shared(r);
         reader_expect(r, ",");
         op->tensor = take_index(r, op->index, args);
@@ -636,6 +637,7 @@ take_shared_line(Reader *r)
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
         shared->barriers = reader_u32(r);
+        shared->lags = reader_accept(r, "lags");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");

@@ -436,6 +436,7 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : "");
         return;
     case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE:
         print_shared(p, op->shared);
         buf_add(out, ", ");
         print_index(p, op, op->args);
@@ -485,7 +486,8 @@ names_shared(TirOpcode op)
     case TIR_COPY_BULK:
     case TIR_RING_WAIT:
     case TIR_RING_RELEASE:
-    case TIR_TENSOR_ADD: return true;
+    case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE: return true;
     default: return false;
     }
 }
@@ -639,6 +641,8 @@ print_schedule(Printer *p)
         if (shared->is_ring)
             buf_printf(p->out, " ring%s %" PRIu32, shared->per_band ? " per_band" : "",
                        shared->barriers);
+        if (shared->lags)
+            buf_add(p->out, " lags");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);
