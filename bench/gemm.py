@@ -2,9 +2,10 @@
 
     python3 bench/gemm.py --ours tilec=gemm.ptx [--ours NAME=PATH ..] [--sizes 8192,4096x4096x2048]
 
-Each file is examples/gemm.tile, compiled: C = A B, bf16 or f16 as the file says, with a bias if it wants
-one.  `--sizes` M or MxNxK.  Every result is compared with torch.matmul's before anything is timed; a file
-whose result is wrong, or that fails, is left out.  How it measures: see timing.py; FLOPs are 2 m n k, and
+Each file is examples/gemm.tile, compiled: C = activation(A B + bias), with dtype, bias and activation as the
+file says of itself.  `--sizes` M or MxNxK.  Every result is compared with torch.matmul's, with bias and
+activation behind it, before anything is timed; a file whose result is wrong, or that fails, is left out.
+cuBLAS is timed without bias and activation.  How it measures: see timing.py; FLOPs are 2 m n k, and
 `ratio` is to cuBLAS in the same mode.
 """
 
@@ -49,8 +50,13 @@ class Inputs:
         make = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
         self.a = torch.randn(m, k, device="cuda", dtype=torch.float32).to(make)
         self.b = torch.randn(k, n, device="cuda", dtype=torch.float32).to(make)
-        self.bias = torch.zeros(n, device="cuda")
+        self.bias = torch.randn(n, device="cuda")
         self.c = torch.zeros(m, n, device="cuda", dtype=make)
+
+
+def activations():
+    import torch.nn.functional as F
+    return [lambda x: x, F.relu, lambda x: F.gelu(x, approximate="tanh"), F.silu]
 
 
 def contenders_of(files, inputs, dtype):
@@ -59,15 +65,18 @@ def contenders_of(files, inputs, dtype):
     from contenders import Contender, tilec_torch
     product = torch.empty_like(inputs.c)
     built = {"cublas": Contender(lambda: torch.matmul(inputs.a, inputs.b, out=product), None, "peer")}
-    want = torch.matmul(inputs.a, inputs.b).float()
-    largest = want.abs().max().clamp_min(1e-20)
+    plain = torch.matmul(inputs.a, inputs.b).float()
     differences, bad = {"cublas": 0.0}, {}
     for name, path in files:
         try:
             module = tilec_torch.load(path)
             kernel = module.kernels[0]
-            if kernel.meta["constants"].get("T") != dtype:
+            constants = kernel.meta["constants"]
+            if constants.get("T") != dtype:
                 continue
+            want = plain + inputs.bias if constants.get("BIAS") == "true" else plain
+            want = activations()[int(constants.get("ACTIVATION", 0))](want)
+            largest = want.abs().max().clamp_min(1e-20)
             inputs.c.fill_(float("nan"))
             tensors = {"A": inputs.a, "B": inputs.b, "bias": inputs.bias, "C": inputs.c}
             plan = module.prepare(**tensors)
