@@ -122,18 +122,21 @@ roles_sums(Roles *r, CloneMap *map, Range range)
 
     r->b.block = branch->blocks[0];
     CloneMap head = clone_map_copy(r->fn, map);
-    clone_set(&head, r->body->params.at[0], range.lo);
+    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     start_iteration(r, &head, true);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(&head, yield->args[k]);
     TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
-    TirOp *loop = roles_begin_loop(r, second, range.hi, n, values, map, second);
+    Range others = {second, range.hi, range.base};
+    TirOp *loop = roles_begin_loop(r, others, n, values, map, second);
     r->b.block = loop->blocks[0];
     CloneMap now = clone_map_copy(r->fn, map);
     for (uint32_t k = 0; k < r->body->params.n; k++)
         clone_set(&now, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(&now, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
     end_iteration(r, start_iteration(r, &now, false));
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(&now, yield->args[k]);
