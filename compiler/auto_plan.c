@@ -1,7 +1,7 @@
 /* auto_plan.c - choosing a plan for warp groups.
  *
  * A candidate is a value for each parameter that is `auto`, of which those that say how many rows a
- * band has are 64, and a number of bands.  Its kernel is made as far as the pass `plan`; then the
+ * band has are 64 (or more, where nothing is computed between products), and a number of bands.  Its kernel is made as far as the pass `plan`; then the
  * units that an iteration of the main loop keeps busy, for all bands of a block, give its cost for
  * each multiply-add:
  *
@@ -15,10 +15,17 @@
  *
  * While a band computes, the products of the others fill the gap, as far as they last; without
  * overlap its own products wait as well.
+ *
+ * Where nothing is computed between products, the units named work at the same time, each well enough
+ * to hide behind the busiest but not perfectly; a slot is filled while others are read, the more evenly
+ * the more there are.  A product that is computed turned leaves its result turned, which costs more to
+ * store.  Of the last tiles of a launch there may be fewer than the chip has room for: a launch of
+ * usual sizes says how much of it stands idle.
  * What does not fit shared memory or registers is no candidate.
  */
 #include "compiler/auto_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compiler/front.h"
@@ -33,7 +40,8 @@ enum {
     ITERATION_CLOCKS = 60,  /* barriers and fill of the pipe, of each iteration */
     CHAIN_CLOCKS = 200,     /* latencies between products that depend on each other */
     CACHE_BYTES = 40,       /* from L2, a clock and SM */
-    USUAL_LENGTH = 4096,    /* of a loop, in elements */
+    PORT_BYTES = 128,       /* of shared memory, a clock */
+    USUAL_LENGTH = 4096,    /* of a loop or an axis of the grid, in elements */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OPERAND_REGISTERS = 26, /* of one product, beside its result */
     OTHER_SHARED = 1024     /* barriers, alignment */
@@ -46,8 +54,11 @@ typedef struct Work {
     int64_t once_bytes_shared, once_bytes_own;
     int64_t exchange_bytes; /* of a band: buffers of products that bands share out */
     int64_t accumulators, fresh; /* registers of a thread */
-    int32_t widest;              /* columns of a product */
+    int32_t widest, rows;        /* columns of a product; rows of a band's */
     bool joint, masks;           /* bands share a product; the program masks elements itself */
+    bool turned;                 /* some sum is computed turned */
+    int64_t tiles[3];            /* along each axis of the grid that counts tiles, of usual length */
+    uint32_t band_axis;
 } Work;
 
 typedef struct PlanSearch {
@@ -56,7 +67,7 @@ typedef struct PlanSearch {
     const char *kernel;
     TileChoice *found;
     uint32_t n, autos;
-    const char *why; /* the first reason of the pass */
+    bool one_block;  /* only bands of 64 rows */
 } PlanSearch;
 
 /* ---- one kernel ---- */
@@ -154,13 +165,15 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
             continue;
         main_loop = true;
         TirType type = op->results[0]->type;
-        double rows = BAND_ROWS, n = type.dim[op->swapped ? 0 : 1];
+        double rows = op->joint ? BAND_ROWS : type.dim[op->swapped ? 1 : 0];
+        double blocks = rows / BAND_ROWS, n = type.dim[op->swapped ? 0 : 1];
         double steps = (op->args[0]->type.dim[1] + 15) / 16;
         const TirVal *left = op->args[op->swapped ? 1 : 0];
         while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
             left = left->def->args[0];
         bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
         w->joint |= op->joint;
+        w->turned |= op->swapped;
         if (op->joint) { /* the parts of all bands, for a share of the columns */
             steps *= bands;
             n = op->swapped ? n : n / bands;
@@ -169,8 +182,9 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
             w->shared += (double)type.dim[0] * (BAND_ROWS * 2 + 8.0 * type.dim[1] / bands) / 128;
         }
         w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
-        w->tensor += steps * n / 2;
-        w->shared += steps * (n / 4 + (in_shared ? 16 : 0));
+        w->rows = rows > w->rows ? (int32_t)rows : w->rows;
+        w->tensor += steps * blocks * n / 2;
+        w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
         w->multiplies += rows * n * steps * 16;
         int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
         if (!is_carried(body, op->results[0]) && !op->joint)
@@ -185,8 +199,13 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
 static Work
 measure(const TirFn *fn, uint32_t bands)
 {
-    Work w = {0};
+    Work w = {.band_axis = fn->plan->band_axis};
 
+    for (uint32_t k = 0; k < 3; k++) {
+        const HostExpr *extent = k < fn->grid.n ? fn->grid.at[k].extent : NULL;
+        bool tiles = extent != NULL && extent->kind == HOST_CDIV && extent->b->kind == HOST_INT;
+        w.tiles[k] = tiles ? (USUAL_LENGTH + extent->b->integer - 1) / extent->b->integer : 1;
+    }
     add_rings(&w, fn->body, false);
     add_products(&w, fn->body, bands);
     return w;
@@ -200,10 +219,38 @@ largest(double a, double b)
     return a > b ? a : b;
 }
 
+/* How much longer a launch of usual sizes takes than its blocks do on average. */
+static double
+last_wave(const Target *target, const Work *w, uint32_t bands)
+{
+    double blocks = 1;
+
+    for (uint32_t k = 0; k < 3; k++)
+        blocks *= k == w->band_axis ? ceil((double)w->tiles[k] / bands) : (double)w->tiles[k];
+    double waves = blocks / target->sm_count;
+    return ceil(waves) / waves;
+}
+
+/* Clocks of an SM for 1024 multiply-adds of a loop that has nothing but products. */
+static double
+cost_of_products(const Target *target, const Work *w, uint32_t bands, uint32_t stages)
+{
+    double n = bands, bytes = (double)(w->ring_bytes_shared + bands * w->ring_bytes_own);
+    double cache = bytes / CACHE_BYTES, port = n * w->shared + bytes / PORT_BYTES;
+    double power = 8, tensor = n * w->tensor;
+    double busy = pow(pow(tensor, power) + pow(port, power) + pow(cache, power), 1 / power);
+    double each = busy + ITERATION_CLOCKS + cache / (stages * stages);
+
+    each *= last_wave(target, w, bands) * (w->turned ? 1.01 : 1);
+    return 1024 * each / (n * w->multiplies);
+}
+
 /* Clocks of an SM for 1024 multiply-adds. */
 static double
-cost_of(const Work *w, uint32_t bands, uint32_t stages, bool overlapped)
+cost_of(const Target *target, const Work *w, uint32_t bands, uint32_t stages, bool overlapped)
 {
+    if (w->issue <= 0)
+        return cost_of_products(target, w, bands, stages);
     double n = bands, units = largest(largest(w->tensor, w->shared), largest(w->special, w->issue));
     double bytes = (double)(w->ring_bytes_shared + bands * w->ring_bytes_own);
     double chain = w->issue > 0 ? w->issue + w->special + CHAIN_CLOCKS : 0;
@@ -262,7 +309,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const Work *w, uint32_t band
                                .dynamic = true,
                                .overlap = true,
                                .turns = bands > 1};
-    choice->cost = (Cost){.fits = true, .per_work = cost_of(w, bands, stages, overlapped)};
+    choice->cost = (Cost){.fits = true, .per_work = cost_of(target, w, bands, stages, overlapped)};
     for (uint32_t k = 0; k < s->autos; k++) {
         if (choice->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
             choice->cost.per_work *= 1.015;
@@ -293,6 +340,10 @@ try_values(PlanSearch *s, TileChoice *values)
             continue;
         }
         Work w = measure(fn, 1);
+        /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
+         * products could run under its arithmetic. */
+        if (w.rows > BAND_ROWS && (w.issue > 0 || s->one_block))
+            return false;
         for (; bands <= MOST_BANDS; bands++) {
             entry = s->px->target->registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
             if (w.widest / 2 + OPERAND_REGISTERS <= entry &&
@@ -351,7 +402,10 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     s.autos = asked.asked < MAX_AUTO ? asked.asked : MAX_AUTO;
     for (uint32_t k = 0; k < MAX_AUTO; k++)
         values.values[k] = BAND_ROWS;
-    if (try_values(&s, &values)) {
+    s.one_block = true; /* what is pinned to more says how many rows a block has, if it can */
+    bool some = try_values(&s, &values);
+    s.one_block = false;
+    if (some) {
         /* Those that may be other than 64: one at a time, and the large ones together. */
         for (uint32_t index = 1; s.autos == 3 && index < 27; index++) {
             TileChoice other = values;
@@ -367,8 +421,8 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
                     break;
             }
         }
-    } else {
-        try_pinned_rows(&s, &values);
+    } else if (!try_pinned_rows(&s, &values)) {
+        try_values(&s, &values);
     }
     for (uint32_t i = 1; i < s.n; i++) {
         TileChoice choice = s.found[i];

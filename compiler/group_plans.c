@@ -24,6 +24,7 @@ enum {
     GROUP_COLS = 8,
     GROUP_DEPTH = 16,
     OPERAND_BYTES = 2,
+    OPERAND_REGISTERS = 26, /* of one product, beside its result */
     DEPTH_OF_ELEMENT = 64,
     MOST_WAYS = 16,   /* of dividing the products of one division */
     MOST_TRIED = 4096 /* combinations of them */
@@ -70,15 +71,19 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
     return view_of(&flow->products[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
 }
 
-/* Whether the instructions can do it, and reductions stay within a row of threads. */
+/* Whether the instructions can do it, with the registers that a thread has when the block starts (the
+ * assembler lets no instruction have more), and reductions stay within a row of threads. */
 static bool
-is_legal(const FlowProduct *p, uint32_t consumers, Way way)
+is_legal(const Target *target, const FlowProduct *p, uint32_t consumers, Way way)
 {
+    int32_t entry = target->registers_per_sm / (int32_t)((consumers + 1) * GROUP_THREADS) / 8 * 8;
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
         view.cols % (GROUP_COLS * (int32_t)view.col_groups) != 0 || p->k % GROUP_DEPTH != 0)
+        return false;
+    if (view.cols / (int32_t)view.col_groups / 2 + OPERAND_REGISTERS > entry)
         return false;
     if (p->reduced[1 - along])
         return false;
@@ -96,7 +101,7 @@ find_ways(Space *s, uint32_t consumers)
                 bool legal = s->n_ways[d] < MOST_WAYS;
                 for (uint32_t k = 0; k < s->flow->n_products; k++) {
                     const FlowProduct *p = &s->flow->products[k];
-                    legal = legal && (p->division != d || is_legal(p, consumers, way));
+                    legal = legal && (p->division != d || is_legal(s->target, p, consumers, way));
                 }
                 if (legal)
                     s->ways[d][s->n_ways[d]++] = way;

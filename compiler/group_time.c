@@ -5,8 +5,8 @@
  * busiest unit) runs under them, but not perfectly: the two add up as a norm with a power p between
  * 1 (one after the other) and infinity (perfectly hidden); p is larger when the next iteration's
  * first product is under way during the arithmetic.  Nor can an iteration be quicker than what one
- * warp group has to do one after the other, where one product needs what another one gave.  A value
- * that goes from warp group to warp group costs a barrier of all of them.
+ * warp group has to do one after the other, where one product needs what another one gave.  In a loop
+ * of nothing but products, tensor cores and port add up as such a norm.  A value that goes from warp group to warp group costs a barrier of all of them.
  */
 #include "compiler/group_plans.h"
 
@@ -42,5 +42,9 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     double arithmetic = larger(c->special, c->lanes);
     double power = plan->overlap ? times->power_overlapped : times->power_plain;
     c->exchange = plan->exchanges ? times->exchange : 0;
+    if (flow->n_values == 0 && arithmetic <= 0) {
+        c->total = norm(c->tensor, c->port, times->power_products) + times->iteration;
+        return;
+    }
     c->total = larger(norm(larger(c->tensor, c->port), arithmetic, power), c->chain) + c->exchange;
 }

@@ -23,6 +23,8 @@ enum { TARGET_GROUPS = 5 }; /* one more than warp groups that may compute */
 /* What products of warp groups take beside the time of the units: fitted, see there. */
 typedef struct GroupTimes {
     double power_overlapped, power_plain; /* how well arithmetic hides behind products */
+    double power_products; /* how well they and their operands' way hide behind each other, alone */
+    double iteration; /* clocks: of a loop that has nothing but products, each time around */
     double chain;    /* clocks: latencies of what one warp group does one after the other */
     double exchange; /* clocks: a value goes from warp group to warp group */
     double start;    /* clocks: to begin and end a tile, beside one more iteration */

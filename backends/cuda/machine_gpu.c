@@ -146,11 +146,16 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
         return true;
     /* Asking for one parameter too many is an error of the driver, which checkers report: only for
      * kernels that did not describe themselves. */
-    size_t offset, bytes, count = 0, most = (size_t)ready->n_args + ready->by_hand;
+    size_t offset, bytes, count = 0, most = (size_t)ready->n_args + ready->by_hand, shift = 0;
     while (count < most && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
         size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
-                                                        ready->params) : offset;
-        if (given != offset)
+                                                        ready->params) : offset + shift;
+        /* Tensor maps are aligned where the machine keeps parameters, which need not begin at a
+         * multiple of that: offsets from there on are less than ours by what is missing. */
+        if (given % LAUNCH_MAP_BYTES == 0 && given > offset && given - offset < LAUNCH_MAP_BYTES &&
+            bytes == LAUNCH_MAP_BYTES)
+            shift = given - offset;
+        if (given != offset + shift)
             return fault_set(fault, "%s: parameter %zu lies at offset %zu of the kernel, but %zu of "
                                     "the arguments: a type is wrong", ready->entry, count, offset,
                              given);

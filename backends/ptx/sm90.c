@@ -10,7 +10,7 @@
  * and fragments; 3 KiB of shared memory stay for barriers and row statistics: the division that
  * public kernels for this chip have settled on (flash-attention, hopper/ and flash_attn/cute/).
  *
- * The times were fitted to elapsed clocks of attention kernels measured on an H200 (ptxas 13.0);
+ * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200 (ptxas 13.0);
  * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  */
 #include "backends/ptx/targets.h"
@@ -52,6 +52,8 @@ const Target target_sm90 = {
     .group_tile_bytes = 224 * 1024,
     .group_times = {.power_overlapped = 1.73,
                     .power_plain = 1.3,
+                    .power_products = 8,
+                    .iteration = 100,
                     .chain = 600,
                     .exchange = 254,
                     .start = 1100},

@@ -166,6 +166,38 @@ layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t w
     return layout;
 }
 
+/* Result and left operand of wgmma hold their 64 rows alike. */
+static const Layout *
+group_rows(Arena *arena, int32_t rows, int32_t all_cols)
+{
+    enum { GROUP_ROWS = 64, GROUP_WARPS = 4 };
+    Layout *layout = arena_new(arena, Layout);
+
+    layout->rank = 2;
+    layout->shape[0] = round_up(rows, GROUP_ROWS);
+    layout->shape[1] = all_cols;
+    add_digit(&layout->reg, 2, 0, 1);
+    add_digit(&layout->reg, 2, 8, 0);
+    add_digit(&layout->reg, all_cols / 8, 0, 8);
+    add_digit(&layout->reg, layout->shape[0] / GROUP_ROWS, GROUP_ROWS, 0);
+    add_digit(&layout->lane, 4, 0, 2);
+    add_digit(&layout->lane, 8, 1, 0);
+    add_digit(&layout->warp, GROUP_WARPS, GROUP_ROWS / GROUP_WARPS, 0);
+    return layout;
+}
+
+const Layout *
+layout_group_c(Arena *arena, int32_t rows, int32_t cols)
+{
+    return group_rows(arena, rows, round_up(cols, 8));
+}
+
+const Layout *
+layout_group_a(Arena *arena, int32_t rows, int32_t k)
+{
+    return group_rows(arena, rows, round_up(k, 16));
+}
+
 const Layout *
 layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n,
              uint32_t warps)

@@ -55,6 +55,10 @@ const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps
                            uint32_t warps);
 const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
+/* The same of products of a warp group (4 warps) that have 64 rows: blocks of 64 rows one after the
+ * other, the warps next to each other in each. */
+const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);
+const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
  * are stacked along the rows in bands (`warps` of them). */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);

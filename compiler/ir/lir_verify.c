@@ -74,6 +74,11 @@ static const Signature signatures[] = {
     {LIR_TENSOR_ADD_3, "drrrs"},
     {LIR_TENSOR_ADD_4, "drrrrs"},
     {LIR_TENSOR_ADD_5, "drrrrrs"},
+    {LIR_TENSOR_STORE_1, "drs"},
+    {LIR_TENSOR_STORE_2, "drrs"},
+    {LIR_TENSOR_STORE_3, "drrrs"},
+    {LIR_TENSOR_STORE_4, "drrrrs"},
+    {LIR_TENSOR_STORE_5, "drrrrrs"},
 };
 
 typedef struct Block {

@@ -231,6 +231,7 @@ typedef struct TirShared {
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
+    bool lags;                     /* a band gives a slot back after it waited for the next one */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
@@ -251,6 +252,9 @@ typedef struct TirPlan {
     uint32_t band_axis;
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
+    uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
+                                    and so many indices of this one, which runs fastest; 0: the
+                                    axes run in their order */
     bool turns;                  /* bands take turns in starting products */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */

@@ -308,6 +308,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->sliced = reader_accept(r, "sliced");
         return;
     case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE:
         op->shared = take_shared(r);
         reader_expect(r, ",");
         op->tensor = take_index(r, op->index, args);
@@ -653,6 +654,7 @@ take_shared_line(Reader *r)
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
         shared->barriers = reader_u32(r);
+        shared->lags = reader_accept(r, "lags");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");
@@ -661,8 +663,8 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint tiles 8192 private 768
- * shares Sk * 512 */
+/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint patch 16 of m
+ * tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
@@ -682,6 +684,11 @@ take_plan_line(Reader *r)
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
     plan->joint = reader_accept(r, "joint");
+    if (reader_accept(r, "patch")) {
+        plan->patch = reader_u32(r);
+        reader_expect(r, "of");
+        plan->patch_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    }
     if (reader_accept(r, "tiles"))
         plan->tiles = reader_u32(r);
     if (reader_accept(r, "private"))

@@ -447,6 +447,7 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : "");
         return;
     case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE:
         print_shared(p, op->shared);
         buf_add(out, ", ");
         print_index(p, op, op->args);
@@ -498,7 +499,8 @@ names_shared(TirOpcode op)
     case TIR_COPY_BULK:
     case TIR_RING_WAIT:
     case TIR_RING_RELEASE:
-    case TIR_TENSOR_ADD: return true;
+    case TIR_TENSOR_ADD:
+    case TIR_TENSOR_STORE: return true;
     default: return false;
     }
 }
@@ -625,6 +627,9 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
+        if (fn->plan->patch != 0)
+            buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
+                       grid_name(fn, fn->plan->patch_axis));
         if (fn->plan->tiles != 0)
             buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
         if (fn->plan->private_bytes != 0)
@@ -654,6 +659,8 @@ print_schedule(Printer *p)
         if (shared->is_ring)
             buf_printf(p->out, " ring%s %" PRIu32, shared->per_band ? " per_band" : "",
                        shared->barriers);
+        if (shared->lags)
+            buf_add(p->out, " lags");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

@@ -368,6 +368,21 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
                   type_text(v, type), shared->rows, shared->cols);
 }
 
+/* Some whole panels of a tile, with all of its rows. */
+static void
+check_panels(Verifier *v, const TirOp *op, TirType type)
+{
+    enum { PANEL_BITS = 1024 };
+    const TirShared *shared = op->shared;
+    int32_t width = PANEL_BITS / (int32_t)dtype_bits(type.dtype);
+
+    want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
+    if (type.rank != 2 || type.dim[0] != shared->rows || type.dim[1] % width != 0 ||
+        shared->cols == 0 || shared->cols % width != 0)
+        tir_fault(v, op, "%s does not go through panels of %" PRId32 " x %" PRId32,
+                  type_text(v, type), shared->rows, shared->cols);
+}
+
 /* ---- control ---- */
 
 static void check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wanted);
@@ -480,6 +495,13 @@ check_types(Verifier *v, const TirOp *op)
             tir_fault(v, op, "there is no staging buffer");
         else
             check_fits_shared(v, op, op->args[op->n_args - 1]->type);
+        return;
+    case TIR_TENSOR_STORE:
+        check_access(v, op, 0, 1);
+        if (op->shared == NULL || !op->shared->is_staging)
+            tir_fault(v, op, "there is no staging buffer");
+        else
+            check_panels(v, op, op->args[op->n_args - 1]->type);
         return;
     case TIR_BAND: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
     case TIR_COPY_ASYNC:

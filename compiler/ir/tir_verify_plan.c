@@ -60,6 +60,8 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
         if (ring->is_ring && ring->slots == 0)
             tir_fault(v, NULL, "ring %" PRIu32 " has no slot", k);
+        if (ring->lags && (!ring->is_ring || ring->slots < 2))
+            tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
@@ -71,6 +73,8 @@ check_facts(Verifier *v)
         tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
     if (plan->band_axis >= fn->grid.n)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
+    if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
+        tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
     if (plan->dynamic && !plan->persistent)
@@ -89,7 +93,8 @@ check_no_roles(Verifier *v, const TirBlock *block)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
-            op->op == TIR_BAND || op->op == TIR_BAND_BARRIER || op->op == TIR_TENSOR_ADD)
+            op->op == TIR_BAND || op->op == TIR_BAND_BARRIER || op->op == TIR_TENSOR_ADD ||
+            op->op == TIR_TENSOR_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");

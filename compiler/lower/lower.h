@@ -40,6 +40,8 @@ typedef struct Borrowed {
 /* Where a role is on its way around a ring. */
 typedef struct RingCursor {
     LirReg slot, phase; /* homes */
+    struct RingCursor *oldest; /* of a ring that lags: at the slot to be released next; NULL: it is
+                                  the one waited for last, and a release moves on */
     LirReg base;        /* of the slot last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } RingCursor;
@@ -177,7 +179,9 @@ void lower_turn(Lowering *lo, bool pass);
 void lower_band_barrier(Lowering *lo);
 /* Adds a tile to a tensor through its staging buffer. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
-/* The additions that this thread started have read shared memory and arrived. */
+/* Stores a tile through its staging buffer, panel by panel. */
+void lower_tensor_store(Lowering *lo, TirOp *op);
+/* The additions and stores that this thread started have read shared memory and arrived. */
 void lower_end_additions(Lowering *lo);
 void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);

@@ -1,5 +1,6 @@
 /* lower_group.c - products of warp groups (wgmma): operands described in shared memory or held in
- * registers, results in registers that keep their names.
+ * registers, results in registers that keep their names.  A product of several blocks of 64 rows is an
+ * instruction for each block and step.
  *
  * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
  * written until a wait, and the assembler gives up on running products side by side when an
@@ -73,7 +74,7 @@ is_zero(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
 }
 
-enum { STEP = 16, PANEL_ELEMENTS = 64, PANEL_BYTES = 128, MATRIX_BYTES = 1024 };
+enum { STEP = 16, GROUP_ROWS = 64, PANEL_ELEMENTS = 64, PANEL_BYTES = 128, MATRIX_BYTES = 1024 };
 
 /* The high word of a descriptor: 8 rows of a 128-byte panel from one matrix to the next, swizzle of
  * 128 bytes (bits 62 and 63 are 1). */
@@ -99,8 +100,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
         return operand;
     }
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
-    const Layout *want =
-        layout_mma_a(lo->arena, outer, inner, (uint32_t)lo->fn->warps, lo->fn->warps);
+    const Layout *want = layout_group_a(lo->arena, outer, inner);
     if (mma->swapped)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
@@ -114,11 +114,12 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
 }
 
 /* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
- * which runs along the rows in shared memory (`contiguous`) or across them. */
+ * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
+ * operand from `block` times 64 on. */
 static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps);
 
 static LirReg *
-describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
+describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps, int32_t block)
 {
     const TirShared *ring = read->shared;
     if (read->joint)
@@ -130,13 +131,14 @@ describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
     LirReg *out = arena_array(lo->arena, LirReg, steps);
 
-    if (cursor->described[contiguous] != NULL)
+    if (cursor->described[contiguous] != NULL && block == 0)
         return cursor->described[contiguous];
     for (uint32_t s = 0; s < steps; s++) {
         int32_t inner = (int32_t)s * STEP;
         int32_t offset = contiguous
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * PANEL_BYTES;
+        offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
         LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(cursor->base),
                              lir_int((offset >> 4) + ((int64_t)leading << 16)));
         LirReg descriptor = lir_new_reg(b, LIR_B64);
@@ -214,7 +216,7 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD)
                 continue;
             cursor->described[contiguous] =
-                describe_steps(lo, read, contiguous, steps_of(op));
+                describe_steps(lo, read, contiguous, steps_of(op), 0);
         }
     }
 }
@@ -241,22 +243,24 @@ lower_group_mma(Lowering *lo, TirOp *op)
     TirVal *result = op->results[0];
     const MmaAtom *atom = target_group_mma(lo->px->target, op->args[0]->type.dtype);
     int32_t n = lower_registers(result), cols = result->type.dim[op->swapped ? 0 : 1];
+    int32_t blocks = (result->type.dim[op->swapped ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
     const char *mnemonic = arena_printf(lo->arena, atom->mnemonic, cols);
-    uint32_t steps = steps_of(op);
-    LirReg *a = arena_array(lo->arena, LirReg, 4 * steps);
+    uint32_t steps = steps_of(op), each = (uint32_t)(n / blocks); /* registers of a block's sum */
+    LirReg **a = arena_array(lo->arena, LirReg *, blocks);
     LirReg *home = lo->homes[result->id];
     bool from_zero = is_zero(op->args[2]);
     LirBuilder *b = &lo->b;
 
-    if (left.read != NULL) {
-        a = describe_steps(lo, left.read, left.contiguous, steps);
-    } else {
+    for (int32_t m = 0; m < blocks && left.read != NULL; m++)
+        a[m] = describe_steps(lo, left.read, left.contiguous, steps, m);
+    for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
+        a[m] = arena_array(lo->arena, LirReg, 4 * steps);
         for (uint32_t r = 0; r < 4 * steps; r++) {
-            uint32_t pair = 2 * (r % 2) + 4 * (r / 2);
-            a[r] = lower_packed(lo, left.value, left.map[pair] / 2);
+            uint32_t pair = 2 * (r % 2) + 4 * (r / 2) + 8 * steps * (uint32_t)m;
+            a[m][r] = lower_packed(lo, left.value, left.map[pair] / 2);
         }
     }
-    LirReg *x = describe_steps(lo, right.read, right.contiguous, steps);
+    LirReg *x = describe_steps(lo, right.read, right.contiguous, steps, 0);
     if (!from_zero) {
         for (int32_t r = 0; r < n; r++) {
             LirOperand before = lower_operand(lo, lower_elem(lo, op->args[2], r));
@@ -267,22 +271,24 @@ lower_group_mma(Lowering *lo, TirOp *op)
         }
     }
     lir_emit(b, LIR_WGMMA_FENCE, 0, 0, NULL);
-    LirOperand *operands = arena_array(lo->arena, LirOperand, n + 8);
+    LirOperand *operands = arena_array(lo->arena, LirOperand, each + 8);
     for (uint32_t s = 0; s < steps; s++) {
-        uint32_t at = (uint32_t)n;
-        for (int32_t r = 0; r < n; r++)
-            operands[r] = lir_reg(home[r]);
-        if (left.read != NULL)
-            operands[at++] = lir_reg(a[s]);
-        for (uint32_t k = 0; left.read == NULL && k < 4; k++)
-            operands[at++] = lir_reg(a[4 * s + k]);
-        operands[at++] = lir_reg(x[s]);
-        operands[at++] = lir_int(s > 0 || !from_zero);
-        if (left.read != NULL)
-            operands[at++] = lir_int(!left.contiguous);
-        operands[at++] = lir_int(!right.contiguous);
-        lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, (uint32_t)n, at, operands)
-            ->text = mnemonic;
+        for (int32_t m = 0; m < blocks; m++) {
+            uint32_t at = each;
+            for (uint32_t r = 0; r < each; r++)
+                operands[r] = lir_reg(home[(uint32_t)m * each + r]);
+            if (left.read != NULL)
+                operands[at++] = lir_reg(a[m][s]);
+            for (uint32_t k = 0; left.read == NULL && k < 4; k++)
+                operands[at++] = lir_reg(a[m][4 * s + k]);
+            operands[at++] = lir_reg(x[s]);
+            operands[at++] = lir_int(s > 0 || !from_zero);
+            if (left.read != NULL)
+                operands[at++] = lir_int(!left.contiguous);
+            operands[at++] = lir_int(!right.contiguous);
+            lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, each, at, operands)
+                ->text = mnemonic;
+        }
     }
     lir_emit(b, LIR_WGMMA_COMMIT, 0, 0, NULL);
     for (int32_t r = 0; r < n; r++)

@@ -45,8 +45,13 @@ lower_begin_rings(Lowering *lo)
 {
     lo->role->rings = arena_array(lo->arena, RingCursor, lo->fn->shared.n + 1);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (lo->fn->shared.at[k]->is_ring || lo->fn->shared.at[k]->is_joint)
-            lo->role->rings[k] = lower_new_cursor(lo);
+        if (!lo->fn->shared.at[k]->is_ring && !lo->fn->shared.at[k]->is_joint)
+            continue;
+        lo->role->rings[k] = lower_new_cursor(lo);
+        if (lo->fn->shared.at[k]->lags && !lo->role->producer) {
+            lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
+            *lo->role->rings[k].oldest = lower_new_cursor(lo);
+        }
     }
     if (lo->fn->plan->dynamic)
         lo->role->tiles = lower_new_cursor(lo);
@@ -98,6 +103,7 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
+    LirReg slot = empty && cursor->oldest != NULL ? cursor->oldest->slot : cursor->slot;
     uint32_t parts = parts_of(lo, ring);
     LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
@@ -113,8 +119,8 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     }
     if (ring->slots == 1)
         return lir_address(start, offset);
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
-                        lir_int(BARRIER_BYTES * parts), lir_reg(start));
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(BARRIER_BYTES * parts),
+                        lir_reg(start));
     return lir_address(at, offset);
 }
 
@@ -175,6 +181,8 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     cursor->base = base;
     lower_describe_ring(lo, op);
     lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
+    if (cursor->oldest != NULL)
+        lower_advance(lo, cursor, ring->slots);
 }
 
 /* A register that is 0, but not before `pin` is computed, as far as the assembler knows. */
@@ -205,8 +213,9 @@ lower_ring_release(Lowering *lo, TirOp *op)
 
     if (pin != 0)
         at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
+    RingCursor *cursor = &lo->role->rings[ring->id];
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
-    lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
+    lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
 }
 
 /* ---- copies ---- */
@@ -252,7 +261,9 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             add_maps_of(lo, op->blocks[k], names);
-        if ((op->op != TIR_COPY_BULK && op->op != TIR_TENSOR_ADD) || names[op->shared->id] != NULL)
+        bool uses_map = op->op == TIR_COPY_BULK || op->op == TIR_TENSOR_ADD ||
+                        op->op == TIR_TENSOR_STORE;
+        if (!uses_map || names[op->shared->id] != NULL)
             continue;
         LirTensorMap map = map_of(lo, op);
         for (uint32_t k = 0; k < lo->out->maps.n; k++) {
@@ -370,6 +381,93 @@ lower_tensor_add(Lowering *lo, TirOp *op)
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     end_asking(lo, end);
+}
+
+/* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
+ * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread. */
+static void
+write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
+{
+    LirBuilder *b = &lo->b;
+    const Layout *layout = value->layout;
+    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
+    int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
+    bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
+
+    for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
+        layout_coordinates(layout, r, 0, 0, at);
+        if (at[1] < first || at[1] >= first + width)
+            continue;
+        LirReg own = lower_elem_reg(lo, lower_add(lo, row, elem_int(at[0] % 8)), LIR_B32);
+        Elem place = lower_add(lo, col, elem_int(at[1] - first));
+        LirReg bytes = lower_elem_reg(lo, lower_mul_const(lo, place, element), LIR_B32);
+        LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
+        turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
+        bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
+        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(PANEL_BYTES),
+                            lir_reg(bytes));
+        Elem sum = lower_add(lo, elem_reg(to), base);
+        /* Rows 8 apart are swizzled alike: their distance is a constant. */
+        LirOperand operands[] = {
+            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * PANEL_BYTES), {0}};
+        LirOpcode store = LIR_ST_SHARED_B32;
+        if (pairs) {
+            operands[1] = lir_reg(lower_packed(lo, value, r / 2));
+        } else if (element == 2) {
+            store = LIR_ST_SHARED_U16;
+            operands[1] = lir_reg(lower_half(lo, lower_packed(lo, value, r / 2), r % 2 != 0));
+        } else {
+            LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
+            operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
+        }
+        lir_emit(b, store, 0, 2, operands);
+    }
+}
+
+void
+lower_tensor_store(Lowering *lo, TirOp *op)
+{
+    static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
+                                       LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
+    TirVal *value = op->args[op->n_args - 1];
+    const TirShared *staging = op->shared;
+    const TirTensor *tensor = op->tensor;
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
+    Elem base = lower_slot_base(lo, staging, NULL), place[LIR_MAP_MAX_RANK];
+    Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
+    uint32_t next = 0, end;
+
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
+                                                   : lower_elem(lo, op->args[next++], 0);
+    for (int32_t p = 0; p < panels; p++) {
+        /* what was stored from here before has been read; a tile begins at the first place again */
+        LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
+        Elem here = base;
+        here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
+        LirReg asks = begin_asking(lo, &end);
+        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
+        end_asking(lo, end);
+        lower_barrier(lo);
+        write_panel(lo, value, p * width, here, row, col);
+        lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+        lower_barrier(lo);
+        asks = begin_asking(lo, &end);
+        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map_address(lo, staging))};
+        uint32_t k = 1;
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            Elem coordinate = place[tensor->rank - 1 - d];
+            if (d == 0)
+                coordinate = lower_add(lo, coordinate, elem_int(p * width));
+            operands[k++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
+        }
+        operands[k++] = lir_address(here.reg, here.integer);
+        lir_emit(b, stores[tensor->rank], 0, k, operands)->guard = asks;
+        lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+        end_asking(lo, end);
+    }
 }
 
 void

@@ -141,10 +141,43 @@ copy_of(Lowering *lo, LirReg home)
     return copy;
 }
 
+/* The indices of tile number `tile` where it goes through patches: `patch` indices of one axis, each
+ * index of the first axis, the next so many of the former; then the other axes. */
+static void
+find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+    uint32_t axis = plan->patch_axis;
+    LirReg number = copy_of(lo, tile), index[3] = {0};
+    LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
+    LirReg per_patch = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_int(plan->patch));
+    LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
+    LirReg which = at, inside = divide(lo, &which, per_patch);
+    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->patch));
+    /* the last patch may be narrower */
+    LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(counts[axis]), lir_reg(first));
+    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->patch));
+    index[0] = inside;
+    LirReg beside = divide(lo, &index[0], width);
+    index[axis] = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
+        if (k != 0 && k != axis)
+            index[k] = rest;
+        if (lo->fn->grid.at[k].reversed)
+            index[k] = turned(lo, index[k], counts[k]);
+        set_place(lo, k, index[k]);
+    }
+}
+
 /* The indices of tile number `tile`: the first axis runs fastest. */
 static void
 find_place(Lowering *lo, LirReg tile, const LirReg counts[3])
 {
+    if (lo->fn->plan->patch > 0) {
+        find_patch_place(lo, tile, counts);
+        return;
+    }
     LirReg rest = copy_of(lo, tile);
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {

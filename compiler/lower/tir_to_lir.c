@@ -718,6 +718,9 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_BAND_BARRIER:
         lower_band_barrier(lo);
         break;
+    case TIR_TENSOR_STORE:
+        lower_tensor_store(lo, op);
+        break;
     case TIR_TENSOR_ADD:
         lower_tensor_add(lo, op);
         break;

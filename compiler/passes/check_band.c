@@ -410,9 +410,9 @@ wait_for_products(Band *b, int64_t most)
 static bool
 wait_for_slot(Band *b, const TirOp *op)
 {
-    uint32_t ring = op->shared->id;
+    uint32_t ring = op->shared->id, most = op->shared->lags ? RING_HELD_LAGGING : RING_HELD_MOST;
 
-    if (b->waited[ring] - b->released[ring] >= RING_HELD_MOST)
+    if (b->waited[ring] - b->released[ring] >= most)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "another slot of %s is waited for while one is held, which the "

@@ -5,8 +5,8 @@
 #include "compiler/passes/role_walk.h"
 
 /* How many slots of a ring a band may hold at once: the lowering has one cursor for each ring, which
- * a release moves on. */
-enum { RING_HELD_MOST = 1 };
+ * a release moves on; of those that lag, one for waits and one for releases. */
+enum { RING_HELD_MOST = 1, RING_HELD_LAGGING = 2 };
 
 /* What a role does to others, in order: copies; or waits, shared_reads of what
  * they bring, releases, turns. */

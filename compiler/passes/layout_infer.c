@@ -87,11 +87,11 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     LayoutStore *store = &lp->store;
+    int32_t rows = type.dim[op->swapped], cols = type.dim[!op->swapped];
+    const Layout *layout = op->async ? stored_group_c(store, rows, cols)
+                                     : stored_mma_c(store, rows, cols, op->warps_m, op->warps_n);
 
-    if (op->swapped)
-        return stored_transpose(store, stored_mma_c(store, type.dim[1], type.dim[0], op->warps_m,
-                                                    op->warps_n));
-    return stored_mma_c(store, type.dim[0], type.dim[1], op->warps_m, op->warps_n);
+    return op->swapped ? stored_transpose(store, layout) : layout;
 }
 
 const Layout *
@@ -102,7 +102,8 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
     bool left = (k == 0) != mma->swapped; /* plays the part of A in the instruction */
     int32_t rows = mma->swapped ? type.dim[1] : type.dim[0];
     int32_t cols = mma->swapped ? type.dim[0] : type.dim[1];
-    const Layout *layout = left ? stored_mma_a(store, rows, cols, mma->warps_m)
+    const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols)
+                           : left ? stored_mma_a(store, rows, cols, mma->warps_m)
                                 : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
     return mma->swapped ? stored_transpose(store, layout) : layout;
 }

@@ -8,6 +8,8 @@ typedef enum Maker {
     MADE_MMA_C,
     MADE_MMA_A,
     MADE_MMA_B,
+    MADE_GROUP_C,
+    MADE_GROUP_A,
     MADE_BLOCKED,
     MADE_TRANSPOSE,
     MADE_SLICE,
@@ -99,6 +101,10 @@ make(LayoutStore *store, const Recipe *recipe)
         return layout_mma_a(arena, n[0], n[1], (uint32_t)n[2], store->warps);
     case MADE_MMA_B:
         return layout_mma_b(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
+    case MADE_GROUP_C:
+        return layout_group_c(arena, n[0], n[1]);
+    case MADE_GROUP_A:
+        return layout_group_a(arena, n[0], n[1]);
     case MADE_BLOCKED:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_blocked(arena, type, n[3], store->warps);
@@ -149,6 +155,18 @@ stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, uint32_t warps_m, uint
 {
     return stored(store,
                   (Recipe){MADE_MMA_B, {k, cols, (int32_t)warps_m, (int32_t)warps_n}, NULL, NULL});
+}
+
+const Layout *
+stored_group_c(LayoutStore *store, int32_t rows, int32_t cols)
+{
+    return stored(store, (Recipe){MADE_GROUP_C, {rows, cols, 0, 0}, NULL, NULL});
+}
+
+const Layout *
+stored_group_a(LayoutStore *store, int32_t rows, int32_t k)
+{
+    return stored(store, (Recipe){MADE_GROUP_A, {rows, k, 0, 0}, NULL, NULL});
 }
 
 const Layout *

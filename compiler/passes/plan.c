@@ -17,7 +17,7 @@
  * what they have in common once.  So a band is a program of the language unchanged, and nothing
  * that the passes know of one has to be learned again for the block.
  *
- * Turning.  A warp group's product has 64 rows.  The dimension that lies along the band's own rows
+ * Turning.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the band's own rows
  * is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */
@@ -462,12 +462,15 @@ check_products(Planner *p)
         const MmaAtom *atom = target_group_mma(p->px->target, op->args[0]->type.dtype);
         if (atom == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
-        if (rows != GROUP_ROWS || cols % 8 != 0 || cols > 256)
-            return refuse(p, op->span, "a product of a warp group has 64 rows, and a multiple of 8 columns up to 256");
+        if (rows % GROUP_ROWS != 0 || cols % 8 != 0 || cols > 256)
+            return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swapped ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swapped ? 0 : 1]);
         if (cols / 2 + OPERAND_REGISTERS > entry_registers(p->px->target, p->px->plan.bands))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
+        if (rows / GROUP_ROWS * cols / 2 + OPERAND_REGISTERS >
+            (int32_t)p->px->target->role_registers[p->px->plan.bands].consumer)
+            return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
         if (right == NULL)
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
         if (left == NULL && inner % atom->k != 0)
@@ -687,12 +690,79 @@ plan_drawing(Planner *p)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+/* Whether grid axis `axis` can be that of the bands; leaves what follows from it. */
+static bool
+try_axis(Planner *p, uint32_t axis)
+{
+    TirFn *fn = p->fn;
+
+    p->axis = axis;
+    p->tainted = arena_array(fn->arena, bool, fn->next_id + 1);
+    p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
+    for (uint32_t round = 0; round < FIX_ROUNDS && spread_block(p, fn->body); round++)
+        ;
+    return check_products(p);
+}
+
+/* Elements of the tiles that a block loads in an iteration for its products, when the bands lie along
+ * the axis that was tried last. */
+static int64_t
+loaded_elements(const Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    uint32_t bands = p->px->plan.bands > 1 ? p->px->plan.bands : 2; /* one goes the way of several */
+    int64_t n = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        bool apart = false;
+        if (op->op != TIR_LOAD || op->results[0]->type.rank != 2)
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            apart = apart || p->tainted[op->args[k]->id];
+        n += tir_type_elements(op->results[0]->type) * (apart ? bands : 1);
+    }
+    return n;
+}
+
+static uint32_t
+turned_products(const Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        n += body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->swapped;
+    return n;
+}
+
+/* The axis with which a block, which does as much whatever the axis, loads the least; of several, the
+ * one with which the fewest products are turned. */
+static bool
+choose_axis(Planner *p)
+{
+    int64_t least = INT64_MAX;
+    uint32_t best = 0, fewest = 0;
+
+    for (uint32_t axis = 0; axis < p->fn->grid.n; axis++) {
+        if (!try_axis(p, axis))
+            continue;
+        int64_t n = loaded_elements(p);
+        uint32_t turned = turned_products(p);
+        if (n > least || (n == least && turned >= fewest))
+            continue;
+        least = n;
+        fewest = turned;
+        best = axis;
+    }
+    return least < INT64_MAX && try_axis(p, best);
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
     Planner p = {.px = px, .fn = fn};
     const PlanHints *hints = &px->plan;
-    uint32_t axis = 0;
 
     if (hints->bands == 0 || px->target->group_mma == NULL)
         return false;
@@ -700,16 +770,7 @@ pass_plan(PassContext *px, TirFn *fn)
     ok = ok && find_main_loop(&p);
     if (ok && px->plan.bands > 1)
         preload_subtractions(&p);
-    for (axis = 0; ok && axis < fn->grid.n; axis++) {
-        p.axis = axis;
-        p.tainted = arena_array(fn->arena, bool, fn->next_id + 1);
-        p.along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
-        for (uint32_t round = 0; round < FIX_ROUNDS && spread_block(&p, fn->body); round++)
-            ;
-        if (check_products(&p))
-            break;
-    }
-    if (!ok || axis == fn->grid.n) {
+    if (!ok || !choose_axis(&p)) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         plan_not_kept(px, fn, p.where, p.why);
@@ -719,7 +780,7 @@ pass_plan(PassContext *px, TirFn *fn)
     }
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){.bands = hints->bands,
-                          .band_axis = axis,
+                          .band_axis = p.axis,
                           .persistent = hints->persistent,
                           .turns = hints->turns && hints->bands > 1,
                           .producer_registers = px->target->role_registers[hints->bands].producer,
@@ -738,5 +799,6 @@ pass_plan(PassContext *px, TirFn *fn)
     count_blocks(fn);
     make_rings(&p);
     plan_drawing(&p);
+    plan_tile_order(px->target, fn, p.loop->blocks[0]);
     return true;
 }

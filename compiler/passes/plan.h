@@ -5,4 +5,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passrun.h"
 
+/* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
+void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
+
 #endif

@@ -10,7 +10,9 @@
  *                for ..  { early products; late products of the iteration before; arithmetic }
  *                late products of the last iteration
  *
- *            Waits for products stand where a result is first used
+ *            Waits for products stand where a result is first used.  A loop that does nothing but
+ *            add products up waits one iteration behind (roles_sums.c), and what it leaves goes to
+ *            memory through shared memory (roles_store.c)
  *   leaves   fn->plan->producer; a body without loads of products
  *
  * Bands may differ in how many iterations they have.  The producer copies for all of them, and a
@@ -185,6 +187,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (plan->overlapped)
         roles_overlapped(r, map, range);
+    else if (roles_only_sums(r))
+        roles_sums(r, map, range);
     else
         roles_straight(r, map, range);
 }
@@ -409,8 +413,10 @@ pass_roles(PassContext *px, TirFn *fn)
         tir_yield(&r.b, 0, NULL);
         r.b.block = guard->blocks[0];
     }
-    for (; i < r.old->ops.n; i++)
-        roles_copy(&r, &map, r.old->ops.at[i], false);
+    for (; i < r.old->ops.n; i++) {
+        if (!roles_tensor_store(&r, &map, r.old->ops.at[i]))
+            roles_copy(&r, &map, r.old->ops.at[i], false);
+    }
     if (guard != NULL) {
         tir_yield(&r.b, 0, NULL);
         r.b.block = root;

@@ -90,10 +90,15 @@ void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
 TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
                         const CloneMap *outer, TirVal *least);
 
-/* ---- roles_straight.c, roles_overlapped.c: the main loop as it is, and turned by a stage ---- */
+/* ---- roles_straight.c, roles_overlapped.c, roles_sums.c: the main loop as it is, turned by a stage,
+ * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
+bool roles_only_sums(const Roles *r);
+void roles_sums(Roles *r, CloneMap *map, Range range);
+/* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
+bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
 
 /* ---- roles_wishes.c ---- */
 

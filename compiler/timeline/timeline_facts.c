@@ -69,7 +69,7 @@ print_buffers(const TirFn *fn, Buf *out)
         const char *what = shared->is_ring
                                ? shared->per_band ? "ring, each band its own" : "ring, for all bands"
                            : shared->is_joint   ? "each band writes its part, all read it"
-                           : shared->is_staging ? "to be added to memory, a band each"
+                           : shared->is_staging ? "on its way to memory, a band each"
                                                 : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",

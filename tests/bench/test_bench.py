@@ -14,6 +14,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "examples", "python")]
 import bench  # noqa: E402
 import case as cases_of  # noqa: E402
+import gemm  # noqa: E402
 import report  # noqa: E402
 import tilec_torch  # noqa: E402
 import variants  # noqa: E402
@@ -306,3 +307,17 @@ def test_worker_and_supervisor_speak_alike(capsys):
     variants.tell("times", "c", "burst", {"a": [1.0]}, 1.0, 2.0)
     word, _, rest = capsys.readouterr().out.partition(" ")
     assert word == "@times" and json.loads(rest) == ["c", "burst", {"a": [1.0]}, 1.0, 2.0]
+
+
+def test_gemm_shapes_and_files(tmp_path):
+    assert gemm.shape_of("512") == (512, 512, 512)
+    assert gemm.shape_of("8x16x24") == (8, 16, 24)
+    with pytest.raises(gemm.argparse.ArgumentTypeError):
+        gemm.shape_of("8x16")
+    for name in ("b.ptx", "a.ptx", "note.txt"):
+        (tmp_path / name).write_text("")
+    assert gemm.files_of(f"x={tmp_path}/b.ptx") == [("x", f"{tmp_path}/b.ptx")]
+    assert gemm.files_of(f"{tmp_path}/b.ptx") == [("b", f"{tmp_path}/b.ptx")]
+    assert [name for name, _ in gemm.files_of(f"x-={tmp_path}")] == ["x-a", "x-b"]
+    with pytest.raises(SystemExit):
+        gemm.files_of(f"{tmp_path}/none.ptx")

@@ -347,10 +347,20 @@ def written_cases(optional):
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),
             (70, 520, 264, 2, (64, 256, 64), "bands=2,stages=3"),
-            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2")]:
+            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2"),
+            # several blocks of rows in a band; a panel of the result at a time, and all at once
+            (300, 392, 72, 2, (128, 192, 64), "bands=2,stages=2"), (200, 136, 96, 1, (192, 64, 32), "bands=1"),
+            (330, 400, 40, 0, (128, 64, 16), "bands=3"), (90, 400, 200, 3, (64, 256, 64), "bands=2,stages=4"),
+            # patches of 8 and 3 tiles along m; of 4 pairs and 1
+            (700, 48, 32, 0, (64, 16, 32), "bands=1"), (530, 48, 16, 1, (64, 16, 16), "bands=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
+    for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,overlap=0"),
+                           (128, 40, 64, "bands=2,stages=3,turns=1")]:
+        spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
+        yield case(f"attention M={m} {attention.name_of(spec)}", forward(spec, random, m, 48), plan, 2)
     yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "bands=2", 3)
+    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "bf16", 128, 64, 64), "bands=2", 3)
     yield case("gemm_tn", gemm_tn(random, 72, 200, 130 // 8 * 8, "bf16", 64, 128, 32), "bands=3", 1)
     yield case("gram", gram(random, 200, 136, 96, "bf16", 64, 64, 64), "bands=2", 3)
     yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "bands=3,stages=1", 1)
@@ -415,7 +425,8 @@ def drawn_case(seed):
         spec, n, lazy = draw_attention(random), eight(8, 160), bool(random.random() < 0.7)
         n = n if random.random() < 0.2 else (n + 8) // 16 * 16 or 16
         batch = pick(1, 1, 2)
-        program, name = forward(spec, random, 64, n, lazy, batch), f"{batch=} {attention.name_of(spec)} N={n} {lazy=}"
+        m = 64 if random.random() < 0.8 else pick(128, 192)  # several blocks of rows in a band
+        program, name = forward(spec, random, m, n, lazy, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n} {lazy=}"
     elif kind in ("dq", "dkdv", "bwd"):
         spec = draw_attention(random)
         if kind == "bwd" and random.random() < 0.8:  # few plans fit otherwise
@@ -430,7 +441,7 @@ def drawn_case(seed):
         program, name = backward(kernel, spec, random, m, n, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n}"
     elif kind in ("gemm", "gemm_tn", "gram"):
         m, n, k = eight(8, 400), eight(8, 400), eight(8, 300)
-        tiles = [64, eight(8, 256), 16 * int(random.integers(1, 9))]
+        tiles = [64 * pick(1, 1, 1, 2, 3), eight(8, 256), 16 * int(random.integers(1, 9))]
         if random.random() < 0.3:
             tiles[0], tiles[1] = tiles[1], tiles[0]
         name = f"{m}x{n}x{k} {dtype} {tiles}"

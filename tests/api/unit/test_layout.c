@@ -96,6 +96,25 @@ product_layouts_cover_tiles(void **state)
     }
 }
 
+static void
+group_layouts_cover_tiles(void **state)
+{
+    for (int32_t rows = 64; rows <= 256; rows += 64) {
+        covers(*state, layout_group_c(*state, rows, 72), rows, 72, 4);
+        covers(*state, layout_group_a(*state, rows, 40), rows, 40, 4);
+        /* a result is a left operand as it lies, whatever the number of blocks */
+        assert_non_null(layout_register_map(*state, layout_group_c(*state, rows, 64),
+                                            layout_group_a(*state, rows, 64)));
+    }
+    assert_true(layout_eq(layout_group_c(*state, 64, 72), layout_mma_c(*state, 64, 72, 4, 1, 4)));
+    assert_true(layout_eq(layout_group_a(*state, 64, 48), layout_mma_a(*state, 64, 48, 4, 4)));
+    /* the second block begins behind the first one's registers, 64 rows further down */
+    int32_t at[LAYOUT_RANK];
+    layout_coordinates(layout_group_c(*state, 128, 32), 16, 5, 2, at);
+    assert_int_equal(at[0], 64 + 2 * 16 + 1);
+    assert_int_equal(at[1], 2);
+}
+
 /* PTX ISA, mma.m16n8k16: groupID = lane / 4, threadID = lane % 4. */
 static void
 product_layouts_are_the_instructions(void **state)
@@ -362,6 +381,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(blocked_layouts_cover_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(product_layouts_cover_tiles, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(group_layouts_cover_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(product_layouts_are_the_instructions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_accumulator_is_an_operand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_row_spreads_over_its_tile, set_up, tear_down),

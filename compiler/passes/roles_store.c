@@ -1,0 +1,121 @@
+/* roles_store.c - results that leave through shared memory, by the tensor memory unit.
+ *
+ * Where a loop does nothing but add products up, all bands end it at about the same time, and nothing
+ * else keeps the tensor cores busy while they store their sums.  So that is made short: a band writes
+ * its tile into a staging buffer, a few panels of 128 bytes at a time, and asks the tensor memory unit
+ * to bring it to memory, which clips it at the ends of the tensor.  The next tile's products start
+ * meanwhile.
+ *
+ * (A loop with arithmetic between products has other bands' products to run under a store, and stores
+ * 16 bytes a thread right from registers: attention loses 2 % with a staging buffer.)
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024 };
+
+/* Whether `value` is computed from what the main loop leaves, element by element. */
+static bool
+comes_from_loop(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == r->loop)
+        return true;
+    if (def == NULL || (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (comes_from_loop(r, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t
+accesses(const TirBlock *block, const TirTensor *tensor)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        n += block->ops.at[i]->tensor == tensor;
+        for (uint32_t k = 0; k < block->ops.at[i]->n_blocks; k++)
+            n += accesses(block->ops.at[i]->blocks[k], tensor);
+    }
+    return n;
+}
+
+static int64_t
+padded_bytes(int64_t rows, int64_t cols, int64_t element)
+{
+    int64_t width = PANEL_BYTES / element;
+    int64_t bytes = (rows + 7) / 8 * 8 * ((cols + width - 1) / width * width) * element;
+
+    return (bytes + SPAN - 1) / SPAN * SPAN;
+}
+
+/* How many panels of a tile may be under way at once: all, else two, else one; 0: there is no room. */
+static int64_t
+panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
+{
+    int64_t left = r->px->target->shared_per_block - OTHER_SHARED, bands = r->fn->plan->bands;
+
+    for (uint32_t k = 0; k < r->fn->shared.n; k++) {
+        const TirShared *shared = r->fn->shared.at[k];
+        int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
+        left -= each * shared->slots * (shared->per_band || shared->is_staging ? bands : 1);
+    }
+    int64_t fit = left / (bands * padded_bytes(rows, PANEL_BYTES, 1));
+    return fit >= panels ? panels : fit > 2 ? 2 : fit < 0 ? 0 : fit;
+}
+
+static bool
+is_turned(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->swapped)
+            return true;
+    }
+    return false;
+}
+
+/* Emits a store as one of the tensor memory unit; false: it is better left as it is, or must be. */
+bool
+roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
+{
+    const TirTensor *tensor = store->tensor;
+    TirBuilder *b = &r->b;
+
+    if (store->op != TIR_STORE || !roles_only_sums(r) || is_turned(r) || tensor->rank > 5 ||
+        tensor->rank < 2 || tensor->align % 16 != 0 ||
+        store->index[tensor->rank - 1].kind == INDEX_SCALAR)
+        return false;
+    const TirVal *value = store->args[store->n_args - 1];
+    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
+    if (value->type.rank != 2 || (element != 2 && element != 4) || value->type.dtype == DT_BOOL ||
+        value->type.dim[0] > BOX_MOST || value->type.dim[1] % (PANEL_BYTES / element) != 0 ||
+        !comes_from_loop(r, value) || accesses(r->old, tensor) != 1)
+        return false;
+    int32_t width = PANEL_BYTES / element;
+    int64_t panels = panels_that_fit(r, value->type.dim[0], value->type.dim[1] / width);
+    if (panels == 0)
+        return false;
+    TirVal *args[TENSOR_MAX_RANK + 1];
+    for (uint32_t k = 0; k < store->n_args; k++)
+        args[k] = clone_of(map, store->args[k]);
+    b->span = store->span;
+    TirOp *op = tir_op_new(b, TIR_TENSOR_STORE, store->n_args, args, 0, NULL);
+    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+        op->index[d] = store->index[d];
+    op->tensor = store->tensor;
+    op->shared = arena_new(r->fn->arena, TirShared);
+    *op->shared = (TirShared){.id = r->fn->shared.n,
+                              .name = tensor->name,
+                              .dtype = value->type.dtype,
+                              .rows = value->type.dim[0],
+                              .cols = (int32_t)panels * width,
+                              .slots = 1,
+                              .is_staging = true};
+    vec_push(r->fn->arena, &r->fn->shared, op->shared);
+    return true;
+}

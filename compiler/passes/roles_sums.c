@@ -1,0 +1,151 @@
+/* roles_sums.c - a main loop that does nothing but add products up.
+ *
+ * Nobody looks at a sum before the loop has ended, so a product need not have ended when the next one
+ * starts: each iteration waits for the one before, and gives back what that one has read.
+ *
+ *     first iteration: wait for its slots, start products
+ *     for ..  { wait for slots, start products; wait for the products before, release their slots }
+ *     wait for products, release the last slots
+ *
+ * A band holds two slots of each ring then.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+static bool
+is_loaded(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_LOAD && value->def->shared != NULL;
+}
+
+static bool
+is_sum(const TirBlock *body, const TirVal *value)
+{
+    if (value->block == body && value->def == NULL)
+        return value->index > 0;
+    return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == body;
+}
+
+/* Whether `value` is used by products as what they add to, and by the end of the iteration, only. */
+static bool
+is_only_added_to(const TirBlock *block, const TirBlock *body, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value && !(op->op == TIR_MMA && k == 2) &&
+                !(op->op == TIR_YIELD && block == body))
+                return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!is_only_added_to(op->blocks[k], body, value))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool
+roles_only_sums(const Roles *r)
+{
+    const TirOp *yield = block_yield(r->body);
+    uint32_t products = 0;
+
+    if (r->has_effects || r->fn->plan->joint || r->late_rings.n > 0)
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->slots < 2)
+            return false;
+        if (op->op != TIR_MMA)
+            continue;
+        products++;
+        if (!is_loaded(op->args[0]) || !is_loaded(op->args[1]) ||
+            !is_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
+            return false;
+    }
+    for (uint32_t k = 0; k < yield->n_args; k++) { /* sums stay where they are */
+        const TirVal *param = r->body->params.at[k + 1], *next = yield->args[k];
+        while (next->def != NULL && next->def->op == TIR_MMA && next->def->parent == r->body)
+            next = next->def->args[2];
+        if (yield->args[k] != next && (next != param || !is_only_added_to(r->body, r->body, param)))
+            return false;
+    }
+    return products > 0;
+}
+
+/* An iteration as far as its products; returns how many it starts. */
+static uint32_t
+start_iteration(Roles *r, CloneMap *map, bool all_masks)
+{
+    uint32_t products = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_YIELD)
+            continue;
+        roles_copy(r, map, op, all_masks);
+        products += op->op == TIR_MMA;
+    }
+    return products;
+}
+
+static void
+end_iteration(Roles *r, uint32_t running)
+{
+    roles_plain(&r->b, TIR_MMA_WAIT, NULL, running);
+    roles_release(&r->b, &r->early_rings, NULL);
+}
+
+void
+roles_sums(Roles *r, CloneMap *map, Range range)
+{
+    Arena *arena = r->fn->arena;
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    const TirOp *yield = block_yield(r->body);
+    TirBlock *around = r->b.block;
+    TirVal **values = arena_array(arena, TirVal *, n + 1);
+    TirType *types = arena_array(arena, TirType, n + 1);
+
+    for (uint32_t k = 0; k < r->early_rings.n; k++)
+        r->early_rings.at[k]->shared->lags = true;
+    for (uint32_t k = 0; k < n; k++) {
+        values[k] = clone_of(map, r->loop->args[first + k]);
+        types[k] = r->loop->results[k]->type;
+    }
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    r->b.block = branch->blocks[1];
+    tir_yield(&r->b, n, values);
+
+    r->b.block = branch->blocks[0];
+    CloneMap head = clone_map_copy(r->fn, map);
+    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&head, r->body->params.at[k + 1], values[k]);
+    start_iteration(r, &head, true);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(&head, yield->args[k]);
+    TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
+    Range others = {second, range.hi, range.base};
+    TirOp *loop = roles_begin_loop(r, others, n, values, map, second);
+    r->b.block = loop->blocks[0];
+    CloneMap now = clone_map_copy(r->fn, map);
+    for (uint32_t k = 0; k < r->body->params.n; k++)
+        clone_set(&now, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(&now, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    end_iteration(r, start_iteration(r, &now, false));
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(&now, yield->args[k]);
+    tir_yield(&r->b, n, values);
+
+    r->b.block = branch->blocks[0];
+    end_iteration(r, 0);
+    tir_yield(&r->b, n, loop->results);
+    r->b.block = around;
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, r->loop->results[k], branch->results[k]);
+}
