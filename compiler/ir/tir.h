@@ -225,6 +225,7 @@ typedef struct TirShared {
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
+    bool is_vector;                /* a ring that a warp of the producer fills, element by element */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
 } TirShared;
@@ -246,6 +247,8 @@ typedef struct TirPlan {
     bool dynamic;                /* tiles are drawn from a counter, longest first */
     bool turns;                  /* bands take turns in starting products */
     bool tight;                  /* results of products take most registers */
+    bool gathers;                /* the producer is a warp, which copies vectors itself */
+    bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
@@ -253,6 +256,8 @@ typedef struct TirPlan {
                                     others what tile is next, when `dynamic` */
     const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the band
                                     axis alone: what the L2 cache should hold while they run */
+    uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
+                                    lower_hold; 0: none */
     uint32_t private_bytes;      /* plan_shared: from band to band, of buffers that are no rings */
     TirBlock *producer;
     const TirBlock *original;    /* the body before it was parted: what each band has to load */

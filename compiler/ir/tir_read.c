@@ -259,7 +259,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->steers = reader_accept(r, "steers");
         return;
     case TIR_ASYNC_WAIT:
-    case TIR_MMA_WAIT: op->integer = reader_integer(r, 0, INT32_MAX); return;
+    case TIR_MMA_WAIT:
+        op->integer = reader_integer(r, 0, INT32_MAX);
+        if (reader_accept(r, ","))
+            take_uses(r, args);
+        return;
     case TIR_LOAD: op->tensor = take_index(r, op->index, args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
@@ -635,6 +639,7 @@ take_shared_line(Reader *r)
     shared->is_ring = reader_accept(r, "ring");
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
+        shared->is_vector = reader_accept(r, "vector");
         shared->barriers = reader_u32(r);
     }
     shared->is_joint = reader_accept(r, "joint");
@@ -663,9 +668,13 @@ take_plan_line(Reader *r)
     plan->overlapped = reader_accept(r, "overlapped");
     plan->turns = reader_accept(r, "turns");
     plan->tight = reader_accept(r, "tight");
+    plan->gathers = reader_accept(r, "gathers");
+    plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
     if (reader_accept(r, "tiles"))
         plan->tiles = reader_u32(r);
+    if (reader_accept(r, "mark"))
+        plan->mark = reader_u32(r);
     if (reader_accept(r, "private"))
         plan->private_bytes = reader_u32(r);
     if (reader_accept(r, "shares"))

@@ -175,9 +175,13 @@ void lower_band_barrier(Lowering *lo);
 /* Adds a tile to a tensor through its staging buffer. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
 /* The additions that this thread started have read shared memory and arrived. */
+Elem lower_lane_grid(Lowering *lo, uint32_t axis);
+void lower_additions_read(Lowering *lo);
 void lower_end_additions(Lowering *lo);
 void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);
+/* Keeps what comes next behind half of what makes `value`, which the assembler would move below. */
+void lower_hold(Lowering *lo, TirVal *value);
 void lower_copy_bulk(Lowering *lo, TirOp *op);
 /* The cursors of all rings for the role being lowered, at the first slots. */
 void lower_begin_rings(Lowering *lo);
