@@ -147,6 +147,19 @@ add_rings(Work *w, const TirBlock *block, bool in_loop)
     }
 }
 
+/* Whether the next iteration begins with `value`. */
+static bool
+is_carried(const TirBlock *body, const TirVal *value)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t k = 0; k < yield->n_args; k++) {
+        if (yield->args[k] == value)
+            return true;
+    }
+    return false;
+}
+
 /* The products of the main loop, which may stand in other loops. */
 static void
 add_products(Work *w, const TirBlock *body, uint32_t bands)
@@ -183,8 +196,7 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
         w->shared += steps * (n / 4 + (in_shared ? 16 : 0));
         w->multiplies += rows * n * steps * 16;
         int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
-        bool carried = op->args[2]->def == NULL;
-        if (!carried && !op->joint)
+        if (!is_carried(body, op->results[0]) && !op->joint)
             w->fresh += registers;
         else if (!op->joint) /* a joint product begins when the fresh ones have been used */
             w->accumulators += registers;

@@ -48,6 +48,8 @@ typedef struct Target {
     int32_t special_ops;    /* ex2, rcp, .. */
     int32_t float_ops;      /* f32 lanes */
     int32_t shared_bytes;
+    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks; /* from the question for a tile until it is there */
 
     /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
      * shared memory, registers that go from role to role; NULL: none of these */
