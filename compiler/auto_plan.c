@@ -44,7 +44,8 @@ enum {
     USUAL_LENGTH = 4096,    /* of a loop or an axis of the grid, in elements */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OPERAND_REGISTERS = 26, /* of one product, beside its result */
-    OTHER_SHARED = 1024     /* barriers, alignment */
+    OTHER_SHARED = 1024,    /* barriers, alignment */
+    JOINT_SHARED = 512      /* the same where all large buffers are counted */
 };
 
 typedef struct Work {
@@ -59,6 +60,8 @@ typedef struct Work {
     bool turned;                 /* some sum is computed turned */
     int64_t tiles[3];            /* along each axis of the grid that counts tiles, of usual length */
     uint32_t band_axis;
+    int64_t kept;                /* registers: tiles that are computed and used more than once */
+    bool positions;              /* it computes with the elements' places, as numbers */
 } Work;
 
 typedef struct PlanSearch {
@@ -93,6 +96,24 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     diag->messages.n = messages;
     diag->errors = errors;
     return done && fn->plan != NULL ? fn : NULL;
+}
+
+/* Tiles of a loop that stay: in f32, computed from products, used by more than one operation. */
+static void
+add_kept(Work *w, const TirFn *fn, const TirBlock *body)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_kept(w, fn, op->blocks[k]);
+        if (op->n_results != 1 || op->results[0]->type.rank != 2 ||
+            op->results[0]->type.dtype != DT_F32 ||
+            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+            continue;
+        w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
+        if (op->op != TIR_PADMASK && count_uses(fn, op->results[0]) > 1)
+            w->kept += tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
+    }
 }
 
 static void
@@ -158,6 +179,8 @@ add_products(Work *w, const TirBlock *body, uint32_t bands)
 
     for (uint32_t k = 0; k < body->ops.n; k++) {
         const TirOp *op = body->ops.at[k];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1) /* copied ahead, to one of two slots */
+            w->exchange_bytes += 2 * op->results[0]->type.dim[0] * 4;
         if (op->op == TIR_FOR)
             add_products(w, op->blocks[0], bands);
         w->masks |= op->op == TIR_MASK;
@@ -208,6 +231,7 @@ measure(const TirFn *fn, uint32_t bands)
     }
     add_rings(&w, fn->body, false);
     add_products(&w, fn->body, bands);
+    add_kept(&w, fn, fn->body);
     return w;
 }
 
@@ -274,7 +298,8 @@ static void
 add_choice(PlanSearch *s, const TileChoice *values, const Work *w, uint32_t bands)
 {
     const Target *target = s->px->target;
-    int64_t limit = target->shared_per_block - OTHER_SHARED - bands * w->exchange_bytes;
+    int64_t limit = target->shared_per_block - bands * w->exchange_bytes -
+                    (w->joint ? JOINT_SHARED : OTHER_SHARED);
     uint32_t registers = target->role_registers[bands].consumer, slots = 2, stages = 0;
     int64_t loop = w->ring_bytes_shared + bands * w->ring_bytes_own;
     int64_t once = w->once_bytes_shared + bands * w->once_bytes_own;
@@ -295,9 +320,14 @@ add_choice(PlanSearch *s, const TileChoice *values, const Work *w, uint32_t band
     bool overlapped = !w->joint && w->accumulators > 0 && w->fresh > 0 &&
                       w->accumulators + w->fresh + w->fresh / 2 + OTHER_REGISTERS + w->fresh / 8 <=
                           registers + 4;
-    if (stages == 0 || w->accumulators + w->fresh + w->fresh / 4 + SOME_REGISTERS +
-                           (w->masks ? MASK_REGISTERS : 0) >
-                       registers)
+    int64_t needed = w->accumulators + w->fresh + SOME_REGISTERS;
+    /* Where bands share a product, one tile that is computed takes the place of a result, and masks
+     * are made as they are used. */
+    if (!w->joint)
+        needed += w->fresh / 4 + (w->masks ? MASK_REGISTERS : 0);
+    else if (w->positions || w->kept > w->fresh / 2)
+        needed += w->kept > w->fresh / 2 ? w->kept - w->fresh / 2 : w->fresh / 4;
+    if (stages == 0 || needed > registers)
         return;
     TileChoice *choice = &s->found[s->n++];
     *choice = *values;
@@ -305,7 +335,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const Work *w, uint32_t band
     choice->plan = (PlanHints){.bands = bands,
                                .stages = stages,
                                .slots = slots,
-                               .persistent = true,
+                               .persistent = !w->joint, /* the place of a tile takes registers */
                                .dynamic = true,
                                .overlap = true,
                                .turns = bands > 1};

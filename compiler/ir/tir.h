@@ -233,6 +233,7 @@ typedef struct TirShared {
     bool is_ring, per_band;
     bool lags;                     /* a band gives a slot back after it waited for the next one */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
+    bool is_vector;                /* a ring that a warp of the producer fills, element by element */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
 } TirShared;
@@ -258,6 +259,8 @@ typedef struct TirPlan {
     bool turns;                  /* bands take turns in starting products */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */
+    bool gathers;                /* the producer is a warp, which copies vectors itself */
+    bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
@@ -265,6 +268,8 @@ typedef struct TirPlan {
                                     others what tile is next, when `dynamic` */
     const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the band
                                     axis alone: what the L2 cache should hold while they run */
+    uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
+                                    lower_hold; 0: none */
     uint32_t private_bytes;      /* plan_shared: from band to band, of buffers that are no rings */
     TirBlock *producer;
     const TirBlock *original;    /* the body before it was parted: what each band has to load */

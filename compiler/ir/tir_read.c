@@ -273,7 +273,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->steers = reader_accept(r, "steers");
         return;
     case TIR_ASYNC_WAIT:
-    case TIR_MMA_WAIT: op->integer = reader_integer(r, 0, INT32_MAX); return;
+    case TIR_MMA_WAIT:
+        op->integer = reader_integer(r, 0, INT32_MAX);
+        if (reader_accept(r, ","))
+            take_uses(r, args);
+        return;
     case TIR_LOAD: op->tensor = take_index(r, op->index, args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
@@ -653,6 +657,7 @@ take_shared_line(Reader *r)
     shared->is_ring = reader_accept(r, "ring");
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
+        shared->is_vector = reader_accept(r, "vector");
         shared->barriers = reader_u32(r);
         shared->lags = reader_accept(r, "lags");
     }
@@ -683,6 +688,8 @@ take_plan_line(Reader *r)
     plan->turns = reader_accept(r, "turns");
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
+    plan->gathers = reader_accept(r, "gathers");
+    plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
     if (reader_accept(r, "patch")) {
         plan->patch = reader_u32(r);
@@ -691,6 +698,8 @@ take_plan_line(Reader *r)
     }
     if (reader_accept(r, "tiles"))
         plan->tiles = reader_u32(r);
+    if (reader_accept(r, "mark"))
+        plan->mark = reader_u32(r);
     if (reader_accept(r, "private"))
         plan->private_bytes = reader_u32(r);
     if (reader_accept(r, "shares"))

@@ -460,7 +460,13 @@ print_operands(Printer *p, const TirOp *op)
         print_value(p, op->args[1]);
         return;
     case TIR_ASYNC_WAIT:
-    case TIR_MMA_WAIT: buf_printf(out, "%" PRId64, op->integer); return;
+    case TIR_MMA_WAIT:
+        buf_printf(out, "%" PRId64, op->integer);
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            buf_add(out, ", ");
+            print_value(p, op->args[k]);
+        }
+        return;
     case TIR_REDUCE: buf_printf(out, "%s ", reduce_names[op->reduce]); break;
     default: break;
     }
@@ -626,12 +632,16 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->turns ? " turns" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
+        buf_add(p->out, fn->plan->gathers ? " gathers" : "");
+        buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         if (fn->plan->patch != 0)
             buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
                        grid_name(fn, fn->plan->patch_axis));
         if (fn->plan->tiles != 0)
             buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
+        if (fn->plan->mark != 0)
+            buf_printf(p->out, " mark %" PRIu32, fn->plan->mark);
         if (fn->plan->private_bytes != 0)
             buf_printf(p->out, " private %" PRIu32, fn->plan->private_bytes);
         if (fn->plan->shared_bytes_each != NULL) {
@@ -657,7 +667,10 @@ print_schedule(Printer *p)
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
         if (shared->is_ring)
-            buf_printf(p->out, " ring%s %" PRIu32, shared->per_band ? " per_band" : "",
+            buf_printf(p->out, " ring%s %" PRIu32,
+                       shared->per_band    ? " per_band"
+                       : shared->is_vector ? " vector"
+                                           : "",
                        shared->barriers);
         if (shared->lags)
             buf_add(p->out, " lags");

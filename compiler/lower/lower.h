@@ -181,10 +181,15 @@ void lower_band_barrier(Lowering *lo);
 void lower_tensor_add(Lowering *lo, TirOp *op);
 /* Stores a tile through its staging buffer, panel by panel. */
 void lower_tensor_store(Lowering *lo, TirOp *op);
-/* The additions and stores that this thread started have read shared memory and arrived. */
+/* The additions and stores that this thread started have read shared memory. */
+void lower_additions_read(Lowering *lo);
+Elem lower_lane_grid(Lowering *lo, uint32_t axis);
+/* The same, and they have arrived. */
 void lower_end_additions(Lowering *lo);
 void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);
+/* Keeps what comes next behind half of what makes `value`, which the assembler would move below. */
+void lower_hold(Lowering *lo, TirVal *value);
 void lower_copy_bulk(Lowering *lo, TirOp *op);
 /* The cursors of all rings for the role being lowered, at the first slots. */
 void lower_begin_rings(Lowering *lo);

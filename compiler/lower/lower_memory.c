@@ -519,7 +519,9 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     }
     for (int32_t done = 0; done < plan->rows; done += per_pass) {
         LirReg guard = 0;
-        if (done + per_pass > plan->rows)
+        if (first + width > plan->cols) /* of one row */
+            guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(chunk.reg), lir_int(plan->cols));
+        else if (done + per_pass > plan->rows)
             guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(row.reg),
                             lir_int(plan->rows - done));
         LirOperand size = bytes;
@@ -557,6 +559,11 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
 static void
 copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
 {
+    if (plan->rows == 1 && plan->cols <= plan->threads && plan->cols == plan->tile_chunks &&
+        (plan->cols & (plan->cols - 1)) != 0) { /* one chunk a thread, as far as there are some */
+        copy_panel(lo, plan, 0, plan->threads, bounded);
+        return;
+    }
     for (int32_t first = 0; first < plan->cols;) {
         int32_t end = first < plan->tile_chunks ? plan->tile_chunks : plan->cols;
         int32_t width = 1;
@@ -567,15 +574,17 @@ copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
     }
 }
 
+/* Of a copy by the threads of a role; to a ring, by one warp of the producer. */
 static CopyPlan
 plan_copy(Lowering *lo, TirOp *op)
 {
-    CopyPlan plan = {.access = access_begin(lo, op, 1), .shared = op->shared};
+    bool ring = op->shared->is_ring;
+    CopyPlan plan = {.access = access_begin(lo, op, ring ? 0 : 1), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
 
-    plan.slot_base = lower_slot_base(lo, op->shared, op->args[0]);
-    plan.threads = (int32_t)lo->fn->warps * WARP_LANES;
+    plan.slot_base = lower_slot_base(lo, op->shared, ring ? NULL : op->args[0]);
+    plan.threads = ring ? WARP_LANES : (int32_t)lo->fn->warps * WARP_LANES;
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;
     plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
@@ -589,7 +598,7 @@ lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops)
     LirBuilder *b = &lo->b;
     CopyPlan *plans = arena_array(lo->arena, CopyPlan, n);
     LirReg whole = 0;
-    bool testable = lo->b.share;
+    bool testable = lo->b.share && lo->role == NULL; /* warp groups stay together */
 
     /* When all the tiles lie inside their tensors, one uniform test replaces all others. */
     for (uint32_t k = 0; k < n; k++) {

@@ -11,6 +11,7 @@
 #include "compiler/lower/lower.h"
 
 enum { BARRIER_BYTES = 8, PANEL_BYTES = 128 };
+enum { FIRST_ADDITION = 13 }; /* barriers, as lower_roles.c counts them: one for each of three bands */
 
 /* Parts of a slot that have barriers of their own. */
 static uint32_t
@@ -72,9 +73,16 @@ lower_init_barriers(Lowering *lo)
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
-                                     lir_int(i < n ? 1 : readers)};
+                                     lir_int(i >= n            ? readers
+                                             : ring->is_vector ? WARP_LANES
+                                                               : 1)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
+    }
+    if (lo->fn->plan->mark != 0) {
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark),
+                                 lir_int(warps * (int32_t)lo->fn->plan->bands)};
+        lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
         int32_t readers = warps * (int32_t)lo->fn->plan->bands;
@@ -185,7 +193,8 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         lower_advance(lo, cursor, ring->slots);
 }
 
-/* A register that is 0, but not before `pin` is computed, as far as the assembler knows. */
+/* A register that is 0, but not before the last element of `pin` is computed, as far as the assembler
+ * knows. */
 static LirReg
 pinned_zero(Lowering *lo, TirVal *pin)
 {
@@ -216,6 +225,32 @@ lower_ring_release(Lowering *lo, TirOp *op)
     RingCursor *cursor = &lo->role->rings[ring->id];
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
     lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
+}
+
+/* The assembler moves arithmetic below a wait for products, where it does not run under them, and
+ * keeps its operands in registers until then.  It does not do so with what an arrival at a barrier
+ * depends on.  Half of it is enough: the rest may fill gaps behind the wait. */
+void
+lower_hold(Lowering *lo, TirVal *value)
+{
+    enum { SOME = 8 }; /* any one could come early */
+    LirBuilder *b = &lo->b;
+    int32_t half = lower_registers(value) / 2;
+    LirReg bits = 0;
+
+    for (int32_t r = half > SOME ? half - SOME : 0; r < half && value->type.dtype == DT_F32; r++) {
+        Elem elem = lower_elem(lo, value, r);
+        if (elem.kind != ELEM_REG)
+            return;
+        LirReg own = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(elem.reg));
+        bits = bits == 0 ? own : lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bits), lir_reg(own));
+    }
+    if (bits == 0 || lo->fn->plan->mark == 0)
+        return;
+    bits = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(lower_zero(lo)));
+    LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lower_shared_start(lo)), lir_reg(bits));
+    LirOperand mark = lir_address(at, lo->fn->plan->mark);
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &mark)->guard = lo->role->first_lane;
 }
 
 /* ---- copies ---- */
@@ -263,7 +298,7 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
             add_maps_of(lo, op->blocks[k], names);
         bool uses_map = op->op == TIR_COPY_BULK || op->op == TIR_TENSOR_ADD ||
                         op->op == TIR_TENSOR_STORE;
-        if (!uses_map || names[op->shared->id] != NULL)
+        if (!uses_map || op->shared->is_vector || names[op->shared->id] != NULL)
             continue;
         LirTensorMap map = map_of(lo, op);
         for (uint32_t k = 0; k < lo->out->maps.n; k++) {
@@ -305,16 +340,18 @@ static LirReg
 map_address(Lowering *lo, const TirShared *ring);
 
 /* One thread of the warp group asks for additions, and knows when they have read: a lane of the
- * first warp that the machine elects, always the same.  Between begin and end only that one's
+ * first warp that the machine elects, always the same; `meet`, or NULL: behind that barrier.  Between begin and end only that one's
  * instructions are guarded; the branch around keeps the other warps out, and every warp together. */
 static LirReg
-begin_asking(Lowering *lo, uint32_t *end)
+begin_asking(Lowering *lo, uint32_t *end, const LirOperand *meet)
 {
     LirBuilder *b = &lo->b;
 
     *end = lir_new_label(b);
     lir_branch(b, *end, lo->role->first_warp, true);
     lir_open(b, false);
+    if (meet != NULL)
+        lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, meet);
     LirReg elected = lir_new_reg(b, LIR_PRED);
     LirOperand operand = lir_reg(elected);
     lir_emit(b, LIR_ELECT, 1, 1, &operand);
@@ -339,13 +376,8 @@ lower_tensor_add(Lowering *lo, TirOp *op)
     const Layout *layout = value->layout;
     LirBuilder *b = &lo->b;
     int32_t n = lower_registers(value), width = PANEL_BYTES / 4, at[LAYOUT_RANK];
-    LirOperand none = lir_int(0);
     uint32_t next = 0, end;
 
-    LirReg asks = begin_asking(lo, &end);
-    lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
-    end_asking(lo, end);
-    lower_barrier(lo);
     Elem base = lower_slot_base(lo, staging, NULL);
     Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
     for (int32_t r = 0; r < n; r++) {
@@ -359,12 +391,19 @@ lower_tensor_add(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
     }
     lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    lower_barrier(lo);
     Elem place[LIR_MAP_MAX_RANK];
     for (uint32_t d = 0; d < tensor->rank; d++)
         place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
                                                    : lower_elem(lo, op->args[next++], 0);
-    asks = begin_asking(lo, &end);
+    /* The other warps need not wait for each other: a barrier of all bands comes before they write
+     * there again. */
+    LirOperand meet[] = {lir_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
+                                         lir_int(FIRST_ADDITION - 1))),
+                         lir_int((int32_t)lo->fn->warps * WARP_LANES)};
+    LirInsn *arrive = lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, meet);
+    arrive->guard = lo->role->first_warp;
+    arrive->guard_not = true;
+    LirReg asks = begin_asking(lo, &end, meet);
     LirReg map = map_address(lo, staging);
     for (int32_t p = 0; p < staging->layout->cols / width; p++) {
         LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
@@ -447,14 +486,14 @@ lower_tensor_store(Lowering *lo, TirOp *op)
         LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
         Elem here = base;
         here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
-        LirReg asks = begin_asking(lo, &end);
+        LirReg asks = begin_asking(lo, &end, NULL);
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
         write_panel(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
-        asks = begin_asking(lo, &end);
+        asks = begin_asking(lo, &end, NULL);
         LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map_address(lo, staging))};
         uint32_t k = 1;
         for (uint32_t d = 0; d < tensor->rank; d++) {
@@ -470,6 +509,20 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     }
 }
 
+/* Lets a thread that asked for additions go on when all that they read has been read. */
+void
+lower_additions_read(Lowering *lo)
+{
+    LirOperand none = lir_int(0);
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        if (!lo->fn->shared.at[k]->is_staging)
+            continue;
+        lir_emit(&lo->b, LIR_BULK_WAIT_READ, 0, 1, &none);
+        return;
+    }
+}
+
 void
 lower_end_additions(Lowering *lo)
 {
@@ -481,7 +534,7 @@ lower_end_additions(Lowering *lo)
     if (!some)
         return;
     uint32_t end;
-    LirReg asks = begin_asking(lo, &end);
+    LirReg asks = begin_asking(lo, &end, NULL);
     lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
     end_asking(lo, end);
 }
@@ -501,6 +554,23 @@ map_address(Lowering *lo, const TirShared *ring)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
+/* A vector goes to its slot by copies of the producer's warp, each lane's own; every lane says when
+ * its part is there. */
+static void
+copy_vector(Lowering *lo, TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    LirOperand none = lir_int(0);
+
+    lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), lo->role->rings[ring->id].phase);
+    lower_copies(lo, 1, &op);
+    lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL);
+    lir_emit(&lo->b, LIR_CP_ASYNC_WAIT, 0, 1, &none);
+    LirOperand full = barrier_at(lo, ring, 0, false);
+    lir_emit(&lo->b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
+    lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
+}
+
 void
 lower_copy_bulk(Lowering *lo, TirOp *op)
 {
@@ -515,18 +585,27 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     uint32_t order[TENSOR_MAX_RANK];
     Elem place[LIR_MAP_MAX_RANK];
 
+    if (ring->is_vector) {
+        copy_vector(lo, op);
+        return;
+    }
     tir_box_order(op, order);
     for (uint32_t d = 0; d < tensor->rank; d++)
         place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
                                                    : lower_elem(lo, op->args[next++], 0);
     lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
+    LirReg asks = 0; /* of a whole warp, one lane */
+    if (lo->fn->plan->gathers) {
+        LirOperand elected = lir_reg(asks = lir_new_reg(b, LIR_PRED));
+        lir_emit(b, LIR_ELECT, 1, 1, &elected);
+    }
     int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * PANEL_BYTES;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
     LirOperand expect[] = {full, lir_int((int64_t)panels * rows * PANEL_BYTES)};
-    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = asks;
     LirReg start = lower_shared_start(lo);
     if (ring->slots > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
@@ -549,7 +628,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
             operands[at++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
         }
         operands[at++] = full;
-        lir_emit(b, loads[tensor->rank], 0, at, operands);
+        lir_emit(b, loads[tensor->rank], 0, at, operands)->guard = asks;
     }
     if (part + 1 == parts)
         lower_advance(lo, &lo->role->rings[ring->id], ring->slots);

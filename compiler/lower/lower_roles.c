@@ -76,6 +76,18 @@ axis_counts(Lowering *lo, LirReg counts[3])
     }
 }
 
+/* What is only used after the loop, for addresses, must not take up uniform registers, which the
+ * descriptors need: adds a zero that differs by lane, as far as anybody knows. */
+static Elem
+lane_index(Lowering *lo, LirReg index)
+{
+    LirBuilder *b = &lo->b;
+    LirReg lane = lower_lane(lo), zero = lower_zero(lo); /* in this order */
+    LirReg nothing = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_reg(zero));
+
+    return elem_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(nothing)));
+}
+
 /* The band of warp group `own`, when bands alternate. */
 static LirReg
 turned_band(Lowering *lo, LirReg own)
@@ -102,14 +114,17 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
                         lir_reg(own));
     }
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer)
+    if (lo->role->producer || plan->scarce) /* made at each use: nothing is kept over the loop */
         return;
-    /* What is only used after the loop, for addresses, must not take up uniform registers, which
-     * the descriptors need: add a zero that differs by lane, as far as anybody knows. */
-    LirReg nothing =
-        lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_reg(lower_zero(lo)));
-    lo->role->lane_grid[axis] =
-        elem_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(nothing)));
+    lo->role->lane_grid[axis] = lane_index(lo, index);
+}
+
+Elem
+lower_lane_grid(Lowering *lo, uint32_t axis)
+{
+    if (lo->role->producer || !lo->fn->plan->scarce)
+        return lo->role->lane_grid[axis];
+    return lane_index(lo, lo->role->grid[axis].reg);
 }
 
 static LirReg
@@ -188,7 +203,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     }
 }
 
-/* ---- tiles drawn from a counter ---- */
+/* ---- tiles of different lengths, drawn from a counter or a block each ---- */
 
 enum { CACHE_SHARE = 32 << 20 }; /* bytes of L2 that running programs should share */
 
@@ -384,7 +399,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
         if (others == 0)
             others = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1));
     }
-    if (draws)
+    bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
+    if (sections)
         section = section_size(lo, others);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
@@ -405,7 +421,9 @@ lower_tiles(Lowering *lo, TirBlock *program)
         }
     }
     lir_branch(b, end, none, false);
-    if (!plan->dynamic)
+    if (!plan->dynamic && sections)
+        find_drawn_place(lo, tile, uneven, counts, others, section);
+    else if (!plan->dynamic)
         find_place(lo, tile, counts);
     lower_tile_block(lo, program);
     if (plan->alternating)
@@ -468,6 +486,7 @@ lower_band_barrier(Lowering *lo)
     LirOperand some[] = {lir_int(BAND_BARRIER), lir_int((int32_t)lo->fn->plan->bands *
                                                         (int32_t)lo->fn->warps * WARP_LANES)};
 
+    lower_additions_read(lo); /* behind it, bands write where additions read from */
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
     lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
 }
@@ -537,7 +556,9 @@ lower_roles(Lowering *lo)
     lir_comment(b, "producer");
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
-    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
+    LirReg others = plan->gathers /* a warp, not a thread */
+                        ? lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0))
+                        : lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
     lower_tiles(lo, plan->producer);
     lir_branch(b, end, 0, false);
@@ -548,6 +569,7 @@ lower_roles(Lowering *lo)
     lir_comment(b, "computing warp groups");
     role.producer = false;
     lo->b.hoist = lo->b.hoist && !plan->tight; /* registers are short, and addresses cheap */
+    lo->b.share = lo->b.share && !plan->scarce; /* likewise, and the assembler shares what it can */
     set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (plan->turns)

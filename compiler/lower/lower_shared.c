@@ -32,6 +32,10 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
         int64_t part = shared->bytes / shared->slots / lo->fn->plan->bands;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
+    } else if (shared->is_ring) { /* its current slot */
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
+                            lir_int(shared->bytes / shared->slots));
+        return lower_add(lo, base, elem_reg(at));
     } else if (lo->role != NULL && lo->fn->plan->bands > 1) {
         Elem apart = lower_mul_const(lo, elem_reg(lo->role->group), lo->fn->plan->private_bytes);
         base = lower_add(lo, base, apart);

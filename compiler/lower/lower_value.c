@@ -666,7 +666,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
     }
     case TIR_GRID: {
         if (lo->role != NULL)
-            return op->steers ? lo->role->grid[op->integer] : lo->role->lane_grid[op->integer];
+            return op->steers ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);
         static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
         static const char *const counts[] = {"%nctaid.x", "%nctaid.y", "%nctaid.z"};
         LirReg index = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(names[op->integer]));

@@ -712,6 +712,10 @@ lower_op(Lowering *lo, TirOp *op)
         break;
     case TIR_MMA_WAIT: {
         LirOperand n = lir_int(op->integer);
+        for (uint32_t k = 0; k < op->n_args; k++)
+            lower_force(lo, op->args[k]);
+        if (op->n_args > 0)
+            lower_hold(lo, op->args[0]);
         lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
         break;
     }

@@ -547,6 +547,10 @@ do_op(Band *b, const TirOp *op)
     case TIR_RING_RELEASE:
         return release_slot(b, op);
     case TIR_MMA_WAIT:
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (!ask_for(b, op->args[k]))
+                return false;
+        }
         wait_for_products(b, op->integer);
         return true;
     case TIR_TURN_TAKE:
@@ -556,6 +560,15 @@ do_op(Band *b, const TirOp *op)
         b->stretch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
+    case TIR_TENSOR_ADD:
+        if (b->stretches[op->shared->id].written[0] == b->stretch)
+            return fail(b, NULL,
+                        arena_printf(b->facts->arena,
+                                     "%s is written without a barrier of all bands behind the "
+                                     "addition that reads it",
+                                     ring_name(b, op->shared)));
+        b->stretches[op->shared->id].written[0] = b->stretch;
+        break;
     case TIR_SHARED_WRITE:
         if (op->shared->is_joint && !write_part(b, op))
             return false;

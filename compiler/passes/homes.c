@@ -3,6 +3,9 @@
  * A product of a warp group runs on after its instruction, and its accumulator may be neither copied
  * nor moved meanwhile.  So every chain of values that a product adds to - carried by loops, passed
  * through branches, scaled in between - lives in one set of registers, its home.
+ *
+ * What is computed from a result alone, while other products run, takes its place: it lives where the
+ * result did.  The assembler does not find that by itself when nearly all registers are taken.
  */
 #include "compiler/passes/homes.h"
 #include "compiler/passes/tir_util.h"
@@ -96,6 +99,47 @@ join_in_place(Homes *h, const TirBlock *block)
     }
 }
 
+/* The operand that an elementwise operation could take the place of: a tile of its type that nothing
+ * else uses; NULL. */
+static TirVal *
+replaced_by(const TirFn *fn, const TirVal *value)
+{
+    const TirOp *op = value->def;
+    TirVal *found = NULL;
+
+    if (op == NULL || (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+        return NULL;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def == NULL || def->parent != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
+            (def->op != TIR_MMA && (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))
+            continue; /* one and the same for a row, or for all: it has no registers of its own */
+        if (found != NULL || count_uses(fn, op->args[k]) != 1)
+            return NULL;
+        found = op->args[k];
+    }
+    return found;
+}
+
+static void
+join_held(Homes *h, const TirFn *fn, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_held(h, fn, op->blocks[k]);
+        for (uint32_t k = 0; op->op == TIR_MMA_WAIT && k < op->n_args; k++) {
+            TirVal *from = op->args[k];
+            while (from != NULL && !h->product[root_of(h, from->id)])
+                from = replaced_by(fn, from);
+            /* Only the last one, element by element from the result: what lies between is used by
+             * nothing else, so nobody asks for it, or for the result, later. */
+            if (from != NULL)
+                join(h, op->args[k], from);
+        }
+    }
+}
+
 static bool
 used_behind(const TirBlock *block, const TirOp *op, const TirVal *value)
 {
@@ -183,6 +227,7 @@ product_homes(Arena *arena, const TirFn *fn)
         h.parent[k] = k;
     join_flow(&h, fn->body);
     join_in_place(&h, fn->body);
+    join_held(&h, fn, fn->body);
     if (!check_homes(&h, fn->body))
         return NULL;
     uint32_t *out = arena_array(arena, uint32_t, n);

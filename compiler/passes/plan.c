@@ -31,6 +31,7 @@ enum {
     PANEL_ELEMENTS = 64, /* of 16 bits */
     BOX_MOST = 256,
     FIX_ROUNDS = 64,
+    MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
     OPERAND_REGISTERS = 26, /* of one product, beside its result */
     OTHER_REGISTERS = 32 /* of a thread: statistics, addresses, what is being computed */
 };
@@ -244,21 +245,6 @@ only_operand(const TirBlock *block, const TirVal *value)
     return true;
 }
 
-static bool
-is_written(const TirBlock *block, const TirTensor *tensor)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
-            return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (is_written(op->blocks[k], tensor))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
  * sizes, parameters, the grid and the number of the iteration. */
 static bool
@@ -322,7 +308,7 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
-    if (is_written(p->fn->body, tensor))
+    if (writes_tensor(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
     if (!only_operand(p->fn->body, load->results[0]))
         return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
@@ -403,7 +389,7 @@ check_joint(Planner *p, TirOp *op)
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
     int32_t share = bands < 2 ? 0 : cols / (int32_t)bands;
-    if (bands < 2 || cols % (int32_t)bands != 0)
+    if (bands < 2 || bands > MOST_SHARING || cols % (int32_t)bands != 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
      * panels, or all shares' from one. */
@@ -647,8 +633,8 @@ count_blocks(TirFn *fn)
     fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
 }
 
-/* Programs of different lengths are drawn from a counter, in the order that ends most evenly: the
- * longest first, a few at a time of those that share what they load. */
+/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
+ * time of those that share what they load.  Blocks that stay draw them from a counter. */
 static void
 plan_drawing(Planner *p)
 {
@@ -660,14 +646,18 @@ plan_drawing(Planner *p)
 
     for (uint32_t k = 0; k < fn->grid.n; k++)
         uneven = uneven || fn->grid.at[k].uneven;
-    if (!uneven || !p->px->plan.dynamic || !fn->plan->persistent)
+    if (!uneven || !p->px->plan.dynamic)
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        if (op->op != TIR_LOAD || op->shared == NULL || op->shared->per_band)
-            continue;
+        const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
+        int64_t row = 0; /* bytes that all programs share of each row */
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band)
+            row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA && added->def->joint)
+            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8;
         const HostExpr *rows = NULL;
-        for (uint32_t d = 0; d + 1 < op->tensor->rank; d++) {
+        for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
             const TensorDim *dim = &op->tensor->dim[d];
             HostExpr *size = host_int(fn->arena, dim->constant);
             if (dim->constant == 0) {
@@ -677,15 +667,16 @@ plan_drawing(Planner *p)
             if (op->index[d].kind != INDEX_SCALAR)
                 rows = size;
         }
-        int64_t row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         if (rows != NULL)
             bytes = host_binary(fn->arena, HOST_ADD, bytes,
                                 host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
     }
+    fn->plan->shared_bytes_each = bytes;
+    if (!fn->plan->persistent)
+        return;
     fn->plan->dynamic = true;
     fn->plan->producer_registers = p->px->target->drawing_registers[fn->plan->bands].producer;
     fn->plan->consumer_registers = p->px->target->drawing_registers[fn->plan->bands].consumer;
-    fn->plan->shared_bytes_each = bytes;
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);
 }
@@ -795,6 +786,7 @@ pass_plan(PassContext *px, TirFn *fn)
                                    (int)result_registers(&p, true), OTHER_REGISTERS,
                                    fn->plan->consumer_registers + 4));
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
+    fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
     fn->warps = 4;
     count_blocks(fn);
     make_rings(&p);

@@ -245,7 +245,8 @@ lay_out(Planner *p, const Usage *usage)
     layout->pitch = round_up(layout->cols * element_bytes(shared), 16);
     shared->layout = layout;
     int32_t conflicts = p->px->trial ? 0 : choose_swizzle(p, usage, layout);
-    int32_t bytes = round_up(layout->pitch * layout->rows, BUFFER_ALIGN);
+    /* a vector's slots lie one behind the other */
+    int32_t bytes = round_up(layout->pitch * layout->rows, usage->rows > 1 ? BUFFER_ALIGN : 16);
     shared->bytes = (uint32_t)bytes * shared->slots;
     if (p->px->report != NULL) {
         buf_printf(p->px->report, "shared %s: %u slots of %d bytes, ", shared->name, shared->slots,
@@ -282,7 +283,7 @@ place_rings(Planner *p)
 
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *ring = p->fn->shared.at[k];
-        if (!is_of_roles(ring))
+        if (!is_of_roles(ring) || ring->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         int32_t element = element_bytes(ring), panel = PANEL_BYTES / element;
@@ -303,10 +304,27 @@ place_rings(Planner *p)
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *ring = p->fn->shared.at[k];
+        if (!ring->is_vector)
+            continue;
+        SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+        *layout = (SharedLayout){.rows = 1,
+                                 .cols = ring->cols,
+                                 .pitch = round_up(ring->cols * element_bytes(ring), 16)};
+        ring->layout = layout;
+        ring->offset = offset;
+        ring->bytes = (uint32_t)layout->pitch * ring->slots;
+        offset += ring->bytes;
+    }
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *ring = p->fn->shared.at[k];
         if (!ring->is_ring)
             continue;
         ring->barriers = offset;
         offset += 2 * BARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
+    }
+    if (plan->scarce || plan->joint) {
+        plan->mark = offset;
+        offset += BARRIER_BYTES;
     }
     if (plan->dynamic) {
         plan->tiles = offset = (offset + 15) / 16 * 16;
@@ -340,7 +358,7 @@ place_buffers(Planner *p)
                 if (!placed[k] || !overlap(&p->usage[k], &p->usage[pick]))
                     continue;
                 if (offset < other->offset + other->bytes && other->offset < offset + shared->bytes) {
-                    offset = other->offset + other->bytes;
+                    offset = (uint32_t)round_up((int32_t)(other->offset + other->bytes), BUFFER_ALIGN);
                     moved = true;
                 }
             }
@@ -348,7 +366,7 @@ place_buffers(Planner *p)
         shared->offset = offset;
         placed[pick] = true;
         if (offset + shared->bytes > total)
-            total = offset + shared->bytes;
+            total = (uint32_t)round_up((int32_t)(offset + shared->bytes), BUFFER_ALIGN);
     }
     p->fn->shared_bytes = total;
     if (p->fn->plan == NULL)

@@ -66,8 +66,8 @@ list_rings(Roles *r, OpList *once)
 }
 
 /* Whether a scalar depends on the index of the band axis. */
-static bool
-depends_on_band(const Roles *r, const TirVal *value)
+bool
+roles_depends_on_band(const Roles *r, const TirVal *value)
 {
     const TirOp *def = value->def;
 
@@ -76,7 +76,7 @@ depends_on_band(const Roles *r, const TirVal *value)
     if (def->op == TIR_GRID)
         return def->integer == (int64_t)r->fn->plan->band_axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (depends_on_band(r, def->args[k]))
+        if (roles_depends_on_band(r, def->args[k]))
             return true;
     }
     return false;
@@ -96,7 +96,7 @@ is_outside_by_itself(const Roles *r, const TirOp *write)
         const TirOp *def = index == NULL ? NULL : index->def;
         if (def == NULL || dim->constant != 0)
             continue;
-        if (def->op == TIR_GRID && depends_on_band(r, index) && extent->kind == HOST_SIZE &&
+        if (def->op == TIR_GRID && roles_depends_on_band(r, index) && extent->kind == HOST_SIZE &&
             extent->index == dim->size)
             return true;
         if (def->op != TIR_MUL || extent->kind != HOST_CDIV || extent->a->kind != HOST_SIZE ||
@@ -104,7 +104,7 @@ is_outside_by_itself(const Roles *r, const TirOp *write)
             continue;
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *x = def->args[k]->def, *y = def->args[1 - k]->def;
-            if (x != NULL && y != NULL && x->op == TIR_GRID && depends_on_band(r, def->args[k]) &&
+            if (x != NULL && y != NULL && x->op == TIR_GRID && roles_depends_on_band(r, def->args[k]) &&
                 y->op == TIR_CONST && y->integer == extent->b->integer)
                 return true;
         }
@@ -155,10 +155,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
 {
     TirPlan *plan = r->fn->plan;
     /* The bounds of the main loop again, from readings of the grid that do nothing else. */
-    CloneMap steers = clone_map(r->fn);
-    roles_map_grid(&r->b, &steers, r->old, 0, NULL);
-    for (uint32_t k = 0; k < r->counters.n; k++)
-        clone_set(&steers, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    CloneMap steers = roles_steering(r, NULL);
     for (uint32_t k = 0; k < loop_first_initial(r->loop); k++) {
         TirVal *bound = clone_scalar_tree(&r->b, &steers, r->loop->args[k]);
         if (bound != NULL)
@@ -231,10 +228,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
     TirBlock *outside = r->b.block;
     const TirBlock *body = inner->blocks[0];
-    CloneMap steers = clone_map(r->fn);
-    roles_map_grid(&r->b, &steers, r->old, 0, NULL);
-    for (uint32_t k = 0; k < r->counters.n; k++)
-        clone_set(&steers, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    CloneMap steers = roles_steering(r, NULL);
     TirVal *lo = clone_scalar_tree(&r->b, &steers, inner->args[0]);
     TirVal *hi = clone_scalar_tree(&r->b, &steers, inner->args[1]);
     for (uint32_t k = 0; k < n; k++)
@@ -257,6 +251,27 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, inner->results[k], loop->results[k]);
     return i + 1;
+}
+
+/* Computes the scalars that operations from `from` on use again, where they follow from the launch. */
+static void
+forget_scalars(Roles *r, CloneMap *map, uint32_t from)
+{
+    CloneMap fresh = clone_map(r->fn);
+
+    for (uint32_t i = from; i < r->old->ops.n; i++) {
+        const TirOp *op = r->old->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *scalar = op->args[k];
+            bool before = scalar->def != NULL && scalar->def->parent == r->old &&
+                          scalar->type.rank == 0;
+            for (uint32_t j = from; j < r->old->ops.n && before; j++)
+                before = r->old->ops.at[j] != scalar->def;
+            TirVal *again = before ? clone_scalar_tree(&r->b, &fresh, scalar) : NULL;
+            if (again != NULL)
+                clone_set(map, scalar, again);
+        }
+    }
 }
 
 static void
@@ -299,6 +314,16 @@ let_padding_choose(const Roles *r, const TirBlock *block)
             drop_unused(r, padded);
         }
     }
+}
+
+static uint32_t
+joint_products(const Roles *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        n += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->joint;
+    return n;
 }
 
 /* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
@@ -381,11 +406,16 @@ pass_roles(PassContext *px, TirFn *fn)
     roles_mark(&r);
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
+    plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
+    roles_gather_vectors(&r);
     list_rings(&r, &once);
-    r.bounds_differ = plan->bands > 1 && (depends_on_band(&r, r.loop->args[0]) ||
-                                          depends_on_band(&r, r.loop->args[1]) || r.has_effects);
+    r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
+                                          roles_depends_on_band(&r, r.loop->args[1]) || r.has_effects);
     choose_first_iteration(&r);
-    plan->turns = plan->turns && plan->overlapped && !r.bounds_differ;
+    /* Bands that share out a product have the same iterations, and between barriers one product
+     * that is shared out. */
+    plan->turns = plan->turns && (plan->joint ? joint_products(&r) == 1
+                                              : plan->overlapped && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
     plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->turns &&
                         !plan->joint;
@@ -413,6 +443,8 @@ pass_roles(PassContext *px, TirFn *fn)
         tir_yield(&r.b, 0, NULL);
         r.b.block = guard->blocks[0];
     }
+    if (plan->scarce) /* scalars are computed again: few registers are left to keep them over the loop */
+        forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
         if (!roles_tensor_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);

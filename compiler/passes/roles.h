@@ -14,6 +14,11 @@ typedef enum LiveMasks {
     MASKS_ALL,
     MASKS_NONE
 } LiveMasks;
+/* A vector that is loaded in each iteration, and where it is copied to. */
+typedef struct StagedVector {
+    const TirOp *load;
+    TirShared *buffer;
+} StagedVector;
 
 typedef struct Roles {
     PassContext *px;
@@ -29,6 +34,7 @@ typedef struct Roles {
     int8_t *level;                         /* by value: how many products deep */
     TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
     OpList early_rings, late_rings; /* loads of the loop, in order of their first use */
+    VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the bands' iterations are not the same */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
@@ -79,6 +85,11 @@ TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *num
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 
+/* Whether a scalar depends on the index of the band axis. */
+bool roles_depends_on_band(const Roles *r, const TirVal *value);
+/* A map for scalars that steer: from readings of the grid that do nothing else, in the given iteration
+ * of the main loop. */
+CloneMap roles_steering(Roles *r, TirVal *iteration);
 void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer);
 /* A copy of `op`; a load from a ring becomes a wait and a reading. `all_masks`: of every segment.
  */
@@ -89,6 +100,25 @@ void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
  * that `outer` gives, `least` or NULL the least they may be. */
 TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
                         const CloneMap *outer, TirVal *least);
+
+/* A buffer that is no ring. */
+TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
+                            uint32_t slots);
+
+/* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
+
+/* Makes rings of those that a warp of the producer can copy. */
+void roles_gather_vectors(Roles *r);
+/* Lists the others of the loop. */
+void roles_find_vectors(Roles *r);
+/* How a load of the loop is staged; NULL: it is not. */
+const StagedVector *roles_vector(const Roles *r, const TirOp *load);
+/* Starts the copies for an iteration. */
+void roles_copy_vectors(Roles *r, TirVal *iteration);
+/* Waits for the copies that this thread started; a barrier has to follow. */
+void roles_vectors_there(Roles *r);
+/* The vector of an iteration. */
+void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration);
 
 /* ---- roles_straight.c, roles_overlapped.c, roles_sums.c: the main loop as it is, turned by a stage,
  * and with nothing but sums ---- */

@@ -3,12 +3,41 @@
 
 #include "compiler/passes/tir_util.h"
 
+CloneMap
+roles_steering(Roles *r, TirVal *iteration)
+{
+    CloneMap map = clone_map(r->fn);
+
+    roles_map_grid(&r->b, &map, r->old, 0, NULL);
+    for (uint32_t k = 0; k < r->counters.n; k++)
+        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    if (iteration != NULL)
+        clone_set(&map, r->body->params.at[0], iteration);
+    return map;
+}
+
 void
 roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer)
 {
     TirOp *op = tir_op_new(b, opcode, 0, NULL, 0, NULL);
     op->shared = ring;
     op->integer = integer;
+}
+
+TirShared *
+roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
+                 uint32_t slots)
+{
+    TirShared *buffer = arena_new(r->fn->arena, TirShared);
+
+    buffer->id = r->fn->shared.n;
+    buffer->name = name;
+    buffer->dtype = dtype;
+    buffer->rows = rows;
+    buffer->cols = cols;
+    buffer->slots = slots;
+    vec_push(r->fn->arena, &r->fn->shared, buffer);
+    return buffer;
 }
 
 /* Waits for the ring that stands for `load` and reads it. */

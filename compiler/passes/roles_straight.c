@@ -1,7 +1,9 @@
 /* roles_straight.c - the main loop as it is, its operations in an order that lets products run.
  *
  * A product over all bands is shared out here: each band writes its part of the operand for the
- * others, and adds a share of the result to memory.
+ * others, and adds a share of the result to memory.  Their barrier makes the bands go in step, so
+ * that all would want the tensor cores at once and then the arithmetic units; with turns, a band
+ * starts what follows the barrier when the one before it has started all of its products.
  */
 #include "compiler/passes/roles.h"
 
@@ -30,38 +32,37 @@ looks_at(const TirOp *op, const TirVal *value)
     return false;
 }
 
+/* What `op` reads besides a product's result, and the body computes from others that have ended: better
+ * done before the wait for it. */
 static void
-wait_until(Roles *r, InFlight *flying, uint32_t left)
+list_computed(const Roles *r, const TirOp *op, const CloneMap *map, ValueList *out)
+{
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_MMA; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->parent == r->body && op->args[k]->type.rank == 2 &&
+            r->level[op->args[k]->id] > 0 &&
+            (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
+            vec_push(r->fn->arena, out, clone_of(map, op->args[k]));
+    }
+}
+
+static void
+wait_until(Roles *r, InFlight *flying, uint32_t left, const ValueList *before)
 {
     if (flying->results.n <= left)
         return;
-    roles_plain(&r->b, TIR_MMA_WAIT, NULL, left);
+    TirOp *wait = tir_op_new(&r->b, TIR_MMA_WAIT, before->n, before->at, 0, NULL);
+    wait->integer = left;
     for (uint32_t k = 0; k < left; k++)
         flying->results.at[k] = flying->results.at[flying->results.n - left + k];
     flying->results.n = left;
 }
 
-/* A buffer that is no ring. */
-static TirShared *
-new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols, uint32_t slots)
-{
-    TirShared *buffer = arena_new(r->fn->arena, TirShared);
-
-    buffer->id = r->fn->shared.n;
-    buffer->name = name;
-    buffer->dtype = dtype;
-    buffer->rows = rows;
-    buffer->cols = cols;
-    buffer->slots = slots;
-    vec_push(r->fn->arena, &r->fn->shared, buffer);
-    return buffer;
-}
-
 /* A product that the bands share out: each writes its part of the left operand for all to read.
  * Two slots, so that one barrier an iteration is enough: who has passed it has read the other
- * slot before. */
+ * slot before.  Products in `meanwhile` run while the bands wait for each other. */
 static void
-emit_joint(Roles *r, CloneMap *map, const TirOp *op)
+emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
 {
     TirBuilder *b = &r->b;
     int32_t bands = (int32_t)r->fn->plan->bands;
@@ -71,13 +72,19 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op)
 
     b->span = op->span;
     if (r->exchange == NULL) {
-        r->exchange = new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
+        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
         r->exchange->is_joint = true;
     }
     TirVal *slot = tir_const_int(b, 0); /* the next one at each write */
     TirVal *written[] = {slot, clone_of(map, op->args[0])};
     tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
+    for (uint32_t k = 0; k < meanwhile->n; k++)
+        roles_copy(r, map, meanwhile->at[k], false);
+    b->span = op->span;
+    roles_vectors_there(r);
     tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
+    if (r->fn->plan->turns)
+        tir_op_new(b, TIR_TURN_TAKE, 0, NULL, 0, NULL);
     TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &all);
     x->shared = r->exchange;
     x->joint = true;
@@ -104,8 +111,12 @@ emit_addition(Roles *r, CloneMap *map, const TirOp *op)
     TirVal *args[TENSOR_MAX_RANK + 1];
 
     b->span = op->span;
-    for (uint32_t k = 0; k + 1 < op->n_args; k++)
-        args[n++] = clone_of(map, op->args[k]);
+    /* one thread asks for all: its place must be known to be the same for a warp */
+    CloneMap steers = roles_steering(r, clone_of(map, r->body->params.at[0]));
+    for (uint32_t k = 0; k + 1 < op->n_args; k++) {
+        TirVal *index = clone_scalar_tree(b, &steers, op->args[k]);
+        args[n++] = index != NULL ? index : clone_of(map, op->args[k]);
+    }
     TirVal *start = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
     start = tir_binary(b, TIR_MUL, start, tir_const_int(b, value->type.dim[1]));
     if (op->index[last].kind == INDEX_RANGE)
@@ -118,7 +129,7 @@ emit_addition(Roles *r, CloneMap *map, const TirOp *op)
     add->index[last] = (TirIndex){.kind = INDEX_RANGE, .length = value->type.dim[1]};
     add->tensor = op->tensor;
     add->shared =
-        new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);
+        roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);
     add->shared->is_staging = true;
 }
 
@@ -150,20 +161,32 @@ order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
     vec_push(r->fn->arena, out, op);
 }
 
+/* A product that nothing waits for before the bands' barrier: it runs while they meet. */
+static bool
+can_run_meanwhile(const Roles *r, const TirOp *op)
+{
+    return op->op == TIR_MMA && !op->joint && r->level[op->results[0]->id] > 1;
+}
+
 /* The order of a straight iteration: vectors are loaded while everything else waits; then products
  * of loaded tiles; then as it is written, but a product that the bands share out goes before others
- * of the same operand, and what is added to memory behind all products. */
+ * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
+ * lists go with the shared one. */
 static void
-order_iteration(Roles *r, OpList *out)
+order_iteration(Roles *r, OpList *out, OpList *meanwhile)
 {
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
-    uint32_t n = r->body->ops.n;
+    uint32_t n = r->body->ops.n, joint_at = n;
 
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared == NULL && op->results[0]->type.rank < 2)
+        bool waits = op->op == TIR_LOAD && op->shared != NULL;
+        /* H200, backward: vectors of rings where they are used: d = 64 2 % more, d = 128 1 % less */
+        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2 && (!waits || r->fn->plan->scarce))
             order_with_needs(r, out, done, op);
+        if (op->op == TIR_MMA && op->joint)
+            joint_at = i;
     }
     /* What sums begin with is put there while no product runs. */
     for (uint32_t i = 0; i < n; i++) {
@@ -188,7 +211,10 @@ order_iteration(Roles *r, OpList *out)
         if (done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
             continue;
         done[i] = true;
-        vec_push(arena, out, op);
+        if (i < joint_at && joint_at < n && !done[joint_at] && can_run_meanwhile(r, op))
+            vec_push(arena, meanwhile, op);
+        else
+            vec_push(arena, out, op);
     }
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -205,33 +231,117 @@ adds_joint(const TirOp *op)
     return def != NULL && def->op == TIR_MMA && def->joint;
 }
 
+/* Whether a product reads the ring behind `load`. */
+static bool
+reads_ring(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+        if (source_of(op->args[k]) == load->results[0])
+            return true;
+    }
+    return false;
+}
+
+/* Gives back the rings whose last product has ended: none of those to come, from place `from` on and
+ * in `meanwhile`, and none in flight reads them. */
+static void
+release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t from,
+              const InFlight *flying, bool *released)
+{
+    const OpList *lists[] = {&r->early_rings, &r->late_rings};
+    uint32_t n = 0;
+
+    for (uint32_t j = 0; j < 2; j++) {
+        for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
+            TirOp *load = lists[j]->at[k];
+            bool busy = released[n];
+            for (uint32_t i = from; i < order->n && !busy; i++)
+                busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
+                       reads_ring(order->at[i], load);
+            for (uint32_t i = 0; i < meanwhile->n && !busy; i++)
+                busy = reads_ring(meanwhile->at[i], load);
+            for (uint32_t i = 0; i < flying->results.n && !busy; i++)
+                busy = reads_ring(flying->results.at[i]->def, load);
+            if (busy)
+                continue;
+            released[n] = true;
+            roles_plain(&r->b, TIR_RING_RELEASE, load->shared, 0);
+        }
+    }
+}
+
+static TirVal *
+later_iteration(Roles *r, const CloneMap *map, int64_t by)
+{
+    return tir_binary(&r->b, TIR_ADD, clone_of(map, r->body->params.at[0]),
+                      tir_const_int(&r->b, by));
+}
+
 static void
 emit_straight_iteration(Roles *r, CloneMap *map)
 {
+    enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
     InFlight flying = {0};
-    OpList order = {0};
+    const ValueList none = {0};
+    OpList order = {0}, meanwhile = {0};
+    bool *released = arena_array(r->fn->arena, bool, r->early_rings.n + r->late_rings.n + 1);
+    bool copied = false, turn = false, joint = r->fn->plan->joint;
+    uint32_t products = 0;
 
-    order_iteration(r, &order);
+    order_iteration(r, &order, &meanwhile);
+    for (uint32_t i = 0; i < order.n; i++)
+        products += order.at[i]->op == TIR_MMA;
     for (uint32_t i = 0; i < order.n; i++) {
-        const TirOp *op = order.at[i];
+        TirOp *op = order.at[i];
+        ValueList computed = {0};
         for (uint32_t k = flying.results.n; k-- > 0;) {
             if (looks_at(op, flying.results.at[k])) {
-                wait_until(r, &flying, flying.results.n - 1 - k);
+                if (!copied && !joint) /* under the products that begin the iteration */
+                    roles_copy_vectors(r, later_iteration(r, map, 1));
+                copied = true;
+                list_computed(r, op, map, &computed);
+                wait_until(r, &flying, flying.results.n - 1 - k, &computed);
+                release_ended(r, &order, &meanwhile, i, &flying, released);
                 break;
             }
         }
-        if (op->op == TIR_MMA && op->joint)
-            emit_joint(r, map, op);
-        else if (adds_joint(op))
+        if (op->op == TIR_MMA && flying.results.n >= MOST_FLYING) {
+            wait_until(r, &flying, MOST_FLYING - 1, &none);
+            release_ended(r, &order, &meanwhile, i, &flying, released);
+        }
+        if (op->op == TIR_MMA && op->joint) {
+            emit_joint(r, map, op, &meanwhile);
+            for (uint32_t k = 0; k < meanwhile.n; k++)
+                vec_push(r->fn->arena, &flying.results, meanwhile.at[k]->results[0]);
+            meanwhile.n = 0;
+            turn = r->fn->plan->turns;
+        } else if (adds_joint(op)) {
             emit_addition(r, map, op);
-        else
+        } else if (roles_vector(r, op) != NULL) {
+            roles_read_vector(r, map, roles_vector(r, op), clone_of(map, r->body->params.at[0]));
+        } else {
             roles_copy(r, map, op, false);
-        if (op->op == TIR_MMA)
-            vec_push(r->fn->arena, &flying.results, op->results[0]);
+        }
+        if (op->op != TIR_MMA)
+            continue;
+        vec_push(r->fn->arena, &flying.results, op->results[0]);
+        if (--products > 0)
+            continue;
+        if (turn)
+            tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
     }
-    wait_until(r, &flying, 0);
-    roles_release(&r->b, &r->early_rings, NULL);
-    roles_release(&r->b, &r->late_rings, NULL);
+    /* Behind the bands' barrier the slot of this iteration is free.  Not before the fence of what is
+     * added to memory, which would wait for the copies; under the last product. */
+    if (joint)
+        roles_copy_vectors(r, later_iteration(r, map, 2));
+    wait_until(r, &flying, 0, &none);
+    release_ended(r, &order, &meanwhile, order.n, &flying, released);
+    if (!joint && r->vectors.n > 0) {
+        if (!copied)
+            roles_copy_vectors(r, later_iteration(r, map, 1));
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
 }
 
 void
@@ -243,6 +353,14 @@ roles_straight(Roles *r, CloneMap *map, Range range)
 
     for (uint32_t k = 0; k < n; k++)
         initial[k] = clone_of(map, r->loop->args[first + k]);
+    roles_find_vectors(r);
+    if (r->vectors.n > 0) {
+        roles_copy_vectors(r, range.lo);
+        if (r->fn->plan->joint)
+            roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
     TirOp *loop = roles_begin_loop(r, range, n, initial, map, NULL);
     r->b.block = loop->blocks[0];
     for (uint32_t k = 0; k < r->body->params.n; k++)
@@ -256,6 +374,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
         next[k] = clone_of(map, yield->args[k]);
     tir_yield(&r->b, n, next);
     r->b.block = around;
+    roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, r->loop->results[k], loop->results[k]);
 }

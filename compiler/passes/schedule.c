@@ -74,22 +74,6 @@ is_product_operand(const Scheduler *s, const TirOp *op)
            dtype_bits(op->tensor->dtype) == 16 && feeds_mma(s->fn, s->fn->body, op->results[0]);
 }
 
-/* Whether a tensor is written by the kernel: then its loads stay where they are. */
-static bool
-is_written(const TirFn *fn, const TirBlock *block, const TirTensor *tensor)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
-            return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (is_written(fn, op->blocks[k], tensor))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the
  * loop's own block by pure scalar operations. */
 static bool
@@ -192,7 +176,7 @@ find_groups(Scheduler *s, const TirBlock *body, LoopPlan *plan)
         if ((op->op == TIR_MMA || op->n_blocks > 0) && pass_enabled(s->px, "separate-waits"))
             open = false;
         if (op->op != TIR_LOAD || async_bytes(op) == 0 ||
-            is_written(s->fn, s->fn->body, op->tensor))
+            writes_tensor(s->fn->body, op->tensor))
             continue;
         bool vector = op->results[0]->type.rank == 1 && dtype_bits(op->tensor->dtype) == 32;
         if (!vector && !is_product_operand(s, op))
@@ -393,7 +377,7 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
     TirShared *shared = new_shared(s, load, 1);
     TirVal *slot = tir_const_int(&b, 0);
 
-    if (async_bytes(load) > 0 && !is_written(s->fn, s->fn->body, load->tensor)) {
+    if (async_bytes(load) > 0 && !writes_tensor(s->fn->body, load->tensor)) {
         emit_copy(&b, load, shared, slot, NULL, NULL);
         tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
         for (uint32_t i = 0; i < scratch->ops.n; i++)

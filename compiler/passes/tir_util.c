@@ -202,3 +202,18 @@ is_not_negative(const TirVal *value)
         return false;
     }
 }
+
+bool
+writes_tensor(const TirBlock *block, const TirTensor *tensor)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (writes_tensor(op->blocks[k], tensor))
+                return true;
+        }
+    }
+    return false;
+}

@@ -36,6 +36,8 @@ TirOp *block_yield(const TirBlock *block);
 void sink_loads(TirFn *fn, TirBlock *block);
 /* The number of uses of a value in the whole function. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
+/* Whether `block`, or a block in it, stores or adds to `tensor`. */
+bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
  * that is not. */
 int64_t accumulator_elements(const TirBlock *block);

@@ -343,6 +343,12 @@ def written_cases(optional):
                          dict(softcap=True, rows=100, keys=90), dict(window=50, rows=130, keys=140)]:
             spec = at(**features)
             yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random), plan, 2)
+    # a product that the bands share out, in tiles whose results take nearly all registers
+    for features in [dict(causal=True, heads=2, kv_heads=1, rows=170, keys=150), dict(rows=85, keys=130)]:
+        for m, plan in [(80, "bands=2,stages=2,persistent=0,turns=1"), (48, "bands=2,stages=2,turns=0")]:
+            spec = at(d=128, dv=128, **features)
+            yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
+                       backward("attention_bwd", spec, random, m), plan, 2)
     # other programs
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),

@@ -1,0 +1,149 @@
+/* roles_vectors.c - vectors that an iteration loads, copied to shared memory while the one before it
+ * is computed.
+ *
+ * A vector is too small and too loosely aligned for a ring of the tensor memory unit, and a load from
+ * global memory takes longer than anything else that products wait for.  So each warp group copies
+ * its own to one of two slots, while an iteration reads the other.  One barrier an iteration is
+ * enough, which stands behind the copies and behind what reads the slot that the next ones go to:
+ *
+ *     bands by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
+ *     with their barrier    { read i; .. barrier; copy i + 2; .. }    the first two
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { SLOTS = 2, ELEMENT_BITS = 32 };
+
+/* Whether an index can be computed for another iteration: from sizes, parameters, the grid and the
+ * numbers of iterations. */
+static bool
+is_ahead(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL)
+        return value->block->owner != NULL && value == value->block->params.at[0];
+    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
+        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!is_ahead(r, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+static bool
+can_copy(const Roles *r, const TirOp *op)
+{
+    const TirTensor *tensor = op->tensor;
+
+    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 ||
+        dtype_bits(tensor->dtype) != ELEMENT_BITS || tensor->align % (ELEMENT_BITS / 8) != 0 ||
+        op->index[tensor->rank - 1].kind == INDEX_SCALAR || writes_tensor(r->old, tensor))
+        return false;
+    bool moves = false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!is_ahead(r, op->args[k]))
+            return false;
+        moves = moves || op->args[k]->block == r->body;
+    }
+    return moves;
+}
+
+void
+roles_gather_vectors(Roles *r)
+{
+    TirPlan *plan = r->fn->plan;
+
+    /* A thread that also draws tiles stays alone; and bands by themselves read their vectors at
+     * different times. */
+    if (!plan->joint || plan->persistent || !pass_enabled(r->px, "pipeline"))
+        return;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        bool apart = !can_copy(r, op);
+        for (uint32_t k = 0; k < op->n_args && !apart; k++)
+            apart = roles_depends_on_band(r, op->args[k]);
+        if (apart)
+            continue;
+        op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
+                                      op->results[0]->type.dim[0], SLOTS);
+        op->shared->is_ring = op->shared->is_vector = true;
+        plan->gathers = true;
+    }
+}
+
+void
+roles_find_vectors(Roles *r)
+{
+    r->vectors.n = 0;
+    for (uint32_t i = 0; i < r->body->ops.n && pass_enabled(r->px, "pipeline"); i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (!can_copy(r, op))
+            continue;
+        TirShared *buffer = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
+                                             op->results[0]->type.dim[0], SLOTS);
+        vec_push(r->fn->arena, &r->vectors, ((StagedVector){op, buffer}));
+    }
+}
+
+const StagedVector *
+roles_vector(const Roles *r, const TirOp *load)
+{
+    for (uint32_t k = 0; k < r->vectors.n; k++) {
+        if (r->vectors.at[k].load == load)
+            return &r->vectors.at[k];
+    }
+    return NULL;
+}
+
+static TirVal *
+slot_of(TirBuilder *b, TirVal *iteration)
+{
+    return tir_binary(b, TIR_AND, iteration, tir_const_int(b, SLOTS - 1));
+}
+
+void
+roles_copy_vectors(Roles *r, TirVal *iteration)
+{
+    TirBuilder *b = &r->b;
+
+    for (uint32_t i = 0; i < r->vectors.n; i++) {
+        const TirOp *load = r->vectors.at[i].load;
+        CloneMap steers = roles_steering(r, iteration);
+        TirVal *args[TENSOR_MAX_RANK + 1];
+        b->span = load->span;
+        args[0] = slot_of(b, iteration);
+        for (uint32_t k = 0; k < load->n_args; k++)
+            args[k + 1] = clone_scalar_tree(b, &steers, load->args[k]);
+        TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, load->n_args + 1, args, 0, NULL);
+        copy->tensor = load->tensor;
+        copy->shared = r->vectors.at[i].buffer;
+        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+            copy->index[d] = load->index[d];
+    }
+    if (r->vectors.n > 0)
+        tir_op_new(b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+}
+
+void
+roles_vectors_there(Roles *r)
+{
+    if (r->vectors.n > 0)
+        tir_op_new(&r->b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
+}
+
+void
+roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration)
+{
+    TirVal *slot = slot_of(&r->b, iteration);
+    const TirVal *loaded = vector->load->results[0];
+
+    r->b.span = vector->load->span;
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &loaded->type);
+    read->shared = vector->buffer;
+    read->results[0]->name = loaded->name;
+    clone_set(map, loaded, read->results[0]);
+}
