@@ -144,7 +144,9 @@ def main():
             ptx, _ = tester.compile("attention", "sm_90", f"-DD={depth}", "-DM=64", "-DN=64",
                                     f"-DCAUSAL={causal}", f"--plan={plan}")
             found = loops(kernels(ptx)["attention"])
-            hot = [b for b in found if count(b, r"wgmma\.mma\S*")]
+            # the loop that is turned: it waits for all products but the last; another one, of tensors
+            # smaller than a tile, does not
+            hot = [b for b in found if any("wait_group.sync.aligned 1" in line for line in b)]
             tester.check(what, hot, "no loop with products of warp groups")
             tester.check(what, any(count(b, r"cp\.async\.bulk\.tensor\S*") for b in found),
                          "no loop with copies by the tensor memory unit")
