@@ -43,7 +43,7 @@ enum {
     PORT_BYTES = 128,       /* of shared memory, a clock */
     USUAL_LENGTH = 4096,    /* of a loop or an axis of the grid, in elements */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
-    OPERAND_REGISTERS = 26, /* of one product, beside its result */
+    OPERAND_REGISTERS = 30, /* of one product, beside its result */
     OTHER_SHARED = 1024,    /* barriers, alignment */
     JOINT_SHARED = 512      /* the same where all large buffers are counted */
 };

@@ -151,9 +151,9 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
         size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
                                                         ready->params) : offset + shift;
         /* Tensor maps are aligned where the machine keeps parameters, which need not begin at a
-         * multiple of that: offsets from there on are less than ours by what is missing. */
-        if (given % LAUNCH_MAP_BYTES == 0 && given > offset && given - offset < LAUNCH_MAP_BYTES &&
-            bytes == LAUNCH_MAP_BYTES)
+         * multiple of that: a map, and what stands behind it, may lie elsewhere than we count, before
+         * or behind.  The driver copies each by itself. */
+        if (bytes == LAUNCH_MAP_BYTES && given % LAUNCH_MAP_BYTES == 0)
             shift = given - offset;
         if (given != offset + shift)
             return fault_set(fault, "%s: parameter %zu lies at offset %zu of the kernel, but %zu of "

@@ -32,7 +32,7 @@ enum {
     BOX_MOST = 256,
     FIX_ROUNDS = 64,
     MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
-    OPERAND_REGISTERS = 26, /* of one product, beside its result */
+    OPERAND_REGISTERS = 30, /* of one product, beside its result */
     OTHER_REGISTERS = 32 /* of a thread: statistics, addresses, what is being computed */
 };
 
