@@ -128,7 +128,11 @@ Elem lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis);
 /* The bits of a coordinate that lane and warp may set, an upper bound. */
 uint32_t lower_lane_mask(const Layout *layout, uint32_t axis);
 
+/* ---- reductions (lower_reduce.c) ---- */
+
 void lower_reduce(Lowering *lo, TirOp *op);
+/* The sum of what the lanes have that hold the same element. */
+void lower_combine(Lowering *lo, TirOp *op);
 
 /* ---- shared memory (lower_shared.c) ---- */
 

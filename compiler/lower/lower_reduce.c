@@ -1,0 +1,393 @@
+/* lower_reduce.c - reductions: elements of a thread, lanes of a warp, warps of a block, votes. */
+#include "compiler/lower/lower.h"
+
+#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/tir_util.h"
+
+static Elem
+combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
+{
+    bool ints = dtype == DT_I32;
+    LirOpcode op;
+
+    switch (kind) {
+    case REDUCE_SUM:
+        if (ints)
+            return lower_add(lo, a, b);
+        op = LIR_ADD_F32;
+        break;
+    case REDUCE_MAX:
+        op = ints ? LIR_MAX_S32 : LIR_MAX_F32;
+        break;
+    case REDUCE_MIN:
+        op = ints ? LIR_MIN_S32 : LIR_MIN_F32;
+        break;
+    case REDUCE_ANY:
+        op = LIR_OR_PRED;
+        break;
+    default:
+        op = LIR_AND_PRED;
+        break;
+    }
+    LirClass class = dtype == DT_BOOL ? LIR_PRED : ints ? LIR_B32 : LIR_F32;
+    LirReg left = lower_elem_reg(lo, a, class);
+    return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), lower_operand(lo, b)));
+}
+
+/* The value another lane holds, combined into ours: a butterfly over one lane bit. */
+static Elem
+combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane_mask)
+{
+    LirBuilder *b = &lo->b;
+    LirReg word;
+
+    if (dtype == DT_BOOL)
+        word = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lower_operand(lo, mine));
+    else if (dtype == DT_I32)
+        word = lower_elem_reg(lo, mine, LIR_B32);
+    else
+        word = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(lower_elem_reg(lo, mine, LIR_F32)));
+    LirReg other = lir_new_reg(b, LIR_B32);
+    LirOperand operands[] = {lir_reg(other), lir_reg(word), lir_int(lane_mask)};
+    lir_emit(b, LIR_SHFL_BFLY, 1, 3, operands);
+    Elem theirs;
+    if (dtype == DT_BOOL)
+        theirs = elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(other), lir_int(0)));
+    else if (dtype == DT_I32)
+        theirs = elem_reg(other);
+    else
+        theirs = elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(other)));
+    return combine(lo, kind, dtype, mine, theirs);
+}
+
+static Elem
+combine_lanes(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, const Layout *layout,
+              uint32_t axis)
+{
+    int32_t bit = 1;
+    for (uint32_t d = 0; d < layout->lane.n; d++) {
+        for (int32_t e = 1; e < layout->lane.at[d].extent; e *= 2, bit *= 2) {
+            if (layout->lane.at[d].step[axis] != 0)
+                mine = combine_lane(lo, kind, dtype, mine, bit);
+        }
+    }
+    return mine;
+}
+
+/* Whether warps hold different parts of `axis`. */
+static bool
+crosses_warps(const Layout *layout, uint32_t axis)
+{
+    for (uint32_t d = 0; d < layout->warp.n; d++) {
+        if (layout->warp.at[d].step[axis] != 0)
+            return true;
+    }
+    return false;
+}
+
+static Elem
+identity_of(ReduceKind kind, DType dtype)
+{
+    if (dtype == DT_BOOL)
+        return (Elem){.kind = ELEM_BOOL, .integer = kind == REDUCE_ALL};
+    if (dtype == DT_I32)
+        return elem_int(kind == REDUCE_SUM ? 0 : kind == REDUCE_MAX ? INT32_MIN : INT32_MAX);
+    return elem_float(kind == REDUCE_SUM   ? 0.0f
+                      : kind == REDUCE_MAX ? -__builtin_inff()
+                                           : __builtin_inff());
+}
+
+/* `elem`, which is element `reg` of the operand, or the identity where the layout has more than the
+ * tile. */
+static Elem
+inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
+{
+    TirVal *arg = op->args[0];
+    const Layout *layout = arg->layout;
+    uint32_t axis = op->axis;
+
+    if (layout->shape[axis] <= arg->type.dim[axis])
+        return elem;
+    int32_t at[LAYOUT_RANK];
+    layout_coordinates(layout, reg, 0, 0, at);
+    Elem place = lower_add(lo, lower_lane_part(lo, layout, axis), elem_int(at[axis]));
+    if (place.kind == ELEM_INT)
+        return place.integer < arg->type.dim[axis] ? elem : identity_of(op->reduce, arg->type.dtype);
+    LirReg inside = lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED,
+                            lir_reg(lower_elem_reg(lo, place, LIR_B32)),
+                            lir_int(arg->type.dim[axis]));
+    Elem none = identity_of(op->reduce, arg->type.dtype);
+    if (arg->type.dtype == DT_BOOL) {
+        if (op->reduce == REDUCE_ANY)
+            return elem_reg(lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lower_operand(lo, elem),
+                                    lir_reg(inside)));
+        LirReg outside = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(inside));
+        return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lower_operand(lo, elem),
+                                lir_reg(outside)));
+    }
+    bool ints = arg->type.dtype == DT_I32;
+    LirOperand kept = lower_operand(lo, elem);
+    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
+                            kept, lower_operand(lo, none), lir_reg(inside)));
+}
+
+static Elem
+source_elem(Lowering *lo, const TirOp *op, int32_t reg)
+{
+    return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
+}
+
+/* Across warps: every warp writes what it has, all read and combine. */
+static void
+combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
+{
+    TirVal *result = op->results[0];
+    LirBuilder *b = &lo->b;
+    DType dtype = result->type.dtype;
+    int32_t n = lower_registers(result);
+    LirClass class = dtype == DT_BOOL ? LIR_PRED : dtype == DT_I32 ? LIR_B32 : LIR_F32;
+
+    /* Scratch word of (warp, register, lane): every thread finds its partners' words by the warp
+     * digits alone. */
+    LirReg lane = lower_lane(lo);
+    Elem base = lower_slot_base(lo, op->shared, NULL);
+    Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(lane), 4));
+    Elem here = lower_add(lo, mine, lower_mul_const(lo, elem_reg(lower_warp(lo)), 4 * WARP_LANES * n));
+    for (int32_t r = 0; r < n; r++) {
+        Elem elem = lower_elem(lo, result, r);
+        LirReg word = dtype == DT_BOOL ? lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0),
+                                                 lower_operand(lo, elem))
+                                       : lower_elem_reg(lo, elem, class);
+        LirOperand operands[] = {
+            lir_address(here.reg, here.integer + (int64_t)r * 4 * WARP_LANES), lir_reg(word)};
+        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
+    }
+    lower_barrier(lo);
+    /* The warps to combine: this warp's number with the digits of the axis replaced. */
+    Elem own = elem_reg(lower_warp(lo));
+    int32_t strides[LAYOUT_DIGITS], extents[LAYOUT_DIGITS], below = 1;
+    uint32_t axes = 0;
+    Elem first = own;
+    for (uint32_t d = 0; d < layout->warp.n; d++) {
+        if (layout->warp.at[d].step[op->axis] != 0) {
+            strides[axes] = below;
+            extents[axes++] = layout->warp.at[d].extent;
+            LirReg digit = lower_remainder(lo, lower_quotient(lo, own.reg, below),
+                                           layout->warp.at[d].extent);
+            first = elem_reg(lir_op2(
+                b, LIR_SUB_S32, LIR_B32, lir_reg(first.reg),
+                lir_reg(lower_elem_reg(lo, lower_mul_const(lo, elem_reg(digit), below), LIR_B32))));
+        }
+        below *= layout->warp.at[d].extent;
+    }
+    int32_t partners = 1;
+    for (uint32_t k = 0; k < axes; k++)
+        partners *= extents[k];
+    Elem start = lower_add(lo, mine, lower_mul_const(lo, first, 4 * WARP_LANES * n));
+    for (int32_t r = 0; r < n; r++) {
+        Elem total = elem_int(0);
+        for (int32_t p = 0; p < partners; p++) {
+            int32_t rest = p, warp = 0;
+            for (uint32_t k = 0; k < axes; k++) {
+                warp += rest % extents[k] * strides[k];
+                rest /= extents[k];
+            }
+            LirReg word = lir_new_reg(b, LIR_B32);
+            LirOperand operands[] = {
+                lir_reg(word),
+                lir_address(start.reg, start.integer + ((int64_t)warp * n + r) * 4 * WARP_LANES)};
+            lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
+            Elem theirs = elem_reg(word);
+            if (dtype == DT_BOOL)
+                theirs = elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0)));
+            else if (dtype != DT_I32)
+                theirs = elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word)));
+            total = p == 0 ? theirs : combine(lo, op->reduce, dtype, total, theirs);
+        }
+        lower_set_elem(lo, result, r, total);
+    }
+}
+
+/* any() or all() of a whole tile, as a branch condition, without its row results: one vote. */
+static bool
+is_whole_vote(const TirOp *op)
+{
+    return op->results[0]->type.rank == 0 &&
+           (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL) && op->shared == NULL;
+}
+
+enum { MAX_VOTE_MASKS = 4 };
+
+/* The reduction along rows whose results only `vote` reads, maybe through padding masks (listed in
+ * `masks`): its lanes need not agree before the vote.  NULL: there is none. */
+static const TirOp *
+vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_MASKS],
+            uint32_t *n_masks)
+{
+    const TirVal *value = vote->args[0];
+
+    *n_masks = 0;
+    while (value->def != NULL && value->def->op == TIR_PADMASK && *n_masks < MAX_VOTE_MASKS &&
+           count_uses(lo->fn, value) == 1) {
+        masks[(*n_masks)++] = value->def;
+        value = value->def->args[0];
+    }
+    const TirOp *op = value->def;
+    if (op == NULL || op->op != TIR_REDUCE || op->reduce != vote->reduce ||
+        op->parent != vote->parent || count_uses(lo->fn, value) != 1)
+        return NULL;
+    return op;
+}
+
+/* What this thread knows of element `row` of the voted values: elements that other lanes hold of
+ * the same row are left to the vote. */
+static Elem
+partial_row(Lowering *lo, const TirOp *rows, int32_t row)
+{
+    const Layout *from = rows->args[0]->layout, *to = rows->results[0]->layout;
+    Elem found = identity_of(rows->reduce, DT_BOOL);
+    int32_t want[LAYOUT_RANK], at[LAYOUT_RANK], n = layout_registers(from);
+    bool begun = false;
+
+    layout_coordinates(to, row, 0, 0, want);
+    for (int32_t r = 0; r < n; r++) {
+        layout_coordinates(from, r, 0, 0, at);
+        if (at[1 - rows->axis] != want[0])
+            continue;
+        Elem elem = source_elem(lo, rows, r);
+        found = begun ? combine(lo, rows->reduce, DT_BOOL, found, elem) : elem;
+        begun = true;
+    }
+    return found;
+}
+
+static void
+lower_vote(Lowering *lo, TirOp *op)
+{
+    const TirOp *masks[MAX_VOTE_MASKS];
+    uint32_t n_masks;
+    const TirOp *rows = vote_source(lo, op, masks, &n_masks);
+    LirBuilder *b = &lo->b;
+    const TirVal *voted = rows != NULL ? rows->results[0] : op->args[0];
+    int32_t n = lower_registers(voted);
+    bool any = op->reduce == REDUCE_ANY;
+    Elem found = identity_of(op->reduce, DT_BOOL);
+
+    for (int32_t r = 0; r < n; r++) {
+        Elem elem = rows != NULL ? partial_row(lo, rows, r) : lower_elem(lo, op->args[0], r);
+        for (uint32_t k = n_masks; rows != NULL && k-- > 0;) {
+            if ((masks[k]->segments >> lo->segment & 1) == 0)
+                continue;
+            Elem inside = lower_elem(lo, masks[k]->args[1], r);
+            if (any) {
+                elem = combine(lo, REDUCE_ALL, DT_BOOL, elem, inside);
+            } else {
+                LirReg outside = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lower_operand(lo, inside));
+                elem = combine(lo, REDUCE_ANY, DT_BOOL, elem, elem_reg(outside));
+            }
+        }
+        elem = inside_or_identity(lo, op, r, elem);
+        found = r == 0 ? elem : combine(lo, op->reduce, DT_BOOL, found, elem);
+    }
+    LirReg result = lir_new_reg(b, LIR_PRED);
+    LirOperand operands[] = {lir_reg(result), lower_operand(lo, found)};
+    LirOperand some[] = {operands[0], lir_int(0),
+                         lir_int((int32_t)lo->fn->warps * WARP_LANES), operands[1]};
+    if (op->vote_warp)
+        lir_emit(b, any ? LIR_VOTE_ANY : LIR_VOTE_ALL, 1, 2, operands);
+    else if (lo->role != NULL) {
+        some[1] = lir_reg(lo->role->group);
+        lir_emit(b, any ? LIR_BAR_RED_OR_SOME : LIR_BAR_RED_AND_SOME, 1, 4, some);
+    } else
+        lir_emit(b, any ? LIR_BAR_RED_OR : LIR_BAR_RED_AND, 1, 2, operands);
+    lower_set_elem(lo, op->results[0], 0, elem_reg(result));
+}
+
+/* Row results that only feed the vote over the whole tile are never made. */
+static bool
+only_feeds_vote(const Lowering *lo, const TirOp *op)
+{
+    const TirOp *masks[MAX_VOTE_MASKS];
+    uint32_t n_masks;
+
+    if (op->results[0]->type.dtype != DT_BOOL || op->results[0]->type.rank == 0)
+        return false;
+    for (uint32_t i = 0; i < op->parent->ops.n; i++) {
+        const TirOp *user = op->parent->ops.at[i];
+        if (user->op == TIR_REDUCE && is_whole_vote(user) &&
+            vote_source(lo, user, masks, &n_masks) == op)
+            return true;
+    }
+    return false;
+}
+
+void
+lower_reduce(Lowering *lo, TirOp *op)
+{
+    TirVal *arg = op->args[0], *result = op->results[0];
+    const Layout *layout = arg->layout;
+    DType dtype = result->type.dtype;
+    Layout scalar = {.rank = 0};
+    const Layout *to = result->type.rank == 0 ? &scalar : result->layout;
+    int32_t n = layout_registers(layout), m = lower_registers(result);
+    /* Two chains for each result: half the latency, and no code is held up behind a long chain. */
+    uint32_t *count = arena_array(lo->arena, uint32_t, m);
+    Elem *totals = arena_array(lo->arena, Elem, m), *others = arena_array(lo->arena, Elem, m);
+
+    if (only_feeds_vote(lo, op))
+        return;
+    if (is_whole_vote(op)) {
+        lower_vote(lo, op);
+        return;
+    }
+    for (int32_t r = 0; r < n; r++) {
+        int32_t at[LAYOUT_RANK], into = 0;
+        layout_coordinates(layout, r, 0, 0, at);
+        for (int32_t k = 0; k < m; k++) {
+            int32_t have[LAYOUT_RANK];
+            layout_coordinates(to, k, 0, 0, have);
+            if (to->rank == 0 || have[0] == at[1 - op->axis]) {
+                into = k;
+                break;
+            }
+        }
+        Elem elem = source_elem(lo, op, r);
+        Elem *chain = count[into] % 2 == 0 ? &totals[into] : &others[into];
+        *chain = count[into] < 2 ? elem : combine(lo, op->reduce, dtype, *chain, elem);
+        count[into]++;
+    }
+    for (int32_t k = 0; k < m; k++) {
+        if (count[k] > 1)
+            totals[k] = combine(lo, op->reduce, dtype, totals[k], others[k]);
+    }
+    /* 16-bit sums are kept in f32 and rounded once. */
+    for (int32_t k = 0; k < m && !op->partial; k++)
+        totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
+    if (lower_is_narrow(result)) {
+        for (int32_t k = 0; k < m; k += 2)
+            lower_set_packed(lo, result, k / 2,
+                             lower_pack(lo, dtype, totals[k],
+                                        k + 1 < m ? totals[k + 1] : elem_float(0)));
+        return;
+    }
+    for (int32_t k = 0; k < m; k++)
+        lower_set_elem(lo, result, k, totals[k]);
+    if (crosses_warps(layout, op->axis))
+        combine_warps(lo, op, layout);
+}
+
+void
+lower_combine(Lowering *lo, TirOp *op)
+{
+    TirVal *arg = op->args[0];
+    uint32_t lanes = layout_copy_lanes(arg->layout);
+
+    for (int32_t r = 0; r < lower_registers(arg); r++) {
+        Elem total = lower_elem(lo, arg, r);
+        for (int32_t bit = 1; bit < WARP_LANES; bit *= 2) {
+            if ((lanes & (uint32_t)bit) != 0)
+                total = combine_lane(lo, REDUCE_SUM, DT_F32, total, bit);
+        }
+        lower_set_elem(lo, op->results[0], r, total);
+    }
+}
