@@ -378,6 +378,9 @@ choose_first_iteration(Roles *r)
     if (first)
         return;
     r->clean_head = !r->bounds_differ && has_slots(r);
+    for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all bands go the same way */
+        r->clean_head = r->clean_head && (r->fn->plan->bands == 1 ||
+                                          !roles_depends_on_band(r, r->loop->args[k]));
     r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
     r->loop->hints.backwards = r->backwards;
     if (r->backwards)
