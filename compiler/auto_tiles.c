@@ -423,7 +423,7 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
 
     if (options->tuning == NULL ||
         !tuning_find(s->px->arena, s->px->diag, options->tuning_path, options->tuning,
-                     s->px->target, sample, asked, s->warps, s->px->stages, &measured))
+                     s->px->target, sample, asked, false, s->warps, s->px->stages, &measured))
         return false;
     TileChoice choice = {.warps = measured.warps > 0 ? measured.warps : s->warps,
                          .stages = s->px->stages > 0 ? 0 : measured.stages};

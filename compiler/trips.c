@@ -170,6 +170,46 @@ trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
     return trips;
 }
 
+BandTrips
+trips_of_bands(const TirFn *fn, const TirOp *const *loops, uint32_t n_loops, uint32_t masking,
+               uint32_t axis, uint32_t bands, const int64_t *sizes)
+{
+    int64_t extent[MOST_AXES] = {1, 1, 1};
+    BandTrips trips = {.blocks = 1};
+    Point at = {.sizes = sizes};
+
+    for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
+        int64_t n = eval_host(fn->grid.at[k].extent, sizes);
+        extent[k] = n > 1 ? n : 1;
+        at.grid[k] = extent[k] / 2;
+        trips.blocks *= k == axis ? 1 : (double)extent[k];
+    }
+    int64_t along = (extent[axis] + bands - 1) / bands;
+    int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
+    trips.blocks *= (double)along;
+    trips.along = (double)along;
+    for (int64_t s = 0; s < samples; s++) {
+        int64_t block = (2 * s + 1) * along / (2 * samples);
+        double sum = 0, most = 0, masked = 0;
+        for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
+            double all = 0;
+            at.grid[axis] = block * bands + band;
+            for (uint32_t k = 0; k < n_loops; k++) {
+                double n = iterations(loops[k], &at);
+                all += n;
+                masked += (masking >> k & 1) != 0 ? n : 0;
+            }
+            sum += all;
+            most = all > most ? all : most;
+        }
+        trips.block[trips.n++] = sum / bands;
+        trips.each += sum / bands / (double)samples;
+        trips.masked += masked / bands / (double)samples;
+        trips.skew += (most - sum / bands) / (double)samples;
+    }
+    return trips;
+}
+
 static bool
 host_divides(const HostExpr *e, uint32_t size)
 {
@@ -223,4 +263,15 @@ trips_in_tiles(const TirFn *fn, uint32_t size)
             return true;
     }
     return block_divides(fn->body, size);
+}
+
+int64_t *
+trips_usual_sizes(Arena *arena, const TirFn *fn)
+{
+    enum { TILED = 4096, OTHER = 8 };
+    int64_t *sizes = arena_array(arena, int64_t, fn->sizes.n + 1);
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        sizes[k] = trips_in_tiles(fn, k) ? TILED : OTHER;
+    return sizes;
 }

@@ -45,7 +45,8 @@ typedef enum Flag {
     FLAG_SIZE,
     FLAG_ROWS_SHOWN,
     FLAG_SORT,
-    FLAG_JSON
+    FLAG_JSON,
+    FLAG_BUILT
 } Flag;
 
 /* How a flag takes its value. */

@@ -15,6 +15,7 @@ const FlagRow search_rows[] = {
     {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N", "of the tensors, for the prediction: Sq=16384"},
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
     {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "traffic (of shared memory) or time (predicted)"},
+    {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by predicted time"},
     {"--json", FLAG_JSON, FORM_ALONE, NULL, "a line of JSON for each plan"},
 };
 const size_t search_row_count = sizeof search_rows / sizeof search_rows[0];
@@ -105,6 +106,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         asked->order = strcmp(value, "time") == 0 ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
         return 0;
     case FLAG_JSON: asked->json = true; return 0;
+    case FLAG_BUILT: asked->built = true; return 0;
     default: return 0;
     }
 }
