@@ -69,11 +69,13 @@ def predict(features, plan, t):
     clocks = max(clocks + n * t["band"], work["ring_bytes"] / t["cache_bytes"])
     if plan["stages"] == 1:
         clocks += t["copy_latency"] + work["ring_bytes"] / t["cache_bytes"] / 2
-    start = t["tile"] + t["fill"] * (products + arithmetic) + n * work["stored"] / t["cache_bytes"]
+    start = t["tile"] + n * work["stored"] / t["cache_bytes"]
     if not plan["persistent"]:
         start += t["block"]
+    if features["joint"] and features["uneven"] and plan["persistent"] and plan["dynamic"]:
+        start += t["draw"]
     masks = t["issue"] * trips["masked"] * n * work["masks"] * t["mask"]
-    tile = (trips["each"] + t["skew"] * trips["skew"]) * clocks + start + masks
+    tile = trips["each"] * clocks + start + masks
     waves = trips["blocks"] / t["sm_count"]
     if not features["uneven"]:
         total = math.ceil(waves) * tile
@@ -131,9 +133,7 @@ def judged(rows, features, times):
     cases = {}
     for row in rows:
         line = features.get((key_of(row), row["M"], row["N"], row["bands"]))
-        drawn = line and line["uneven"] and row["persistent"] and row["dynamic"]
-        fits = line and (drawn or not line["uneven"] or not line.get("only_drawn"))
-        predicted = predict(line, row, times) if fits else None
+        predicted = predict(line, row, times) if line else None
         if predicted is not None:
             cases.setdefault(key_of(row), []).append((row["burst_ms"] - row["around_ms"], predicted, row))
     return {case: sorted(of_case, key=lambda r: r[0]) for case, of_case in cases.items()}
@@ -173,8 +173,8 @@ def report(cases, quiet):
 
 # ---- fitting -------------------------------------------------------------------------------------------
 
-FITTED = ("port_power", "issue", "gap_overlapped", "gap_plain", "band", "joint", "tile", "fill", "block", "mask",
-          "skew", "tail", "copy_latency")
+FITTED = ("port_power", "issue", "gap_overlapped", "gap_plain", "band", "joint", "tile", "block", "draw", "mask", "tail",
+          "copy_latency")
 
 
 def loss(rows, features, times):

@@ -75,7 +75,7 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
 
 /* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
 static double
-most_by_stride(const Target *target, const BandTrips *trips, double tiles_each)
+most_by_stride(const Target *target, const BandTrips *trips)
 {
     double most = 0;
     int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
@@ -86,7 +86,7 @@ most_by_stride(const Target *target, const BandTrips *trips, double tiles_each)
             sum += trips->block[tile % along * trips->n / along];
         most = larger(most, sum);
     }
-    return most / tiles_each;
+    return most;
 }
 
 BandClocks
@@ -100,17 +100,17 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
 
     c.iteration = iteration_of(target, work, plan, &c);
-    c.start = times->tile + times->fill * (c.products + c.arithmetic) +
-              plan->bands * work->stored / times->cache_bytes;
+    c.start = times->tile + plan->bands * work->stored / times->cache_bytes;
     if (!plan->persistent)
         c.start += times->block;
+    if (work->joint && drawn && plan->persistent)
+        c.start += times->draw;
     double masks = times->issue * trips->masked * plan->bands * work->masks * times->mask;
-    double each = trips->each + times->skew * trips->skew;
-    c.tile = each * c.iteration + c.start + masks;
+    c.tile = trips->each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile + times->tail * c.tile;
     else if (work->uneven && whole_waves)
-        c.total = ceil(waves) * c.start + c.iteration * most_by_stride(target, trips, 1);
+        c.total = ceil(waves) * c.start + c.iteration * most_by_stride(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : larger(waves, 1)) * c.tile;
     c.total += times->launch;

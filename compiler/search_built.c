@@ -43,8 +43,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                     "\"masks\":%.6g,\"stored\":%.6g,\"ring_bytes\":%" PRId64 "}",
                w->tensor, w->shared, w->special, w->issue, w->masks, w->stored,
                w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own);
-    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masked\":%.6g,\"skew\":%.6g}",
-               t->blocks, t->each, t->masked, t->skew);
+    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masked\":%.6g}",
+               t->blocks, t->each, t->masked);
     buf_printf(out, ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
                     "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
                p->clocks.products, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,

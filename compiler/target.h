@@ -37,10 +37,9 @@ typedef struct BandTimes {
     double band;            /* of the tensor cores, an iteration and band: to begin its products */
     double joint;           /* where bands wait for one another, an iteration */
     double tile;            /* to begin and end a tile of the grid .. */
-    double fill;            /* .. beside so many iterations of one band alone .. */
     double block;           /* .. and to begin a block */
+    double draw;            /* to draw a tile, where no band runs ahead of the others */
     double mask;            /* instructions for an element that is masked */
-    double skew;            /* share of the iterations in which only a block's longest bands run */
     double tail;            /* tiles, at the end, when they differ in length */
     double copy_latency;    /* of a tile that nothing runs ahead of */
     double cache_bytes;     /* from and to L2, a clock */

@@ -190,7 +190,7 @@ trips_of_bands(const TirFn *fn, const TirOp *const *loops, uint32_t n_loops, uin
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
-        double sum = 0, most = 0, masked = 0;
+        double sum = 0, masked = 0;
         for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
             double all = 0;
             at.grid[axis] = block * bands + band;
@@ -200,12 +200,10 @@ trips_of_bands(const TirFn *fn, const TirOp *const *loops, uint32_t n_loops, uin
                 masked += (masking >> k & 1) != 0 ? n : 0;
             }
             sum += all;
-            most = all > most ? all : most;
         }
         trips.block[trips.n++] = sum / bands;
         trips.each += sum / bands / (double)samples;
         trips.masked += masked / bands / (double)samples;
-        trips.skew += (most - sum / bands) / (double)samples;
     }
     return trips;
 }

@@ -19,7 +19,6 @@ typedef struct BandTrips {
     double blocks; /* of the launch */
     double each;   /* iterations of a band, on average over all places in all blocks */
     double masked; /* of these, in loops that mask */
-    double skew;   /* by how many the longest band of a block is above the block's average */
     double along;  /* blocks along the axis, .. */
     double block[TRIP_SAMPLES]; /* .. and iterations of n of them, evenly spaced: averages of bands */
     uint32_t n;

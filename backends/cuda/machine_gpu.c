@@ -147,10 +147,15 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
     /* Asking for one parameter too many is an error of the driver, which checkers report: only for
      * kernels that did not describe themselves. */
     size_t offset, bytes, count = 0, most = (size_t)ready->n_args + ready->by_hand;
+    /* The driver aligns a tensor map by its address, and parameters do not begin at a multiple of 128:
+     * what stands behind the first map may lie elsewhere than we count.  It copies each by itself. */
+    size_t shift = 0;
     while (count < most && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
         size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
                                                         ready->params) : offset;
-        if (given != offset)
+        if (bytes == LAUNCH_MAP_BYTES)
+            shift = given - offset;
+        if (given - shift != offset)
             return fault_set(fault, "%s: parameter %zu lies at offset %zu of the kernel, but %zu of "
                                     "the arguments: a type is wrong", ready->entry, count, offset,
                              given);

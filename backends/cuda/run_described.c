@@ -399,40 +399,39 @@ copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool
     }
 }
 
-/* A number from -1 to 1 as an element of this type; 0 for types that are no floats. */
+/* Numbers from -1 to 1 as elements of this type; zeros for types that are no floats. */
 static void
-put_random(const char *dtype, uint64_t *state, unsigned char *at)
+put_random(const char *dtype, uint64_t state, unsigned char *at, size_t elements)
 {
-    *state = *state * 6364136223846793005U + 1442695040888963407U;
-    float number = (float)(int32_t)(*state >> 32) * 0x1p-31F;
-    uint32_t bits;
+    bool wide = strcmp(dtype, "f32") == 0 || strcmp(dtype, "tf32") == 0;
+    bool half = strcmp(dtype, "f16") == 0, brain = strcmp(dtype, "bf16") == 0;
 
-    memcpy(&bits, &number, sizeof bits);
-    if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "tf32") == 0) {
-        memcpy(at, &bits, 4);
-        return;
+    for (size_t k = 0; k < elements && (wide || half || brain); k++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        float number = (float)(int32_t)(state >> 32) * 0x1p-31F;
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        uint32_t exponent = bits >> 23 & 0xFF;
+        uint16_t top = (uint16_t)(bits >> 16); /* bf16 */
+        if (half) /* 5 bits of exponent, their bias is 15 */
+            top = (uint16_t)((top & 0x8000) |
+                             (exponent > 112 ? (exponent - 112) << 10 | (bits >> 13 & 0x3FF) : 0));
+        if (wide)
+            memcpy(at + 4 * k, &bits, 4);
+        else
+            memcpy(at + 2 * k, &top, 2);
     }
-    uint16_t half = (uint16_t)(bits >> 16); /* bf16 */
-    uint32_t exponent = bits >> 23 & 0xFF;
-    if (strcmp(dtype, "f16") == 0) /* 5 bits of exponent, their bias is 15 */
-        half = (uint16_t)((bits >> 16 & 0x8000) |
-                          (exponent > 112 ? (exponent - 112) << 10 | (bits >> 13 & 0x3FF) : 0));
-    else if (strcmp(dtype, "bf16") != 0)
-        return;
-    memcpy(at, &half, 2);
 }
 
 static bool
 fill_random(Session *s, Slot *slot, uint32_t which)
 {
-    uint32_t element = slot->tensor->element_bytes;
     unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1);
-    uint64_t state = s->cx->options->seed * 1000003 + which;
 
     if (!memory)
         return fault_set(s->cx->fault, "out of memory");
-    for (size_t at = 0; at + element <= slot->bytes; at += element)
-        put_random(slot->tensor->dtype, &state, memory + at);
+    put_random(slot->tensor->dtype, s->cx->options->seed * 1000003 + which, memory,
+               slot->bytes / slot->tensor->element_bytes);
     bool ok = s->cx->machine->write(s->cx->machine, slot->view.address, memory, slot->bytes,
                                     s->cx->fault);
     free(memory);

@@ -342,13 +342,18 @@ time_plan(Bench *b, Entry *entry)
     free(said);
 }
 
-/* Adds the line of a plan; it is in the file before the next plan runs. */
+/* Adds the line of a plan; it is in the file before the next plan runs.  What a search that was broken
+ * off left of a line stays a line of its own. */
 static int
 write_line(const Bench *b, const Entry *entry)
 {
-    FILE *file = fopen(b->m->database, "a");
+    FILE *file = fopen(b->m->database, "a+");
     bool ok = file != NULL;
 
+    if (ok && fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n')
+        ok = fseek(file, 0, SEEK_END) == 0 && fputc('\n', file) != EOF;
+    if (ok)
+        ok = fseek(file, 0, SEEK_END) == 0;
     if (ok && entry->failed != NULL)
         ok = fprintf(file, "%s,\"failed\":\"%s\"}\n", entry->key, entry->failed) > 0;
     else if (ok)
