@@ -349,9 +349,14 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
     TuningChoice measured;
     Buf text;
 
-    if (options->tuning == NULL ||
-        !tuning_find(px->arena, px->diag, options->tuning_path, options->tuning, px->target, sample,
-                     open, true, 0, px->stages, &measured))
+    uint32_t messages = px->diag->messages.n;
+    if (options->tuning == NULL)
+        return false;
+    bool found = tuning_find(px->arena, px->diag, options->tuning_path, options->tuning, px->target,
+                             sample, open, true, 0, px->stages, &measured);
+    if (!found || measured.plan.bands == 0) /* auto_tiles.c reads the file, too, and says it */
+        px->diag->messages.n = messages;
+    if (!found)
         return false;
     *choice = (TileChoice){.warps = 4, .plan = measured.plan, .cost = {.fits = true}};
     memcpy(choice->values, measured.values, sizeof choice->values);
