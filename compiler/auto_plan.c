@@ -124,7 +124,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
     if (stages == 0)
         return;
     BandTrips trips =
-        trips_of_bands(fn, w->loops, w->n_loops, w->masking, w->axis, bands, s->sizes);
+        trips_of_bands(fn, w->loops, w->n_loops, w->axis, bands, s->sizes);
     PlanHints plan = {.bands = bands,
                       .stages = stages,
                       .slots = slots,

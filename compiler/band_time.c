@@ -64,9 +64,9 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
     if (work->joint) /* they wait for one another in each iteration */
         clocks = n * (c->products + c->arithmetic) + times->joint;
     else if (band_overlaps(target, work, plan))
-        clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap_overlapped);
+        clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap);
     else
-        clocks = round_of(n, c->products, c->arithmetic, times->gap_plain);
+        clocks = round_of(n, c->products, c->arithmetic, times->gap);
     clocks = larger(clocks + n * times->band, bytes / times->cache_bytes);
     if (plan->stages == 1) /* a copy begins when the slot has been read */
         clocks += times->copy_latency + bytes / times->cache_bytes / 2;
@@ -105,7 +105,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
         c.start += times->block;
     if (work->joint && drawn && plan->persistent)
         c.start += times->draw;
-    double masks = times->issue * trips->masked * plan->bands * work->masks * times->mask;
+    double masks = times->issue * trips->masks * plan->bands * times->mask;
     c.tile = trips->each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile + times->tail * c.tile;

@@ -19,7 +19,6 @@ typedef struct BandWork {
     double shared;  /* the port of shared memory */
     double special; /* exp2, .. */
     double issue;   /* instructions of tile arithmetic, for each of four schedulers */
-    double masks;   /* more of them, in an iteration that masks */
     double multiplies;     /* of an iteration */
     double stored;         /* bytes that leave after the loop */
     int64_t ring_bytes_shared, ring_bytes_own; /* of a slot, of rings the loop goes around */
@@ -30,8 +29,8 @@ typedef struct BandWork {
     bool joint;                  /* bands share a product: all have all iterations */
     bool program_masks;          /* the program masks elements itself */
     bool uneven;                 /* tiles of the grid differ in length */
-    const TirOp *loops[BAND_LOOPS]; /* those with products, .. */
-    uint32_t n_loops, masking;      /* .. bits: it masks */
+    TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
+    uint32_t n_loops;
     uint32_t axis;                  /* of the grid, which bands divide */
 } BandWork;
 

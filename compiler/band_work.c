@@ -4,10 +4,11 @@
  *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
  *                   there
  *   special unit    16 exponentials a clock
- *   issue           one instruction a clock for each of four schedulers, a warp of each band on each
+ *   issue           one instruction a clock for each of four schedulers, a warp of each band on
+ * each
  *
- * The main loop may stand there several times: parted into iterations that mask and those that need
- * not.  They have the same products; what masking adds is counted apart.
+ * There may be several loops with products; the one that masks least stands for all.  What masks
+ * add is counted apart, by the segments of a loop in which they are live.
  */
 #include "compiler/band_time.h"
 
@@ -32,19 +33,18 @@ is_mask(const TirOp *op)
     return op->op == TIR_MASK || op->op == TIR_PADMASK;
 }
 
-static double
-count_masks(const TirBlock *block)
+static void
+count_masks(TripLoop *loop, const TirBlock *block)
 {
-    double n = 0;
-
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_masks(op->blocks[k]);
-        if (is_mask(op) && op->results[0]->type.rank == 2)
-            n += clocks_of(op->results[0]);
+            count_masks(loop, op->blocks[k]);
+        if (!is_mask(op) || op->results[0]->type.rank != 2)
+            continue;
+        for (uint32_t k = 0; k < TRIP_SEGMENTS; k++)
+            loop->masks[k] += (op->segments >> k & 1) != 0 ? clocks_of(op->results[0]) : 0;
     }
-    return n;
 }
 
 static void
@@ -57,7 +57,7 @@ add_arithmetic(BandWork *w, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             add_arithmetic(w, op->blocks[k]);
         bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_REDUCE;
-        const TirVal *sized = op->op == TIR_REDUCE   ? op->args[0]
+        const TirVal *sized = op->op == TIR_REDUCE ? op->args[0]
                               : op->n_results == 1 ? op->results[0]
                                                    : NULL;
         if (!plain || is_mask(op) || sized == NULL || sized->type.rank != 2 ||
@@ -134,7 +134,7 @@ find_loops(BandWork *w, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_loops(w, op->blocks[k]);
         if (op->op == TIR_FOR && has_products(op->blocks[0]) && w->n_loops < BAND_LOOPS)
-            w->loops[w->n_loops++] = op;
+            w->loops[w->n_loops++].op = op;
     }
 }
 
@@ -177,12 +177,12 @@ band_work(const TirFn *fn, uint32_t bands)
 
     find_loops(&w, fn->body);
     for (uint32_t k = 0; k < w.n_loops; k++) {
-        double masks = count_masks(w.loops[k]->blocks[0]);
-        if (masks > 0)
-            w.masking |= 1U << k;
-        w.masks = masks > w.masks ? masks : w.masks;
+        double masks = 0;
+        count_masks(&w.loops[k], w.loops[k].op->blocks[0]);
+        for (uint32_t j = 0; j < TRIP_SEGMENTS; j++)
+            masks += w.loops[k].masks[j];
         if (plain == NULL || masks < least) {
-            plain = w.loops[k];
+            plain = w.loops[k].op;
             least = masks;
         }
     }
@@ -197,7 +197,7 @@ band_work(const TirFn *fn, uint32_t bands)
             add_product(&sum, op);
     }
     for (uint32_t k = 0; k < w.n_loops; k++) {
-        const TirBlock *body = w.loops[k]->blocks[0];
+        const TirBlock *body = w.loops[k].op->blocks[0];
         for (uint32_t j = 0; j < body->ops.n; j++)
             w.program_masks |= body->ops.at[j]->op == TIR_MASK;
     }

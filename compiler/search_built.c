@@ -14,8 +14,9 @@ enum { KIB = 1024 };
 static void
 print_plan(const PlanHints *plan, Buf *out)
 {
-    buf_printf(out, "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
-                    ",persistent=%d,dynamic=%d,overlap=%d,turns=%d",
+    buf_printf(out,
+               "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
+               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d",
                plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
                plan->overlap, plan->turns);
 }
@@ -39,21 +40,23 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
     buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"uneven\":%s,\"shared_bytes\":%" PRId64,
                p->overlapped ? "true" : "false", w->joint ? "true" : "false",
                w->uneven ? "true" : "false", p->shared_bytes);
-    buf_printf(out, ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"special\":%.6g,\"issue\":%.6g,"
-                    "\"masks\":%.6g,\"stored\":%.6g,\"ring_bytes\":%" PRId64 "}",
-               w->tensor, w->shared, w->special, w->issue, w->masks, w->stored,
+    buf_printf(out,
+               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"special\":%.6g,\"issue\":%.6g,"
+               "\"stored\":%.6g,\"ring_bytes\":%" PRId64 "}",
+               w->tensor, w->shared, w->special, w->issue, w->stored,
                w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own);
-    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masked\":%.6g}",
-               t->blocks, t->each, t->masked);
-    buf_printf(out, ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
-                    "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
+    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masks\":%.6g}", t->blocks, t->each,
+               t->masks);
+    buf_printf(out,
+               ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
+               "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
                p->clocks.products, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,
                p->clocks.tile, p->microseconds / 1e3);
 }
 
 static void
-print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
-            const int64_t *sizes, uint32_t shown, Buf *out)
+print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, const int64_t *sizes,
+            uint32_t shown, Buf *out)
 {
     buf_printf(out, "%s, %s:", sample->name, px->target->name);
     for (uint32_t k = 0; k < sample->constants.n; k++) {
@@ -63,7 +66,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
         if (!open)
             buf_printf(out, " %s=%s", sample->constants.at[k].name, sample->constants.at[k].value);
     }
-    buf_printf(out, "\n%" PRIu32 " plans that tilec builds, the best %" PRIu32 " by time, predicted for",
+    buf_printf(out,
+               "\n%" PRIu32 " plans that tilec builds, the best %" PRIu32 " by time, predicted for",
                plans->n, shown);
     for (uint32_t k = 0; k < sample->sizes.n; k++)
         buf_printf(out, " %s=%" PRId64, sample->sizes.at[k].name, sizes[k]);
@@ -79,11 +83,15 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
         buf_add(out, "  ");
         for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
             buf_printf(out, "%4" PRId32 " ", p->choice.values[j]);
-        buf_printf(out, "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
-                   plan->bands, plan->stages, plan->slots, plan->persistent ? "persistent" : "of a tile",
-                   p->work.joint ? "joint" : p->overlapped ? "ahead" : "in turn", memory,
-                   p->clocks.iteration,
-                   100 * plan->bands * p->work.tensor / p->clocks.iteration, p->microseconds / 1e3);
+        buf_printf(
+            out,
+            "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
+            plan->bands, plan->stages, plan->slots, plan->persistent ? "persistent" : "of a tile",
+            p->work.joint   ? "joint"
+            : p->overlapped ? "ahead"
+                            : "in turn",
+            memory, p->clocks.iteration, 100 * plan->bands * p->work.tensor / p->clocks.iteration,
+            p->microseconds / 1e3);
     }
 }
 
@@ -91,7 +99,8 @@ void
 search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
                    const TilecSearch *search, const int64_t *sizes, Buf *out)
 {
-    uint32_t shown = search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows : plans->n;
+    uint32_t shown =
+        search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows : plans->n;
 
     if (plans->n == 0) {
         diag_error(px->diag, sample->span, "no plan for warp groups can be built for kernel '%s'",

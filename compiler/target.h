@@ -33,7 +33,7 @@ typedef struct GroupTimes {
 typedef struct BandTimes {
     double port_power;      /* products that read much wait for the port: a norm of the two */
     double issue;           /* of a clock, for an instruction of tile arithmetic */
-    double gap_overlapped, gap_plain; /* in which a band needs no unit, an iteration */
+    double gap;             /* in which a band needs no unit, an iteration */
     double band;            /* of the tensor cores, an iteration and band: to begin its products */
     double joint;           /* where bands wait for one another, an iteration */
     double tile;            /* to begin and end a tile of the grid .. */

@@ -170,9 +170,27 @@ trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
     return trips;
 }
 
+/* What the masks of a loop cost at one point. */
+static double
+masks_at(const TripLoop *loop, const Point *at)
+{
+    const TirOp *op = loop->op;
+    uint32_t n = op->n_segments > 1 ? op->n_segments : 1;
+    int64_t from = eval_scalar(op->args[0], at, 0);
+    double sum = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        int64_t to = eval_scalar(op->args[k + 1 < n ? 2 + k : 1], at, 0);
+        uint32_t segment = k < TRIP_SEGMENTS ? k : TRIP_SEGMENTS - 1;
+        sum += to > from ? (double)(to - from) * loop->masks[segment] : 0;
+        from = to;
+    }
+    return sum * iterations(op->parent->owner, at);
+}
+
 BandTrips
-trips_of_bands(const TirFn *fn, const TirOp *const *loops, uint32_t n_loops, uint32_t masking,
-               uint32_t axis, uint32_t bands, const int64_t *sizes)
+trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
+               uint32_t bands, const int64_t *sizes)
 {
     int64_t extent[MOST_AXES] = {1, 1, 1};
     BandTrips trips = {.blocks = 1};
@@ -190,20 +208,19 @@ trips_of_bands(const TirFn *fn, const TirOp *const *loops, uint32_t n_loops, uin
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
-        double sum = 0, masked = 0;
+        double sum = 0, masks = 0;
         for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
             double all = 0;
             at.grid[axis] = block * bands + band;
             for (uint32_t k = 0; k < n_loops; k++) {
-                double n = iterations(loops[k], &at);
-                all += n;
-                masked += (masking >> k & 1) != 0 ? n : 0;
+                all += iterations(loops[k].op, &at);
+                masks += masks_at(&loops[k], &at);
             }
             sum += all;
         }
         trips.block[trips.n++] = sum / bands;
         trips.each += sum / bands / (double)samples;
-        trips.masked += masked / bands / (double)samples;
+        trips.masks += masks / bands / (double)samples;
     }
     return trips;
 }

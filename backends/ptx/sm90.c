@@ -13,15 +13,15 @@
  * The times were fitted to elapsed clocks of attention kernels measured on an H200 (ptxas 13.0);
  * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  *
- * Times of planned kernels (band_times): fitted by bench/model.py --fit to the 200 and more launches in
- * tests/search/measured_h200.csv, the whole time of each at 1980 MHz (nvidia-smi's clock of a chip
- * that is not at its power limit); what they mean is in target.h.  Physically: a gap is what wgmma's and the
- * barriers' latencies leave (240 to 280 clocks an iteration, 740 with two barriers and an exchange);
- * 38 clocks are the fill of the tensor cores' pipe; 0.7 of an issue slot is what stays visible of an
- * instruction beside ex2; 8000 clocks (4 us) are a tile's first loads, its first iteration with nothing
- * beside it, and its output; 3500 more (1.8 us) launch a block, make its barriers and fetch its maps.
- * 40 bytes a clock and SM from L2, and 3 us for a launch, are round figures of others' measurements,
- * not fitted: no row is bound by them.
+ * Times of planned kernels (band_times): bench/model.py --fit, to 230 launches measured on an H200
+ * (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
+ * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
+ * first wgmma of a chain; 46 clocks fill the tensor cores' pipe; 660 are the exchange between bands and
+ * its two barriers; 7000 (3.5 us) begin a tile: its first loads, its first iteration with nothing
+ * beside it, its output; 3700 more begin a block: launch, barriers, maps; 13600 draw a tile when all
+ * bands wait for it; 3.7 instructions mask an element: its two indices, comparison, selection.
+ * 40 bytes a clock and SM from L2, and 3 us for a launch, are round figures, not fitted: no row is
+ * bound by them.
  */
 #include "backends/ptx/targets.h"
 
@@ -63,18 +63,17 @@ const Target target_sm90 = {
                     .chain = 600,
                     .exchange = 254,
                     .start = 1100},
-    .band_times = {.port_power = 3.5,
-                   .issue = 0.7,
-                   .gap_overlapped = 240,
-                   .gap_plain = 280,
-                   .band = 38,
-                   .joint = 740,
-                   .tile = 8000,
-                   .block = 3500,
-                   .draw = 12900,
-                   .mask = 0.34,
-                   .tail = 0.53,
-                   .copy_latency = 340,
+    .band_times = {.port_power = 3,
+                   .issue = 0.88,
+                   .gap = 250,
+                   .band = 46,
+                   .joint = 660,
+                   .tile = 7000,
+                   .block = 3700,
+                   .draw = 13600,
+                   .mask = 3.7,
+                   .tail = 0.45,
+                   .copy_latency = 310,
                    .cache_bytes = 40,
                    .launch = 6000},
     .sm_count = 132,

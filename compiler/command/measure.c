@@ -2,9 +2,9 @@
  * database for each.
  *
  * A plan runs in a process of its own with a limit of time: one that hangs or breaks the GPU's
- * context is recorded as failed, and the next one goes on.  A line is written as soon as its plan has
- * been timed, and a plan that has a line is passed over, so a search that was broken off goes on
- * where it stopped.
+ * context is recorded as failed, and the next one goes on.  A line is written as soon as its plan
+ * has been timed, and a plan that has a line is passed over, so a search that was broken off goes
+ * on where it stopped.
  */
 #define _POSIX_C_SOURCE 200809L /* fork, mkdtemp, poll, clock_gettime, fileno */
 #include "compiler/command/measure.h"
@@ -32,7 +32,7 @@ enum {
 
 /* One plan: pieces of its line of JSON. */
 typedef struct Entry {
-    char *key;     /* how its line in the database begins: all that it is about */
+    char *key; /* how its line in the database begins: all that it is about */
     char *kernel, *options, *plan;
     double predicted; /* ms */
     double measured;  /* us; 0: not */
@@ -49,8 +49,7 @@ typedef struct Bench {
     bool bar; /* standard error is a terminal */
 } Bench;
 
-static char *
-format(const char *how, ...) __attribute__((format(printf, 1, 2)));
+static char *format(const char *how, ...) __attribute__((format(printf, 1, 2)));
 
 static char *
 format(const char *how, ...)
@@ -342,8 +341,8 @@ time_plan(Bench *b, Entry *entry)
     free(said);
 }
 
-/* Adds the line of a plan; it is in the file before the next plan runs.  What a search that was broken
- * off left of a line stays a line of its own. */
+/* Adds the line of a plan; it is in the file before the next plan runs.  What a search that was
+ * broken off left of a line stays a line of its own. */
 static int
 write_line(const Bench *b, const Entry *entry)
 {
