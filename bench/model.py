@@ -28,12 +28,12 @@ NOISE = 0.007  # two runs of one plan differ by up to 0.9 %
 
 
 def read_record():
-    """Constants of the target's record: band_times and two facts of the chip."""
+    """Constants of the target's record: band_times and three facts of the chip."""
     with open(os.path.join(ROOT, "backends", "ptx", "sm90.c")) as file:
         text = file.read()
     block = re.search(r"\.band_times = \{(.*?)\}", text, re.S)[1]
     times = {name: float(value) for name, value in re.findall(r"\.(\w+) = ([\d.]+)", block)}
-    for name in ("sm_count", "burst_mhz"):
+    for name in ("sm_count", "burst_mhz", "copy_bytes"):
         times[name] = float(re.search(rf"\.{name} = (\d+)", text)[1])
     return times
 
@@ -66,10 +66,10 @@ def predict(features, plan, t):
         clocks = round_of(2 * n, products / 2, arithmetic / 2, t["gap"])
     else:
         clocks = round_of(n, products, arithmetic, t["gap"])
-    clocks = max(clocks + n * t["band"], work["ring_bytes"] / t["cache_bytes"])
+    clocks = max(clocks + n * t["band"], work["ring_bytes"] / t["copy_bytes"])
     if plan["stages"] == 1:
-        clocks += t["copy_latency"] + work["ring_bytes"] / t["cache_bytes"] / 2
-    start = t["tile"] + n * work["stored"] / t["cache_bytes"]
+        clocks += t["copy_latency"] + work["ring_bytes"] / t["copy_bytes"] / 2
+    start = t["tile"] + n * work["stored"] / t["copy_bytes"]
     if not plan["persistent"]:
         start += t["block"]
     if features["joint"] and features["uneven"] and plan["persistent"] and plan["dynamic"]:

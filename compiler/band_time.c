@@ -67,9 +67,9 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
         clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap);
     else
         clocks = round_of(n, c->products, c->arithmetic, times->gap);
-    clocks = larger(clocks + n * times->band, bytes / times->cache_bytes);
+    clocks = larger(clocks + n * times->band, bytes / target->copy_bytes);
     if (plan->stages == 1) /* a copy begins when the slot has been read */
-        clocks += times->copy_latency + bytes / times->cache_bytes / 2;
+        clocks += times->copy_latency + bytes / target->copy_bytes / 2;
     return clocks;
 }
 
@@ -100,7 +100,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
 
     c.iteration = iteration_of(target, work, plan, &c);
-    c.start = times->tile + plan->bands * work->stored / times->cache_bytes;
+    c.start = times->tile + plan->bands * work->stored / target->copy_bytes;
     if (!plan->persistent)
         c.start += times->block;
     if (work->joint && drawn && plan->persistent)

@@ -26,6 +26,8 @@ static const FlagRow flag_rows[] = {
     {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir or lir"},
     {"--kernel", FLAG_KERNEL, FORM_NEXT, "NAME", "compile this kernel only"},
     {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "PASS", "print tile IR after PASS, or after every pass"},
+    {"--dump-schedule", FLAG_SCHEDULE, FORM_MAYBE, "FILE.svg",
+     "print roles, buffers, barriers and a timeline, or draw them"},
     {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,
      "the passes in order, and what each does"},
     {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only, and print tile IR"},
@@ -75,7 +77,7 @@ typedef struct Command {
     char *source_folder; /* where the source lies: looked at before the -I folders */
     LoadedFile *loaded;
     size_t n_loaded;
-    const char *input, *output, *ptxas;
+    const char *input, *output, *ptxas, *picture; /* of --dump-schedule=FILE */
     const char *tuning; /* --tuning */
     const char *self;   /* argv[0] */
     const char *list;   /* "passes" or "targets" */
@@ -202,6 +204,13 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_INCLUDE: command->folders[command->n_folders++] = value; return 0;
     case FLAG_EMIT: return set_emit(command, value);
     case FLAG_DUMP: options->dump_ir = value == NULL ? "" : value; return 0;
+    case FLAG_SCHEDULE:
+        if (value != NULL && !ends_with(value, ".svg"))
+            return complain("--dump-schedule=%s: expected a name that ends in .svg", value);
+        options->schedule |= value == NULL;
+        options->schedule_picture |= value != NULL;
+        command->picture = value != NULL ? value : command->picture;
+        return 0;
     case FLAG_LIST_PASSES: command->list = "passes"; return 0;
     case FLAG_RUN_PASS: options->run_pass = value; return 0;
     case FLAG_REPORT: options->report = true; return 0;
@@ -428,7 +437,8 @@ write_results(Command *command, const TilecResult *result)
                                          : default_output(command);
     const TilecOptions *options = &command->options;
     bool is_ptx = options->emit == TILEC_EMIT_PTX && options->run_pass == NULL;
-    bool only_dump = options->dump_ir != NULL && command->output == NULL && !command->emit_given &&
+    bool dumps = options->dump_ir != NULL || options->schedule || options->schedule_picture;
+    bool only_dump = dumps && command->output == NULL && !command->emit_given &&
                      options->run_pass == NULL;
     FILE *beside = strcmp(path, "-") == 0 && !only_dump ? stderr : stdout;
     Assembly assembly = {
@@ -448,6 +458,10 @@ write_results(Command *command, const TilecResult *result)
                           "cubins only");
     fputs(result->dump, beside);
     fputs(result->report, beside);
+    fputs(result->schedule, beside);
+    if (status == 0 && options->schedule_picture)
+        status = write_file(command->picture, result->schedule_picture,
+                            strlen(result->schedule_picture));
     if (status == 0 && is_ptx && !only_dump &&
         (command->cubin || options->report || ptxas_decides(command)))
         status = assemble(&assembly, command->cubin ? path : NULL);
@@ -477,7 +491,8 @@ compile_ptx(Command *command, const char *text, size_t n)
     };
 
     if (options->n_defines > 0 || options->n_switches > 0 || options->kernel != NULL ||
-        options->run_pass != NULL || options->dump_ir != NULL || options->emit != TILEC_EMIT_PTX)
+        options->run_pass != NULL || options->dump_ir != NULL || options->schedule ||
+        options->schedule_picture || options->emit != TILEC_EMIT_PTX)
         return complain("%s is PTX: options that change what is compiled do not go with it",
                         command->input);
     if (strlen(text) != n)
@@ -594,9 +609,9 @@ search(Command *command)
     size_t n;
 
     if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
-        options->report || options->warps > 0)
-        return complain("a search compiles nothing: --emit, --report, --dump-ir, --run-pass and "
-                        "--warps do not go with it");
+        options->report || options->schedule || options->schedule_picture || options->warps > 0)
+        return complain("a search compiles nothing: --emit, --report, --dump-ir, --dump-schedule, "
+                        "--run-pass and --warps do not go with it");
     if (!command->arch_given)
         return complain("a search needs a target: -arch sm_90");
     char *path = search_file(command->input, command->asked.mode);

@@ -15,10 +15,16 @@ typedef struct PlanHints {
     bool dynamic;     /* .. drawn from a counter where they differ in length */
     bool turns;       /* bands that have equally many iterations start products in turns */
     bool overlap;     /* products under the arithmetic of the next iteration, if registers allow */
+    uint32_t given;   /* bits: what was asked for by name, see plan_is_given */
 } PlanHints;
 
 /* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no bands. */
 bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
+/* What a key of that text may be; false: there is no such key. */
+bool plan_key_range(const char *name, uint32_t *least, uint32_t *most);
+/* The names of the keys; NULL behind the last one. */
+const char *plan_key_name(uint32_t k);
+bool plan_is_given(const PlanHints *hints, const char *name);
 
 /* Everything a pass may look at beside the function it changes. */
 typedef struct PassContext {
@@ -30,10 +36,18 @@ typedef struct PassContext {
     uint64_t disabled;  /* bit i: row i of passes.def is off (-fno-..) */
     uint32_t warps, stages; /* pinned on the command line; 0: not */
     PlanHints plan;
+    Span plan_span;     /* where the source pins the plan: what can not be had of it is an error;
+                           {0, 0}: the source does not */
+    const char *no_plan; /* set by pass `plan`: why there is none, and where */
+    Span no_plan_at;
     bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
     Buf *report;        /* facts for --report; NULL: not wanted */
     Buf *bugs;          /* where a pass writes what it finds to be wrong with another one's work */
 } PassContext;
+
+/* Says that `what` of a plan that the source pins can not be had: an error at the plan with a note
+ * at `where`.  Does nothing for a plan that came from elsewhere. */
+void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what);
 
 /* Whether the pass (or named choice) of this name is on: passes.def's default at this level,
  * changed by -f and -fno-. */

@@ -1,4 +1,4 @@
-/* plan_hints.c - the text of --plan: "bands=3,stages=3,slots=2". */
+/* plan_hints.c - the text of --plan and @plan: "bands=3,stages=3,slots=2". */
 #include "compiler/passrun.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
-    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0};
+    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0}, given = 0;
 
     *out = (PlanHints){0};
     if (strcmp(text, "none") == 0)
@@ -42,6 +42,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
             return false;
         }
         values[row] = (uint32_t)value;
+        given |= (uint32_t)1 << row;
         text = end + (*end == ',');
     }
     *out = (PlanHints){.bands = values[0],
@@ -50,6 +51,53 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .persistent = values[3] != 0,
                        .overlap = values[4] != 0,
                        .dynamic = values[5] != 0,
-                       .turns = values[6] != 0};
+                       .turns = values[6] != 0,
+                       .given = given};
     return true;
+}
+
+static uint32_t
+find_row(const char *name)
+{
+    uint32_t row = 0;
+
+    while (row < ROWS && strcmp(rows[row].name, name) != 0)
+        row++;
+    return row;
+}
+
+bool
+plan_key_range(const char *name, uint32_t *least, uint32_t *most)
+{
+    uint32_t row = find_row(name);
+
+    if (row == ROWS)
+        return false;
+    *least = rows[row].least;
+    *most = rows[row].most;
+    return true;
+}
+
+const char *
+plan_key_name(uint32_t k)
+{
+    return k < ROWS ? rows[k].name : NULL;
+}
+
+void
+plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what)
+{
+    if (px->plan_span.lo == 0)
+        return;
+    diag_error(px->diag, px->plan_span, "kernel '%s' can not have this plan: %s", fn->name, what);
+    if (where.lo != 0)
+        diag_note(px->diag, where, "this is what stands against it");
+}
+
+bool
+plan_is_given(const PlanHints *hints, const char *name)
+{
+    uint32_t row = find_row(name);
+
+    return row < ROWS && (hints->given >> row & 1) != 0;
 }

@@ -42,7 +42,6 @@ typedef struct BandTimes {
     double mask;            /* instructions for an element that is masked */
     double tail;            /* tiles, at the end, when they differ in length */
     double copy_latency;    /* of a tile that nothing runs ahead of */
-    double cache_bytes;     /* from and to L2, a clock */
     double launch;
 } BandTimes;
 
@@ -66,6 +65,8 @@ typedef struct Target {
     int32_t special_ops;    /* ex2, rcp, .. */
     int32_t float_ops;      /* f32 lanes */
     int32_t shared_bytes;
+    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks; /* from the question for a tile until it is there */
 
     /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
      * shared memory, registers that go from role to role; NULL: none of these */

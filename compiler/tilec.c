@@ -18,9 +18,11 @@
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 #include "compiler/passrun.h"
+#include "compiler/plan_reason.h"
 #include "compiler/report.h"
 #include "compiler/search.h"
 #include "compiler/target.h"
+#include "compiler/timeline/timeline.h"
 
 typedef struct Compilation {
     Arena arena;
@@ -38,7 +40,7 @@ typedef struct Compilation {
     uint64_t enabled, disabled;
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
-    Buf bugs, dump, report, output;
+    Buf bugs, dump, report, output, schedule, picture;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
     bool ready; /* the buffers above exist */
@@ -87,6 +89,13 @@ read_switch(Compilation *c, const char *text)
 }
 
 static bool
+ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool
 read_options(Compilation *c)
 {
     const TilecOptions *options = c->options;
@@ -102,6 +111,12 @@ read_options(Compilation *c)
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
+    bool stops = options->run_pass != NULL || options->emit == TILEC_EMIT_AST ||
+                 options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
+    if (stops && (options->schedule || options->schedule_picture))
+        diag_error(&c->diag, (Span){0},
+                   "--dump-schedule shows what all passes have made: it does not go with lane IR, "
+                   "--run-pass, --emit=ast and --emit=tir");
     c->dump_after = -1;
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
@@ -123,13 +138,6 @@ failed(const Compilation *c)
 }
 
 /* ---- text to tile IR ---- */
-
-static bool
-ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static void
 keep_kernel(Compilation *c, const char *name)
@@ -213,6 +221,23 @@ pass_context(Compilation *c)
         .report = c->options->report ? &c->report : NULL,
         .bugs = &c->bugs,
     };
+}
+
+/* The same for one kernel, whose source may pin a plan; the command line's word counts more. */
+static PassContext
+kernel_context(Compilation *c, const TirFn *fn)
+{
+    PassContext px = pass_context(c);
+    const char *fault;
+
+    if (c->options->plan != NULL || fn->hint_plan == NULL || c->target->group_mma == NULL ||
+        !pass_enabled(&px, "plan"))
+        return px;
+    if (plan_hints_read(fn->hint_plan, &px.plan, &fault))
+        px.plan_span = fn->hint_plan_span;
+    else /* only tile IR from text can be like that */
+        diag_error(&c->diag, fn->hint_plan_span, "hint_plan \"%s\": %s", fn->hint_plan, fault);
+    return px;
 }
 
 static bool
@@ -329,7 +354,7 @@ is_made(const Compilation *c, const TileChoice *choice)
 static LirFn *
 lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
 {
-    PassContext px = pass_context(c);
+    PassContext px = kernel_context(c, fn);
     PassRun run = pass_run(c);
 
     if (choice != NULL && choice->plan.bands > 0)
@@ -418,24 +443,58 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans)
     return NULL;
 }
 
+/* Choices for what a kernel leaves open: of its sizes only, when its source pins the plan. */
+static TileChoices
+search_plans(Compilation *c, const PassContext *kernel, const TirFn *fn)
+{
+    PassContext px = *kernel;
+    bool pinned = px.plan_span.lo != 0;
+
+    if (pinned && px.stages == 0)
+        px.stages = px.plan.stages;
+    TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < plans.n; k++) {
+        TileChoice choice = plans.at[k];
+        if (pinned && choice.plan.bands != kernel->plan.bands)
+            continue;
+        if (pinned) {
+            choice.plan = kernel->plan;
+            choice.stages = 0;
+        }
+        plans.at[n++] = choice;
+    }
+    plans.n = n;
+    return plans;
+}
+
 /* Kernel `k` by the cheapest choice for what it leaves open that can be compiled. */
 static LirFn *
 lower_with_choices(Compilation *c, uint32_t k)
 {
     TirFn *fn = c->module->fns.at[k];
     TileChoices choices = {0};
+    uint32_t errors = c->diag.errors;
+    PassContext px = kernel_context(c, fn);
 
-    if (c->front.ast != NULL && c->plan.bands == 0) {
-        PassContext px = pass_context(c);
+    if (c->diag.errors > errors)
+        return NULL;
+    if (c->options->plan == NULL && fn->hint_plan != NULL &&
+        strcmp(fn->hint_plan, "none") != 0 && c->target->group_mma == NULL)
+        diag_warning(&c->diag, fn->hint_plan_span,
+                     "the plan of kernel '%s' is not used: %s has no products of warp groups",
+                     fn->name, c->target->name);
+    if (c->front.ast != NULL && c->options->plan == NULL &&
+        (px.plan_span.lo == 0 || px.plan.bands > 0)) {
         double begin = pass_clock();
-        if (c->options->plan == NULL) {
-            TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
-            c->search_seconds += pass_clock() - begin;
-            LirFn *lowered = lower_with_plans(c, k, &plans);
-            if (lowered != NULL || c->bugs.n > 0)
-                return lowered;
-            begin = pass_clock();
-        }
+        TileChoices plans = search_plans(c, &px, fn);
+        c->search_seconds += pass_clock() - begin;
+        LirFn *lowered = lower_with_plans(c, k, &plans);
+        if (lowered != NULL || c->bugs.n > 0)
+            return lowered;
+    }
+    if (c->front.ast != NULL && px.plan.bands == 0) {
+        double begin = pass_clock();
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
     }
@@ -468,12 +527,13 @@ lower_with_choices(Compilation *c, uint32_t k)
 static void
 run_named_passes(Compilation *c)
 {
-    PassContext px = pass_context(c);
     PassRun run = pass_run(c);
 
-    for (uint32_t k = 0; k < c->module->fns.n; k++)
-        if (!passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        PassContext px = kernel_context(c, c->module->fns.at[k]);
+        if (failed(c) || !passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
             return;
+    }
     tir_print(c->module, &c->output);
 }
 
@@ -523,6 +583,30 @@ compile_lane_ir(Compilation *c)
     }
 }
 
+/* Fills in the schedules that were asked for. */
+static void
+show_schedules(Compilation *c)
+{
+    uint32_t n = c->module->fns.n;
+    const char **why = arena_array(&c->arena, const char *, n + 1);
+
+    if (!c->options->schedule && !c->options->schedule_picture)
+        return;
+    for (uint32_t k = 0; k < n; k++) {
+        const TirFn *fn = c->module->fns.at[k];
+        PassContext px = kernel_context(c, fn);
+        bool kept_out = px.plan.bands == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
+        if (kept_out)
+            why[k] = "none is wanted";
+        else if (fn->plan == NULL && c->front.ast != NULL)
+            why[k] = plan_reason(&c->front, &px, &c->trials, fn->name);
+        if (c->options->schedule)
+            timeline_text(c->target, fn, why[k], &c->schedule);
+    }
+    if (c->options->schedule_picture)
+        timeline_svg(c->target, c->module->fns.at, why, n, &c->picture);
+}
+
 static void
 compile(Compilation *c)
 {
@@ -558,6 +642,7 @@ compile(Compilation *c)
         lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
     if (failed(c))
         return;
+    show_schedules(c);
     begin = pass_clock();
     emit(c, lowered);
     c->print_seconds = pass_clock() - begin;
@@ -653,6 +738,8 @@ fill_result(Compilation *c, TilecResult *result)
     result->messages = text_of(&messages);
     result->dump = text_of(&c->dump);
     result->report = text_of(&c->report);
+    result->schedule = text_of(&c->schedule);
+    result->schedule_picture = text_of(&c->picture);
     if (c->seconds != NULL)
         time_report(c, &times);
     result->time_report = text_of(&times);
@@ -683,6 +770,8 @@ guarded(Compilation *c, TilecResult *result)
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);
     buf_init(&c->dump, &c->arena);
+    buf_init(&c->schedule, &c->arena);
+    buf_init(&c->picture, &c->arena);
     buf_init(&c->report, &c->arena);
     buf_init(&c->output, &c->arena);
     if (c->list != NULL) {
@@ -711,6 +800,8 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
                             .messages = "tilec: error: out of memory\n",
                             .dump = "",
                             .report = "",
+                            .schedule = "",
+                            .schedule_picture = "",
                             .time_report = ""};
     Compilation *c = allocator.allocate(allocator.user, sizeof *c);
     if (c == NULL)
@@ -756,5 +847,10 @@ tilec_result_free(TilecResult *result)
         arena_free(&c->arena);
         allocator.release(allocator.user, c);
     }
-    *result = (TilecResult){.messages = "", .dump = "", .report = "", .time_report = ""};
+    *result = (TilecResult){.messages = "",
+                            .dump = "",
+                            .report = "",
+                            .schedule = "",
+                            .schedule_picture = "",
+                            .time_report = ""};
 }

@@ -76,6 +76,7 @@ typedef struct TilecOptions {
     bool verify;                    /* check the IR after each pass */
     bool report, time_report;       /* fill those texts of the result */
     const char *dump_ir;            /* NULL: no; "": after every pass; else after this pass */
+    bool schedule, schedule_picture; /* fill those texts of the result */
     const char *run_pass;           /* "a,b": run these passes only; the output is tile IR */
     const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
@@ -93,6 +94,8 @@ typedef struct TilecResult {
     const char *messages; /* errors, warnings, remarks; "" when there are none */
     const char *dump;     /* dump_ir; "" when not asked for; also set after errors */
     const char *report, *time_report;
+    const char *schedule;         /* roles, buffers, barriers and a timeline of each kernel */
+    const char *schedule_picture; /* the same as SVG */
     unsigned errors, warnings;
     size_t memory_bytes; /* taken from the allocator */
     void *storage;       /* ours */

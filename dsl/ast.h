@@ -78,11 +78,12 @@ struct Expr {
 
 /* ---- statements ---- */
 
-/* @name or @name(value) */
+/* @name, @name(value) or @name(setting = value, ..) */
 typedef struct Attribute {
     const char *name;
     Span span;
-    Expr *value; /* may be NULL */
+    Expr *value;      /* may be NULL */
+    ArgList settings; /* all with names; without elements where there is a value or nothing */
 } Attribute;
 typedef VEC(Attribute) AttributeList;
 

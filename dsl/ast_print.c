@@ -210,6 +210,12 @@ print_attributes(const AttributeList *attributes, Buf *out)
             ast_print_expr(attributes->at[i].value, out);
             buf_char(out, ')');
         }
+        const ArgList *settings = &attributes->at[i].settings;
+        for (uint32_t k = 0; k < settings->n; k++) {
+            buf_printf(out, "%s%s = ", k == 0 ? "(" : ", ", settings->at[k].name);
+            ast_print_expr(settings->at[k].value, out);
+            buf_add(out, k + 1 == settings->n ? ")" : "");
+        }
         buf_char(out, ' ');
     }
 }

@@ -83,10 +83,10 @@ add_item(Parser *parser, Item item)
 %token <integer> INTEGER "an integer"
 
 %type <expr> expr any_expr or_expr and_expr comparison bit_or bit_xor bit_and shift sum product
-%type <expr> cast unary postfix primary type_name attribute_value opt_align
+%type <expr> cast unary postfix primary type_name opt_align
 %type <op> compare_op assign_op
 %type <arg> argument tuple_element
-%type <args> arguments argument_list tuple_list
+%type <args> arguments argument_list tuple_list setting_list
 %type <subscript> subscript
 %type <subscripts> subscripts extents subscript_list extent_list
 %type <attribute> attribute
@@ -156,15 +156,24 @@ attributes
     ;
 
 attribute
-    : '@' NAME attribute_value
-        { $$ = (Attribute){$2.text, span_join(@1, @3), $3}; }
+    : '@' NAME
+        { $$ = (Attribute){.name = $2.text, .span = @$}; }
+    | '@' NAME '(' expr ')'
+        { $$ = (Attribute){.name = $2.text, .span = @$, .value = $4}; }
+    | '@' NAME '(' setting_list ')'
+        { $$ = (Attribute){.name = $2.text, .span = @$, .settings = $4}; }
+    | '@' NAME '(' setting_list ',' ')'
+        { $$ = (Attribute){.name = $2.text, .span = @$, .settings = $4}; }
     ;
 
-attribute_value
-    : %empty
-        { $$ = NULL; }
-    | '(' expr ')'
-        { $$ = $2; }
+setting_list
+    : NAME '=' expr
+        {
+            $$ = (ArgList){0};
+            vec_push(parser->arena, &$$, ((Arg){$1.text, @1, $3}));
+        }
+    | setting_list ',' NAME '=' expr
+        { $$ = $1; vec_push(parser->arena, &$$, ((Arg){$3.text, @3, $5})); }
     ;
 
 /* ---- kernels and functions ---- */

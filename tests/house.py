@@ -24,6 +24,8 @@ LAYERS = {
     "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/after_ptxas.h",
                          "compiler/sass.h"],
     "compiler/passes": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h"],
+    "compiler/timeline": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/cost.h",
+                          "compiler/group_plans.h", "compiler/flow.h", "compiler/passes"],
     "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passrun.h",
                        "compiler/emit/metadata.h", "compiler/passes", "dsl"],
     "backends/ptx": ["compiler/base", "compiler/ir", "compiler/target.h"],

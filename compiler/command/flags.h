@@ -11,6 +11,7 @@ typedef enum Flag {
     FLAG_INCLUDE,
     FLAG_EMIT,
     FLAG_DUMP,
+    FLAG_SCHEDULE,
     FLAG_LIST_PASSES,
     FLAG_RUN_PASS,
     FLAG_REPORT,

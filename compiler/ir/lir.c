@@ -1,6 +1,8 @@
 /* lir.c - building lane IR: regions, sharing of common subexpressions, hoisting. */
 #include "compiler/ir/lir.h"
 
+#include "compiler/ir/lir_fold.h"
+
 #include <string.h>
 
 static const LirOpInfo infos[] = {
@@ -235,6 +237,9 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
         sources[0] = sources[1];
         sources[1] = first;
     }
+    LirReg folded;
+    if (b->fold && lir_fold(b, op, n, sources, &folded))
+        return folded;
     uint32_t hash = hash_insn(op, n, sources);
     bool home = false;
     for (uint32_t i = 0; i < n; i++)
@@ -249,6 +254,7 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
     vec_push(b->fn->arena, &region->insns, insn);
+    b->fn->regs.at[operands[0].reg].def = insn;
     if (b->share && !home) {
         LirMade *made = arena_new(b->fn->arena, LirMade);
         LirMade **slot = &region->made[hash % region->made_size];

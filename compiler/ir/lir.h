@@ -21,6 +21,7 @@ typedef struct LirRegInfo {
     bool is_home; /* written by products at their own pace: what is computed from it is computed
                      where it is asked for, never shared or moved */
     uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
+    const struct LirInsn *def; /* the pure instruction that makes it; NULL: another one, or several */
 } LirRegInfo;
 
 /* lir.def: LIR_OP(ENUM, "mnemonic", "operand groups", flags) */
@@ -170,6 +171,7 @@ typedef struct LirBuilder {
     Span span;
     bool share;  /* common subexpressions are found (off at -O0) */
     bool hoist;  /* loop invariants leave loops (off at -O0) */
+    bool fold;   /* integer arithmetic on constants is done (off at -O0) */
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);

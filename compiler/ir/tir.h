@@ -164,6 +164,8 @@ typedef struct TirIndex {
 typedef struct LoopHints {
     int32_t stages;  /* @stages(n): buffers of each pipelined load */
     bool no_split;   /* @no_split */
+    bool any_order;  /* @any_order */
+    bool backwards;  /* roles: of the loop as it was written, is done from its end */
 } LoopHints;
 
 /* The segments of a split loop (split_loops): iterations [bound[k], bound[k+1]) are segment k,
@@ -245,6 +247,7 @@ typedef struct TirPlan {
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
     bool turns;                  /* bands take turns in starting products */
+    bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
@@ -273,6 +276,8 @@ struct TirFn {
     uint32_t next_id; /* of the next TirVal */
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
+    const char *hint_plan; /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
+    Span hint_plan_span;
     /* filled in by passes */
     uint32_t warps;              /* that run `body` together */
     TirPlan *plan;               /* NULL: none */

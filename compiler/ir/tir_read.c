@@ -371,7 +371,7 @@ make_blocks(Reader *r, TirOp *op, uint32_t n)
     }
 }
 
-/* %i: i32 in %lo .. %hi split(..) carry(..) stages(n) no_split { .. } */
+/* %i: i32 in %lo .. %hi split(..) carry(..) stages(n) no_split any_order { .. } */
 static TirOp *
 take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t depth)
 {
@@ -420,6 +420,7 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
         reader_expect(r, ")");
     }
     hints.no_split = reader_accept(r, "no_split");
+    hints.any_order = reader_accept(r, "any_order");
     if (r->failed)
         return NULL;
 
@@ -644,7 +645,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns tight joint tiles 8192 private 768
+/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint tiles 8192 private 768
  * shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -662,6 +663,7 @@ take_plan_line(Reader *r)
     plan->persistent = plan->dynamic || reader_accept(r, "persistent");
     plan->overlapped = reader_accept(r, "overlapped");
     plan->turns = reader_accept(r, "turns");
+    plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
     plan->joint = reader_accept(r, "joint");
     if (reader_accept(r, "tiles"))
@@ -735,6 +737,9 @@ take_line(Reader *r)
         vec_push(r->arena, &fn->grid, axis);
     } else if (reader_accept(r, "hint_warps")) {
         fn->hint_warps = reader_u32(r);
+    } else if (reader_accept(r, "hint_plan")) {
+        fn->hint_plan_span = r->token.span;
+        fn->hint_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
     } else if (reader_accept(r, "warps")) {
         fn->warps = reader_u32(r);
     } else if (reader_accept(r, "plan")) {

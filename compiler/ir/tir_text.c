@@ -321,7 +321,7 @@ print_block(Printer *p, const TirBlock *block)
     buf_char(p->out, '}');
 }
 
-/* for %i: i32 in %lo .. %hi split(..) carry(%x = %initial, ..) stages(n) no_split { */
+/* for %i: i32 in %lo .. %hi split(..) carry(%x = %initial, ..) stages(n) no_split any_order { */
 static void
 print_for(Printer *p, const TirOp *op)
 {
@@ -354,6 +354,8 @@ print_for(Printer *p, const TirOp *op)
         buf_printf(p->out, " stages(%" PRId32 ")", op->hints.stages);
     if (op->hints.no_split)
         buf_add(p->out, " no_split");
+    if (op->hints.any_order)
+        buf_add(p->out, " any_order");
     buf_char(p->out, ' ');
     print_block(p, body);
 }
@@ -593,6 +595,10 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "hint_warps %" PRIu32 "\n", fn->hint_warps);
     }
+    if (fn->hint_plan != NULL) {
+        begin_line(p);
+        buf_printf(p->out, "hint_plan \"%s\"\n", fn->hint_plan);
+    }
     if (fn->warps != 0) {
         begin_line(p);
         buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);
@@ -605,6 +611,7 @@ print_schedule(Printer *p)
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->turns ? " turns" : "");
+        buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         if (fn->plan->tiles != 0)

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/near.h"
 #include "compiler/lower/ast_to_tir_internal.h"
+#include "compiler/passrun.h"
 
 /* ---- messages ---- */
 
@@ -418,6 +420,71 @@ bind_scalar(Lower *low, const Param *param)
 }
 
 static void
+unknown_plan_key(Lower *low, const Arg *setting)
+{
+    const char *best = NULL;
+    uint32_t least = UINT32_MAX;
+    Buf names;
+
+    buf_init(&names, low->arena);
+    for (uint32_t k = 0; plan_key_name(k) != NULL; k++) {
+        uint32_t distance = word_distance(setting->name, plan_key_name(k));
+        buf_printf(&names, "%s%s", k == 0 ? "" : ", ", plan_key_name(k));
+        if (distance < least) {
+            least = distance;
+            best = plan_key_name(k);
+        }
+    }
+    if (word_is_near(setting->name, least))
+        fail(low, setting->name_span, "@plan has no '%s'; did you mean '%s'?", setting->name, best);
+    else
+        fail(low, setting->name_span, "@plan has no '%s', it knows %s", setting->name, names.at);
+}
+
+/* @plan(bands = 2, ..) or @plan(none), as the text that --plan has. */
+static void
+bind_plan(Lower *low, const Attribute *attribute)
+{
+    const Expr *value = attribute->value;
+    bool none = value != NULL && value->kind == EXPR_NAME && strcmp(value->text, "none") == 0;
+    bool good = low->fn->hint_plan == NULL;
+    Buf text;
+
+    if (!good)
+        fail(low, attribute->span, "a kernel has one @plan");
+    if (!none && attribute->settings.n == 0) {
+        fail(low, attribute->span, "@plan needs a plan, as in @plan(bands = 2, stages = 3), or "
+             "@plan(none)");
+        return;
+    }
+    buf_init(&text, low->arena);
+    for (uint32_t k = 0; k < attribute->settings.n; k++) {
+        const Arg *setting = &attribute->settings.at[k];
+        const char *what = arena_printf(low->arena, "'%s' of a plan", setting->name);
+        uint32_t least, most;
+        int64_t n;
+        bool twice = false;
+        for (uint32_t j = 0; j < k; j++)
+            twice |= strcmp(attribute->settings.at[j].name, setting->name) == 0;
+        if (!plan_key_range(setting->name, &least, &most)) {
+            unknown_plan_key(low, setting);
+            good = false;
+        } else if (twice) {
+            fail(low, setting->name_span, "%s is given twice", what);
+            good = false;
+        } else if (!eval_int(low, setting->value, what, least, most, &n)) {
+            good = false;
+        } else {
+            buf_printf(&text, "%s%s=%lld", text.n == 0 ? "" : ",", setting->name, (long long)n);
+        }
+    }
+    if (good) {
+        low->fn->hint_plan = none ? "none" : text.at;
+        low->fn->hint_plan_span = attribute->span;
+    }
+}
+
+static void
 bind_attributes(Lower *low)
 {
     const AttributeList *attributes = &low->kernel->attributes;
@@ -425,8 +492,11 @@ bind_attributes(Lower *low)
     for (uint32_t i = 0; i < attributes->n; i++) {
         const Attribute *attribute = &attributes->at[i];
         int64_t warps;
-        if (strcmp(attribute->name, "warps") != 0)
-            fail(low, attribute->span, "unknown attribute of a kernel: @warps(n) is known");
+        if (strcmp(attribute->name, "plan") == 0)
+            bind_plan(low, attribute);
+        else if (strcmp(attribute->name, "warps") != 0)
+            fail(low, attribute->span, "unknown attribute of a kernel: @warps(n) and @plan(..) "
+                 "are known");
         else if (attribute->value == NULL)
             fail(low, attribute->span, "@warps needs a number, as in @warps(4)");
         else if (eval_int(low, attribute->value, "the number of warps", 1, 32, &warps))
@@ -437,7 +507,7 @@ bind_attributes(Lower *low)
 /* ---- kernels ---- */
 
 static void
-lower_kernel(const AstToTir *options, const Kernel *kernel, TirModule *module)
+instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
 {
     Frame frame = {0};
     Lower low = {.options = options, .arena = options->arena, .diag = options->diag,
@@ -502,7 +572,7 @@ ast_to_tir(const AstToTir *options, TirModule *module)
     for (uint32_t i = 0; i < options->ast->kernels.n; i++) {
         const Kernel *kernel = options->ast->kernels.at[i];
         if (is_selected(options, kernel)) {
-            lower_kernel(options, kernel, module);
+            instantiate(options, kernel, module);
             n++;
         }
     }

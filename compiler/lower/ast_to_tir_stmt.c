@@ -466,11 +466,14 @@ loop_hints(Lower *low, const AttributeList *attributes)
                 fail(low, attribute->span, "@stages needs a number, as in @stages(3)");
             else if (eval_int(low, attribute->value, "the number of stages", 1, 16, &stages))
                 hints.stages = (int32_t)stages;
-        } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL) {
+        } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL &&
+                   attribute->settings.n == 0) {
             hints.no_split = true;
+        } else if (strcmp(attribute->name, "any_order") == 0 && attribute->value == NULL) {
+            hints.any_order = true;
         } else {
-            fail(low, attribute->span, "unknown attribute of a loop: @stages(n) and @no_split "
-                 "are known");
+            fail(low, attribute->span, "unknown attribute of a loop: @stages(n), @no_split and "
+                 "@any_order are known");
         }
     }
     return hints;
@@ -640,7 +643,8 @@ has_by_rows(Lower *low, const AttributeList *attributes)
 
     for (uint32_t i = 0; i < attributes->n; i++) {
         const Attribute *attribute = &attributes->at[i];
-        if (strcmp(attribute->name, "by_rows") == 0 && attribute->value == NULL)
+        if (strcmp(attribute->name, "by_rows") == 0 && attribute->value == NULL &&
+            attribute->settings.n == 0)
             found = true;
         else
             fail(low, attribute->span, "unknown attribute of `if`: @by_rows is known");

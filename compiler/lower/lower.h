@@ -50,6 +50,7 @@ typedef struct Role {
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
+    LirReg turned;         /* 1: in this tile warp groups have bands in reverse order; else 0 */
     LirReg next_turn;      /* number of the barrier that the next band waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */

@@ -80,6 +80,18 @@ lower_init_barriers(Lowering *lo)
     }
 }
 
+/* The sum of `start` and `bytes` for each warp group before that of band `part`. */
+static LirReg
+before_band(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
+{
+    LirBuilder *b = &lo->b;
+    int64_t there = part * bytes, turned = (lo->fn->plan->bands - 1 - part) * bytes;
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned),
+                        lir_int(turned - there), lir_reg(start));
+
+    return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(there));
+}
+
 /* The address of the current slot's full or empty barrier. */
 static LirOperand
 barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
@@ -90,7 +102,9 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
 
-    if (ring->per_band && lo->role->producer) {
+    if (ring->per_band && lo->role->producer && lo->fn->plan->alternating) {
+        start = before_band(lo, start, part, BARRIER_BYTES);
+    } else if (ring->per_band && lo->role->producer) {
         offset += BARRIER_BYTES * part;
     } else if (ring->per_band) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
@@ -415,12 +429,16 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     if (ring->slots > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                         lir_int(ring->bytes / ring->slots), lir_reg(start));
+    int64_t offset = ring->offset + part * part_bytes(lo, ring);
+    if (parts > 1 && lo->fn->plan->alternating) {
+        start = before_band(lo, start, part, part_bytes(lo, ring));
+        offset = ring->offset;
+    }
     LirReg map = map_address(lo, ring);
     for (int32_t p = 0; p < panels; p++) {
         LirOperand operands[LIR_MAP_MAX_RANK + 3];
         uint32_t at = 0;
-        uint32_t offset = ring->offset + part * part_bytes(lo, ring) + (uint32_t)(p * panel);
-        operands[at++] = lir_address(start, offset);
+        operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);
         for (uint32_t d = 0; d < tensor->rank; d++) {
             Elem coordinate = place[tensor->rank - 1 - d];

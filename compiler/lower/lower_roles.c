@@ -76,6 +76,17 @@ axis_counts(Lowering *lo, LirReg counts[3])
     }
 }
 
+/* The band of warp group `own`, when bands alternate. */
+static LirReg
+turned_band(Lowering *lo, LirReg own)
+{
+    LirReg more = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(-2),
+                          lir_int(lo->fn->plan->bands - 1));
+
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned), lir_reg(more),
+                   lir_reg(own));
+}
+
 /* The program's own indices from those of the block. */
 static void
 set_place(Lowering *lo, uint32_t axis, LirReg index)
@@ -85,6 +96,8 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
 
     if (axis == plan->band_axis && !lo->role->producer) {
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        if (plan->alternating)
+            own = turned_band(lo, own);
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
                         lir_reg(own));
     }
@@ -220,6 +233,7 @@ hear_tile(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     LirOperand words[5], empty;
+    LirReg same[3];
 
     lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
     for (uint32_t k = 0; k < 4; k++)
@@ -227,14 +241,15 @@ hear_tile(Lowering *lo)
     words[4] = tile_slot(lo, 16, 0);
     lir_emit(b, LIR_LD_SHARED_V4, 4, 5, words);
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        LirReg same = lir_new_reg(b, LIR_B32);
-        LirOperand from_first[] = {lir_reg(same), words[k], lir_int(0)};
+        same[k] = lir_new_reg(b, LIR_B32);
+        LirOperand from_first[] = {lir_reg(same[k]), words[k], lir_int(0)};
         lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
-        set_place(lo, k, same);
     }
     empty = tile_slot(lo, 8, TILE_EMPTY);
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
     lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+    for (uint32_t k = 0; k < lo->fn->grid.n; k++)
+        set_place(lo, k, same[k]);
     LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, words[3], lir_int(0));
     LirReg agreed = lir_new_reg(b, LIR_PRED); /* a vote says that the warp stays together */
     LirOperand vote[] = {lir_reg(agreed), lir_reg(none)};
@@ -284,6 +299,31 @@ clear_counter(Lowering *lo, LirReg blocks)
     lir_label(b, end);
 }
 
+/* Bands that differ in how much they have to do go to warp groups in reverse order in every other
+ * tile: each then has about as much. */
+static void
+begin_alternating(Lowering *lo)
+{
+    if (lo->fn->plan->dynamic && TILE_SLOTS == 2) { /* the slot of the next tile that is told */
+        lo->role->turned = lo->role->tiles.slot;
+        return;
+    }
+    LirOperand turned[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
+
+    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, turned);
+    lo->role->turned = turned[0].reg;
+}
+
+static void
+alternate(Lowering *lo)
+{
+    if (lo->role->turned == lo->role->tiles.slot)
+        return;
+    LirOperand turned = lir_reg(lo->role->turned);
+
+    lir_emit(&lo->b, LIR_XOR_B32, 1, 3, (LirOperand[]){turned, turned, lir_int(1)});
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
@@ -318,6 +358,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     LirOperand begin[] = {lir_reg(tile), lir_reg(first)};
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
     lower_begin_rings(lo);
+    if (plan->alternating)
+        begin_alternating(lo);
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
     if (hears) {
@@ -333,10 +375,16 @@ lower_tiles(Lowering *lo, TirBlock *program)
     if (!plan->dynamic)
         find_place(lo, tile, counts);
     lower_tile_block(lo, program);
+    if (plan->alternating)
+        alternate(lo);
     if (draws)
         draw(lo, tile, stride);
     else if (plan->persistent && !hears)
         lir_emit(b, LIR_ADD_S32, 1, 3, (LirOperand[]){lir_reg(tile), lir_reg(tile), lir_reg(stride)});
+    if (hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
+        LirOperand all = lir_int(-1);
+        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    }
     if (plan->persistent)
         lir_branch(b, again, 0, false);
     lir_close(b);

@@ -860,6 +860,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist)
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = pass_enabled(px, "share");
     lo.b.hoist = hoist;
+    lo.b.fold = pass_enabled(px, "fold");
     lo.fast = pass_enabled(px, "fuse");
     lo.out->threads = fn->warps * WARP_LANES;
     lo.out->shared_bytes = fn->shared_bytes;

@@ -697,6 +697,9 @@ pass_plan(PassContext *px, TirFn *fn)
     if (!ok || axis == fn->grid.n) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
+        plan_not_kept(px, fn, p.where, p.why);
+        px->no_plan = p.why;
+        px->no_plan_at = p.where;
         return false;
     }
     fn->plan = arena_new(fn->arena, TirPlan);
@@ -708,6 +711,13 @@ pass_plan(PassContext *px, TirFn *fn)
                           .consumer_registers = px->target->role_registers[hints->bands].consumer};
     fn->plan->overlapped =
         hints->overlap && result_registers(&p, true) + OTHER_REGISTERS <= fn->plan->consumer_registers + 4;
+    if (hints->overlap && plan_is_given(hints, "overlap") && !fn->plan->overlapped)
+        plan_not_kept(px, fn, p.loop->span,
+                      arena_printf(fn->arena,
+                                   "overlap=1 needs %d registers of a thread for results of "
+                                   "products and %d others, and there are %u",
+                                   (int)result_registers(&p, true), OTHER_REGISTERS,
+                                   fn->plan->consumer_registers + 4));
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->warps = 4;
     count_blocks(fn);

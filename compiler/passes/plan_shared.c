@@ -390,6 +390,8 @@ pass_plan_shared(PassContext *px, TirFn *fn)
             diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d)", shared->name,
                       shared->bytes, shared->slots, shared->rows, shared->cols);
         }
+        if (px->plan_span.lo != 0)
+            diag_note(px->diag, px->plan_span, "the plan is pinned here");
     }
     return true;
 }

@@ -405,7 +405,8 @@ run_for(Walk *w, const WalkStep *step)
         w->values[body->params.at[k + 1]->id] = walk_value(w, op->args[first + k]);
     bool idle = step->inner[0]->n == 0 && !step->visited && !step->carries;
     for (int64_t i = 0; i < trips && !idle; i++) {
-        w->values[body->params.at[0]->id] = sure ? known(lo.value + i) : (Scalar){0};
+        int64_t value = op->hints.backwards ? hi.value - 1 - i : lo.value + i;
+        w->values[body->params.at[0]->id] = sure ? known(value) : (Scalar){0};
         if (!run_inner(w, step, 0))
             return false;
         for (uint32_t k = 0; k < n; k++) /* as if at once: results hold what comes next */

@@ -20,9 +20,13 @@
 
 #include "compiler/passes/tir_util.h"
 
-    static void
-    emit_pass_by(Roles *r, TirVal *from, TirVal *to)
+/* ---- iterations that a band lets pass ---- */
+
+static void
+emit_pass_by(Roles *r, TirVal *from, TirVal *to)
 {
+    if (roles_is_same(from, to))
+        return;
     TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
     TirBlock *around = r->b.block;
 
@@ -158,7 +162,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
-    Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1])};
+    Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
         Range all =
@@ -167,10 +171,17 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
             range = all;
         } else {
             range.hi = tir_binary(&r->b, TIR_MAX, range.lo, range.hi);
-            range.lo = tir_select(&r->b, there, range.lo, first_lo);
+            if (!roles_is_same(range.lo, first_lo))
+                range.lo = tir_select(&r->b, there, range.lo, first_lo);
             range.hi = tir_select(&r->b, there, range.hi, first_lo);
-            emit_pass_by(r, all.lo, range.lo);
         }
+        range = roles_numbers(r, &r->b, range, all);
+        if (r->backwards)
+            emit_pass_by(r, tir_const_int(&r->b, 0), range.lo);
+        else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
+            emit_pass_by(r, all.lo, range.lo);
+    } else {
+        range = roles_numbers(r, &r->b, range, range);
     }
     if (plan->overlapped)
         roles_overlapped(r, map, range);
@@ -190,7 +201,10 @@ emit_rest(Roles *r, TirVal *extent)
     Range all =
         roles_block_range(r, &r->b, tir_binary(&r->b, TIR_DIV, again, bands), extent, &first_lo);
     Range mine = roles_band_range(r, &r->b, again, extent, first_lo);
-    emit_pass_by(r, mine.hi, all.hi);
+    if (r->backwards && roles_is_same(mine.lo, all.lo))
+        return;
+    mine = roles_numbers(r, &r->b, mine, all);
+    emit_pass_by(r, mine.hi, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi);
 }
 
 /* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the
@@ -241,6 +255,87 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     return i + 1;
 }
 
+static void
+drop_unused(const Roles *r, const TirOp *op)
+{
+    TirBlock *block = op->parent;
+    uint32_t kept = 0;
+
+    if (count_uses(r->fn, op->results[0]) > 0)
+        return;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i] != op)
+            block->ops.at[kept++] = block->ops.at[i];
+    }
+    block->ops.n = kept;
+}
+
+/* What finds out whether something holds for the rows of a branch need not leave out padding: it
+ * may let rows take the branch for which nothing holds.  (Without warp groups, what is spared for
+ * the last iterations makes `auto` take tiles that ptxas has too few registers for.) */
+static void
+let_padding_choose(const Roles *r, const TirBlock *block)
+{
+    for (uint32_t i = block->ops.n; i-- > 0;) { /* what is dropped stands before */
+        if (i >= block->ops.n)
+            continue;
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            let_padding_choose(r, op->blocks[k]);
+        if (op->op != TIR_IF || !op->by_rows)
+            continue;
+        for (TirOp *any = op->args[0]->def; any != NULL && any->op == TIR_REDUCE &&
+                                            any->reduce == REDUCE_ANY &&
+                                            count_uses(r->fn, any->results[0]) == 1;
+             any = any->args[0]->def) {
+            TirOp *padded = any->args[0]->def;
+            if (padded == NULL || padded->op != TIR_PADMASK)
+                continue;
+            any->args[0] = padded->args[0];
+            drop_unused(r, padded);
+        }
+    }
+}
+
+/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
+ * `turn` makes each segment the one as far from the other end. */
+static void
+visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
+{
+    uint32_t n = r->loop->n_segments;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            visit_masks(r, op->blocks[k], turn, first, last);
+        if (op->op != TIR_MASK && op->op != TIR_PADMASK)
+            continue;
+        uint32_t turned = 0;
+        for (uint32_t k = 0; k < n; k++)
+            turned |= (op->segments >> k & 1) << (n - 1 - k);
+        *first |= (op->segments & 1) != 0;
+        *last |= (op->segments >> (n - 1) & 1) != 0;
+        if (turn)
+            op->segments = turned;
+    }
+}
+
+/* The first iteration is done before the loop, with every mask.  When the masks live in the last
+ * ones, and iterations may be done in any order, it should be one of these. */
+static void
+choose_direction(Roles *r)
+{
+    bool first = false, last = false;
+
+    if (!r->loop->hints.any_order || r->loop->n_segments < 2 || !r->fn->plan->overlapped)
+        return;
+    visit_masks(r, r->body, false, &first, &last);
+    r->backwards = last && !first;
+    r->loop->hints.backwards = r->backwards;
+    if (r->backwards)
+        visit_masks(r, r->body, true, &first, &last);
+}
+
 bool
 pass_roles(PassContext *px, TirFn *fn)
 {
@@ -258,14 +353,19 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     r.body = r.loop->blocks[0];
     sink_loads(fn, r.body);
+    let_padding_choose(&r, r.body);
     plan->overlapped = plan->overlapped && !plan->joint;
     roles_mark(&r);
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
     list_rings(&r, &once);
+    choose_direction(&r);
     r.bounds_differ = plan->bands > 1 && (depends_on_band(&r, r.loop->args[0]) ||
                                           depends_on_band(&r, r.loop->args[1]) || r.has_effects);
     plan->turns = plan->turns && plan->overlapped && !r.bounds_differ;
+    /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
+    plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->turns &&
+                        !plan->joint;
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1;
@@ -299,5 +399,6 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.bounds_differ && !r.span_all && r.around.n == 0)
         emit_rest(&r, extent);
     fn->body = root;
+    roles_check_wishes(&r);
     return true;
 }

@@ -25,11 +25,15 @@ typedef struct Roles {
     bool bounds_differ;             /* the bands' iterations are not the same */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
+    bool backwards; /* the main loop goes from its last iteration to its first */
 } Roles;
 
-/* The first and the last iteration, one past it, that some band of the block has. */
+/* The first iteration and the one behind the last: as the loop was written, or, when it goes
+ * backwards, by the numbers that they have from the end of the block's: iteration i is number
+ * base - 1 - i. */
 typedef struct Range {
     TirVal *lo, *hi;
+    TirVal *base; /* NULL: as written */
 } Range;
 
 /* ---- roles_stages.c: which part of the main loop is of the late stage ---- */
@@ -57,6 +61,13 @@ Range roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, T
 Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,
                         TirVal **first_lo);
 
+/* Whether two integers are known to be the same. */
+bool roles_is_same(const TirVal *a, const TirVal *b);
+/* The numbers of `range` in a block whose bands together have `all`; as written if forwards. */
+Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
+/* The iteration that `number` stands for. */
+TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
+
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 
 void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer);
@@ -67,12 +78,17 @@ void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
 void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
 /* The loop with other bounds and initial values, without operations.  Its inner bounds are those
  * that `outer` gives, `least` or NULL the least they may be. */
-TirOp *roles_begin_loop(Roles *r, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial,
+TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
                         const CloneMap *outer, TirVal *least);
 
 /* ---- roles_straight.c, roles_overlapped.c: the main loop as it is, and turned by a stage ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
+
+/* ---- roles_wishes.c ---- */
+
+/* What the source asked for by name and the plan has not: errors. */
+void roles_check_wishes(const Roles *r);
 
 #endif

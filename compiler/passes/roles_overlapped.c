@@ -188,7 +188,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     /* the first iteration */
     r->b.block = branch->blocks[0];
     CloneMap head = clone_map_copy(r->fn, map);
-    clone_set(&head, r->body->params.at[0], range.lo);
+    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     emit_early(r, &head, NULL, true);
@@ -201,13 +201,15 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
 
     /* the others */
     TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
-    TirOp *loop = roles_begin_loop(r, second, range.hi, n + crossing.n, values, map, second);
+    Range others = {second, range.hi, range.base};
+    TirOp *loop = roles_begin_loop(r, others, n + crossing.n, values, map, second);
     r->b.block = loop->blocks[0];
     const TirBlock *turned = loop->blocks[0];
     CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
     TirVal *previous = tir_binary(&r->b, TIR_SUB, turned->params.at[0], tir_const_int(&r->b, 1));
-    clone_set(&now, r->body->params.at[0], turned->params.at[0]);
-    clone_set(&before, r->body->params.at[0], previous);
+    clone_set(&now, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, turned->params.at[0]));
+    clone_set(&before, r->body->params.at[0], roles_iteration(r, &r->b, range.base, previous));
     for (uint32_t k = 1; k <= n; k++) {
         clone_set(&now, r->body->params.at[k], turned->params.at[k]);
         clone_set(&before, r->body->params.at[k], turned->params.at[k]);
@@ -226,8 +228,8 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     /* what is left of the last one */
     r->b.block = branch->blocks[0];
     CloneMap tail = clone_map_copy(r->fn, map);
-    clone_set(&tail, r->body->params.at[0],
-              tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1)));
+    TirVal *last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
+    clone_set(&tail, r->body->params.at[0], roles_iteration(r, &r->b, range.base, last));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
     for (uint32_t k = 0; k < crossing.n; k++)

@@ -45,38 +45,42 @@ roles_release(TirBuilder *b, const OpList *rings, TirVal *pin)
     }
 }
 
-/* The loop with operands inner bounds and initial values replaced; gives its results to `map`. */
-TirOp *
-roles_begin_loop(Roles *r, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial,
-                 const CloneMap *outer, TirVal *least)
+/* Segments change places in a loop that goes backwards. */
+static TirVal *
+inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, uint32_t k)
 {
-    TirOp *loop = tir_for(&r->b, lo, hi, n, initial);
+    uint32_t inner = r->loop->n_segments - 1;
+
+    if (base == NULL)
+        return clone_of(outer, r->loop->args[2 + k]);
+    return tir_binary(b, TIR_SUB, base, clone_of(outer, r->loop->args[1 + inner - k]));
+}
+
+TirOp *
+roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer,
+                 TirVal *least)
+{
     uint32_t inner = r->loop->n_segments > 1 ? r->loop->n_segments - 1 : 0;
     TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
 
+    for (uint32_t k = 0; k < inner; k++) {
+        args[2 + k] = inner_bound(r, &r->b, outer, range.base, k);
+        if (least != NULL)
+            args[2 + k] = tir_binary(&r->b, TIR_MAX, args[2 + k], least);
+        else if (r->bounds_differ) /* a band past the end has no iteration */
+            args[2 + k] = tir_binary(&r->b, TIR_MIN, args[2 + k], range.hi);
+    }
+    TirOp *loop = tir_for(&r->b, range.lo, range.hi, n, initial);
     if (inner == 0)
         return loop;
-    uint32_t at = r->b.block->ops.n - 1; /* bounds go before the loop */
-    TirBuilder before = r->b;
-    before.at = (int32_t)at;
-    args[0] = lo;
-    args[1] = hi;
-    for (uint32_t k = 0; k < inner; k++) {
-        TirVal *bound = clone_of(outer, r->loop->args[2 + k]);
-        if (least != NULL) {
-            bound = tir_binary(&before, TIR_MAX, bound, least);
-            before.at = (int32_t)(r->b.block->ops.n - 1);
-        } else if (r->bounds_differ) { /* a band past the end has no iteration */
-            bound = tir_binary(&before, TIR_MIN, bound, hi);
-            before.at = (int32_t)(r->b.block->ops.n - 1);
-        }
-        args[2 + k] = bound;
-    }
+    args[0] = range.lo;
+    args[1] = range.hi;
     for (uint32_t k = 0; k < n; k++)
         args[2 + inner + k] = initial[k];
     loop->args = args;
     loop->n_args = 2 + inner + n;
     loop->n_segments = r->loop->n_segments;
     loop->hints = r->loop->hints;
+    loop->hints.backwards = false; /* its counter counts as always */
     return loop;
 }

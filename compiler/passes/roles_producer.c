@@ -87,17 +87,25 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
 }
 
 /* Of one band: nothing, at `none`, when its index lies past the end of the axis. */
+bool
+roles_is_same(const TirVal *a, const TirVal *b)
+{
+    return a == b || (a->def != NULL && b->def != NULL && a->def->op == TIR_CONST &&
+                      b->def->op == TIR_CONST && a->def->integer == b->def->integer);
+}
+
 Range
 roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
 {
     CloneMap map = map_for_band(r, b, index);
     Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
-                   clone_scalar_tree(b, &map, r->loop->args[1])};
+                   clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
 
     range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
     if (none != NULL) {
         TirVal *there = tir_binary(b, TIR_LT, index, extent);
-        range.lo = tir_select(b, there, range.lo, none);
+        if (!roles_is_same(range.lo, none))
+            range.lo = tir_select(b, there, range.lo, none);
         range.hi = tir_select(b, there, range.hi, none);
     }
     return range;
@@ -111,15 +119,37 @@ roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, 
     *first_lo = all.lo;
     for (uint32_t w = 1; w < r->fn->plan->bands; w++) {
         Range one = roles_band_range(r, b, band_index(r, b, block_index, w), extent, *first_lo);
-        all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
+        if (!roles_is_same(all.lo, one.lo))
+            all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
     }
     return all;
 }
 
-static void
-produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *iteration)
+Range
+roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
 {
+    if (!r->backwards)
+        return range;
+    TirVal *first = range.hi == all.hi ? tir_const_int(b, 0)
+                                       : tir_binary(b, TIR_SUB, all.hi, range.hi);
+    return (Range){first, tir_binary(b, TIR_SUB, all.hi, range.lo), all.hi};
+}
+
+TirVal *
+roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
+{
+    if (!r->backwards)
+        return number;
+    return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
+}
+
+/* Of the iteration with number `number`; NULL: before the loop. */
+static void
+produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, TirVal *number)
+{
+    TirVal *iteration = number == NULL ? NULL : roles_iteration(r, &r->pb, base, number);
+
     for (uint32_t k = 0; k < rings->n; k++)
         produce(r, rings->at[k], block_index, iteration);
 }
@@ -148,11 +178,12 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     Range range = r->bounds_differ
                       ? roles_block_range(r, b, index, extent, &first_lo)
                       : roles_band_range(r, b, band_index(r, b, index, 0), extent, NULL);
+    range = roles_numbers(r, b, range, range);
     if (!r->fn->plan->overlapped) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];
-        produce_list(r, &r->early_rings, index, b->block->params.at[0]);
-        produce_list(r, &r->late_rings, index, b->block->params.at[0]);
+        produce_list(r, &r->early_rings, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->late_rings, index, range.base, b->block->params.at[0]);
         tir_yield(b, 0, NULL);
         b->block = around;
     } else {
@@ -161,16 +192,16 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         b->block = branch->blocks[1];
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->early_rings, index, range.lo);
+        produce_list(r, &r->early_rings, index, range.base, range.lo);
         TirVal *one = tir_const_int(b, 1);
         TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
         b->block = loop->blocks[0];
         TirVal *iv = b->block->params.at[0];
-        produce_list(r, &r->early_rings, index, iv);
-        produce_list(r, &r->late_rings, index, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        produce_list(r, &r->early_rings, index, range.base, iv);
+        produce_list(r, &r->late_rings, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->late_rings, index,
+        produce_list(r, &r->late_rings, index, range.base,
                      tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = around;
@@ -186,7 +217,7 @@ roles_make_producer(Roles *r, const OpList *once)
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = roles_grid(r, b);
     TirVal *extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
-    produce_list(r, once, index, NULL);
+    produce_list(r, once, index, NULL, NULL);
     b->span = r->loop->span;
     produce_nest(r, 0, index, extent);
     r->fn->plan->producer = root;

@@ -243,10 +243,12 @@ roles_straight(Roles *r, CloneMap *map, Range range)
 
     for (uint32_t k = 0; k < n; k++)
         initial[k] = clone_of(map, r->loop->args[first + k]);
-    TirOp *loop = roles_begin_loop(r, range.lo, range.hi, n, initial, map, NULL);
+    TirOp *loop = roles_begin_loop(r, range, n, initial, map, NULL);
     r->b.block = loop->blocks[0];
     for (uint32_t k = 0; k < r->body->params.n; k++)
         clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(map, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
     emit_straight_iteration(r, map);
     const TirOp *yield = block_yield(r->body);
     TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);

@@ -137,6 +137,7 @@ survive_example(const char *folder, const char *name)
     options.report = true;
     survive(options, path, text, n);
     options.arch = "sm_90";
+    options.schedule = options.schedule_picture = true;
     options.tuning = tuning;
     options.tuning_path = "tuning";
     survive(options, path, text, n);

@@ -1,0 +1,38 @@
+/* roles_wishes.c - what the source asks for by name in @plan, and can not be had of this loop. */
+#include "compiler/passes/roles.h"
+
+typedef struct Wish {
+    const char *key;
+    bool wanted, had;
+    const char *why; /* that stands against it */
+} Wish;
+
+void
+roles_check_wishes(const Roles *r)
+{
+    const PlanHints *hints = &r->px->plan;
+    const TirPlan *plan = r->fn->plan;
+    const char *no_overlap = plan->joint ? "overlap=1 does not go with a product that the warp "
+                                           "groups share out in each iteration"
+                                         : "overlap=1 needs products that can run while the next "
+                                           "iteration's arithmetic does, and this loop has none";
+    const char *no_turns =
+        plan->bands < 2     ? "turns=1 needs more than one warp group"
+        : plan->joint       ? "turns=1 does not go with the products that this loop's warp groups "
+                              "share out"
+        : !plan->overlapped ? "turns=1 needs a loop whose iterations overlap, and this one's do not"
+                            : "turns=1 needs warp groups that all have the same iterations";
+    const char *not_drawn = plan->persistent ? "dynamic=1 is for programs that differ in length, "
+                                               "and these do not"
+                                             : "dynamic=1 needs persistent=1";
+    const Wish wishes[] = {{"overlap", hints->overlap, plan->overlapped, no_overlap},
+                           {"dynamic", hints->dynamic, plan->dynamic, not_drawn},
+                           {"turns", hints->turns, plan->turns, no_turns}};
+
+    for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {
+        if (!wishes[k].wanted || wishes[k].had || !plan_is_given(hints, wishes[k].key))
+            continue;
+        plan_not_kept(r->px, r->fn, r->loop->span, wishes[k].why);
+        return; /* the others may follow from this one */
+    }
+}

@@ -1,0 +1,129 @@
+/* timeline.h - what the roles of a planned kernel do, and when: for --dump-schedule.
+ *
+ * All of it is read off the tile IR behind the last pass: the operations that the roles meet at, and
+ * what computes between them.  Times are those of the performance model: the rates and latencies of
+ * the target record.
+ */
+#ifndef TILEC_TIMELINE_TIMELINE_H
+#define TILEC_TIMELINE_TIMELINE_H
+
+#include "compiler/group_plans.h"
+#include "compiler/ir/tir.h"
+#include "compiler/target.h"
+
+enum { TIMELINE_BANDS = 4, TIMELINE_ROLES = 1 + TIMELINE_BANDS, TIMELINE_WINDOWS = 3 };
+
+/* ---- timeline_trace.c: what each role does in one tile of the grid ---- */
+
+typedef enum StepKind {
+    STEP_OP,
+    STEP_ITERATION,     /* one of the main loop begins .. */
+    STEP_ITERATION_END, /* .. and ends */
+} StepKind;
+
+typedef struct RoleStep {
+    StepKind kind;
+    const TirOp *op;
+    double weight; /* how often it is done: less than once behind a branch that depends on data */
+} RoleStep;
+
+typedef VEC(RoleStep) RoleSteps;
+
+/* Role 0 is the producer, role k band k - 1. */
+typedef struct RoleTrace {
+    RoleSteps role[TIMELINE_ROLES];
+    uint32_t roles, iterations; /* of the main loop, at least, of every band */
+    const char *launch;         /* the sizes, and which tile: "Sq=384 Sk=1024, tile m=0 h=0" */
+} RoleTrace;
+
+/* A launch with iterations enough to show a steady state.  False: none can be found. */
+bool timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out);
+/* Whether a value was computed from products. */
+bool timeline_is_computed(const TirVal *value);
+
+/* ---- timeline_cost.c: how long an operation keeps which unit busy ---- */
+
+typedef enum TimeUnit {
+    UNIT_TENSOR,
+    UNIT_SPECIAL,
+    UNIT_LANES,
+    UNIT_SHARED, /* the port of shared memory */
+    UNIT_COPY,   /* from and to memory */
+    UNIT_COUNT   /* none */
+} TimeUnit;
+
+typedef struct OpCost {
+    TimeUnit unit;
+    double clocks;
+    double bytes; /* through the port of shared memory */
+    bool async;   /* goes on by itself */
+} OpCost;
+
+OpCost timeline_cost(const Target *target, const TirOp *op, double weight);
+/* The model's clocks of one iteration of the main loop; `busy`: of each unit. */
+GroupClocks timeline_model(Arena *arena, const Target *target, const TirFn *fn,
+                           const RoleTrace *trace, double busy[UNIT_COUNT]);
+/* Whether an operation writes a tile to shared memory, for the tensor memory unit to take it from
+ * there. */
+bool timeline_goes_through_shared(const TirOp *op);
+/* Bytes that one copy into a ring brings. */
+int64_t timeline_copy_bytes(const TirOp *copy);
+
+/* ---- timeline_run.c: the roles side by side ---- */
+
+typedef enum SpanKind {
+    SPAN_WORK,  /* the role does it, on `unit` */
+    SPAN_ASYNC, /* the role asked for it, `unit` does it */
+    SPAN_WAIT,  /* the role waits until span `cause` ends */
+    SPAN_SIGNAL /* a moment: a slot or a turn is passed on */
+} SpanKind;
+
+typedef struct TimeSpan {
+    SpanKind kind;
+    TimeUnit unit;
+    uint32_t role;
+    double asked, begin, end; /* clocks; `asked` is before `begin` when the unit was busy */
+    const TirOp *op;
+    const char *text;
+    int32_t cause; /* -1: none */
+} TimeSpan;
+
+typedef struct TimeWindow {
+    const char *name;
+    double begin, end;
+} TimeWindow;
+
+typedef struct Timeline {
+    const TirFn *fn;
+    RoleTrace trace;
+    VEC(TimeSpan) spans; /* in the order in which they were asked for */
+    TimeWindow windows[TIMELINE_WINDOWS];
+    uint32_t n_windows;
+    double period;           /* clocks from iteration to iteration, once it is steady; 0: never */
+    double busy[UNIT_COUNT]; /* in one iteration */
+    GroupClocks model;
+} Timeline;
+
+/* NULL: the kernel has no plan, or nothing can be run. */
+Timeline *timeline_run(Arena *arena, const Target *target, const TirFn *fn);
+
+const char *timeline_unit_name(TimeUnit unit);
+const char *timeline_role_name(Arena *arena, uint32_t role);
+/* "$K_1" */
+const char *timeline_buffer_name(Arena *arena, const TirShared *shared);
+/* What an operation is to a reader: "s = mma(Q, K.T)". */
+const char *timeline_op_text(Arena *arena, const TirOp *op);
+
+/* ---- what is printed ---- */
+
+/* timeline_facts.c: roles, buffers and barriers; of a kernel without a plan its buffers, and `why`
+ * (which may be NULL). */
+void timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out);
+/* timeline_text.c, timeline_svg.c: of some kernels. */
+/* What an iteration takes, by the model and by the timeline, and for which launch that is. */
+void timeline_times(const Timeline *line, Buf *out);
+void timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out);
+void timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, uint32_t n,
+                  Buf *out);
+
+#endif

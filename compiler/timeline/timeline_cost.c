@@ -1,0 +1,171 @@
+/* timeline_cost.c - how long an operation keeps which unit of an SM busy.
+ *
+ * The accounts are those of the search for plans (flow.c, group_plans.c), made of the operations as
+ * they stand behind the passes: a product takes the time of the tensor cores, or that of the port of
+ * shared memory through which its operands come; arithmetic on tiles of products takes the special
+ * unit or the lanes, masks are left to the few iterations that keep them; copies take the way from
+ * the L2 cache.  group_clocks() makes one figure of the sums over an iteration.
+ */
+#include "compiler/cost.h"
+#include "compiler/ir/layout.h"
+#include "compiler/timeline/timeline.h"
+
+enum { GROUP_ROWS = 64, DEPTH = 16, PANEL = 128 };
+
+static double
+bytes_of(TirType type)
+{
+    return (double)tir_type_elements(type) * dtype_bits(type.dtype) / 8;
+}
+
+static bool
+lies_in_shared(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_SHARED_READ;
+}
+
+/* As the instructions see it: transposed when it is swapped. */
+static OpCost
+product_cost(const Target *target, const TirOp *op)
+{
+    TirType type = op->results[0]->type;
+    double rows = type.dim[op->swapped ? 1 : 0], cols = type.dim[op->swapped ? 0 : 1];
+    double depth = (op->args[0]->type.dim[1] + DEPTH - 1) / DEPTH * DEPTH;
+    double left = lies_in_shared(op->args[op->swapped ? 1 : 0]) ? GROUP_ROWS : 0;
+    OpCost cost = {.unit = UNIT_TENSOR, .async = op->async};
+
+    cost.clocks = 2 * rows * cols * depth / target->group_flops;
+    cost.bytes = rows / GROUP_ROWS * (left + cols) * depth * 2;
+    if (cost.bytes / target->shared_bytes > cost.clocks)
+        cost.clocks = cost.bytes / target->shared_bytes;
+    return cost;
+}
+
+static OpCost
+arithmetic_cost(const Target *target, const TirOp *op, double weight)
+{
+    bool reduce = op->op == TIR_REDUCE, any = false;
+    const TirVal *value = reduce ? op->args[0] : op->n_results == 1 ? op->results[0] : NULL;
+    OpCost cost = {.unit = UNIT_COUNT};
+
+    if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_PADMASK ||
+        (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
+        return cost;
+    for (uint32_t k = 0; k < op->n_args; k++)
+        any = any || timeline_is_computed(op->args[k]);
+    if (!any)
+        return cost;
+    double elements = weight * (double)tir_type_elements(value->type);
+    cost.unit = cost_is_special(op->op) ? UNIT_SPECIAL : UNIT_LANES;
+    if (cost.unit == UNIT_LANES && op->op == TIR_CAST)
+        elements /= 2; /* two at a time */
+    cost.clocks =
+        elements / (cost.unit == UNIT_SPECIAL ? target->special_ops : target->float_ops);
+    return cost;
+}
+
+int64_t
+timeline_copy_bytes(const TirOp *copy)
+{
+    const TirShared *ring = copy->shared;
+    int64_t element = dtype_bits(ring->dtype) / 8, width = PANEL / element;
+    int64_t cols = ring->layout != NULL ? ring->layout->cols : ring->cols;
+
+    return ring->rows * ((cols + width - 1) / width * width) * element;
+}
+
+bool
+timeline_goes_through_shared(const TirOp *op)
+{
+    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_COPY_BULK;
+
+    return writes && op->tensor != NULL && op->shared != NULL;
+}
+
+OpCost
+timeline_cost(const Target *target, const TirOp *op, double weight)
+{
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+    double bytes = 0;
+
+    if (op->op == TIR_MMA)
+        return product_cost(target, op);
+    if (op->op == TIR_SHARED_WRITE || timeline_goes_through_shared(op)) {
+        bytes = bytes_of(op->args[op->n_args - 1]->type);
+        return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->shared_bytes, .bytes = bytes};
+    }
+    if (op->op != TIR_COPY_BULK && !writes)
+        return arithmetic_cost(target, op, weight);
+    bytes = writes ? weight * bytes_of(op->args[op->n_args - 1]->type)
+                   : (double)timeline_copy_bytes(op);
+    return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->copy_bytes, .async = true};
+}
+
+/* Whether some operand of a product is computed: its instructions wait for arithmetic. */
+static bool
+follows_arithmetic(const TirOp *op)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!lies_in_shared(op->args[k]) || timeline_is_computed(op->args[k]))
+            return true;
+    }
+    return op->joint;
+}
+
+GroupClocks
+timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTrace *trace,
+               double busy[UNIT_COUNT])
+{
+    Flow *flow = arena_new(arena, Flow); /* as the search would have read it */
+    GroupPlan plan = {.consumers = fn->plan->bands, .overlap = fn->plan->overlapped};
+    double bytes = 0, copied = 0;
+
+    for (uint32_t k = 0; k < UNIT_COUNT; k++)
+        busy[k] = 0;
+    for (uint32_t role = 1; role < trace->roles; role++) {
+        const RoleSteps *steps = &trace->role[role];
+        uint32_t iteration = 0;
+        for (uint32_t i = 0; i < steps->n; i++) {
+            const RoleStep *step = &steps->at[i];
+            const TirOp *op = step->op;
+            iteration += step->kind == STEP_ITERATION;
+            if (step->kind == STEP_ITERATION_END && iteration > trace->iterations / 2)
+                break;
+            if (step->kind != STEP_OP || iteration <= trace->iterations / 2)
+                continue;
+            if (op->op == TIR_RING_WAIT && (op->shared->per_band || role == 1)) {
+                TirOp copy = {.shared = op->shared};
+                copied += (double)timeline_copy_bytes(&copy);
+                continue;
+            }
+            if (op->op == TIR_BAND_BARRIER)
+                plan.exchanges = true;
+            OpCost cost = timeline_cost(target, op, step->weight);
+            if (cost.unit == UNIT_COUNT)
+                continue;
+            busy[cost.unit] += cost.clocks;
+            bytes += cost.bytes;
+            if (timeline_goes_through_shared(op)) { /* written, and read by the unit */
+                bytes += cost.bytes;
+                busy[UNIT_COPY] += cost.bytes / target->copy_bytes;
+            }
+            if (op->op == TIR_MMA) {
+                const TirType type = op->results[0]->type;
+                plan.work += (double)type.dim[0] * type.dim[1] * op->args[0]->type.dim[1];
+                flow->n_values += follows_arithmetic(op) && op->async;
+            }
+        }
+    }
+    flow->special = busy[UNIT_SPECIAL] * target->special_ops;
+    flow->lanes = busy[UNIT_LANES] * target->float_ops;
+    plan.traffic = (int64_t)bytes;
+    plan.copied = (int64_t)copied;
+    busy[UNIT_SHARED] = (bytes + copied) / target->shared_bytes;
+    busy[UNIT_COPY] += copied / target->copy_bytes;
+    group_clocks(target, flow, &plan);
+    return plan.clocks;
+}

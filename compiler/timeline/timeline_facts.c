@@ -1,0 +1,201 @@
+/* timeline_facts.c - roles, buffers and barriers of a kernel as text. */
+#include "compiler/ir/layout.h"
+#include "compiler/timeline/timeline.h"
+
+#include <stdio.h>
+
+enum { WARPS = 4, CHUNK = 16, BARRIER_BYTES = 8, TILE_BYTES = 16 };
+
+static uint32_t
+parts_of(const TirFn *fn, const TirShared *ring)
+{
+    return ring->per_band ? fn->plan->bands : 1;
+}
+
+static void
+print_roles(const TirFn *fn, Buf *out)
+{
+    const TirPlan *plan = fn->plan;
+    const char *axis = fn->grid.at[plan->band_axis].name;
+
+    buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
+                    "thread 0 copies tiles into rings%s\n",
+               plan->producer_registers, plan->dynamic ? ", and draws what tile is next" : "");
+    for (uint32_t band = 0; band < plan->bands; band++) {
+        char warps[24];
+        snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + band), WARPS * (2 + band) - 1);
+        buf_printf(out, "    band %u       %-7s   %3u     computes programs %s = %u, %u, ..\n", band,
+                   warps, plan->consumer_registers, axis, band, band + plan->bands);
+    }
+    buf_printf(out, "    a block %s%s%s%s\n",
+               plan->dynamic      ? "draws tiles of the grid from a counter, the longest first"
+               : plan->persistent ? "goes through tiles of the grid"
+                                  : "has one tile of the grid",
+               plan->overlapped ? "; products run under the arithmetic of the next iteration" : "",
+               plan->turns ? "; bands take turns in starting products" : "",
+               plan->joint ? "; bands share out a product in each iteration" : "");
+}
+
+/* How 16-byte pieces of rows are exchanged. */
+static const char *
+swizzle_text(Arena *arena, const SharedLayout *layout)
+{
+    if (layout == NULL)
+        return "-";
+    if (layout->bits == 0)
+        return "none";
+    if (layout->shift == 0)
+        return arena_printf(arena, "%d bytes", CHUNK << layout->bits);
+    return arena_printf(arena, "%d bytes >> %d", CHUNK << layout->bits, layout->shift);
+}
+
+static void
+print_buffers(const TirFn *fn, Buf *out)
+{
+    if (fn->shared.n == 0) {
+        buf_add(out, "  no buffers in shared memory\n");
+        return;
+    }
+    buf_printf(out, "  buffers        type  tile      slots    bytes       at  swizzle      (%u bytes "
+                    "in all)\n",
+               fn->shared_bytes);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *shared = fn->shared.at[k];
+        char tile[32], slots[32];
+        snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
+        snprintf(slots, sizeof slots, "%u", shared->slots);
+        if (fn->plan != NULL && (shared->per_band || shared->is_staging))
+            snprintf(slots, sizeof slots, "%u x %u", shared->slots, fn->plan->bands);
+        const char *what = shared->is_ring
+                               ? shared->per_band ? "ring, each band its own" : "ring, for all bands"
+                           : shared->is_joint   ? "each band writes its part, all read it"
+                           : shared->is_staging ? "to be added to memory, a band each"
+                                                : NULL;
+        const char *swizzle = swizzle_text(out->arena, shared->layout);
+        buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
+                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile, slots,
+                   shared->bytes, shared->offset,
+                   what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
+                   what == NULL ? "" : what);
+    }
+}
+
+/* The copy that fills a ring: it says what a slot's barrier expects. */
+static const TirOp *
+find_copy(const TirBlock *block, const TirShared *ring)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i], *found = NULL;
+        if (op->op == TIR_COPY_BULK && op->shared == ring)
+            return op;
+        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
+            found = find_copy(op->blocks[k], ring);
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
+}
+
+static void
+print_barrier(Buf *out, const char *name, uint32_t slots, uint32_t parts, uint32_t at,
+              uint32_t arrivals, const char *text)
+{
+    char count[32];
+
+    snprintf(count, sizeof count, parts > 1 ? "%u x %u" : "%u", slots, parts);
+    buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
+}
+
+static void
+print_barriers(const TirFn *fn, Buf *out)
+{
+    const TirPlan *plan = fn->plan;
+    Arena *arena = out->arena;
+
+    buf_add(out, "  barriers         number      at  arrivals\n");
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *ring = fn->shared.at[k];
+        if (!ring->is_ring)
+            continue;
+        uint32_t parts = parts_of(fn, ring), readers = WARPS * (ring->per_band ? 1 : plan->bands);
+        const TirOp *copy = find_copy(plan->producer, ring);
+        const char *name = timeline_buffer_name(arena, ring);
+        const char *who = ring->per_band ? "its band" : "all bands";
+        print_barrier(out, arena_printf(arena, "%s full", name), ring->slots, parts, ring->barriers,
+                      1,
+                      arena_printf(arena, "the producer, expecting %lld bytes; %s wait%s",
+                                   copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy), who,
+                                   ring->per_band ? "s" : ""));
+        print_barrier(out, arena_printf(arena, "%s empty", name), ring->slots, parts,
+                      ring->barriers + BARRIER_BYTES * ring->slots * parts, readers,
+                      arena_printf(arena, "a lane of each warp of %s; the producer waits", who));
+    }
+    if (plan->dynamic) {
+        print_barrier(out, "next tile told", TILE_SLOTS, 1, plan->tiles + TILE_BYTES * TILE_SLOTS,
+                      1, "the producer; all bands wait");
+        print_barrier(out, "next tile heard", TILE_SLOTS, 1,
+                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_SLOTS, WARPS * plan->bands,
+                      "a lane of each warp of all bands; the producer waits");
+    }
+    if (plan->turns)
+        buf_printf(out, "    %-16s %-6u   named %8u  the band before passes its turn; the band waits\n",
+                   "turns", plan->bands, 2 * WARPS * WARP_LANES);
+    if (plan->joint)
+        buf_printf(out, "    %-16s %-6u   named %8u  all bands; all bands wait\n", "of all bands", 1,
+                   plan->bands * WARPS * WARP_LANES);
+}
+
+static void
+print_launch(const TirFn *fn, Buf *out)
+{
+    bool none = fn->blocks[0] == NULL;
+    uint32_t groups = fn->plan == NULL ? 1 : 1 + fn->plan->bands;
+
+    buf_add(out, "  launch       ");
+    for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
+        buf_add(out, k == 0 ? "" : " x ");
+        host_print(fn, none ? fn->grid.at[k].extent : fn->blocks[0], out);
+    }
+    buf_printf(out, " blocks of %u threads\n", groups * fn->warps * WARP_LANES);
+}
+
+/* Whether some loop copies ahead. */
+static bool
+has_copies(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_COPY_ASYNC)
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (has_copies(op->blocks[k]))
+                return true;
+        }
+    }
+    return false;
+}
+
+void
+timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan == NULL) {
+        buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
+                   fn->name, target->name,
+                   has_copies(fn->body) ? "; a multistage loop copies ahead" : "");
+        if (why == NULL && target->group_mma == NULL)
+            why = "the target has no products of warp groups";
+        if (why != NULL)
+            buf_printf(out, "  no plan      %s\n", why);
+        print_launch(fn, out);
+        print_buffers(fn, out);
+        return;
+    }
+    buf_printf(out, "kernel %s, %s: one warp group copies, %u compute%s\n", fn->name, target->name,
+               plan->bands, plan->bands == 1 ? "s" : "");
+    print_launch(fn, out);
+    print_roles(fn, out);
+    print_buffers(fn, out);
+    print_barriers(fn, out);
+}

@@ -1,0 +1,503 @@
+/* timeline_run.c - runs the roles side by side, with the clocks that the model gives.
+ *
+ * Each role goes through its steps in order.  A step that needs another role - a full slot, an empty
+ * one, the turn, the other bands - starts when that has happened; a step on a unit that all share
+ * starts when the unit is through with what was asked of it before.  Of the steps that can be taken,
+ * the earliest is: what happens later can not change it.  A role's copies and products go on by
+ * themselves; what waits for a product gets it a latency later (the model's latency of an iteration,
+ * in equal parts for each wait in it).
+ *
+ * A block goes through two tiles with the same program, so that where persistent blocks begin the
+ * next tile shows.
+ */
+#include "compiler/passes/tir_util.h"
+#include "compiler/timeline/timeline.h"
+
+enum { TILES = 2, MOST_IN_FLIGHT = 32 };
+
+typedef struct Moment {
+    double at;
+    int32_t span;
+} Moment;
+
+typedef VEC(Moment) Moments;
+
+typedef struct RingState {
+    Moments full[TIMELINE_BANDS];     /* by part */
+    Moments released[TIMELINE_BANDS]; /* by band */
+    uint32_t copied[TIMELINE_BANDS], waited[TIMELINE_BANDS];
+} RingState;
+
+typedef struct RoleState {
+    double time;
+    uint32_t tile, step; /* how many tiles it has begun; what comes next in the last one */
+    Moment begun[TILES];
+    Moments products;    /* ends of all that it has asked for */
+    uint32_t arrivals, passed; /* barriers of all bands */
+    Moment taken;        /* the last tile that was put into shared memory for memory */
+} RoleState;
+
+/* All bands at a barrier. */
+typedef struct Meeting {
+    Moment last;
+    uint32_t there;
+} Meeting;
+
+/* What a step waits for. */
+typedef struct Need {
+    bool known; /* else somebody else has to go on first */
+    double at;
+    int32_t cause;
+    const char *text;
+} Need;
+
+typedef struct Run {
+    Arena *arena;
+    const Target *target;
+    const TirFn *fn;
+    Timeline *line;
+    RingState *rings;
+    RoleState role[TIMELINE_ROLES];
+    double unit_free[UNIT_COUNT];
+    uint32_t turn; /* the band whose turn it is, or was last given */
+    bool turn_taken;
+    Moment turn_given;
+    VEC(Meeting) meetings;
+    uint32_t tiles;
+    double latency; /* of a wait for products */
+    Moments iterations[2]; /* of the first band: begins and ends, with the tile as the span */
+} Run;
+
+/* ---- names ---- */
+
+const char *
+timeline_unit_name(TimeUnit unit)
+{
+    static const char *const names[] = {"tensor cores", "special unit", "arithmetic",
+                                        "shared memory", "copies", ""};
+    return names[unit];
+}
+
+const char *
+timeline_role_name(Arena *arena, uint32_t role)
+{
+    return role == 0 ? "producer" : arena_printf(arena, "band %u", role - 1);
+}
+
+const char *
+timeline_buffer_name(Arena *arena, const TirShared *shared)
+{
+    return arena_printf(arena, "$%s_%u", shared->name == NULL ? "" : shared->name, shared->id);
+}
+
+/* The nearest name on the way that a value was computed; what is carried from iteration to iteration
+ * is what it begins with. */
+static const char *
+value_text(const TirVal *value)
+{
+    enum { FARTHEST = 8 };
+
+    for (uint32_t depth = 0; depth < FARTHEST && value->name == NULL; depth++) {
+        const TirOp *owner = value->def == NULL ? value->block->owner : NULL;
+        if (owner != NULL && owner->op == TIR_FOR && value->index > 0)
+            value = owner->args[loop_first_initial(owner) + value->index - 1];
+        else if (value->def == NULL || value->def->n_args == 0 || value->def->n_blocks > 0)
+            break;
+        else
+            value = value->def->args[0];
+    }
+    return value->name;
+}
+
+static const char *
+operand_text(Arena *arena, const TirVal *value)
+{
+    bool turned = false;
+    const char *name;
+
+    for (; value->def != NULL && value->def->op == TIR_TRANSPOSE; value = value->def->args[0])
+        turned = !turned;
+    if (value->def != NULL && value->def->op == TIR_SHARED_READ)
+        name = value->def->shared->name;
+    else
+        name = value_text(value);
+    return arena_printf(arena, "%s%s", name == NULL ? "a value" : name, turned ? ".T" : "");
+}
+
+const char *
+timeline_op_text(Arena *arena, const TirOp *op)
+{
+    const char *what = tir_op_info(op->op)->text;
+
+    switch (op->op) {
+    case TIR_MMA: {
+        const TirVal *result = op->results[0];
+        return arena_printf(arena, "%s%smma(%s, %s)", result->name == NULL ? "" : result->name,
+                            result->name == NULL ? "" : " = ", operand_text(arena, op->args[0]),
+                            operand_text(arena, op->args[1]));
+    }
+    case TIR_COPY_BULK:
+        if (op->shared->per_band)
+            return arena_printf(arena, "copy into %s, band %d",
+                                timeline_buffer_name(arena, op->shared), (int)op->integer);
+        return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
+    case TIR_RING_RELEASE:
+        return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
+    case TIR_TURN_PASS: return "passes the turn on";
+    case TIR_SHARED_WRITE:
+        return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
+    case TIR_REDUCE: {
+        static const char *const kinds[] = {"sum", "max", "min", "any", "all"};
+        return kinds[op->reduce];
+    }
+    default: break;
+    }
+    if (timeline_goes_through_shared(op))
+        return arena_printf(arena, "%s %s through %s", what, op->tensor->name,
+                            timeline_buffer_name(arena, op->shared));
+    return op->tensor != NULL ? arena_printf(arena, "%s %s", what, op->tensor->name) : what;
+}
+
+/* ---- what a step needs ---- */
+
+static Need
+at_once(const RoleState *role)
+{
+    return (Need){.known = true, .at = role->time, .cause = -1};
+}
+
+static void
+need_moment(Need *need, Moment moment, const char *text)
+{
+    if (moment.at <= need->at)
+        return;
+    need->at = moment.at;
+    need->cause = moment.span;
+    need->text = text;
+}
+
+static const RoleStep *
+next_step(const Run *run, uint32_t role)
+{
+    const RoleState *state = &run->role[role];
+    const RoleSteps *steps = &run->line->trace.role[role];
+
+    return state->tile == 0 || state->step == steps->n ? NULL : &steps->at[state->step];
+}
+
+/* Where the producer draws tiles it tells the bands, TILE_SLOTS ahead at most. */
+static Need
+need_of_tile(const Run *run, uint32_t role)
+{
+    Need need = at_once(&run->role[role]);
+    uint32_t next = run->role[role].tile;
+
+    for (uint32_t band = 1; run->fn->plan->dynamic && band < run->line->trace.roles; band++) {
+        const RoleState *producer = &run->role[0], *other = &run->role[band];
+        if (role == band) {
+            if (producer->tile <= next)
+                return (Need){0};
+            need_moment(&need, producer->begun[next], "the next tile");
+        } else if (role == 0 && next >= TILE_SLOTS) {
+            if (other->tile <= next - TILE_SLOTS)
+                return (Need){0};
+            need_moment(&need, other->begun[next - TILE_SLOTS], "a band to hear of its tile");
+        }
+    }
+    return need;
+}
+
+static Need
+need_of_copy(const Run *run, const TirOp *op)
+{
+    Need need = at_once(&run->role[0]);
+    const TirShared *ring = op->shared;
+    const RingState *state = &run->rings[ring->id];
+    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0, n = state->copied[part];
+    const char *text = arena_printf(run->arena, "an empty slot of %s",
+                                    timeline_buffer_name(run->arena, ring));
+
+    for (uint32_t band = 0; band < run->fn->plan->bands && n >= ring->slots; band++) {
+        if (ring->per_band && band != part)
+            continue;
+        if (state->released[band].n <= n - ring->slots)
+            return (Need){0};
+        need_moment(&need, state->released[band].at[n - ring->slots], text);
+    }
+    return need;
+}
+
+static Need
+need_of_products(const Run *run, uint32_t role, const TirOp *op)
+{
+    const RoleState *state = &run->role[role];
+    Need need = at_once(state);
+    uint32_t n = state->products.n, left = (uint32_t)op->integer;
+
+    for (uint32_t i = n > MOST_IN_FLIGHT ? n - MOST_IN_FLIGHT : 0; i + left < n; i++) {
+        Moment end = state->products.at[i];
+        end.at += run->latency;
+        need_moment(&need, end, run->line->spans.at[end.span].text);
+    }
+    return need;
+}
+
+static Need
+need_of(const Run *run, uint32_t role)
+{
+    const RoleState *state = &run->role[role];
+    const RoleStep *step = next_step(run, role);
+    Need need = at_once(state);
+    uint32_t band = role - 1;
+
+    if (step == NULL)
+        return state->tile < run->tiles ? need_of_tile(run, role) : (Need){0};
+    if (step->kind != STEP_OP)
+        return need;
+    const TirOp *op = step->op;
+    switch (op->op) {
+    case TIR_COPY_BULK: return need_of_copy(run, op);
+    case TIR_MMA_WAIT: return need_of_products(run, role, op);
+    case TIR_RING_WAIT: {
+        const RingState *ring = &run->rings[op->shared->id];
+        const Moments *full = &ring->full[op->shared->per_band ? band : 0];
+        if (full->n <= ring->waited[band])
+            return (Need){0};
+        need_moment(&need, full->at[ring->waited[band]],
+                    arena_printf(run->arena, "a full slot of %s",
+                                 timeline_buffer_name(run->arena, op->shared)));
+        return need;
+    }
+    case TIR_TURN_TAKE:
+        if (run->turn_taken || run->turn != band)
+            return (Need){0};
+        need_moment(&need, run->turn_given, "its turn");
+        return need;
+    case TIR_BAND_BARRIER:
+        if (state->arrivals == state->passed) /* it only arrives */
+            return need;
+        if (run->meetings.at[state->passed].there < run->fn->plan->bands)
+            return (Need){0};
+        Moment last = run->meetings.at[state->passed].last;
+        last.at += run->target->group_times.exchange;
+        need_moment(&need, last, "all bands");
+        return need;
+    default: break;
+    }
+    if (timeline_goes_through_shared(op))
+        need_moment(&need, state->taken, "the tile before to be taken from shared memory");
+    return need;
+}
+
+/* ---- taking it ---- */
+
+static int32_t
+add_span(Run *run, TimeSpan span)
+{
+    vec_push(run->arena, &run->line->spans, span);
+    return (int32_t)run->line->spans.n - 1;
+}
+
+static int32_t
+signal(Run *run, uint32_t role, const TirOp *op, const char *text)
+{
+    double now = run->role[role].time;
+    return add_span(run, (TimeSpan){SPAN_SIGNAL, UNIT_COUNT, role, now, now, now, op, text, -1});
+}
+
+/* Keeps a unit busy; where the role itself does it, its time goes on. */
+static int32_t
+use_unit(Run *run, uint32_t role, const RoleStep *step, OpCost cost)
+{
+    RoleState *state = &run->role[role];
+    double begin = state->time > run->unit_free[cost.unit] ? state->time
+                                                           : run->unit_free[cost.unit];
+    TimeSpan span = {cost.async ? SPAN_ASYNC : SPAN_WORK,
+                     cost.unit,
+                     role,
+                     state->time,
+                     begin,
+                     begin + cost.clocks,
+                     step->op,
+                     timeline_op_text(run->arena, step->op),
+                     -1};
+
+    run->unit_free[cost.unit] = span.end;
+    if (!cost.async)
+        state->time = span.end;
+    return add_span(run, span);
+}
+
+static void
+take_op(Run *run, uint32_t role, const RoleStep *step)
+{
+    RoleState *state = &run->role[role];
+    const TirOp *op = step->op;
+    OpCost cost = timeline_cost(run->target, op, step->weight);
+    RingState *ring = op->shared != NULL ? &run->rings[op->shared->id] : NULL;
+    uint32_t band = role - 1, part = 0;
+    Moment moment;
+
+    switch (op->op) {
+    case TIR_RING_WAIT: ring->waited[band]++; return;
+    case TIR_RING_RELEASE:
+        moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
+        vec_push(run->arena, &ring->released[band], moment);
+        return;
+    case TIR_TURN_TAKE: run->turn_taken = true; return;
+    case TIR_TURN_PASS:
+        run->turn = (band + 1) % run->fn->plan->bands;
+        run->turn_taken = false;
+        run->turn_given =
+            (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
+        return;
+    case TIR_BAND_BARRIER: state->passed++; return;
+    default: break;
+    }
+    if (cost.unit == UNIT_COUNT)
+        return;
+    int32_t span = use_unit(run, role, step, cost);
+    moment = (Moment){run->line->spans.at[span].end, span};
+    if (op->op == TIR_COPY_BULK) {
+        part = op->shared->per_band ? (uint32_t)op->integer : 0;
+        moment.at += run->target->copy_clocks;
+        vec_push(run->arena, &ring->full[part], moment);
+        ring->copied[part]++;
+    } else if (op->op == TIR_MMA && op->async) {
+        vec_push(run->arena, &state->products, moment);
+    } else if (timeline_goes_through_shared(op)) {
+        cost = (OpCost){UNIT_COPY, cost.bytes / run->target->copy_bytes, 0, true};
+        span = use_unit(run, role, step, cost);
+        state->taken = (Moment){run->line->spans.at[span].end, span};
+    }
+}
+
+/* The role waits until `need`, and takes its step. */
+static void
+take_step(Run *run, uint32_t role, Need need)
+{
+    RoleState *state = &run->role[role];
+    const RoleStep *step = next_step(run, role);
+    double before = state->time;
+
+    if (need.at > before) {
+        add_span(run, (TimeSpan){SPAN_WAIT, UNIT_COUNT, role, before, before, need.at,
+                                 step == NULL ? NULL : step->op, need.text, need.cause});
+        state->time = need.at;
+    }
+    if (step == NULL) {
+        state->begun[state->tile] = (Moment){state->time, -1};
+        state->tile++;
+        state->step = 0;
+        return;
+    }
+    if (step->kind != STEP_OP) {
+        Moment moment = {state->time, (int32_t)state->tile};
+        if (role == 1)
+            vec_push(run->arena, &run->iterations[step->kind == STEP_ITERATION_END], moment);
+        state->step++;
+        return;
+    }
+    if (step->op->op == TIR_BAND_BARRIER && state->arrivals == state->passed) {
+        if (run->meetings.n == state->arrivals)
+            vec_push(run->arena, &run->meetings, ((Meeting){0}));
+        Meeting *meeting = &run->meetings.at[state->arrivals++];
+        meeting->there++;
+        meeting->last = (Moment){state->time, signal(run, role, step->op, "is at the barrier")};
+        return;
+    }
+    take_op(run, role, step);
+    state->step++;
+}
+
+static void
+run_all(Run *run)
+{
+    for (;;) {
+        uint32_t best = TIMELINE_ROLES;
+        Need first = {0};
+        for (uint32_t role = 0; role < run->line->trace.roles; role++) {
+            Need need = need_of(run, role);
+            if (need.known && (best == TIMELINE_ROLES || need.at < first.at)) {
+                best = role;
+                first = need;
+            }
+        }
+        if (best == TIMELINE_ROLES)
+            return;
+        take_step(run, best, first);
+    }
+}
+
+/* ---- what to show of it ---- */
+
+static void
+add_window(Timeline *line, const char *name, double begin, double end)
+{
+    if (end > begin)
+        line->windows[line->n_windows++] = (TimeWindow){name, begin, end};
+}
+
+static void
+choose_windows(Run *run)
+{
+    const Moments *begins = &run->iterations[0], *ends = &run->iterations[1];
+    Timeline *line = run->line;
+    uint32_t n = 0, end_of_run = 0;
+
+    while (n < begins->n && begins->at[n].span == 1)
+        n++;
+    if (n == 0 || ends->n < n)
+        return;
+    if (n > 1)
+        add_window(line, "prologue, and the first iteration", 0, begins->at[1].at);
+    /* Iterations that follow one another, in the last half of the tile: no loop around the main loop
+     * has gone on between them. */
+    for (uint32_t i = n / 2; i + 1 < n && ends->at[i].at >= begins->at[i + 1].at; i++)
+        end_of_run = i + 1;
+    if (end_of_run > n / 2) {
+        uint32_t at = n / 2 + (end_of_run - n / 2) / 2;
+        at = at == end_of_run ? at - 1 : at;
+        line->period =
+            (begins->at[end_of_run].at - begins->at[n / 2].at) / (end_of_run - n / 2);
+        add_window(line, "one iteration of the main loop", begins->at[at].at,
+                   begins->at[at + 1].at);
+    }
+    double last = n + 1 < begins->n ? begins->at[n + 1].at : run->role[1].time;
+    add_window(line, n < begins->n ? "epilogue, and the next tile's first iteration" : "epilogue",
+               ends->at[n - 1].at, last);
+}
+
+/* How many waits for products an iteration has: the model's latency is divided among them. */
+static uint32_t
+count_waits(const RoleTrace *trace)
+{
+    const RoleSteps *steps = &trace->role[1];
+    uint32_t n = 0, iteration = 0;
+
+    for (uint32_t i = 0; i < steps->n && iteration < 2; i++) {
+        iteration += steps->at[i].kind == STEP_ITERATION;
+        n += iteration == 1 && steps->at[i].kind == STEP_OP && steps->at[i].op->op == TIR_MMA_WAIT;
+    }
+    return n > 0 ? n : 1;
+}
+
+Timeline *
+timeline_run(Arena *arena, const Target *target, const TirFn *fn)
+{
+    Timeline *line = arena_new(arena, Timeline);
+    Run *run = arena_new(arena, Run);
+
+    if (fn->plan == NULL || !timeline_trace(arena, fn, &line->trace))
+        return NULL;
+    line->fn = fn;
+    line->model = timeline_model(arena, target, fn, &line->trace, line->busy);
+    *run = (Run){.arena = arena, .target = target, .fn = fn, .line = line};
+    run->tiles = fn->plan->persistent ? TILES : 1;
+    run->rings = arena_array(arena, RingState, fn->shared.n + 1);
+    if (line->model.chain > 0)
+        run->latency = target->group_times.chain / count_waits(&line->trace);
+    run_all(run);
+    choose_windows(run);
+    return line;
+}

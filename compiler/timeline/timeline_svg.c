@@ -1,0 +1,297 @@
+/* timeline_svg.c - the schedule of some kernels as a picture: facts, and for each window a lane for
+ * every unit and every role.  Lines lead from what ended a wait to where it ended.  Plain SVG, without
+ * scripts: everything else stands in the titles that browsers show over a shape. */
+#include "compiler/timeline/timeline.h"
+
+#include <string.h>
+
+enum {
+    WIDTH = 1240,
+    LEFT = 130, /* of the lanes */
+    LANES = 1080,
+    LANE = 20,
+    GAP = 5,
+    LINE = 15, /* of text */
+    MARGIN = 20,
+    LETTER = 6, /* width of one, in labels */
+    TICKS = 8
+};
+
+typedef struct Picture {
+    Buf *out;
+    const Timeline *line;
+    const TimeWindow *window;
+    double top;                /* of the first lane */
+    int32_t lane[UNIT_COUNT];  /* of a unit; -1: idle in this window */
+    uint32_t lanes, first_role;
+} Picture;
+
+static void
+add_escaped(Buf *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '&': buf_add(out, "&amp;"); break;
+        case '<': buf_add(out, "&lt;"); break;
+        case '>': buf_add(out, "&gt;"); break;
+        case '"': buf_add(out, "&quot;"); break;
+        default: buf_char(out, *text); break;
+        }
+    }
+}
+
+static void
+add_text(Buf *out, const char *class, double x, double y, const char *text)
+{
+    buf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" xml:space=\"preserve\">", class, x, y);
+    add_escaped(out, text);
+    buf_add(out, "</text>\n");
+}
+
+/* ---- places ---- */
+
+static double
+x_of(const Picture *p, double clock)
+{
+    double share = (clock - p->window->begin) / (p->window->end - p->window->begin);
+
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    return LEFT + LANES * share;
+}
+
+static double
+y_of(const Picture *p, uint32_t lane)
+{
+    return p->top + (double)lane * (LANE + GAP);
+}
+
+static uint32_t
+role_lane(const Picture *p, uint32_t role)
+{
+    return p->first_role + role;
+}
+
+static bool
+is_inside(const Picture *p, double clock)
+{
+    return clock >= p->window->begin && clock <= p->window->end;
+}
+
+/* ---- shapes ---- */
+
+static void
+add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span, const char *what)
+{
+    double from = x_of(p, span->begin), to = x_of(p, span->end);
+    const char *label = span->text;
+    const char *role = timeline_role_name(p->out->arena, span->role);
+
+    if (span->end <= p->window->begin || span->begin >= p->window->end)
+        return;
+    buf_printf(p->out, "<g><title>");
+    add_escaped(p->out, arena_printf(p->out->arena, "%s: %s%s, clocks %.0f to %.0f", role, what,
+                                     span->text, span->begin - p->window->begin,
+                                     span->end - p->window->begin));
+    buf_printf(p->out,
+               "</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+               "height=\"%d\"/>",
+               class, from, y_of(p, lane), to - from, LANE);
+    if (*label != '\0' && (double)(strlen(label) + 1) * LETTER < to - from) {
+        buf_printf(p->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">",
+                   span->kind == SPAN_WAIT ? "for" : "label", from + 3, y_of(p, lane) + LANE - 6);
+        add_escaped(p->out, label);
+        buf_add(p->out, "</text>");
+    }
+    buf_add(p->out, "</g>\n");
+}
+
+static void
+add_span(const Picture *p, const TimeSpan *span)
+{
+    static const char *const work[] = {"tensor", "special", "lanes", "shared", "copy"};
+    static const char *const who[] = {"producer", "band0", "band1", "band2", "band3"};
+    uint32_t lane = role_lane(p, span->role);
+
+    switch (span->kind) {
+    case SPAN_WAIT: add_box(p, "wait", lane, span, "waits for "); break;
+    case SPAN_WORK: add_box(p, work[span->unit], lane, span, ""); /* and on its unit */
+    /* fallthrough */
+    case SPAN_ASYNC:
+        if (p->lane[span->unit] >= 0)
+            add_box(p, who[span->role], (uint32_t)p->lane[span->unit], span, "");
+        break;
+    case SPAN_SIGNAL:
+        if (!is_inside(p, span->begin))
+            break;
+        buf_add(p->out, "<g><title>");
+        add_escaped(p->out,
+                    arena_printf(p->out->arena, "%s: %s, clock %.0f",
+                                 timeline_role_name(p->out->arena, span->role), span->text,
+                                 span->begin - p->window->begin));
+        buf_printf(p->out, "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
+                   x_of(p, span->begin), y_of(p, lane) + LANE / 2.0);
+        break;
+    }
+}
+
+/* From what ended a wait to where it ended. */
+static void
+add_cause(const Picture *p, const TimeSpan *wait)
+{
+    if (wait->kind != SPAN_WAIT || wait->cause < 0 || !is_inside(p, wait->end))
+        return;
+    const TimeSpan *cause = &p->line->spans.at[wait->cause];
+    bool on_unit = cause->kind == SPAN_ASYNC;
+    if (!is_inside(p, cause->end) || (on_unit && p->lane[cause->unit] < 0))
+        return;
+    uint32_t from = on_unit ? (uint32_t)p->lane[cause->unit] : role_lane(p, cause->role);
+    uint32_t to = role_lane(p, wait->role);
+    double begin = y_of(p, from) + (from < to ? LANE : 0), end = y_of(p, to) + (from < to ? 0 : LANE);
+    buf_printf(p->out, "<path class=\"why\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x_of(p, cause->end),
+               begin, x_of(p, wait->end), end);
+}
+
+static void
+add_lane(const Picture *p, uint32_t lane, const char *name)
+{
+    add_text(p->out, "name", MARGIN, y_of(p, lane) + LANE - 6, name);
+    buf_printf(p->out, "<rect class=\"lane\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\"/>\n",
+               LEFT, y_of(p, lane), LANES, LANE);
+}
+
+static void
+add_axis(const Picture *p)
+{
+    double bottom = y_of(p, p->lanes), clocks = p->window->end - p->window->begin;
+
+    for (uint32_t k = 0; k <= TICKS; k++) {
+        double x = LEFT + (double)LANES * k / TICKS;
+        buf_printf(p->out, "<path class=\"tick\" d=\"M%.1f %.1fV%.1f\"/>\n", x, p->top - 3, bottom);
+        add_text(p->out, "clock", x, p->top - 6,
+                 arena_printf(p->out->arena, "%.0f", clocks * k / TICKS));
+    }
+}
+
+/* Which units do something in the window; they come first. */
+static void
+place_lanes(Picture *p)
+{
+    p->lanes = 0;
+    for (uint32_t unit = 0; unit < UNIT_COUNT; unit++) {
+        bool some = false;
+        for (uint32_t i = 0; i < p->line->spans.n && !some; i++) {
+            const TimeSpan *span = &p->line->spans.at[i];
+            some = (span->kind == SPAN_WORK || span->kind == SPAN_ASYNC) && span->unit == unit &&
+                   span->end > p->window->begin && span->begin < p->window->end;
+        }
+        p->lane[unit] = some ? (int32_t)p->lanes++ : -1;
+    }
+    p->first_role = p->lanes;
+    p->lanes += p->line->trace.roles;
+}
+
+static double
+add_window(Picture *p, double y)
+{
+    const Timeline *line = p->line;
+
+    place_lanes(p);
+    add_text(p->out, "head", MARGIN, y + LINE,
+             arena_printf(p->out->arena, "%s: clocks %.0f to %.0f", p->window->name,
+                          p->window->begin, p->window->end));
+    p->top = y + 3 * LINE;
+    for (TimeUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
+        if (p->lane[unit] >= 0)
+            add_lane(p, (uint32_t)p->lane[unit], timeline_unit_name(unit));
+    }
+    for (uint32_t role = 0; role < line->trace.roles; role++)
+        add_lane(p, role_lane(p, role), timeline_role_name(p->out->arena, role));
+    add_axis(p);
+    for (uint32_t i = 0; i < line->spans.n; i++)
+        add_span(p, &line->spans.at[i]);
+    for (uint32_t i = 0; i < line->spans.n; i++)
+        add_cause(p, &line->spans.at[i]);
+    return y_of(p, p->lanes) + LINE;
+}
+
+/* Each line of `text`; returns where the next one would stand. */
+static double
+add_lines(Buf *out, const char *text, double y)
+{
+    while (*text != '\0') {
+        size_t n = strcspn(text, "\n");
+        y += LINE;
+        add_text(out, "fact", MARGIN, y, arena_strndup(out->arena, text, n));
+        text += n + (text[n] == '\n');
+    }
+    return y;
+}
+
+static double
+add_legend(Buf *out, uint32_t bands, double y)
+{
+    static const struct {
+        const char *class, *text;
+    } rows[] = {{"band0", "band 0"},   {"band1", "band 1"},       {"band2", "band 2"},
+                {"band3", "band 3"},   {"producer", "producer"},  {"lanes", "arithmetic"},
+                {"special", "special unit"}, {"shared", "shared memory"}, {"wait", "waits"}};
+    double x = MARGIN;
+
+    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (k >= bands && k < TIMELINE_BANDS)
+            continue;
+        buf_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"12\"/>\n",
+                   rows[k].class, x, y);
+        add_text(out, "name", x + 18, y + 10, rows[k].text);
+        x += 40 + LETTER * (double)strlen(rows[k].text);
+    }
+    return y + 2 * LINE;
+}
+
+static double
+add_kernel(const Target *target, const TirFn *fn, const char *why, Buf *out, double y)
+{
+    Buf facts;
+    Timeline *line = timeline_run(out->arena, target, fn);
+
+    buf_init(&facts, out->arena);
+    timeline_facts(target, fn, why, &facts);
+    if (line != NULL)
+        timeline_times(line, &facts);
+    y = add_lines(out, facts.at, y) + LINE;
+    if (line == NULL || line->n_windows == 0)
+        return y;
+    y = add_legend(out, fn->plan->bands, y);
+    for (uint32_t k = 0; k < line->n_windows; k++) {
+        Picture p = {.out = out, .line = line, .window = &line->windows[k]};
+        y = add_window(&p, y);
+    }
+    return y;
+}
+
+void
+timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, uint32_t n, Buf *out)
+{
+    static const char style[] =
+        "text{font-family:monospace;font-size:11px;fill:#222}"
+        ".head{font-weight:bold;font-size:13px}.clock{fill:#666;text-anchor:middle;font-size:10px}"
+        ".label{font-size:10px;fill:#fff}.for{font-size:10px;fill:#666}rect{stroke:#fff;stroke-width:.6}.lane{fill:#f3f3f3}.tick{stroke:#ddd}"
+        ".why{stroke:#c22;stroke-width:.8;fill:none;opacity:.6}.signal{fill:#222}"
+        ".wait{fill:#dcdcdc}.producer{fill:#777}.lanes{fill:#5a8f3c}.special{fill:#b3702a}"
+        ".shared{fill:#6a5a9c}.copy{fill:#777}.tensor{fill:#3b6ea5}"
+        ".band0{fill:#2f6db3}.band1{fill:#c0503c}.band2{fill:#2e8b62}.band3{fill:#8a5fb0}";
+    Buf body;
+    double y = MARGIN;
+
+    buf_init(&body, out->arena);
+    for (uint32_t k = 0; k < n; k++)
+        y = add_kernel(target, fns[k], why[k], &body, y) + MARGIN;
+    buf_printf(out,
+               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+               "viewBox=\"0 0 %d %.0f\">\n<style>%s</style>\n"
+               "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+               WIDTH, y, WIDTH, y, style);
+    buf_add(out, body.at == NULL ? "" : body.at);
+    buf_add(out, "</svg>\n");
+}

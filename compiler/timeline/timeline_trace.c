@@ -1,0 +1,251 @@
+/* timeline_trace.c - runs the programs of the roles over one tile and writes down what they do.
+ *
+ * The launch is one of the small ones that pass check-roles proves the roles with: the first in which
+ * every band has iterations enough for each ring to go around, so that what is shown is steady.
+ * Branches that depend on data are counted as seldom as the cost model takes them to be.
+ */
+#include "compiler/cost.h"
+#include "compiler/passes/role_cases.h"
+#include "compiler/passes/role_walk.h"
+#include "compiler/passes/tir_util.h"
+#include "compiler/timeline/timeline.h"
+
+enum { MOST_BLOCKS = 20000, SPARE_ITERATIONS = 6, LEAST_ITERATIONS = 12, DEEPEST = 24 };
+
+typedef struct Tracer {
+    Arena *arena;
+    RoleSteps *steps; /* NULL: only count */
+    uint32_t iterations;
+    double weight; /* of what is visited now, and of what is around each branch that it is in */
+    double outside[DEEPEST];
+    uint32_t depth;
+} Tracer;
+
+static bool
+is_main_loop(const TirOp *op)
+{
+    for (uint32_t i = 0; op->op == TIR_FOR && i < op->blocks[0]->ops.n; i++) {
+        const TirOp *inner = op->blocks[0]->ops.at[i];
+        if (inner->op == TIR_MMA && inner->async)
+            return true;
+    }
+    return false;
+}
+
+static bool
+computed_from(const TirVal *value, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (depth == DEEPEST)
+        return false;
+    if (def == NULL) /* carried over iterations: what comes first, or next, tells */
+        return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
+               value->index > 0 && value->type.rank == 2;
+    if (def->op == TIR_MMA)
+        return true;
+    if (def->n_blocks > 0) {
+        for (uint32_t k = 0; k < def->n_blocks; k++) {
+            const TirOp *yield = block_yield(def->blocks[k]);
+            if (computed_from(yield->args[value->index], depth + 1))
+                return true;
+        }
+        return false;
+    }
+    if (def->op == TIR_REDUCE || value->type.rank != 2)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (def->args[k]->type.rank == 2 && computed_from(def->args[k], depth + 1))
+            return true;
+    }
+    return false;
+}
+
+bool
+timeline_is_computed(const TirVal *value)
+{
+    return computed_from(value, 0);
+}
+
+static bool
+visit(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Tracer *t = user;
+    bool loop = (moment == WALK_ENTER || moment == WALK_LEAVE) && is_main_loop(op);
+    bool rows = op->op == TIR_IF && op->by_rows;
+
+    if (rows && moment == WALK_ENTER && t->depth < DEEPEST) {
+        t->outside[t->depth++] = t->weight;
+        t->weight *= block == 0 ? cost_rare() : 1 - cost_rare();
+    } else if (rows && moment == WALK_LEAVE && t->depth > 0) {
+        t->weight = t->outside[--t->depth];
+    }
+    t->iterations += loop && moment == WALK_ENTER;
+    RoleStep step = {STEP_OP, op, t->weight};
+    if (loop)
+        step.kind = moment == WALK_ENTER ? STEP_ITERATION : STEP_ITERATION_END;
+    if (t->steps != NULL && (loop || (moment == WALK_AT && op->n_blocks == 0)))
+        vec_push(t->arena, t->steps, step);
+    return true;
+}
+
+typedef struct Search {
+    Arena *arena;
+    const TirFn *fn;
+    WalkProgram *brief[2], *full[2]; /* of the producer, of a band */
+    WalkSetting setting;
+    Scalar *values;
+    int64_t counts[WALK_AXES], band_indices, tile[WALK_AXES];
+} Search;
+
+/* Runs a role in the current tile.  False: too long a run. */
+static bool
+run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps, uint32_t *n)
+{
+    Tracer tracer = {.arena = s->arena, .steps = steps, .weight = 1};
+    Walk walk = {.setting = &s->setting,
+                 .values = s->values,
+                 .blocks = MOST_BLOCKS,
+                 .arena = s->arena,
+                 .visit = visit,
+                 .user = &tracer};
+
+    for (uint32_t k = 0; k < s->fn->grid.n; k++) {
+        s->setting.grid[k] = s->tile[k];
+        if (k == s->fn->plan->band_axis && role > 0)
+            s->setting.grid[k] = s->tile[k] * s->fn->plan->bands + role - 1;
+    }
+    s->setting.band = role > 0 ? role - 1 : 0;
+    bool done = walk_run(&walk, program);
+    *n = tracer.iterations;
+    return done;
+}
+
+/* The least number of iterations that some band has in the current tile. */
+static uint32_t
+count_iterations(Search *s)
+{
+    uint32_t least = UINT32_MAX, n;
+    uint32_t bands = s->fn->plan->bands;
+
+    if ((s->tile[s->fn->plan->band_axis] + 1) * bands > s->band_indices)
+        return 0; /* some band is past the end */
+    for (uint32_t role = 1; role <= bands; role++) {
+        if (!run_role(s, role, s->brief[1], NULL, &n))
+            return 0;
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
+static bool
+count_tiles(Search *s)
+{
+    for (uint32_t k = 0; k < s->fn->grid.n; k++) {
+        Scalar n = walk_host(s->fn->grid.at[k].extent, s->setting.sizes, s->setting.scalars);
+        if (!n.known || n.value <= 0)
+            return false;
+        s->counts[k] = n.value;
+        if (k == s->fn->plan->band_axis) {
+            s->band_indices = n.value;
+            s->counts[k] = n.value / s->fn->plan->bands;
+        }
+    }
+    return s->counts[s->fn->plan->band_axis] > 0;
+}
+
+/* The sizes of a launch, and the tile: kept over the next launches. */
+typedef struct Found {
+    uint32_t iterations;
+    int64_t *sizes, tile[WALK_AXES];
+    Scalar *scalars;
+} Found;
+
+static void
+keep(Search *s, Found *found, uint32_t n)
+{
+    found->iterations = n;
+    for (uint32_t k = 0; k < s->fn->sizes.n; k++)
+        found->sizes[k] = s->setting.sizes[k];
+    for (uint32_t k = 0; k < s->fn->scalars.n; k++)
+        found->scalars[k] = s->setting.scalars[k];
+    for (uint32_t k = 0; k < s->fn->grid.n; k++)
+        found->tile[k] = s->tile[k];
+}
+
+/* Looks at the first and the last tile along the band axis. */
+static void
+try_launch(Search *s, Found *found, uint32_t wanted)
+{
+    if (!count_tiles(s))
+        return;
+    for (uint32_t last = 0; last < 2 && found->iterations < wanted; last++) {
+        for (uint32_t k = 0; k < s->fn->grid.n; k++)
+            s->tile[k] = k == s->fn->plan->band_axis && last == 1 ? s->counts[k] - 1 : 0;
+        uint32_t n = count_iterations(s);
+        if (n > found->iterations)
+            keep(s, found, n);
+    }
+}
+
+static const char *
+describe(Arena *arena, const TirFn *fn, const Found *found)
+{
+    Buf text;
+
+    buf_init(&text, arena);
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        buf_printf(&text, "%s%s=%lld", k == 0 ? "" : " ", fn->sizes.at[k].name,
+                   (long long)found->sizes[k]);
+    for (uint32_t k = 0; k < fn->scalars.n; k++) {
+        if (found->scalars[k].known)
+            buf_printf(&text, " %s=%lld", fn->scalars.at[k].name,
+                       (long long)found->scalars[k].value);
+    }
+    buf_add(&text, ", tile");
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        buf_printf(&text, " %s=%lld", fn->grid.at[k].name, (long long)found->tile[k]);
+    return text.at;
+}
+
+bool
+timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
+{
+    Search s = {.arena = arena, .fn = fn};
+    uint32_t wanted = LEAST_ITERATIONS, n;
+    const TirPlan *plan = fn->plan;
+
+    *out = (RoleTrace){.roles = 1 + plan->bands};
+    if (plan->producer == NULL || plan->bands > TIMELINE_BANDS || fn->grid.n > WALK_AXES)
+        return false;
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *ring = fn->shared.at[k];
+        if (ring->is_ring && 2 * ring->slots + SPARE_ITERATIONS > wanted)
+            wanted = 2 * ring->slots + SPARE_ITERATIONS;
+    }
+    s.values = arena_array(arena, Scalar, fn->next_id + 1);
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *body = k == 0 ? plan->producer : fn->body;
+        s.brief[k] = walk_program(arena, fn, body, WALK_CHANNELS);
+        s.full[k] = walk_program(arena, fn, body, WALK_TILES);
+    }
+    const WalkProgram *deciders[] = {s.brief[0], s.brief[1]};
+    RoleCases *cases = role_cases(arena, fn, deciders, 2, wanted + 2);
+    Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
+                   .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
+    while (found.iterations < wanted && role_cases_next(cases, &s.setting))
+        try_launch(&s, &found, wanted);
+    if (found.iterations == 0)
+        return false;
+    s.setting.sizes = found.sizes;
+    s.setting.scalars = found.scalars;
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        s.tile[k] = found.tile[k];
+    for (uint32_t role = 0; role < out->roles; role++) {
+        if (!run_role(&s, role, s.full[role > 0], &out->role[role], &n))
+            return false;
+    }
+    out->iterations = found.iterations;
+    out->launch = describe(arena, fn, &found);
+    return true;
+}
