@@ -419,6 +419,7 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
 {
     const TilecOptions *options = s->front.options;
     TuningChoice measured;
+    Span span = sample->span; /* trying things out takes the sample's memory */
     Buf text;
 
     if (options->tuning == NULL ||
@@ -436,7 +437,7 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
                    measured.microseconds);
     else
         buf_add(&text, ": measured to be the best, but it can not be compiled any more");
-    diag_remark(s->px->diag, sample->span, "kernel '%s': %s", s->kernel, text.at);
+    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
     if (s->px->report != NULL)
         buf_printf(s->px->report, "tuning database for %s: %s\n", s->kernel, text.at);
     s->n = fits ? s->n : 0;
