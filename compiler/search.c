@@ -530,8 +530,8 @@ search_print_key(const Target *target, const TirFn *sample, const AutoTiles *ope
 {
     bool any = false;
 
-    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{", target->name,
-               sample->name);
+    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
+               target->name, sample->name);
     for (uint32_t k = 0; k < sample->constants.n; k++) {
         if (is_open(open, sample->constants.at[k].name))
             continue;
@@ -679,7 +679,8 @@ search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch
     if (!prepare(s))
         return;
     if (search->built) {
-        PlanCandidates plans = auto_plan_candidates(front, px, trials, s->sample->name, search, s->sizes);
+        PlanCandidates plans =
+            auto_plan_candidates(front, px, trials, s->sample->name, search, s->sizes);
         search_print_built(px, s->sample, &plans, search, s->sizes, out);
         return;
     }
