@@ -145,7 +145,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     else if (work->uneven && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * most_by_stride(target, trips);
     else
-        c.total = (whole_waves ? ceil(waves) : larger(waves, 1)) * c.tile;
+        c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
     c.total += times->launch;
     return c;
 }
