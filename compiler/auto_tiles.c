@@ -419,16 +419,16 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
 {
     const TilecOptions *options = s->front.options;
     TuningChoice measured;
+    Span span = sample->span; /* trying things out takes the sample's memory */
     Buf text;
 
     if (options->tuning == NULL ||
         !tuning_find(s->px->arena, s->px->diag, options->tuning_path, options->tuning,
-                     s->px->target, sample, asked, s->warps, s->px->stages, &measured))
+                     s->px->target, sample, asked, false, s->warps, s->px->stages, &measured))
         return false;
     TileChoice choice = {.warps = measured.warps > 0 ? measured.warps : s->warps,
                          .stages = s->px->stages > 0 ? 0 : measured.stages};
     memcpy(choice.values, measured.values, sizeof choice.values);
-    Span span = sample->span; /* the sample goes with the trial */
     bool fits = try_out(s, &choice);
     buf_init(&text, s->px->arena);
     print_choice(s, &choice, 0, &text);

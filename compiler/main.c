@@ -8,6 +8,7 @@
 #include "compiler/command/assemble.h"
 #include "compiler/command/files.h"
 #include "compiler/command/flags.h"
+#include "compiler/command/measure.h"
 #include "compiler/tilec.h"
 
 /* ---- the options ---- */
@@ -78,6 +79,7 @@ typedef struct Command {
     size_t n_loaded;
     const char *input, *output, *ptxas, *picture; /* of --dump-schedule=FILE */
     const char *tuning; /* --tuning */
+    const char *self;   /* argv[0] */
     const char *list;   /* "passes" or "targets" */
     bool search;        /* tilec search */
     SearchFlags asked;
@@ -286,6 +288,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
 static int
 read_command(Command *command, int argc, char **argv)
 {
+    command->self = argc > 0 ? argv[0] : "tilec";
     command->options = tilec_default_options();
     command->defines = allocate(sizeof *command->defines * (size_t)argc);
     command->switches = allocate(sizeof *command->switches * (size_t)argc);
@@ -331,7 +334,7 @@ static void
 print_help(void)
 {
     puts("usage: tilec FILE.tile [options]           - reads standard input\n"
-         "       tilec search FILE.tile [options]    list plans for warp groups; see below\n");
+         "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fPASS, -fno-PASS    switch a pass on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -570,6 +573,34 @@ compile(Command *command)
     return code;
 }
 
+/* Times plans; the database is the one that compiling the source reads. */
+static int
+measure(Command *command, const char *path, const char *text, size_t n)
+{
+    bool named = command->tuning != NULL;
+    int length = (int)strlen(path) - (ends_with(path, ".tile") ? (int)strlen(".tile") : 0);
+
+    if (named && strcmp(command->tuning, "none") == 0)
+        return complain("--measure needs a file for what it finds: --tuning=FILE");
+    if (!named && strcmp(path, "-") == 0)
+        return complain("standard input has no tuning database beside it: --tuning=FILE");
+    char *base = text_printf("%s%s", named ? command->tuning : path, "");
+    if (!named)
+        base[length] = '\0';
+    char *database = text_printf("%s%s", base, named ? "" : ".tuning");
+    Measuring m = {.options = &command->options,
+                   .asked = &command->asked,
+                   .path = path,
+                   .text = text,
+                   .n = n,
+                   .database = database,
+                   .self = command->self};
+    int status = measure_plans(&m);
+    free(database);
+    free(base);
+    return status;
+}
+
 static int
 search(Command *command)
 {
@@ -594,6 +625,12 @@ search(Command *command)
     command->source_folder = folder_of(path);
     command->options.import = import_module;
     command->options.import_user = command;
+    if (command->asked.measure) {
+        int done = measure(command, path, text, n);
+        free(text);
+        free(path);
+        return done;
+    }
     TilecStatus status = tilec_search(options, &command->asked.search,
                                       strcmp(path, "-") == 0 ? "<stdin>" : path, text, n, &result);
     fputs(result.messages, stderr);

@@ -18,8 +18,6 @@
 #include "compiler/trips.h"
 
 enum {
-    DEFAULT_TILED = 4096, /* of a size that is gone through in tiles */
-    DEFAULT_OTHER = 8,    /* heads, batches */
     MOST_CANDIDATES = 4096,
     MOST_ROWS = 16384,
     KIB = 1024
@@ -94,10 +92,10 @@ choose_kernel(const Search *s)
 }
 
 static bool
-is_open(const Search *s, const char *name)
+is_open(const AutoTiles *open, const char *name)
 {
-    for (uint32_t k = 0; k < s->open.asked && k < MAX_AUTO; k++) {
-        if (strcmp(s->open.names[k], name) == 0)
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
+        if (strcmp(open->names[k], name) == 0)
             return true;
     }
     return false;
@@ -130,9 +128,7 @@ read_size(Search *s, const TilecDefine *define)
 static bool
 read_sizes(Search *s)
 {
-    s->sizes = arena_array(s->px->arena, int64_t, s->sample->sizes.n + 1);
-    for (uint32_t k = 0; k < s->sample->sizes.n; k++)
-        s->sizes[k] = trips_in_tiles(s->sample, k) ? DEFAULT_TILED : DEFAULT_OTHER;
+    s->sizes = trips_usual_sizes(s->px->arena, s->sample);
     for (size_t k = 0; k < s->asked->n_sizes; k++) {
         if (!read_size(s, &s->asked->sizes[k]))
             return false;
@@ -454,7 +450,7 @@ print_head(const Search *s, size_t shown, Buf *out)
 
     buf_printf(out, "%s, %s", s->sample->name, s->px->target->name);
     for (uint32_t k = 0; k < s->sample->constants.n; k++) {
-        if (!is_open(s, s->sample->constants.at[k].name))
+        if (!is_open(&s->open, s->sample->constants.at[k].name))
             buf_printf(out, "%s%s=%s", k == 0 ? ": " : " ", s->sample->constants.at[k].name,
                        s->sample->constants.at[k].value);
     }
@@ -528,31 +524,38 @@ print_table(const Search *s, size_t shown, Buf *out)
 
 /* ---- the list as lines of JSON ---- */
 
+void
+search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
+                 const int64_t *sizes, const int32_t *values, Buf *out)
+{
+    bool any = false;
+
+    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
+               target->name, sample->name);
+    for (uint32_t k = 0; k < sample->constants.n; k++) {
+        if (is_open(open, sample->constants.at[k].name))
+            continue;
+        buf_printf(out, "%s\"%s\":\"%s\"", any ? "," : "", sample->constants.at[k].name,
+                   sample->constants.at[k].value);
+        any = true;
+    }
+    buf_add(out, "},\"sizes\":{");
+    for (uint32_t k = 0; k < sample->sizes.n; k++)
+        buf_printf(out, "%s\"%s\":%" PRId64, k > 0 ? "," : "", sample->sizes.at[k].name, sizes[k]);
+    buf_add(out, "},\"tiles\":{");
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++)
+        buf_printf(out, "%s\"%s\":%" PRId32, k > 0 ? "," : "", open->names[k], values[k]);
+    buf_add(out, "}");
+}
+
 static void
 print_tile_json(const Search *s, const Row *row, Buf *out)
 {
     const Flow *flow = row->of->flow;
     const GroupPlan *plan = &row->plan;
 
-    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
-               s->px->target->name, s->sample->name);
-    bool any = false;
-    for (uint32_t k = 0; k < s->sample->constants.n; k++) {
-        if (is_open(s, s->sample->constants.at[k].name))
-            continue;
-        buf_printf(out, "%s\"%s\":\"%s\"", any ? "," : "", s->sample->constants.at[k].name,
-                   s->sample->constants.at[k].value);
-        any = true;
-    }
-    buf_add(out, "},\"sizes\":{");
-    for (uint32_t k = 0; k < s->sample->sizes.n; k++)
-        buf_printf(out, "%s\"%s\":%" PRId64, k > 0 ? "," : "", s->sample->sizes.at[k].name,
-                   s->sizes[k]);
-    buf_add(out, "},\"tiles\":{");
-    for (uint32_t k = 0; k < s->open.asked && k < MAX_AUTO; k++)
-        buf_printf(out, "%s\"%s\":%" PRId32, k > 0 ? "," : "", s->open.names[k],
-                   row->of->values[k]);
-    buf_printf(out, "},\"groups\":%" PRIu32 ",\"swapped\":[", plan->consumers);
+    search_print_key(s->px->target, s->sample, &s->open, s->sizes, row->of->values, out);
+    buf_printf(out, ",\"groups\":%" PRIu32 ",\"swapped\":[", plan->consumers);
     for (uint32_t d = 0; d < flow->divisions; d++)
         buf_printf(out, "%s%s", d > 0 ? "," : "", plan->swapped[d] ? "true" : "false");
     buf_add(out, "],\"row_groups\":[");
@@ -602,7 +605,7 @@ check_list(Search *s, uint32_t k)
                    s->sample->name, s->n_autos);
         return false;
     }
-    if (!is_open(s, s->autos[k])) {
+    if (!is_open(&s->open, s->autos[k])) {
         diag_error(s->px->diag, s->sample->span,
                    "%s: parameter '%s' of kernel '%s' is pinned by -D", flags[k], s->autos[k],
                    s->sample->name);
@@ -675,6 +678,12 @@ search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch
     s->asked = search;
     if (!prepare(s))
         return;
+    if (search->built) {
+        PlanCandidates plans =
+            auto_plan_candidates(front, px, trials, s->sample->name, search, s->sizes);
+        search_print_built(px, s->sample, &plans, search, s->sizes, out);
+        return;
+    }
     s->front.arena = trials;
     try_all(s);
     if (px->diag->errors > 0)

@@ -30,6 +30,26 @@ typedef struct GroupTimes {
     double start;    /* clocks: to begin and end a tile, beside one more iteration */
 } GroupTimes;
 
+/* What planned kernels take beside the time of the units: clocks, and how units share (band_time.c);
+ * fitted, see there. */
+typedef struct BandTimes {
+    double port_power;      /* products that read much wait for the port: a norm of the two */
+    double issue;           /* of a clock, for an instruction of tile arithmetic */
+    double gap;             /* in which a band needs no unit, an iteration */
+    double band;            /* of the tensor cores, an iteration and band: to begin its products */
+    double joint;           /* where bands wait for one another, an iteration */
+    double tile;            /* to begin and end a tile of the grid .. */
+    double block;           /* .. and to begin a block */
+    double draw;            /* to draw a tile, where no band runs ahead of the others */
+    double mask;            /* instructions for an element that is masked */
+    double tail;            /* tiles, at the end, when they differ in length */
+    double copy_latency;    /* of a tile that nothing runs ahead of */
+    double launch;
+    /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
+     * takes beside them, and how much longer it takes where results are turned */
+    double products_power, products, turned;
+} BandTimes;
+
 typedef struct Target {
     const char *name;        /* as the user says it: "sm_90" */
     const char *ptx_target;  /* behind .target */
@@ -68,7 +88,9 @@ typedef struct Target {
     int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;
+    BandTimes band_times;
     int32_t sm_count, clock_mhz; /* of the whole chip, under such a load: for predictions */
+    int32_t burst_mhz;           /* of a chip that is not at its power limit */
 
     /* instructions beyond the common base (sm_80) */
     bool store_matrix;   /* stmatrix */

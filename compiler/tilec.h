@@ -130,6 +130,8 @@ typedef struct TilecSearch {
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
     bool json;   /* a line of JSON for each plan, not a table */
+    bool built;  /* only plans that tilec builds, by the time predicted for them; the order does not
+                    count.  A line of JSON has the options of tilec that give this plan */
 } TilecSearch;
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most

@@ -170,6 +170,61 @@ trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
     return trips;
 }
 
+/* What the masks of a loop cost at one point. */
+static double
+masks_at(const TripLoop *loop, const Point *at)
+{
+    const TirOp *op = loop->op;
+    uint32_t n = op->n_segments > 1 ? op->n_segments : 1;
+    int64_t from = eval_scalar(op->args[0], at, 0);
+    double sum = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        int64_t to = eval_scalar(op->args[k + 1 < n ? 2 + k : 1], at, 0);
+        uint32_t segment = k < TRIP_SEGMENTS ? k : TRIP_SEGMENTS - 1;
+        sum += to > from ? (double)(to - from) * loop->masks[segment] : 0;
+        from = to;
+    }
+    return sum * iterations(op->parent->owner, at);
+}
+
+BandTrips
+trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
+               uint32_t bands, const int64_t *sizes)
+{
+    int64_t extent[MOST_AXES] = {1, 1, 1};
+    BandTrips trips = {.blocks = 1};
+    Point at = {.sizes = sizes};
+
+    for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
+        int64_t n = eval_host(fn->grid.at[k].extent, sizes);
+        extent[k] = n > 1 ? n : 1;
+        at.grid[k] = extent[k] / 2;
+        trips.blocks *= k == axis ? 1 : (double)extent[k];
+    }
+    int64_t along = (extent[axis] + bands - 1) / bands;
+    int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
+    trips.blocks *= (double)along;
+    trips.along = (double)along;
+    for (int64_t s = 0; s < samples; s++) {
+        int64_t block = (2 * s + 1) * along / (2 * samples);
+        double sum = 0, masks = 0;
+        for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
+            double all = 0;
+            at.grid[axis] = block * bands + band;
+            for (uint32_t k = 0; k < n_loops; k++) {
+                all += iterations(loops[k].op, &at);
+                masks += masks_at(&loops[k], &at);
+            }
+            sum += all;
+        }
+        trips.block[trips.n++] = sum / bands;
+        trips.each += sum / bands / (double)samples;
+        trips.masks += masks / bands / (double)samples;
+    }
+    return trips;
+}
+
 static bool
 host_divides(const HostExpr *e, uint32_t size)
 {
@@ -223,4 +278,15 @@ trips_in_tiles(const TirFn *fn, uint32_t size)
             return true;
     }
     return block_divides(fn->body, size);
+}
+
+int64_t *
+trips_usual_sizes(Arena *arena, const TirFn *fn)
+{
+    enum { TILED = 4096, OTHER = 8 };
+    int64_t *sizes = arena_array(arena, int64_t, fn->sizes.n + 1);
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        sizes[k] = trips_in_tiles(fn, k) ? TILED : OTHER;
+    return sizes;
 }

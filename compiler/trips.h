@@ -12,6 +12,30 @@ typedef struct Trips {
 
 /* For kernel `fn` with `sizes[i]` for its size i; scalar parameters count as 1. */
 Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
+enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4 };
+
+/* A loop, and what masks cost in an iteration of each segment of it (of the last for all beyond). */
+typedef struct TripLoop {
+    const TirOp *op;
+    double masks[TRIP_SEGMENTS];
+} TripLoop;
+
+/* The same for programs of which some share a block: bands, along one axis of the grid. */
+typedef struct BandTrips {
+    double blocks; /* of the launch */
+    double each;   /* iterations of a band, on average over all places in all blocks */
+    double masks;  /* what masks cost in all of these */
+    double along;  /* blocks along the axis, .. */
+    double block[TRIP_SAMPLES]; /* .. and iterations of n of them, evenly spaced: averages of bands */
+    uint32_t n;
+} BandTrips;
+
+/* For programs in which each of `loops` may run; bands stand along `axis` of the grid. */
+BandTrips trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
+                         uint32_t bands, const int64_t *sizes);
+/* Sizes for a prediction when none are known: 4096 for what is gone through in tiles, 8 for all
+ * else, by index. */
+int64_t *trips_usual_sizes(Arena *arena, const TirFn *fn);
 /* Whether some range over this size is cut into tiles: a loop or an axis of the grid goes over it
  * in steps. */
 bool trips_in_tiles(const TirFn *fn, uint32_t size);

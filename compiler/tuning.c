@@ -25,6 +25,7 @@ typedef struct Line {
 typedef struct Measurement {
     int32_t values[MAX_AUTO];
     uint32_t warps, stages;
+    PlanHints plan;
     double microseconds;
     const char *sizes; /* all of them as one text */
     double ratio;      /* to the best with these sizes */
@@ -171,12 +172,12 @@ is_open(const AutoTiles *open, const char *name)
     return false;
 }
 
-/* Plans for warp groups are for the part of the compiler that builds them. */
 static bool
-is_about(const Line *line, const Target *target, const TirFn *sample, const AutoTiles *open)
+is_about(const Line *line, const Target *target, const TirFn *sample, const AutoTiles *open,
+         bool plans)
 {
     if (!member_is(line, "target", target->name) || !member_is(line, "kernel", sample->name) ||
-        member(line, "microseconds") == NULL || member(line, "plan") != NULL)
+        member(line, "microseconds") == NULL || (!plans && member(line, "plan") != NULL))
         return false;
     for (uint32_t k = 0; k < sample->constants.n; k++) {
         const TirConstant *constant = &sample->constants.at[k];
@@ -195,6 +196,12 @@ read_measurement(const Line *line, const AutoTiles *open, Measurement *m)
     *m = (Measurement){.warps = member_count(line, "warps"),
                        .stages = member_count(line, "stages"),
                        .microseconds = strtod(member(line, "microseconds"), NULL)};
+    const char *plan = member(line, "plan"), *fault;
+    if (plan != NULL) {
+        if (!plan_hints_read(plan, &m->plan, &fault))
+            return false;
+        m->stages = m->plan.stages;
+    }
     for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
         const char *path = arena_printf(line->arena, "tiles.%s", open->names[k]);
         m->values[k] = (int32_t)member_count(line, path);
@@ -217,8 +224,12 @@ read_measurement(const Line *line, const AutoTiles *open, Measurement *m)
 static bool
 same_choice(const Measurement *a, const Measurement *b)
 {
+    const PlanHints *p = &a->plan, *q = &b->plan;
+
     return memcmp(a->values, b->values, sizeof a->values) == 0 && a->warps == b->warps &&
-           a->stages == b->stages;
+           a->stages == b->stages && p->bands == q->bands && p->slots == q->slots &&
+           p->persistent == q->persistent && p->dynamic == q->dynamic && p->turns == q->turns &&
+           p->overlap == q->overlap;
 }
 
 /* A second measurement of the same choice with the same sizes takes the place of the first. */
@@ -275,6 +286,7 @@ take_best(const Measurements *all, TuningChoice *choice)
         memcpy(choice->values, m->values, sizeof choice->values);
         choice->warps = m->warps;
         choice->stages = m->stages;
+        choice->plan = m->plan;
         choice->microseconds = m->microseconds;
         choice->measurements = n;
     }
@@ -284,8 +296,8 @@ take_best(const Measurements *all, TuningChoice *choice)
 
 bool
 tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
-            const TirFn *sample, const AutoTiles *open, uint32_t warps, uint32_t stages,
-            TuningChoice *choice)
+            const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
+            uint32_t stages, TuningChoice *choice)
 {
     Measurements all = {0};
     uint32_t number = 0;
@@ -299,7 +311,7 @@ tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const 
         } else if (!read_line(&line) || !member_is(&line, "tuning", FORMAT)) {
             diag_warning(diag, (Span){0}, "%s:%u: this line of the tuning database can not be read",
                          path, number);
-        } else if (is_about(&line, target, sample, open) && read_measurement(&line, open, &m) &&
+        } else if (is_about(&line, target, sample, open, plans) && read_measurement(&line, open, &m) &&
                    (warps == 0 || m.warps == warps) && (stages == 0 || m.stages == stages)) {
             add_measurement(arena, &all, m);
         }

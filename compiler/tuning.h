@@ -14,6 +14,7 @@
 typedef struct TuningChoice {
     int32_t values[MAX_AUTO]; /* of the open parameters, in their order */
     uint32_t warps, stages;   /* 0: not said */
+    PlanHints plan;           /* no bands: no warp groups */
     double microseconds;      /* of the measurement with the first sizes */
     uint32_t measurements;    /* of this choice */
     uint32_t others;          /* other choices it was better than */
@@ -21,10 +22,11 @@ typedef struct TuningChoice {
 
 /* The choice for kernel `sample` whose parameters `open` are to be chosen; `warps` and `stages` are
  * pinned unless 0.  Of several sizes that were measured, the choice that was tried with the most of
- * them counts, and of those the one that is nearest to the best on average.  Lines that can not be
+ * them counts, and of those the one that is nearest to the best on average.  Lines with a plan for
+ * warp groups count if `plans`.  Lines that can not be
  * read are warned about, as lines of `path`.  False when nothing was measured. */
 bool tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
-                 const TirFn *sample, const AutoTiles *open, uint32_t warps, uint32_t stages,
-                 TuningChoice *choice);
+                 const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
+                 uint32_t stages, TuningChoice *choice);
 
 #endif

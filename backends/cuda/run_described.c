@@ -293,7 +293,7 @@ shape_all(Session *s)
             int64_t shape[LAUNCH_MAX_RANK];
             if (slot->shaped)
                 continue;
-            if (t->mode == META_IN)
+            if (t->mode == META_IN && !s->cx->options->random)
                 return fault_set(s->cx->fault, "%s reads %s: give it with --in %s=FILE.npy",
                                  values->kernel->name, t->name, t->name);
             if (!launch_shape(values, i, shape, s->cx->fault))
@@ -399,6 +399,61 @@ copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool
     }
 }
 
+/* Numbers from -1 to 1 as elements of this type; zeros for types that are no floats. */
+static void
+put_random(const char *dtype, uint64_t state, unsigned char *at, size_t elements)
+{
+    bool wide = strcmp(dtype, "f32") == 0 || strcmp(dtype, "tf32") == 0;
+    bool half = strcmp(dtype, "f16") == 0, brain = strcmp(dtype, "bf16") == 0;
+
+    for (size_t k = 0; k < elements && (wide || half || brain); k++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        float number = (float)(int32_t)(state >> 32) * 0x1p-31F;
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        uint32_t exponent = bits >> 23 & 0xFF;
+        uint16_t top = (uint16_t)(bits >> 16); /* bf16 */
+        if (half) /* 5 bits of exponent, their bias is 15 */
+            top = (uint16_t)((top & 0x8000) |
+                             (exponent > 112 ? (exponent - 112) << 10 | (bits >> 13 & 0x3FF) : 0));
+        if (wide)
+            memcpy(at + 4 * k, &bits, 4);
+        else
+            memcpy(at + 2 * k, &top, 2);
+    }
+}
+
+static bool
+fill_random(Session *s, Slot *slot, uint32_t which)
+{
+    unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1);
+
+    if (!memory)
+        return fault_set(s->cx->fault, "out of memory");
+    put_random(slot->tensor->dtype, s->cx->options->seed * 1000003 + which, memory,
+               slot->bytes / slot->tensor->element_bytes);
+    bool ok = s->cx->machine->write(s->cx->machine, slot->view.address, memory, slot->bytes,
+                                    s->cx->fault);
+    free(memory);
+    return ok;
+}
+
+/* Scalars that were not given. */
+static void
+invent_scalars(Session *s)
+{
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        LaunchValues *values = &s->values.at[k];
+        for (uint32_t i = 0; i < values->kernel->scalars.n; i++) {
+            if (values->scalar_known[i])
+                continue;
+            bool real = values->kernel->scalars.at[i].is_float;
+            values->scalar[i] = (Number){.is_float = real, .integer = 1, .real = 0.0625};
+            values->scalar_known[i] = true;
+        }
+    }
+}
+
 /* Puts the inputs in memory, and zeros everywhere else. */
 static bool
 fill_all(Session *s, Machine *machine)
@@ -411,6 +466,11 @@ fill_all(Session *s, Machine *machine)
     }
     for (uint32_t i = 0; i < s->slots.n; i++) {
         Slot *slot = &s->slots.at[i];
+        if (!slot->input && slot->tensor->mode == META_IN) {
+            if (!fill_random(s, slot, i))
+                return false;
+            continue;
+        }
         if (!slot->input) {
             if (!machine->clear(machine, slot->view.address, slot->bytes, slot->undefined,
                                 s->cx->fault))
@@ -593,6 +653,8 @@ run_described(RunContext *cx)
     for (uint32_t i = 0; i < options->sets.n; i++)
         if (!take_set(&s, &options->sets.at[i]))
             return RUN_FAULT;
+    if (options->random)
+        invent_scalars(&s);
     for (uint32_t i = 0; i < options->outputs.n; i++) {
         Slot *slot = find_slot(&s, options->outputs.at[i].name);
         if (!slot) {

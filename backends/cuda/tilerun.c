@@ -20,6 +20,7 @@ static const char usage[] =
     "  --in NAME=FILE.npy     a tensor that the kernels read (f16: float16; bf16: uint16, the bits)\n"
     "  --out NAME=FILE.npy    a tensor to save after the run\n"
     "  --set NAME=VALUE       a scalar, or a size that no array has\n"
+    "  --random               tensors that are not given get numbers from -1 to 1, scalars 1/16\n"
     "  --entry NAME           only this kernel (again: then that one); else all, in the file's order\n"
     "\n"
     "Any other PTX is described by hand, arguments in the order of the kernel's parameters:\n"
@@ -33,6 +34,7 @@ static const char usage[] =
     "  --no-check             simulator: do not look for races and the like\n"
     "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
     "                         GPU's own number (simulator: of 3)\n"
+    "  --gpu                  name the GPU, and no more: an error where there is none\n"
     "  --version  --help\n";
 
 enum { EXIT_FINDINGS = 3 };
@@ -214,6 +216,10 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
             i++;
         } else if (strcmp(argv[i], "--no-check") == 0) {
             o->no_checks = true;
+        } else if (strcmp(argv[i], "--random") == 0) {
+            o->random = true;
+        } else if (strcmp(argv[i], "--gpu") == 0) {
+            o->name_gpu = true;
         } else if (argv[i][0] == '-' && argv[i][1]) {
             return fault_set(fault, "unknown option '%s' (tilerun --help lists them)", argv[i]);
         } else if (o->path) {
@@ -222,7 +228,7 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
             o->path = argv[i];
         }
     }
-    if (!o->path)
+    if (!o->path && !o->name_gpu)
         return fault_set(fault, "which file? (tilerun --help)");
     return true;
 }
@@ -278,8 +284,15 @@ run(RunContext *cx)
     const RunOptions *o = cx->options;
     bool by_hand = o->args.n > 0 || o->grid_given || o->block_given;
 
-    if (by_hand && (o->inputs.n || o->outputs.n || o->sets.n)) {
-        fault_set(cx->fault, "--in, --out and --set are for files that tilec made; with --grid, "
+    if (o->name_gpu) {
+        if (!machine_open_gpu(cx->machine, cx->arena, cx->fault))
+            return RUN_FAULT;
+        puts(cx->machine->name);
+        cx->machine->close(cx->machine);
+        return RUN_OK;
+    }
+    if (by_hand && (o->inputs.n || o->outputs.n || o->sets.n || o->random)) {
+        fault_set(cx->fault, "--in, --out, --set and --random are for files that tilec made; with --grid, "
                              "--block and --arg everything is given by --arg");
         return RUN_FAULT;
     }

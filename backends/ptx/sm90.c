@@ -10,8 +10,18 @@
  * and fragments; 3 KiB of shared memory stay for barriers and row statistics: the division that
  * public kernels for this chip have settled on (flash-attention, hopper/ and flash_attn/cute/).
  *
- * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200 (ptxas 13.0);
- * tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
+ * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
+ * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
+ *
+ * Times of planned kernels (band_times): bench/model.py --fit, to 230 launches measured on an H200
+ * (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
+ * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
+ * first wgmma of a chain; 46 clocks fill the tensor cores' pipe; 660 are the exchange between bands and
+ * its two barriers; 7000 (3.5 us) begin a tile: its first loads, its first iteration with nothing
+ * beside it, its output; 3700 more begin a block: launch, barriers, maps; 13600 draw a tile when all
+ * bands wait for it; 3.7 instructions mask an element: its two indices, comparison, selection.
+ * The 3 us of a launch are a round figure, not fitted.  Nor are those of loops of nothing but products,
+ * chosen so that a product of usual size gets the tiles that bench/gemm.py measured to be best.
  */
 #include "backends/ptx/targets.h"
 
@@ -57,8 +67,24 @@ const Target target_sm90 = {
                     .chain = 600,
                     .exchange = 254,
                     .start = 1100},
+    .band_times = {.port_power = 3,
+                   .issue = 0.88,
+                   .gap = 250,
+                   .band = 46,
+                   .joint = 660,
+                   .tile = 7000,
+                   .block = 3700,
+                   .draw = 13600,
+                   .mask = 3.7,
+                   .tail = 0.45,
+                   .copy_latency = 310,
+                   .launch = 6000,
+                   .products_power = 8,
+                   .products = 60,
+                   .turned = 1.01},
     .sm_count = 132,
     .clock_mhz = 1700,
+    .burst_mhz = 1980,
     .store_matrix = true,
     .vector_atomics = true,
     .mma = warp_mma_atoms,

@@ -46,7 +46,14 @@ typedef enum Flag {
     FLAG_SIZE,
     FLAG_ROWS_SHOWN,
     FLAG_SORT,
-    FLAG_JSON
+    FLAG_JSON,
+    FLAG_BUILT,
+    FLAG_MEASURE,
+    FLAG_AGAIN,
+    FLAG_RUNS,
+    FLAG_LIMIT,
+    FLAG_TILERUN,
+    FLAG_SET
 } Flag;
 
 /* How a flag takes its value. */
@@ -77,6 +84,13 @@ typedef struct SearchFlags {
     int32_t tiles[TILEC_OPEN][MOST_LISTED];
     uint32_t groups[MOST_LISTED];
     const char *mode;
+    /* of --measure */
+    bool measure, again;
+    uint32_t runs;
+    double limit; /* seconds for each plan */
+    const char *tilerun;
+    TilecDefine *sets; /* scalars */
+    size_t n_sets;
 } SearchFlags;
 
 extern const FlagRow search_rows[];

@@ -15,6 +15,14 @@ const FlagRow search_rows[] = {
     {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N", "of the tensors, for the prediction: Sq=16384"},
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
     {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "traffic (of shared memory) or time (predicted)"},
+    {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by predicted time"},
+    {"--measure", FLAG_MEASURE, FORM_ALONE, NULL,
+     "time these plans on the GPU, and keep the times for 'auto' (--tuning)"},
+    {"--again", FLAG_AGAIN, FORM_ALONE, NULL, "also those that were timed before"},
+    {"--runs", FLAG_RUNS, FORM_NEXT, "N", "of each plan; the median counts (20)"},
+    {"--time-limit", FLAG_LIMIT, FORM_NEXT, "SECONDS", "a plan that takes longer has failed (60)"},
+    {"--set", FLAG_SET, FORM_NEXT, "NAME=VALUE", "a scalar of the kernel, for the runs (1/16)"},
+    {"--tilerun", FLAG_TILERUN, FORM_NEXT, "PATH", "the tilerun to use"},
     {"--json", FLAG_JSON, FORM_ALONE, NULL, "a line of JSON for each plan"},
 };
 const size_t search_row_count = sizeof search_rows / sizeof search_rows[0];
@@ -22,7 +30,10 @@ const size_t search_row_count = sizeof search_rows / sizeof search_rows[0];
 void
 search_flags_init(SearchFlags *flags, size_t argc)
 {
-    *flags = (SearchFlags){.sizes = allocate(sizeof *flags->sizes * argc)};
+    *flags = (SearchFlags){.sizes = allocate(sizeof *flags->sizes * argc),
+                           .sets = allocate(sizeof *flags->sets * argc),
+                           .runs = 20,
+                           .limit = 60};
     flags->search.sizes = flags->sizes;
     flags->search.rows = 20;
 }
@@ -32,6 +43,9 @@ search_flags_free(SearchFlags *flags)
 {
     for (size_t k = 0; k < flags->search.n_sizes; k++)
         free((char *)flags->sizes[k].name);
+    for (size_t k = 0; k < flags->n_sets; k++)
+        free((char *)flags->sets[k].name);
+    free(flags->sets);
     free(flags->sizes);
 }
 
@@ -70,7 +84,7 @@ read_list(const FlagRow *row, const char *text, int32_t least, int32_t most, int
 int
 search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
 {
-    enum { LARGEST_TILE = 4096, MOST_GROUPS = 4 };
+    enum { LARGEST_TILE = 4096, MOST_GROUPS = 4, MOST_RUNS = 10000, LONGEST = 3600 };
     TilecSearch *asked = &flags->search;
     int32_t groups[MOST_LISTED];
     int status;
@@ -105,6 +119,26 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         asked->order = strcmp(value, "time") == 0 ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
         return 0;
     case FLAG_JSON: asked->json = true; return 0;
+    case FLAG_BUILT: asked->built = true; return 0;
+    case FLAG_MEASURE: flags->measure = true; return 0;
+    case FLAG_AGAIN: flags->again = true; return 0;
+    case FLAG_TILERUN: flags->tilerun = value; return 0;
+    case FLAG_SET: return add_define(row->text, value, flags->sets, &flags->n_sets);
+    case FLAG_RUNS: {
+        char *end;
+        unsigned long n = strtoul(value, &end, 10);
+        if (end == value || *end != '\0' || n < 1 || n > MOST_RUNS)
+            return complain("--runs %s: expected a number from 1 to %d", value, MOST_RUNS);
+        flags->runs = (uint32_t)n;
+        return 0;
+    }
+    case FLAG_LIMIT: {
+        char *end;
+        flags->limit = strtod(value, &end);
+        if (end == value || *end != '\0' || !(flags->limit > 0 && flags->limit <= LONGEST))
+            return complain("--time-limit %s: expected seconds, up to %d", value, LONGEST);
+        return 0;
+    }
     default: return 0;
     }
 }

@@ -1,0 +1,62 @@
+/* band_time.h - how long a kernel with a plan for warp groups takes, as this compiler builds it.
+ *
+ * group_time.h's question is what the best code for a division could do; here a plan exists, and the
+ * answer is what its code does.  Three steps: what an iteration asks of the units (band_work), how
+ * many iterations there are (trips.h), how long that takes (band_time).
+ */
+#ifndef TILEC_BAND_TIME_H
+#define TILEC_BAND_TIME_H
+
+#include "compiler/passrun.h"
+#include "compiler/trips.h"
+
+enum { BAND_ROWS = 64, BAND_LOOPS = 8 };
+
+/* What one band asks for. */
+typedef struct BandWork {
+    /* clocks of the units that an SM has, in an iteration of the loop that masks least */
+    double tensor;  /* products */
+    double shared;  /* the port of shared memory */
+    double special; /* exp2, .. */
+    double issue;   /* instructions of tile arithmetic, for each of four schedulers */
+    double multiplies;     /* of an iteration */
+    double stored;         /* bytes that leave after the loop */
+    int64_t ring_bytes_shared, ring_bytes_own; /* of a slot, of rings the loop goes around */
+    int64_t once_bytes_shared, once_bytes_own;
+    int64_t exchange_bytes; /* of a band: buffers of products that bands share out */
+    int64_t accumulators, fresh; /* registers of a thread */
+    int32_t widest, rows;        /* columns of a product; rows of a band's */
+    int64_t kept;                /* registers: tiles that are computed and used more than once */
+    bool positions;              /* it computes with the elements' places, as numbers */
+    bool turned;                 /* some sum is computed turned */
+    bool joint;                  /* bands share a product: all have all iterations */
+    bool program_masks;          /* the program masks elements itself */
+    bool uneven;                 /* tiles of the grid differ in length */
+    TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
+    uint32_t n_loops;
+    uint32_t axis;                  /* of the grid, which bands divide */
+} BandWork;
+
+/* Of a kernel on which the passes up to `plan` have run, for `bands` bands. */
+BandWork band_work(const TirFn *fn, uint32_t bands);
+/* Whether its products run under the next iteration's arithmetic (as passes/plan.c decides). */
+bool band_overlaps(const Target *target, const BandWork *work, const PlanHints *plan);
+
+/* Whether its loop has nothing but products. */
+bool band_is_products(const BandWork *work);
+
+/* Clocks of an SM. */
+typedef struct BandClocks {
+    double products, arithmetic; /* of one band and iteration, alone */
+    double iteration;            /* of all bands */
+    double start;                /* to begin and end a tile */
+    double tile;                 /* of the grid, on average */
+    double total;                /* the launch */
+} BandClocks;
+
+/* Of a launch with such `trips`; `whole_waves`: the last tiles leave SMs idle (that needs sizes that
+ * are known). */
+BandClocks band_time(const Target *target, const BandWork *work, const BandTrips *trips,
+                     const PlanHints *plan, bool whole_waves);
+
+#endif

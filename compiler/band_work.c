@@ -1,0 +1,242 @@
+/* band_work.c - what an iteration of a planned kernel asks of the units of an SM.
+ *
+ *   products        n/2 clocks for 64 x n x 16: 4096 operations a clock
+ *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
+ *                   there
+ *   special unit    16 exponentials a clock
+ *   issue           one instruction a clock for each of four schedulers, a warp of each band on
+ * each
+ *
+ * There may be several loops with products; the one that masks least stands for all.  What masks
+ * add is counted apart, by the segments of a loop in which they are live.
+ */
+#include "compiler/band_time.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/tir_util.h"
+
+typedef struct Sum {
+    BandWork *work;
+    const TirBlock *body;
+    uint32_t bands;
+} Sum;
+
+static double
+clocks_of(const TirVal *value)
+{
+    return (double)tir_type_elements(value->type) / (4 * WARP_LANES);
+}
+
+static bool
+is_mask(const TirOp *op)
+{
+    return op->op == TIR_MASK || op->op == TIR_PADMASK;
+}
+
+static void
+count_masks(TripLoop *loop, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            count_masks(loop, op->blocks[k]);
+        if (!is_mask(op) || op->results[0]->type.rank != 2)
+            continue;
+        for (uint32_t k = 0; k < TRIP_SEGMENTS; k++)
+            loop->masks[k] += (op->segments >> k & 1) != 0 ? clocks_of(op->results[0]) : 0;
+    }
+}
+
+static void
+add_arithmetic(BandWork *w, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_IF && op->by_rows) /* taken seldom */
+            continue;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_arithmetic(w, op->blocks[k]);
+        bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_REDUCE;
+        const TirVal *sized = op->op == TIR_REDUCE ? op->args[0]
+                              : op->n_results == 1 ? op->results[0]
+                                                   : NULL;
+        if (!plain || is_mask(op) || sized == NULL || sized->type.rank != 2 ||
+            op->results[0]->type.dtype == DT_BOOL || op->op == TIR_CONST)
+            continue;
+        double each = clocks_of(sized);
+        w->issue += op->op == TIR_CAST ? each / 2 : each;
+        if (op->op == TIR_EXP || op->op == TIR_EXP2 || op->op == TIR_TANH)
+            w->special += (double)tir_type_elements(sized->type) / 16;
+    }
+}
+
+/* Tiles of the loop that stay: in f32, computed from products, used by more than one operation. */
+static void
+add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_kept(w, fn, op->blocks[k]);
+        if (op->n_results != 1 || op->results[0]->type.rank != 2 ||
+            op->results[0]->type.dtype != DT_F32 ||
+            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+            continue;
+        w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
+        if (op->op != TIR_PADMASK && count_uses(fn, op->results[0]) > 1)
+            w->kept += tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
+    }
+}
+
+/* Vectors that bands which share a product copy ahead, to one of two slots (roles_vectors.c). */
+static void
+add_vectors(BandWork *w, const TirBlock *body)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1)
+            w->exchange_bytes += 2 * op->results[0]->type.dim[0] * 4;
+    }
+}
+
+/* Whether the next iteration begins with `value`. */
+static bool
+is_carried(const TirBlock *body, const TirVal *value)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t k = 0; k < yield->n_args; k++) {
+        if (yield->args[k] == value)
+            return true;
+    }
+    return false;
+}
+
+static void
+add_product(const Sum *sum, const TirOp *op)
+{
+    BandWork *w = sum->work;
+    TirType type = op->results[0]->type;
+    double rows = op->joint ? BAND_ROWS : type.dim[op->swapped ? 1 : 0];
+    double blocks = rows / BAND_ROWS, n = type.dim[op->swapped ? 0 : 1];
+    double steps = (op->args[0]->type.dim[1] + 15) / 16;
+    const TirVal *left = op->args[op->swapped ? 1 : 0];
+
+    while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
+        left = left->def->args[0];
+    bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
+    if (op->joint) { /* the parts of all bands, for a share of the columns */
+        w->joint = true;
+        steps *= sum->bands;
+        n = op->swapped ? n : n / sum->bands;
+        w->exchange_bytes += 2 * (int64_t)type.dim[0] * BAND_ROWS * 2;
+        w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
+        w->shared += (double)type.dim[0] * (BAND_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
+    }
+    w->turned |= op->swapped;
+    w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
+    w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
+    w->tensor += steps * blocks * n / 2;
+    w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
+    w->multiplies += rows * n * steps * 16;
+    int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
+    if (op->joint) /* it begins when the fresh ones have been used */
+        return;
+    if (is_carried(sum->body, op->results[0]))
+        w->accumulators += registers;
+    else
+        w->fresh += registers;
+}
+
+static bool
+has_products(const TirBlock *body)
+{
+    for (uint32_t k = 0; k < body->ops.n; k++) {
+        if (body->ops.at[k]->op == TIR_MMA)
+            return true;
+    }
+    return false;
+}
+
+static void
+find_loops(BandWork *w, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_loops(w, op->blocks[k]);
+        if (op->op == TIR_FOR && has_products(op->blocks[0]) && w->n_loops < BAND_LOOPS)
+            w->loops[w->n_loops++].op = op;
+    }
+}
+
+static void
+add_rings(BandWork *w, const TirBlock *block, bool in_loop)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR)
+            add_rings(w, op->blocks[0], true);
+        if (op->op == TIR_STORE && !in_loop) /* the value is the last operand */
+            w->stored += (double)tir_type_elements(op->args[op->n_args - 1]->type) *
+                         dtype_bits(op->tensor->dtype) / 8;
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;
+        int64_t bytes = rows * cols * 2;
+        int64_t *total = in_loop ? op->shared->per_band ? &w->ring_bytes_own : &w->ring_bytes_shared
+                         : op->shared->per_band ? &w->once_bytes_own
+                                                : &w->once_bytes_shared;
+        *total += bytes;
+    }
+}
+
+/* The rings of a loop that stands there several times hold the same tiles. */
+static void
+add_rings_of(BandWork *w, const TirFn *fn, const TirOp *main_loop)
+{
+    add_rings(w, fn->body, false);
+    w->ring_bytes_shared = w->ring_bytes_own = 0;
+    add_rings(w, main_loop->blocks[0], true);
+}
+
+BandWork
+band_work(const TirFn *fn, uint32_t bands)
+{
+    BandWork w = {.axis = fn->plan->band_axis};
+    const TirOp *plain = NULL;
+    double least = 0;
+
+    find_loops(&w, fn->body);
+    for (uint32_t k = 0; k < w.n_loops; k++) {
+        double masks = 0;
+        count_masks(&w.loops[k], w.loops[k].op->blocks[0]);
+        for (uint32_t j = 0; j < TRIP_SEGMENTS; j++)
+            masks += w.loops[k].masks[j];
+        if (plain == NULL || masks < least) {
+            plain = w.loops[k].op;
+            least = masks;
+        }
+    }
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        w.uneven |= fn->grid.at[k].uneven;
+    if (plain == NULL)
+        return w;
+    Sum sum = {&w, plain->blocks[0], bands};
+    for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
+        const TirOp *op = plain->blocks[0]->ops.at[k];
+        if (op->op == TIR_MMA)
+            add_product(&sum, op);
+    }
+    for (uint32_t k = 0; k < w.n_loops; k++) {
+        const TirBlock *body = w.loops[k].op->blocks[0];
+        for (uint32_t j = 0; j < body->ops.n; j++)
+            w.program_masks |= body->ops.at[j]->op == TIR_MASK;
+    }
+    add_arithmetic(&w, plain->blocks[0]);
+    add_kept(&w, fn, plain->blocks[0]);
+    if (w.joint)
+        add_vectors(&w, plain->blocks[0]);
+    add_rings_of(&w, fn, plain);
+    return w;
+}

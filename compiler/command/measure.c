@@ -1,0 +1,525 @@
+/* measure.c - compiles one plan after the other, has tilerun time it, and adds a line to the tuning
+ * database for each.
+ *
+ * A plan runs in a process of its own with a limit of time: one that hangs or breaks the GPU's
+ * context is recorded as failed, and the next one goes on.  A line is written as soon as its plan
+ * has been timed, and a plan that has a line is passed over, so a search that was broken off goes
+ * on where it stopped.
+ */
+#define _POSIX_C_SOURCE 200809L /* fork, mkdtemp, poll, clock_gettime, fileno */
+#include "compiler/command/measure.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compiler/command/files.h"
+#include "compiler/command/toolkit.h"
+
+enum {
+    MOST_WORDS = 128, /* of a command line */
+    SAID = 8192,      /* characters of what a child says that are kept */
+    BAR = 24,
+    NOT_RUN = 127
+};
+
+/* One plan: pieces of its line of JSON. */
+typedef struct Entry {
+    char *key; /* how its line in the database begins: all that it is about */
+    char *kernel, *options, *plan;
+    double predicted; /* ms */
+    double measured;  /* us; 0: not */
+    char *failed;     /* NULL: did not */
+    bool before;      /* was in the database */
+} Entry;
+
+typedef struct Bench {
+    const Measuring *m;
+    Entry *entries;
+    size_t n;
+    char *tilerun, *folder;
+    size_t done, failed, known;
+    bool bar; /* standard error is a terminal */
+} Bench;
+
+static char *format(const char *how, ...) __attribute__((format(printf, 1, 2)));
+
+static char *
+format(const char *how, ...)
+{
+    va_list list;
+
+    va_start(list, how);
+    int n = vsnprintf(NULL, 0, how, list);
+    va_end(list);
+    char *text = allocate((size_t)n + 1);
+    va_start(list, how);
+    vsnprintf(text, (size_t)n + 1, how, list);
+    va_end(list);
+    return text;
+}
+
+static char *
+copy_n(const char *text, size_t n)
+{
+    char *copy = allocate(n + 1);
+    memcpy(copy, text, n);
+    return copy;
+}
+
+/* ---- a child ---- */
+
+static double
+now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Runs a program, its output in `said`; returns its exit status, 128 + the number of a signal, or
+ * -1 when it did not end within `limit` seconds. */
+static int
+run_child(char *const *words, double limit, char *said)
+{
+    double end = now() + limit;
+    size_t n = 0;
+    int pipes[2], code = 0;
+
+    said[0] = '\0';
+    if (pipe(pipes) != 0)
+        return NOT_RUN;
+    fflush(stdout);
+    fflush(stderr);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipes[1], 1);
+        dup2(pipes[1], 2);
+        close(pipes[0]);
+        close(pipes[1]);
+        execvp(words[0], words);
+        _exit(NOT_RUN);
+    }
+    close(pipes[1]);
+    bool open = child > 0, late = false;
+    while (open && !late) {
+        struct pollfd wait = {.fd = pipes[0], .events = POLLIN};
+        double left = end - now();
+        char part[1024];
+        int ready = left > 0 ? poll(&wait, 1, (int)(left * 1000) + 1) : 0;
+        late = ready == 0;
+        ssize_t got = ready > 0 ? read(pipes[0], part, sizeof part) : 0;
+        open = ready == 0 || (ready < 0 && errno == EINTR) || got > 0;
+        for (ssize_t k = 0; k < got && n + 1 < SAID; k++)
+            said[n++] = part[k];
+        said[n] = '\0';
+    }
+    close(pipes[0]);
+    if (child <= 0)
+        return NOT_RUN;
+    if (late)
+        kill(child, SIGKILL);
+    if (waitpid(child, &code, 0) != child)
+        return NOT_RUN;
+    return late ? -1 : WIFEXITED(code) ? WEXITSTATUS(code) : 128 + WTERMSIG(code);
+}
+
+/* ---- plans ---- */
+
+/* The text of member `name` of a line of JSON that tilec printed; the caller frees it. */
+static char *
+member(const char *line, const char *name)
+{
+    char *wanted = format("\"%s\":\"", name);
+    const char *at = strstr(line, wanted);
+    char *text = NULL;
+
+    if (at != NULL) {
+        at += strlen(wanted);
+        text = copy_n(at, strcspn(at, "\""));
+    }
+    free(wanted);
+    return text;
+}
+
+static void
+read_entry(const char *line, Entry *entry)
+{
+    const char *end = strstr(line, ",\"options\""), *predicted = strstr(line, "\"predicted_ms\":");
+
+    *entry = (Entry){.key = copy_n(line, end == NULL ? 0 : (size_t)(end - line)),
+                     .kernel = member(line, "kernel"),
+                     .options = member(line, "options"),
+                     .plan = member(line, "plan")};
+    if (predicted != NULL)
+        entry->predicted = strtod(predicted + strlen("\"predicted_ms\":"), NULL);
+}
+
+/* The plans to time, the best predicted first. */
+static int
+list_plans(Bench *b)
+{
+    const Measuring *m = b->m;
+    TilecSearch search = m->asked->search;
+    TilecResult result;
+
+    search.built = search.json = true;
+    TilecStatus status = tilec_search(m->options, &search, m->path, m->text, m->n, &result);
+    fputs(result.messages, stderr);
+    const char *at = status == TILEC_OK ? result.output : "";
+    for (const char *p = at; *p != '\0'; p++)
+        b->n += *p == '\n';
+    b->entries = allocate((b->n + 1) * sizeof *b->entries);
+    for (size_t k = 0; k < b->n; k++) {
+        char *line = copy_n(at, strcspn(at, "\n"));
+        read_entry(line, &b->entries[k]);
+        at += strlen(line) + 1;
+        free(line);
+    }
+    tilec_result_free(&result);
+    return status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
+}
+
+/* What the database knows of the plans already. */
+static void
+read_database(Bench *b)
+{
+    size_t n;
+    char *text = read_file(b->m->database, &n);
+
+    for (char *line = text; line != NULL && *line != '\0' && !b->m->asked->again;) {
+        size_t length = strcspn(line, "\n");
+        for (size_t k = 0; k < b->n; k++) {
+            Entry *entry = &b->entries[k];
+            if (length < strlen(entry->key) || strncmp(line, entry->key, strlen(entry->key)) != 0)
+                continue;
+            char *own = copy_n(line, length);
+            const char *time = strstr(own, "\"microseconds\":");
+            b->known += !entry->before;
+            entry->before = true;
+            free(entry->failed);
+            entry->failed = member(own, "failed");
+            entry->measured = time == NULL ? 0 : strtod(time + strlen("\"microseconds\":"), NULL);
+            free(own);
+        }
+        line += length + (line[length] == '\n');
+    }
+    free(text);
+}
+
+/* ---- timing one ---- */
+
+/* The PTX of a plan in a file of the folder; NULL, and why, when it can not be compiled. */
+static char *
+compile_plan(Bench *b, const Entry *entry, char **why)
+{
+    const Measuring *m = b->m;
+    TilecOptions options = *m->options;
+    TilecDefine *defines = allocate((options.n_defines + MOST_WORDS) * sizeof *defines);
+    char *words = format("%s", entry->options), *path = NULL, *names[MOST_WORDS];
+    size_t n_names = 0;
+    TilecResult result;
+
+    memcpy(defines, options.defines, options.n_defines * sizeof *defines);
+    options.defines = defines;
+    options.kernel = entry->kernel;
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+        char *equals = strchr(word, '=');
+        if (strncmp(word, "--plan=", strlen("--plan=")) == 0) {
+            options.plan = word + strlen("--plan=");
+        } else if (equals != NULL && n_names < MOST_WORDS) {
+            names[n_names] = copy_n(word, (size_t)(equals - word));
+            defines[options.n_defines++] = (TilecDefine){names[n_names++], equals + 1};
+        }
+    }
+    if (tilec_compile(&options, m->path, m->text, m->n, &result) == TILEC_OK) {
+        path = format("%s/plan.ptx", b->folder);
+        if (write_file(path, result.output, result.output_bytes) != 0) {
+            free(path);
+            path = NULL;
+        }
+    }
+    if (path == NULL)
+        *why = format("not compiled: %.*s", (int)strcspn(result.messages, "\n"), result.messages);
+    tilec_result_free(&result);
+    while (n_names > 0)
+        free(names[--n_names]);
+    free(words);
+    free(defines);
+    return path;
+}
+
+static void
+add_word(char **words, size_t *n, char *word)
+{
+    if (*n + 1 < MOST_WORDS)
+        words[(*n)++] = word;
+    else
+        free(word);
+}
+
+/* NAME=VALUE of each pair in {"Sq":4096,..} of the line, as --set. */
+static void
+add_sizes(const Entry *entry, char **words, size_t *n)
+{
+    const char *at = strstr(entry->key, "\"sizes\":{");
+
+    at = at == NULL ? "}" : at + strlen("\"sizes\":{");
+    while (*at == '"') {
+        const char *name = at + 1, *value = strchr(at, ':') + 1;
+        size_t length = strcspn(value, ",}");
+        add_word(words, n, format("--set"));
+        add_word(words, n, format("%.*s=%.*s", (int)strcspn(name, "\""), name, (int)length, value));
+        at = value + length + (value[length] == ',');
+    }
+}
+
+static char *
+last_line(const char *said)
+{
+    size_t n = strlen(said);
+
+    while (n > 0 && said[n - 1] == '\n')
+        n--;
+    size_t begin = n;
+    while (begin > 0 && said[begin - 1] != '\n')
+        begin--;
+    char *line = copy_n(said + begin, n - begin);
+    for (char *p = line; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
+            *p = '\'';
+    }
+    return line;
+}
+
+static void
+time_plan(Bench *b, Entry *entry)
+{
+    const SearchFlags *asked = b->m->asked;
+    char *words[MOST_WORDS + 1] = {NULL}, *said = allocate(SAID);
+    char *path = compile_plan(b, entry, &entry->failed);
+    size_t n = 0;
+
+    if (path != NULL) {
+        add_word(words, &n, format("%s", b->tilerun));
+        add_word(words, &n, format("%s", path));
+        add_word(words, &n, format("--random"));
+        add_word(words, &n, format("--device"));
+        add_word(words, &n, format("gpu"));
+        add_word(words, &n, format("--time"));
+        add_word(words, &n, format("%u", (unsigned)asked->runs));
+        add_sizes(entry, words, &n);
+        for (size_t k = 0; k < asked->n_sets; k++) {
+            add_word(words, &n, format("--set"));
+            add_word(words, &n, format("%s=%s", asked->sets[k].name, asked->sets[k].value));
+        }
+        int status = run_child(words, asked->limit, said);
+        const char *time = strstr(said, "time: median ");
+        char *last = last_line(said);
+        if (status == -1)
+            entry->failed = format("did not end within %g s", asked->limit);
+        else if (status != 0)
+            entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
+        else if (time == NULL || strtod(time + strlen("time: median "), NULL) <= 0)
+            entry->failed = format("%s gave no time", b->tilerun);
+        else
+            entry->measured = 1e3 * strtod(time + strlen("time: median "), NULL);
+        free(last);
+        remove(path);
+        free(path);
+    }
+    while (n > 0)
+        free(words[--n]);
+    free(said);
+}
+
+/* Adds the line of a plan; it is in the file before the next plan runs.  What a search that was
+ * broken off left of a line stays a line of its own. */
+static int
+write_line(const Bench *b, const Entry *entry)
+{
+    FILE *file = fopen(b->m->database, "a+");
+    bool ok = file != NULL;
+
+    if (ok && fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n')
+        ok = fseek(file, 0, SEEK_END) == 0 && fputc('\n', file) != EOF;
+    if (ok)
+        ok = fseek(file, 0, SEEK_END) == 0;
+    if (ok && entry->failed != NULL)
+        ok = fprintf(file, "%s,\"failed\":\"%s\"}\n", entry->key, entry->failed) > 0;
+    else if (ok)
+        ok = fprintf(file, "%s,\"microseconds\":%.2f}\n", entry->key, entry->measured) > 0;
+    if (file != NULL)
+        ok = fclose(file) == 0 && ok;
+    return ok ? 0 : complain("can not write %s: %s", b->m->database, strerror(errno));
+}
+
+/* ---- what the user sees ---- */
+
+static const Entry *
+best_of(const Bench *b)
+{
+    const Entry *best = NULL;
+
+    for (size_t k = 0; k < b->n; k++) {
+        const Entry *entry = &b->entries[k];
+        if (entry->measured > 0 && (best == NULL || entry->measured < best->measured))
+            best = entry;
+    }
+    return best;
+}
+
+static void
+show_progress(const Bench *b, const Entry *entry)
+{
+    const Entry *best = best_of(b);
+    size_t done = b->done + b->known;
+    char bar[BAR + 1];
+
+    for (size_t k = 0; k < BAR; k++)
+        bar[k] = k * b->n < done * BAR ? '#' : '.';
+    bar[BAR] = '\0';
+    if (!b->bar) {
+        if (entry->failed != NULL)
+            fprintf(stderr, "%zu of %zu: %s: failed: %s\n", done, b->n, entry->options,
+                    entry->failed);
+        else
+            fprintf(stderr, "%zu of %zu: %s: %.1f us, predicted %.1f\n", done, b->n, entry->options,
+                    entry->measured, 1e3 * entry->predicted);
+        return;
+    }
+    fprintf(stderr, "\r[%s] %zu of %zu", bar, done, b->n);
+    if (b->failed > 0)
+        fprintf(stderr, ", %zu failed", b->failed);
+    if (best != NULL)
+        fprintf(stderr, ", best %.1f us: %s", best->measured, best->options);
+    fputs("\033[K", stderr);
+    if (done == b->n)
+        fputc('\n', stderr);
+    fflush(stderr);
+}
+
+static int
+compare_measured(const void *x, const void *y)
+{
+    const Entry *a = x, *b = y;
+
+    if ((a->measured > 0) != (b->measured > 0))
+        return a->measured > 0 ? -1 : 1;
+    return a->measured < b->measured ? -1 : a->measured > b->measured;
+}
+
+static void
+print_table(Bench *b)
+{
+    qsort(b->entries, b->n, sizeof *b->entries, compare_measured);
+    printf("  measured  predicted\n");
+    for (size_t k = 0; k < b->n; k++) {
+        const Entry *entry = &b->entries[k];
+        if (entry->measured > 0)
+            printf("%8.1f us %8.1f us  %s\n", entry->measured, 1e3 * entry->predicted,
+                   entry->options);
+        else
+            printf("    failed %8.1f us  %s: %s\n", 1e3 * entry->predicted, entry->options,
+                   entry->failed == NULL ? "not timed" : entry->failed);
+    }
+    const Entry *best = best_of(b);
+    if (best != NULL)
+        printf("%s: 'auto' now takes %s\n", b->m->database, best->options);
+}
+
+/* ---- the whole ---- */
+
+/* Finds tilerun, and asks it for the GPU. */
+static int
+find_gpu(Bench *b)
+{
+    const char *given = b->m->asked->tilerun;
+    char said[SAID];
+
+    b->tilerun = given != NULL ? format("%s", given) : toolkit_find("tilerun", b->m->self);
+    if (b->tilerun == NULL && strchr(b->m->self, '/') != NULL) { /* in the tree it was built in */
+        char *folder = folder_of(b->m->self);
+        b->tilerun = format("%s/backends/cuda/tilerun", folder);
+        free(folder);
+    }
+    if (b->tilerun == NULL)
+        return complain("--measure needs the program tilerun, which was found neither beside tilec "
+                        "nor in PATH; --tilerun PATH says where it is");
+    char *words[] = {b->tilerun, "--gpu", NULL};
+    int status = run_child(words, b->m->asked->limit, said);
+    if (status == NOT_RUN)
+        return complain("%s can not be run; --tilerun PATH says which tilerun to use", b->tilerun);
+    char *last = last_line(said);
+    if (status != 0)
+        complain("--measure needs a GPU: %s%s", *last == '\0' ? b->tilerun : last,
+                 *last == '\0' ? " found none" : "");
+    else
+        fprintf(stderr, "timing on %s\n", last);
+    free(last);
+    return status == 0 ? 0 : EXIT_USER;
+}
+
+static int
+time_all(Bench *b)
+{
+    char name[] = "/tmp/tilec-measure-XXXXXX";
+    int status = 0;
+
+    if (b->known > 0)
+        fprintf(stderr, "%zu of %zu plans are in %s already\n", b->known, b->n, b->m->database);
+    if (b->known == b->n)
+        return 0;
+    status = find_gpu(b);
+    if (status != 0)
+        return status;
+    b->folder = mkdtemp(name);
+    if (b->folder == NULL)
+        return complain("can not make a folder in /tmp: %s", strerror(errno));
+    for (size_t k = 0; k < b->n && status == 0; k++) {
+        Entry *entry = &b->entries[k];
+        if (entry->before)
+            continue;
+        time_plan(b, entry);
+        b->done++;
+        b->failed += entry->failed != NULL;
+        status = write_line(b, entry);
+        show_progress(b, entry);
+    }
+    rmdir(b->folder);
+    return status;
+}
+
+int
+measure_plans(const Measuring *m)
+{
+    Bench b = {.m = m, .bar = isatty(fileno(stderr)) == 1};
+    int status = list_plans(&b);
+
+    if (status == 0) {
+        read_database(&b);
+        status = time_all(&b);
+    }
+    if (status == 0)
+        print_table(&b);
+    if (status == 0 && best_of(&b) == NULL)
+        status = complain("none of the plans could be timed");
+    for (size_t k = 0; k < b.n; k++) {
+        free(b.entries[k].key);
+        free(b.entries[k].kernel);
+        free(b.entries[k].options);
+        free(b.entries[k].plan);
+        free(b.entries[k].failed);
+    }
+    free(b.entries);
+    free(b.tilerun);
+    return status;
+}

@@ -1,0 +1,114 @@
+/* search_built.c - prints the plans that tilec builds: a table for people, JSON for programs.
+ *
+ * A line of JSON begins as a line of the tuning database does, up to the plan; then follow the
+ * options that compile it, and what the prediction is made of.
+ */
+#include "compiler/search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KIB = 1024 };
+
+static void
+print_plan(const PlanHints *plan, Buf *out)
+{
+    buf_printf(out,
+               "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
+               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d",
+               plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
+               plan->overlap, plan->turns);
+}
+
+static void
+print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, const int64_t *sizes,
+           uint32_t index, Buf *out)
+{
+    const PlanCandidate *p = &plans->at[index];
+    const BandWork *w = &p->work;
+    const BandTrips *t = &p->trips;
+
+    search_print_key(px->target, sample, &plans->open, sizes, p->choice.values, out);
+    buf_add(out, ",\"plan\":\"");
+    print_plan(&p->choice.plan, out);
+    buf_add(out, "\",\"options\":\"");
+    for (uint32_t k = 0; k < plans->open.asked && k < MAX_AUTO; k++)
+        buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
+    buf_add(out, "--plan=");
+    print_plan(&p->choice.plan, out);
+    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"uneven\":%s,\"shared_bytes\":%" PRId64,
+               p->overlapped ? "true" : "false", w->joint ? "true" : "false",
+               w->uneven ? "true" : "false", p->shared_bytes);
+    buf_printf(out,
+               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"special\":%.6g,\"issue\":%.6g,"
+               "\"stored\":%.6g,\"ring_bytes\":%" PRId64 "}",
+               w->tensor, w->shared, w->special, w->issue, w->stored,
+               w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own);
+    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masks\":%.6g}", t->blocks, t->each,
+               t->masks);
+    buf_printf(out,
+               ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
+               "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
+               p->clocks.products, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,
+               p->clocks.tile, p->microseconds / 1e3);
+}
+
+static void
+print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, const int64_t *sizes,
+            uint32_t shown, Buf *out)
+{
+    buf_printf(out, "%s, %s:", sample->name, px->target->name);
+    for (uint32_t k = 0; k < sample->constants.n; k++) {
+        bool open = false;
+        for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
+            open |= strcmp(plans->open.names[j], sample->constants.at[k].name) == 0;
+        if (!open)
+            buf_printf(out, " %s=%s", sample->constants.at[k].name, sample->constants.at[k].value);
+    }
+    buf_printf(out,
+               "\n%" PRIu32 " plans that tilec builds, the best %" PRIu32 " by time, predicted for",
+               plans->n, shown);
+    for (uint32_t k = 0; k < sample->sizes.n; k++)
+        buf_printf(out, " %s=%" PRId64, sample->sizes.at[k].name, sizes[k]);
+    buf_add(out, "\n\n  ");
+    for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
+        buf_printf(out, "%4s ", plans->open.names[j]);
+    buf_add(out, "bands stages slots  blocks      products   memory   clocks  tensor       ms\n");
+    for (uint32_t k = 0; k < shown; k++) {
+        const PlanCandidate *p = &plans->at[k];
+        const PlanHints *plan = &p->choice.plan;
+        char memory[32];
+        snprintf(memory, sizeof memory, "%.0f K", (double)p->shared_bytes / KIB);
+        buf_add(out, "  ");
+        for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
+            buf_printf(out, "%4" PRId32 " ", p->choice.values[j]);
+        buf_printf(
+            out,
+            "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
+            plan->bands, plan->stages, plan->slots, plan->persistent ? "persistent" : "of a tile",
+            p->work.joint   ? "joint"
+            : p->overlapped ? "ahead"
+                            : "in turn",
+            memory, p->clocks.iteration, 100 * plan->bands * p->work.tensor / p->clocks.iteration,
+            p->microseconds / 1e3);
+    }
+}
+
+void
+search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
+                   const TilecSearch *search, const int64_t *sizes, Buf *out)
+{
+    uint32_t shown =
+        search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows : plans->n;
+
+    if (plans->n == 0) {
+        diag_error(px->diag, sample->span, "no plan for warp groups can be built for kernel '%s'",
+                   sample->name);
+        return;
+    }
+    for (uint32_t k = 0; search->json && k < shown; k++)
+        print_json(px, sample, plans, sizes, k, out);
+    if (!search->json)
+        print_table(px, sample, plans, sizes, shown, out);
+}
