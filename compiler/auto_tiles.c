@@ -498,3 +498,13 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     remark_choice(s, span);
     return choices;
 }
+
+bool
+auto_is_open(const AutoTiles *open, const char *name)
+{
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
+        if (strcmp(open->names[k], name) == 0)
+            return true;
+    }
+    return false;
+}

@@ -36,6 +36,9 @@ typedef struct AutoTiles {
     const char *names[MAX_AUTO]; /* .. and which */
 } AutoTiles;
 
+/* Whether the parameter is left to the compiler. */
+bool auto_is_open(const AutoTiles *open, const char *name);
+
 /* Chooses `param` of `kernel`; `user` is an AutoTiles.  The front end asks in the order in which
  * the parameters are declared. */
 bool auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value);

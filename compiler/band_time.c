@@ -18,21 +18,9 @@
  */
 #include "compiler/band_time.h"
 
+#include "compiler/unit_norm.h"
+
 #include <math.h>
-
-static double
-larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double
-norm(double a, double b, double power)
-{
-    double most = larger(a, b), least = a > b ? b : a;
-
-    return most <= 0 ? 0 : most * pow(1 + pow(least / most, power), 1 / power);
-}
 
 /* Clocks in which each of `n` customers goes round once. */
 static double
@@ -74,7 +62,7 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
     double bytes = (double)(work->ring_bytes_shared + plan->bands * work->ring_bytes_own);
     double copies = bytes / target->copy_bytes, port = n * work->shared + bytes / target->shared_bytes;
     double slots = plan->stages * plan->stages;
-    double busy = norm(norm(n * work->tensor, port, times->products_power), copies,
+    double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
                        times->products_power);
 
     return (busy + times->products + copies / slots) * (work->turned ? times->turned : 1);
@@ -95,7 +83,7 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
         clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap);
     else
         clocks = round_of(n, c->products, c->arithmetic, times->gap);
-    clocks = larger(clocks + n * times->band, bytes / target->copy_bytes);
+    clocks = unit_larger(clocks + n * times->band, bytes / target->copy_bytes);
     if (plan->stages == 1) /* a copy begins when the slot has been read */
         clocks += times->copy_latency + bytes / target->copy_bytes / 2;
     return clocks;
@@ -112,7 +100,7 @@ most_by_stride(const Target *target, const BandTrips *trips)
         double sum = 0;
         for (int64_t tile = sm; tile < blocks; tile += target->sm_count)
             sum += trips->block[tile % along * trips->n / along];
-        most = larger(most, sum);
+        most = unit_larger(most, sum);
     }
     return most;
 }
@@ -122,7 +110,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
           bool whole_waves)
 {
     const BandTimes *times = &target->band_times;
-    BandClocks c = {.products = norm(work->tensor, work->shared, times->port_power),
+    BandClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
                     .arithmetic = work->special + times->issue * work->issue};
     double waves = trips->blocks / target->sm_count;
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);

@@ -49,20 +49,6 @@ refuse(Flow *flow, Span where, const char *why)
 
 /* ---- the main loop ---- */
 
-static uint32_t
-count_products(const TirBlock *block)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        n += op->op == TIR_MMA;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_products(op->blocks[k]);
-    }
-    return n;
-}
-
 /* The innermost loop with the most products. */
 static void
 find_loop(const TirBlock *block, const TirOp **best, uint32_t *most)

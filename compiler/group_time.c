@@ -10,21 +10,7 @@
  */
 #include "compiler/group_plans.h"
 
-#include <math.h>
-
-static double
-larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double
-norm(double a, double b, double power)
-{
-    double most = larger(a, b), least = a > b ? b : a;
-
-    return most <= 0 ? 0 : most * pow(1 + pow(least / most, power), 1 / power);
-}
+#include "compiler/unit_norm.h"
 
 void
 group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
@@ -39,12 +25,12 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     c->chain = (c->tensor + c->special + c->lanes) / plan->consumers + times->chain;
     if (flow->n_values == 0)
         c->chain = 0;
-    double arithmetic = larger(c->special, c->lanes);
+    double arithmetic = unit_larger(c->special, c->lanes);
     double power = plan->overlap ? times->power_overlapped : times->power_plain;
     c->exchange = plan->exchanges ? times->exchange : 0;
     if (flow->n_values == 0 && arithmetic <= 0) {
-        c->total = norm(c->tensor, c->port, times->power_products) + times->iteration;
+        c->total = unit_norm(c->tensor, c->port, times->power_products) + times->iteration;
         return;
     }
-    c->total = larger(norm(larger(c->tensor, c->port), arithmetic, power), c->chain) + c->exchange;
+    c->total = unit_larger(unit_norm(unit_larger(c->tensor, c->port), arithmetic, power), c->chain) + c->exchange;
 }

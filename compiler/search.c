@@ -16,6 +16,7 @@
 #include "compiler/flow.h"
 #include "compiler/group_plans.h"
 #include "compiler/trips.h"
+#include "compiler/passes/tir_util.h"
 
 enum {
     MOST_CANDIDATES = 4096,
@@ -55,20 +56,6 @@ typedef struct Search {
 
 /* ---- the kernel ---- */
 
-static uint32_t
-count_products(const TirBlock *block)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        n += op->op == TIR_MMA;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_products(op->blocks[k]);
-    }
-    return n;
-}
-
 /* The one that is named, or the first of those with the most products. */
 static const char *
 choose_kernel(const Search *s)
@@ -89,16 +76,6 @@ choose_kernel(const Search *s)
                    "kernel '%s' has no products: there is nothing to divide among warp groups",
                    best->name);
     return most == 0 ? NULL : best->name;
-}
-
-static bool
-is_open(const AutoTiles *open, const char *name)
-{
-    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
-        if (strcmp(open->names[k], name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /* ---- the sizes of tensors ---- */
@@ -450,7 +427,7 @@ print_head(const Search *s, size_t shown, Buf *out)
 
     buf_printf(out, "%s, %s", s->sample->name, s->px->target->name);
     for (uint32_t k = 0; k < s->sample->constants.n; k++) {
-        if (!is_open(&s->open, s->sample->constants.at[k].name))
+        if (!auto_is_open(&s->open, s->sample->constants.at[k].name))
             buf_printf(out, "%s%s=%s", k == 0 ? ": " : " ", s->sample->constants.at[k].name,
                        s->sample->constants.at[k].value);
     }
@@ -533,7 +510,7 @@ search_print_key(const Target *target, const TirFn *sample, const AutoTiles *ope
     buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
                target->name, sample->name);
     for (uint32_t k = 0; k < sample->constants.n; k++) {
-        if (is_open(open, sample->constants.at[k].name))
+        if (auto_is_open(open, sample->constants.at[k].name))
             continue;
         buf_printf(out, "%s\"%s\":\"%s\"", any ? "," : "", sample->constants.at[k].name,
                    sample->constants.at[k].value);
@@ -605,7 +582,7 @@ check_list(Search *s, uint32_t k)
                    s->sample->name, s->n_autos);
         return false;
     }
-    if (!is_open(&s->open, s->autos[k])) {
+    if (!auto_is_open(&s->open, s->autos[k])) {
         diag_error(s->px->diag, s->sample->span,
                    "%s: parameter '%s' of kernel '%s' is pinned by -D", flags[k], s->autos[k],
                    s->sample->name);

@@ -374,9 +374,10 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
         return NULL;
     double begin = pass_clock();
     uint32_t errors = c->diag.errors;
+    size_t bugs = c->bugs.n;
     LirFn *lowered = made ? choice->code : lower_kernel(&px, fn);
     c->lower_seconds += pass_clock() - begin;
-    if (lowered == NULL && c->diag.errors == errors)
+    if (lowered == NULL && c->diag.errors == errors && c->bugs.n == bugs)
         buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
     if (lowered != NULL && run.verify) {
         Buf text;

@@ -163,16 +163,6 @@ member_count(const Line *line, const char *path)
 /* ---- which lines are about a kernel ---- */
 
 static bool
-is_open(const AutoTiles *open, const char *name)
-{
-    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
-        if (strcmp(open->names[k], name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool
 is_about(const Line *line, const Target *target, const TirFn *sample, const AutoTiles *open,
          bool plans)
 {
@@ -182,7 +172,7 @@ is_about(const Line *line, const Target *target, const TirFn *sample, const Auto
     for (uint32_t k = 0; k < sample->constants.n; k++) {
         const TirConstant *constant = &sample->constants.at[k];
         const char *path = arena_printf(line->arena, "constants.%s", constant->name);
-        if (!is_open(open, constant->name) && !member_is(line, path, constant->value))
+        if (!auto_is_open(open, constant->name) && !member_is(line, path, constant->value))
             return false;
     }
     return true;

@@ -626,3 +626,13 @@ shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
     }
     return extra;
 }
+
+bool
+layout_crosses_warps(const Layout *layout, uint32_t axis)
+{
+    for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
+        if (layout->warp.at[d].step[axis] != 0)
+            return true;
+    }
+    return false;
+}

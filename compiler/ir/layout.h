@@ -96,6 +96,8 @@ bool layout_warp_local(const Layout *from, const Layout *to);
 /* Whether thread (lane, warp) is the first of those that hold its elements, as masks over the
  * lane bits that only make copies; warp digits likewise.  A store is done by the first alone. */
 uint32_t layout_copy_lanes(const Layout *layout);
+/* Whether warps hold different parts of `axis`; no layout: they do not. */
+bool layout_crosses_warps(const Layout *layout, uint32_t axis);
 bool layout_copies_warps(const Layout *layout);
 
 /* ---- shared memory ---- */

@@ -105,12 +105,25 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
     if (operand.map == NULL) {
-        diag_error(lo->px->diag, mma->span,
-                   "internal: an operand of a warp group's product is not where it needs it");
+        buf_add(lo->px->bugs, "an operand of a warp group's product is not where it needs it\n");
         lo->failed = true;
         operand.map = arena_array(lo->arena, int32_t, layout_registers(want));
     }
     return operand;
+}
+
+/* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes. */
+static LirReg
+descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading)
+{
+    LirBuilder *b = &lo->b;
+    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
+                         lir_int((offset >> 4) + ((int64_t)leading << 16)));
+    LirReg descriptor = lir_new_reg(b, LIR_B64);
+    LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+
+    lir_emit(b, LIR_PACK_B64, 1, 3, operands);
+    return descriptor;
 }
 
 /* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
@@ -126,7 +139,6 @@ describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps,
         return describe_joint(lo, read, contiguous, steps);
     RingCursor *cursor = &lo->role->rings[ring->id];
     const SharedLayout *layout = ring->layout;
-    LirBuilder *b = &lo->b;
     int32_t panel = layout->rows * PANEL_BYTES;
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
     LirReg *out = arena_array(lo->arena, LirReg, steps);
@@ -139,12 +151,7 @@ describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps,
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * PANEL_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
-        LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(cursor->base),
-                             lir_int((offset >> 4) + ((int64_t)leading << 16)));
-        LirReg descriptor = lir_new_reg(b, LIR_B64);
-        LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
-        lir_emit(b, LIR_PACK_B64, 1, 3, operands);
-        out[s] = descriptor;
+        out[s] = descriptor_at(lo, cursor->base, offset, leading);
     }
     return out;
 }
@@ -186,12 +193,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * PANEL_BYTES);
-        LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
-                             lir_int((offset >> 4) + ((int64_t)leading << 16)));
-        LirReg descriptor = lir_new_reg(b, LIR_B64);
-        LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
-        lir_emit(b, LIR_PACK_B64, 1, 3, operands);
-        out[s] = descriptor;
+        out[s] = descriptor_at(lo, base, offset, leading);
     }
     return out;
 }

@@ -152,8 +152,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
     if (operand.map == NULL) {
-        diag_error(lo->px->diag, mma->span,
-                   "internal: an operand of 'mma' is not where the product needs it");
+        buf_add(lo->px->bugs, "an operand of 'mma' is not where the product needs it\n");
         lo->failed = true;
         operand.map = arena_array(lo->arena, int32_t, layout_registers(want));
     }

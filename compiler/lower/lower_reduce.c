@@ -74,17 +74,6 @@ combine_lanes(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, const Layou
     return mine;
 }
 
-/* Whether warps hold different parts of `axis`. */
-static bool
-crosses_warps(const Layout *layout, uint32_t axis)
-{
-    for (uint32_t d = 0; d < layout->warp.n; d++) {
-        if (layout->warp.at[d].step[axis] != 0)
-            return true;
-    }
-    return false;
-}
-
 static Elem
 identity_of(ReduceKind kind, DType dtype)
 {
@@ -372,7 +361,7 @@ lower_reduce(Lowering *lo, TirOp *op)
     }
     for (int32_t k = 0; k < m; k++)
         lower_set_elem(lo, result, k, totals[k]);
-    if (crosses_warps(layout, op->axis))
+    if (layout_crosses_warps(layout, op->axis))
         combine_warps(lo, op, layout);
 }
 

@@ -365,6 +365,41 @@ end_asking(Lowering *lo, uint32_t end)
     lir_label(&lo->b, end);
 }
 
+/* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
+ * dimension of the tensor map out. */
+typedef struct Box {
+    uint32_t rank;
+    Elem at[LIR_MAP_MAX_RANK];
+} Box;
+
+static void
+find_box(Lowering *lo, const TirOp *op, Box *box)
+{
+    uint32_t order[TENSOR_MAX_RANK], next = 0;
+    Elem place[TENSOR_MAX_RANK];
+
+    box->rank = op->tensor->rank;
+    tir_box_order(op, order);
+    for (uint32_t d = 0; d < box->rank; d++)
+        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
+                                                   : lower_elem(lo, op->args[next++], 0);
+    for (uint32_t d = 0; d < box->rank; d++)
+        box->at[d] = place[order[d]];
+}
+
+/* The coordinates of the panel that begins `column` behind the box's beginning; how many. */
+static uint32_t
+box_coordinates(Lowering *lo, const Box *box, int32_t column, LirOperand *operands)
+{
+    for (uint32_t d = 0; d < box->rank; d++) {
+        Elem coordinate = box->at[d];
+        if (d == 0)
+            coordinate = lower_add(lo, coordinate, elem_int(column));
+        operands[d] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
+    }
+    return box->rank;
+}
+
 void
 lower_tensor_add(Lowering *lo, TirOp *op)
 {
@@ -376,7 +411,8 @@ lower_tensor_add(Lowering *lo, TirOp *op)
     const Layout *layout = value->layout;
     LirBuilder *b = &lo->b;
     int32_t n = lower_registers(value), width = PANEL_BYTES / 4, at[LAYOUT_RANK];
-    uint32_t next = 0, end;
+    uint32_t end;
+    Box box;
 
     Elem base = lower_slot_base(lo, staging, NULL);
     Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
@@ -391,10 +427,7 @@ lower_tensor_add(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
     }
     lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    Elem place[LIR_MAP_MAX_RANK];
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
-                                                   : lower_elem(lo, op->args[next++], 0);
+    find_box(lo, op, &box);
     /* The other warps need not wait for each other: a barrier of all bands comes before they write
      * there again. */
     LirOperand meet[] = {lir_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
@@ -408,12 +441,7 @@ lower_tensor_add(Lowering *lo, TirOp *op)
     for (int32_t p = 0; p < staging->layout->cols / width; p++) {
         LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
         uint32_t k = 1;
-        for (uint32_t d = 0; d < tensor->rank; d++) {
-            Elem coordinate = place[tensor->rank - 1 - d];
-            if (d == 0)
-                coordinate = lower_add(lo, coordinate, elem_int(p * width));
-            operands[k++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
-        }
+        k += box_coordinates(lo, &box, p * width, operands + k);
         Elem from = lower_add(lo, base, elem_int(p * staging->layout->rows * PANEL_BYTES));
         operands[k++] = lir_address(from.reg, from.integer);
         lir_emit(b, adds[tensor->rank], 0, k, operands)->guard = asks;
@@ -474,13 +502,12 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
-    Elem base = lower_slot_base(lo, staging, NULL), place[LIR_MAP_MAX_RANK];
+    Elem base = lower_slot_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
-    uint32_t next = 0, end;
+    uint32_t end;
+    Box box;
 
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
-                                                   : lower_elem(lo, op->args[next++], 0);
+    find_box(lo, op, &box);
     for (int32_t p = 0; p < panels; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
@@ -496,12 +523,7 @@ lower_tensor_store(Lowering *lo, TirOp *op)
         asks = begin_asking(lo, &end, NULL);
         LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map_address(lo, staging))};
         uint32_t k = 1;
-        for (uint32_t d = 0; d < tensor->rank; d++) {
-            Elem coordinate = place[tensor->rank - 1 - d];
-            if (d == 0)
-                coordinate = lower_add(lo, coordinate, elem_int(p * width));
-            operands[k++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
-        }
+        k += box_coordinates(lo, &box, p * width, operands + k);
         operands[k++] = lir_address(here.reg, here.integer);
         lir_emit(b, stores[tensor->rank], 0, k, operands)->guard = asks;
         lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
@@ -580,19 +602,15 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     const TirTensor *tensor = op->tensor;
     RingCursor *cursor = &lo->role->rings[ring->id];
     LirBuilder *b = &lo->b;
-    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring), next = 0;
+    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring);
     int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = PANEL_BYTES / element;
-    uint32_t order[TENSOR_MAX_RANK];
-    Elem place[LIR_MAP_MAX_RANK];
+    Box box;
 
     if (ring->is_vector) {
         copy_vector(lo, op);
         return;
     }
-    tir_box_order(op, order);
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
-                                                   : lower_elem(lo, op->args[next++], 0);
+    find_box(lo, op, &box);
     lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
     LirReg asks = 0; /* of a whole warp, one lane */
@@ -621,12 +639,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         uint32_t at = 0;
         operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);
-        for (uint32_t d = 0; d < tensor->rank; d++) {
-            Elem coordinate = place[order[d]];
-            if (d == 0)
-                coordinate = lower_add(lo, coordinate, elem_int(p * width));
-            operands[at++] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
-        }
+        at += box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
         lir_emit(b, loads[tensor->rank], 0, at, operands)->guard = asks;
     }

@@ -420,16 +420,6 @@ insert_block(LayoutPass *lp, TirBlock *block)
 
 /* ---- reductions and votes ---- */
 
-static bool
-crosses_warps(const Layout *layout, uint32_t axis)
-{
-    for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
-        if (layout->warp.at[d].step[axis] != 0)
-            return true;
-    }
-    return false;
-}
-
 /* Whether a block may be run by some warps alone: nothing in it waits for or is seen by others. */
 static bool
 is_private(const TirBlock *block)
@@ -548,7 +538,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
             continue;
         bool is_vote = op->results[0]->type.rank == 0 &&
                        (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL);
-        if (is_vote || !crosses_warps(op->args[0]->layout, op->axis))
+        if (is_vote || !layout_crosses_warps(op->args[0]->layout, op->axis))
             continue;
         const Layout *layout = op->results[0]->layout;
         TirShared *shared = arena_new(lp->px->arena, TirShared);

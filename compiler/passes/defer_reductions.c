@@ -33,16 +33,6 @@ is_zero(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
 }
 
-static bool
-crosses_warps(const Layout *layout, uint32_t axis)
-{
-    for (uint32_t d = 0; d < layout->warp.n; d++) {
-        if (layout->warp.at[d].step[axis] != 0)
-            return true;
-    }
-    return false;
-}
-
 /* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well. */
 static bool
 can_be_partial(const TirOp *op)
@@ -50,7 +40,7 @@ can_be_partial(const TirOp *op)
     const Layout *layout = op->args[0]->layout;
 
     return op->reduce == REDUCE_SUM && layout != NULL && layout->rank == 2 &&
-           layout_copy_lanes(layout) == 0 && !crosses_warps(layout, op->axis);
+           layout_copy_lanes(layout) == 0 && !layout_crosses_warps(layout, op->axis);
 }
 
 static bool

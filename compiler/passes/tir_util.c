@@ -217,3 +217,17 @@ writes_tensor(const TirBlock *block, const TirTensor *tensor)
     }
     return false;
 }
+
+uint32_t
+count_products(const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        n += op->op == TIR_MMA;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_products(op->blocks[k]);
+    }
+    return n;
+}

@@ -34,6 +34,8 @@ TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *na
 TirOp *block_yield(const TirBlock *block);
 /* Moves loads (and transposes of them) down to just before their first use in the same block. */
 void sink_loads(TirFn *fn, TirBlock *block);
+/* The products in a block and the blocks in it. */
+uint32_t count_products(const TirBlock *block);
 /* The number of uses of a value in the whole function. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 /* Whether `block`, or a block in it, stores or adds to `tensor`. */

@@ -8,33 +8,14 @@
 
 #include <cmocka.h>
 
-#include "compiler/base/arena.h"
 #include "compiler/ir/layout.h"
 #include "compiler/passes/layout_store.h"
-
-static jmp_buf no_memory;
+#include "tests/api/unit/with_arena.h"
 
 static TirType
 tile(DType dtype, int32_t rows, int32_t cols)
 {
     return (TirType){dtype, cols == 0 ? 1 : 2, {rows, cols}};
-}
-
-static int
-set_up(void **state)
-{
-    Arena *arena = malloc(sizeof *arena);
-    arena_init(arena, allocator_libc(), &no_memory);
-    *state = arena;
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    arena_free(*state);
-    free(*state);
-    return 0;
 }
 
 /* Every element of the physical tile is held, each by the same number of threads' registers. */

@@ -8,28 +8,9 @@
 
 #include <cmocka.h>
 
-#include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/ir/lir.h"
-
-static jmp_buf no_memory;
-
-static int
-set_up(void **state)
-{
-    Arena *arena = malloc(sizeof *arena);
-    arena_init(arena, allocator_libc(), &no_memory);
-    *state = arena;
-    return 0;
-}
-
-static int
-tear_down(void **state)
-{
-    arena_free(*state);
-    free(*state);
-    return 0;
-}
+#include "tests/api/unit/with_arena.h"
 
 static LirFn *
 read_function(Arena *arena, const char *text)
