@@ -22,6 +22,7 @@ enum {
     FULL_WARPS = 8,
     SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
     LEFT_ALIVE = 13,      /* of all registers, those that code should not keep alive */
+    SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
     TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
     REGISTER_STEP = 8,     /* registers are handed out in these units */
@@ -48,6 +49,8 @@ static const double spill = 0.01;
 /* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
  * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
 static const double may_spill = 0.06;
+/* And with more than SAFE_ALIVE a few do: what gains less is not worth it. */
+static const double near_spill = 0.005;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -571,10 +574,10 @@ void
 cost_settle(const Target *target, uint32_t alive, Cost *cost)
 {
     cost->alive = (int32_t)alive;
-    if (cost->alive + LEFT_ALIVE <= target->registers_per_thread)
-        return;
-    cost->clocks *= 1 + may_spill;
-    cost->per_work *= 1 + may_spill;
+    int32_t left = target->registers_per_thread - cost->alive;
+    double more = left < LEFT_ALIVE ? may_spill : left < SAFE_ALIVE ? near_spill : 0;
+    cost->clocks *= 1 + more;
+    cost->per_work *= 1 + more;
 }
 
 /* ---- the guess ---- */

@@ -223,23 +223,9 @@ lets_copies_pass(const TirOp *op)
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
 }
 
-/* Where there are many products, the first ones are a small part of a round, and addresses for
- * copies amid them only take registers. */
-static bool
-has_many_products(const TirBlock *block)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        n += block->ops.at[i]->op == TIR_MMA;
-    return n > 2;
-}
-
 static void
 delay_copies(Orderer *o, TirBlock *block)
 {
-    if (has_many_products(block))
-        return;
     for (uint32_t i = 0; i + 1 < block->ops.n; i++) {
         TirOp *branch = block->ops.at[i], *commit = block->ops.at[i + 1];
         uint32_t after = 0;
