@@ -21,7 +21,7 @@ enum {
     OTHER_REGISTERS = 72,  /* what the lowering leaves free when it keeps operands */
     FULL_WARPS = 8,
     SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
-    LEFT_ALIVE = 13,      /* of all registers, those that code should not keep alive */
+    LEFT_ALIVE = 7,       /* of all registers, those that code should not keep alive */
     SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
     TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
@@ -42,15 +42,20 @@ static const double not_hidden = 0.12;
 static const double rest_not_hidden[] = {0.86, 0.53, 0.36};
 /* Clocks that a block waits when nobody else is there to work: at a barrier, for a copy. */
 static const double barrier_wait = 110, copy_wait = 900;
+/* And what it waits in each iteration when others are, and for a copy that had only a part of an
+ * iteration's time. */
+static const double round_wait = 80, turn_wait = 90;
 /* Fewer warps than FULL_WARPS on an SM take turns less well. */
 static const double few_warps = 1.09;
+/* What an iteration takes more that has masks. */
+static const double masked_more = 0.3;
 /* Each register spilled. */
 static const double spill = 0.01;
 /* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
  * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
 static const double may_spill = 0.06;
-/* And with more than SAFE_ALIVE a few do: what gains less is not worth it. */
-static const double near_spill = 0.005;
+/* With more than SAFE_ALIVE a few do, the more the nearer: what gains less is not worth it. */
+static const double near_spill = 0.012;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -76,6 +81,7 @@ typedef struct Model {
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
     bool exposed;    /* a copy is under way that nothing runs ahead of */
+    bool in_turn;    /* the same, but for a product */
 } Model;
 
 static int64_t
@@ -365,6 +371,7 @@ cost_op(Model *m, const TirOp *op)
     switch (op->op) {
     case TIR_MMA:
         cost_mma(m, op);
+        m->in_turn |= m->exposed;
         m->exposed = false;
         return;
     case TIR_BARRIER:
@@ -372,7 +379,8 @@ cost_op(Model *m, const TirOp *op)
         return;
     case TIR_ASYNC_WAIT:
         units->waits += m->exposed ? weight : 0;
-        m->exposed = false;
+        units->turns += m->in_turn ? weight : 0;
+        m->exposed = m->in_turn = false;
         return;
     case TIR_COPY_ASYNC: {
         m->exposed |= m->depth > 0 && op->shared->slots == 1;
@@ -467,12 +475,25 @@ loop_step(const TirBlock *block, const TirVal *index)
     return 0;
 }
 
+/* A last tile that is not full takes as long as the others, and the time for its masks. */
 static double
 loop_trips(const TirOp *loop)
 {
     int32_t step = loop_step(loop->blocks[0], loop->blocks[0]->params.at[0]);
 
-    return step > 0 ? (double)NOMINAL_EXTENT / step : 1;
+    if (step == 0)
+        return 1;
+    return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked_more : 0);
+}
+
+static bool
+has_products(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->op == TIR_MMA)
+            return true;
+    }
+    return false;
 }
 
 static void
@@ -484,6 +505,7 @@ cost_block(Model *m, const TirBlock *block)
         cost_op(m, op);
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(op);
+            m->units->rounds += has_products(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);
@@ -536,9 +558,8 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     double rest = u->special + u->lanes;
     int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
     cost->clocks = larger + not_hidden * smaller + rest_not_hidden[share] * rest + u->atomic;
-    if (cost->blocks == 1)
-        cost->clocks += barrier_wait * u->barriers;
-    cost->clocks += copy_wait * u->waits / cost->blocks;
+    cost->clocks += cost->blocks == 1 ? barrier_wait * u->barriers : round_wait * u->rounds;
+    cost->clocks += copy_wait * u->waits / cost->blocks + turn_wait * u->turns;
     if (cost->blocks * (int32_t)warps < FULL_WARPS)
         cost->clocks *= few_warps;
     cost->clocks *= 1 + spill * cost->spilled;
@@ -576,7 +597,12 @@ cost_settle(const Target *target, uint32_t alive, Cost *cost)
 {
     cost->alive = (int32_t)alive;
     int32_t left = target->registers_per_thread - cost->alive;
-    double more = left < LEFT_ALIVE ? may_spill : left < SAFE_ALIVE ? near_spill : 0;
+    double more = 0;
+
+    if (left < LEFT_ALIVE)
+        more = may_spill;
+    else if (left < SAFE_ALIVE)
+        more = near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
     cost->clocks *= 1 + more;
     cost->per_work *= 1 + more;
 }

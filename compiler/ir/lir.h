@@ -238,8 +238,8 @@ void lir_remake(LirFn *fn);
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */
 typedef struct LirNeed {
-    uint32_t alive;  /* at once */
-    uint32_t hoisted; /* of pure instructions before the loop that it reads */
+    uint32_t alive;      /* at once */
+    uint32_t with_masks; /* and with the predicates of masked elements, packed */
 } LirNeed;
 LirNeed lir_need(const LirFn *fn);
 

@@ -515,7 +515,7 @@ lower_kernel(PassContext *px, TirFn *fn)
     if (!tight) { /* warp groups share the registers out, and leave none over */
         LirNeed need = lir_need(out);
         tight = need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
-        out->alive = need.alive;
+        out->alive = need.with_masks;
         if (tight)
             out = lower_once(px, fn, false, true);
     }
@@ -523,7 +523,7 @@ lower_kernel(PassContext *px, TirFn *fn)
         lir_remake(out);
         while (lir_remove_dead(out))
             ;
-        out->alive = fn->plan == NULL ? lir_need(out).alive : 0;
+        out->alive = fn->plan == NULL ? lir_need(out).with_masks : 0;
     }
     return out;
 }

@@ -21,6 +21,11 @@
 #include "compiler/passes/tir_util.h"
 #include "compiler/passrun.h"
 
+enum {
+    MANY = 3,  /* products of a round */
+    ALONE = 8, /* warps: there is rarely room for two such blocks on an SM */
+};
+
 typedef struct Orderer {
     PassContext *px;
     TirFn *fn;
@@ -223,9 +228,26 @@ lets_copies_pass(const TirOp *op)
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
 }
 
+/* Where there are many products, the first ones are a small part of a round, and addresses for
+ * copies amid them only take registers: unless the block is large enough to be alone, and its warps
+ * wait for one another in an exchange. */
+static bool
+may_delay(const Orderer *o, const TirBlock *block)
+{
+    uint32_t products = 0, writes = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        products += block->ops.at[i]->op == TIR_MMA;
+        writes += block->ops.at[i]->op == TIR_SHARED_WRITE;
+    }
+    return products < MANY || (writes > 0 && o->fn->warps >= ALONE);
+}
+
 static void
 delay_copies(Orderer *o, TirBlock *block)
 {
+    if (!may_delay(o, block))
+        return;
     for (uint32_t i = 0; i + 1 < block->ops.n; i++) {
         TirOp *branch = block->ops.at[i], *commit = block->ops.at[i + 1];
         uint32_t after = 0;
