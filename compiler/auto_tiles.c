@@ -15,6 +15,7 @@
 
 enum {
     MAX_TRIED = 64,
+    FULL_WARPS = 8,   /* of an SM, at least */
     COARSE_TRIED = 8, /* of the grid, after the guess */
     MAX_SETTLED = 4,  /* choices whose code is made */
     NOTCH = 16,
@@ -188,7 +189,9 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values)
         coarse->n += choice->cost.fits;
         if (!choice->cost.fits || choice->stages != 2)
             continue;
-        TileChoice *single = &coarse->at[coarse->n]; /* where it lets more blocks in */
+        if (choice->cost.blocks > 1 || choice->warps >= FULL_WARPS)
+            continue;
+        TileChoice *single = &coarse->at[coarse->n]; /* where two blocks take the place of a small one */
         *single = *choice;
         single->stages = 1;
         cost_guess(s->px, fn, choice->warps, 1, &single->cost);

@@ -44,18 +44,18 @@ static const double rest_not_hidden[] = {0.86, 0.53, 0.36};
 static const double barrier_wait = 110, copy_wait = 900;
 /* And what it waits in each iteration when others are, and for a copy that had only a part of an
  * iteration's time. */
-static const double round_wait = 80, turn_wait = 90;
+static const double round_wait = 80, turn_wait = 130;
 /* Fewer warps than FULL_WARPS on an SM take turns less well. */
 static const double few_warps = 1.09;
 /* What an iteration takes more that has masks. */
-static const double masked_more = 0.3;
+static const double masked_more = 0.4;
 /* Each register spilled. */
 static const double spill = 0.01;
 /* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
  * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
 static const double may_spill = 0.06;
 /* With more than SAFE_ALIVE a few do, the more the nearer: what gains less is not worth it. */
-static const double near_spill = 0.012;
+static const double near_spill = 0.006;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -80,6 +80,7 @@ typedef struct Model {
     uint32_t n_kept;
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
+    double whole;    /* what tiles of the grid are together, of what there is to do */
     bool exposed;    /* a copy is under way that nothing runs ahead of */
     bool in_turn;    /* the same, but for a product */
 } Model;
@@ -360,6 +361,20 @@ cost_rare(void)
     return rare;
 }
 
+/* The last tile of an axis may reach past its end. */
+static double
+whole_tiles(const TirOp *store)
+{
+    double whole = 1;
+
+    for (uint32_t d = 0; d < store->tensor->rank; d++) {
+        int32_t length = store->index[d].length;
+        if (store->index[d].kind == INDEX_RANGE && length < NOMINAL_EXTENT)
+            whole *= (double)ceil_div(NOMINAL_EXTENT, length) * length / NOMINAL_EXTENT;
+    }
+    return whole;
+}
+
 static void
 cost_op(Model *m, const TirOp *op)
 {
@@ -393,6 +408,8 @@ cost_op(Model *m, const TirOp *op)
     case TIR_STORE: {
         double bytes = (double)bytes_of(tir_index_type(op));
         units->global += weight * bytes / TRANSACTION;
+        if (op->op == TIR_STORE && m->depth == 0)
+            m->whole = whole_tiles(op);
         m->elements += weight * (double)tir_type_elements(tir_index_type(op));
         return;
     }
@@ -573,7 +590,7 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 void
 cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
 {
-    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1};
+    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
     m.keep_budget = px->target->registers_per_thread - OTHER_REGISTERS -
@@ -584,6 +601,7 @@ cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
     cost_block(&m, fn->body);
     estimate_registers(&m);
     finish(px->target, fn->warps, m.elements, cost);
+    cost->per_work *= m.whole;
 }
 
 bool
