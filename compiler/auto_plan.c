@@ -149,7 +149,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .dynamic = true,
                       .overlap = true,
                       .turns = bands > 1};
-    if (!w->joint) /* there the place of a tile takes registers, and vectors are not copied ahead */
+    if (!w->joint) /* there the place of a tile takes registers that are short */
         add_plan(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot

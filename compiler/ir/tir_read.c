@@ -688,7 +688,6 @@ take_plan_line(Reader *r)
     plan->turns = reader_accept(r, "turns");
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
-    plan->gathers = reader_accept(r, "gathers");
     plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
     if (reader_accept(r, "patch")) {

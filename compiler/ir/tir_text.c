@@ -632,7 +632,6 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->turns ? " turns" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
-        buf_add(p->out, fn->plan->gathers ? " gathers" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         if (fn->plan->patch != 0)

@@ -410,7 +410,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
-    roles_gather_vectors(&r);
+    roles_ring_vectors(&r);
     list_rings(&r, &once);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
                                           roles_depends_on_band(&r, r.loop->args[1]) || r.has_effects);

@@ -107,8 +107,8 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* Makes rings of those that a warp of the producer can copy. */
-void roles_gather_vectors(Roles *r);
+/* Makes rings of those that the tensor memory unit can bring for all bands. */
+void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
 void roles_find_vectors(Roles *r);
 /* How a load of the loop is staged; NULL: it is not. */
