@@ -10,7 +10,7 @@
  */
 #include "compiler/lower/lower.h"
 
-enum { BARRIER_BYTES = 8, PANEL_BYTES = 128 };
+enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
 enum { FIRST_ADDITION = 13 }; /* barriers, as lower_roles.c counts them: one for each of three bands */
 
 /* Parts of a slot that have barriers of their own. */
@@ -78,8 +78,9 @@ lower_init_barriers(Lowering *lo)
         }
     }
     if (lo->fn->plan->mark != 0) {
-        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark),
-                                 lir_int(warps * (int32_t)lo->fn->plan->bands)};
+        /* As many arrivals as there can be: tools take it for a fault when phases end that nobody
+         * waits for. */
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(ARRIVALS_MOST)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {

@@ -161,6 +161,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
+    if (r->span_all)
+        roles_share_segments(r, map, own);
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
