@@ -68,6 +68,7 @@ typedef struct TirTensor {
 
 typedef struct TirSize {
     const char *name;
+    int64_t usual; /* what it is most often, as the source or --size says; 0: they do not */
 } TirSize;
 
 typedef struct TirScalar {

@@ -742,7 +742,9 @@ take_line(Reader *r)
         constant.value = reader_take(r, TOK_STRING, "a string");
         vec_push(r->arena, &fn->constants, constant);
     } else if (reader_accept(r, "size")) {
-        TirSize size = {reader_take(r, TOK_NAME, "a name")};
+        TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
+        if (reader_accept(r, "usual"))
+            size.usual = reader_integer(r, 1, INT32_MAX);
         vec_push(r->arena, &fn->sizes, size);
     } else if (reader_accept(r, "tensor")) {
         take_tensor_line(r);
