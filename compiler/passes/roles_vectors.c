@@ -77,11 +77,18 @@ roles_ring_vectors(Roles *r)
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        bool apart = !can_copy(r, op) || !fits_vector_box(op);
+        bool apart = !can_copy(r, op);
         for (uint32_t k = 0; k < op->n_args && !apart; k++)
             apart = roles_depends_on_band(r, op->args[k]);
         if (apart)
             continue;
+        if (!fits_vector_box(op)) {
+            if (op->tensor->align % 16 != 0)
+                diag_remark(r->px->diag, op->span,
+                            "each warp group copies these elements of '%s' itself; `align(16)` at the "
+                            "tensor lets one thread fetch them for all", op->tensor->name);
+            continue;
+        }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
                                       op->results[0]->type.dim[0], slots);
         op->shared->is_ring = op->shared->is_vector = true;
