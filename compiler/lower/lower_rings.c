@@ -3,7 +3,8 @@
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
  * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
- * slot by slot; the phase it waits for turns whenever it passes the first slot again.
+ * slot by slot; the phase it waits for turns whenever it passes the first slot again.  A vector that
+ * rides on a ring has no barriers: the ring's full ones count what copies it, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
@@ -17,6 +18,17 @@ static uint32_t
 parts_of(const Lowering *lo, const TirShared *ring)
 {
     return ring->per_band ? lo->fn->plan->bands : 1;
+}
+
+/* Vectors that have this ring's barriers. */
+static int32_t
+riders_of(const Lowering *lo, const TirShared *ring)
+{
+    int32_t n = 0;
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++)
+        n += lo->fn->shared.at[k]->rides == ring->id + 1;
+    return n;
 }
 
 static uint32_t
@@ -66,15 +78,14 @@ lower_init_barriers(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *ring = lo->fn->shared.at[k];
-        if (!ring->is_ring)
+        if (!ring->is_ring || ring->rides != 0)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
+        int32_t fillers = (ring->is_vector ? WARP_LANES : 1) + riders_of(lo, ring) * WARP_LANES;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
-                                     lir_int(i >= n            ? readers
-                                             : ring->is_vector ? WARP_LANES
-                                                               : 1)};
+                                     lir_int(i >= n ? readers : fillers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
     }
@@ -187,7 +198,8 @@ lower_ring_wait(Lowering *lo, TirOp *op)
                        lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
     cursor->base = base;
     lower_describe_ring(lo, op);
-    lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
+    if (ring->rides == 0)
+        lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
         lower_advance(lo, cursor, ring->slots);
 }
@@ -216,13 +228,15 @@ lower_ring_release(Lowering *lo, TirOp *op)
 {
     const TirShared *ring = op->shared;
     LirBuilder *b = &lo->b;
-    LirOperand at[] = {barrier_at(lo, ring, 0, true)};
-    LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
-
-    if (pin != 0)
-        at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
     RingCursor *cursor = &lo->role->rings[ring->id];
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+
+    if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
+        LirOperand at[] = {barrier_at(lo, ring, 0, true)};
+        LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
+        if (pin != 0)
+            at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
+        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+    }
     lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
 }
 
@@ -489,20 +503,18 @@ lower_map_address(Lowering *lo, const TirShared *ring)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
-/* A vector goes to its slot by copies of the producer's warp, each lane's own; every lane says when
- * its part is there. */
+/* A vector goes to its slot by copies of the producer's warp, each lane's own; the machine says for
+ * every lane when its part is there, and the warp goes on. */
 static void
 copy_vector(Lowering *lo, TirOp *op)
 {
     const TirShared *ring = op->shared;
-    LirOperand none = lir_int(0);
 
-    lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), lo->role->rings[ring->id].phase);
+    if (ring->rides == 0)
+        lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), lo->role->rings[ring->id].phase);
     lower_copies(lo, 1, &op);
-    lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL);
-    lir_emit(&lo->b, LIR_CP_ASYNC_WAIT, 0, 1, &none);
     LirOperand full = barrier_at(lo, ring, 0, false);
-    lir_emit(&lo->b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
+    lir_emit(&lo->b, LIR_MBARRIER_ARRIVE_COPIED, 0, 1, &full);
     lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
 }
 

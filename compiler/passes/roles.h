@@ -107,6 +107,8 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
+/* The load of the loop whose tile is waited for first, and comes for all bands; NULL: there is none. */
+TirOp *roles_first_tile(const Roles *r);
 /* Makes rings of those that a warp of the producer can copy. */
 void roles_gather_vectors(Roles *r);
 /* Lists the others of the loop. */

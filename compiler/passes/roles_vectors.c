@@ -52,10 +52,25 @@ can_copy(const Roles *r, const TirOp *op)
     return moves;
 }
 
+TirOp *
+roles_first_tile(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector &&
+            !op->shared->per_band)
+            return op;
+    }
+    return NULL;
+}
+
 void
 roles_gather_vectors(Roles *r)
 {
     TirPlan *plan = r->fn->plan;
+    const TirOp *tile = roles_first_tile(r);
+    /* as many as the tile it can ride on has (plan_shared.c) */
+    uint32_t slots = tile != NULL && tile->shared->slots > SLOTS ? tile->shared->slots : SLOTS;
 
     /* A thread that also draws tiles stays alone; and bands by themselves read their vectors at
      * different times. */
@@ -69,7 +84,7 @@ roles_gather_vectors(Roles *r)
         if (apart)
             continue;
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                      op->results[0]->type.dim[0], SLOTS);
+                                      op->results[0]->type.dim[0], slots);
         op->shared->is_ring = op->shared->is_vector = true;
         plan->gathers = true;
     }
