@@ -4,14 +4,14 @@
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
  * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
  * slot by slot; the phase it waits for turns whenever it passes the first slot again.  A vector that
- * rides on a ring has no barriers: the ring's full ones count what copies it, too.
+ * rides on a ring has no barriers: the ring's full ones expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
  */
 #include "compiler/lower/lower.h"
 
-enum { BARRIER_BYTES = 8, PANEL_BYTES = 128 };
+enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
 
 /* Parts of a slot that have barriers of their own. */
 static uint32_t
@@ -20,15 +20,18 @@ parts_of(const Lowering *lo, const TirShared *ring)
     return ring->per_band ? lo->fn->plan->bands : 1;
 }
 
-/* Vectors that have this ring's barriers. */
-static int32_t
-riders_of(const Lowering *lo, const TirShared *ring)
+/* Bytes that vectors bring to this ring's barriers, with each slot. */
+static int64_t
+bytes_of_riders(const Lowering *lo, const TirShared *ring)
 {
-    int32_t n = 0;
+    int64_t bytes = 0;
 
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++)
-        n += lo->fn->shared.at[k]->rides == ring->id + 1;
-    return n;
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *vector = lo->fn->shared.at[k];
+        if (vector->rides == ring->id + 1)
+            bytes += vector->cols * (int32_t)dtype_bits(vector->dtype) / 8;
+    }
+    return bytes;
 }
 
 static uint32_t
@@ -82,16 +85,16 @@ lower_init_barriers(Lowering *lo)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
-        int32_t fillers = (ring->is_vector ? WARP_LANES : 1) + riders_of(lo, ring) * WARP_LANES;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
-                                     lir_int(i >= n ? readers : fillers)};
+                                     lir_int(i < n ? 1 : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
     }
     if (lo->fn->plan->mark != 0) {
-        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark),
-                                 lir_int(warps * (int32_t)lo->fn->plan->bands)};
+        /* As many arrivals as there can be: tools take it for a fault when phases end that nobody
+         * waits for. */
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(ARRIVALS_MOST)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
@@ -268,16 +271,23 @@ lower_hold(Lowering *lo, TirVal *value)
 
 /* ---- copies ---- */
 
+/* Elements of the last dimension that one copy brings: a panel's, or all of a vector. */
+static int32_t
+panel_width(const TirShared *shared)
+{
+    return shared->is_vector ? shared->cols
+                             : PANEL_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
+}
+
 /* The box of a copy: a panel's width along the last dimension, the tile's rows along the other. */
 static LirTensorMap
 map_of(const Lowering *lo, const TirOp *copy)
 {
     const TirTensor *tensor = copy->tensor;
-    int32_t element = (int32_t)dtype_bits(tensor->dtype) / 8;
     uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
-                        .swizzle_bytes = PANEL_BYTES,
+                        .swizzle_bytes = copy->shared->is_vector ? 0 : PANEL_BYTES,
                         .l2_promotion_bytes = 128};
 
     (void)lo;
@@ -285,7 +295,7 @@ map_of(const Lowering *lo, const TirOp *copy)
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
-        map.box[d] = d == 0                                      ? (uint32_t)(PANEL_BYTES / element)
+        map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
     }
@@ -295,7 +305,7 @@ map_of(const Lowering *lo, const TirOp *copy)
 static bool
 same_map(const LirTensorMap *a, const LirTensorMap *b)
 {
-    bool same = a->tensor == b->tensor;
+    bool same = a->tensor == b->tensor && a->swizzle_bytes == b->swizzle_bytes;
 
     for (uint32_t d = 0; d < a->rank && same; d++)
         same = a->box[d] == b->box[d] && a->dim[d] == b->dim[d];
@@ -311,7 +321,7 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
             add_maps_of(lo, op->blocks[k], names);
         bool uses_map = op->op == TIR_COPY_BULK || op->op == TIR_TENSOR_ADD ||
                         op->op == TIR_TENSOR_STORE;
-        if (!uses_map || op->shared->is_vector || names[op->shared->id] != NULL)
+        if (!uses_map || names[op->shared->id] != NULL)
             continue;
         LirTensorMap map = map_of(lo, op);
         for (uint32_t k = 0; k < lo->out->maps.n; k++) {
@@ -503,21 +513,6 @@ lower_map_address(Lowering *lo, const TirShared *ring)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
-/* A vector goes to its slot by copies of the producer's warp, each lane's own; the machine says for
- * every lane when its part is there, and the warp goes on. */
-static void
-copy_vector(Lowering *lo, TirOp *op)
-{
-    const TirShared *ring = op->shared;
-
-    if (ring->rides == 0)
-        lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), lo->role->rings[ring->id].phase);
-    lower_copies(lo, 1, &op);
-    LirOperand full = barrier_at(lo, ring, 0, false);
-    lir_emit(&lo->b, LIR_MBARRIER_ARRIVE_COPIED, 0, 1, &full);
-    lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
-}
-
 void
 lower_copy_bulk(Lowering *lo, TirOp *op)
 {
@@ -528,27 +523,21 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     RingCursor *cursor = &lo->role->rings[ring->id];
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring);
-    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = PANEL_BYTES / element;
+    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = panel_width(ring);
     LowerBox box;
 
-    if (ring->is_vector) {
-        copy_vector(lo, op);
-        return;
-    }
     lower_find_box(lo, op, &box);
-    lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
+    if (ring->rides == 0)
+        lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
-    LirReg asks = 0; /* of a whole warp, one lane */
-    if (lo->fn->plan->gathers) {
-        LirOperand elected = lir_reg(asks = lir_new_reg(b, LIR_PRED));
-        lir_emit(b, LIR_ELECT, 1, 1, &elected);
-    }
-    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * PANEL_BYTES;
+    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    LirOperand expect[] = {full, lir_int((int64_t)panels * rows * PANEL_BYTES)};
-    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = asks;
+    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_riders(lo, ring);
+    LirOperand expect[] = {full, lir_int(bytes)};
+    if (ring->rides == 0) /* else the ring it rides on has said so */
+        lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
     if (ring->slots > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
@@ -566,7 +555,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         operands[at++] = lir_reg(map);
         at += lower_box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
-        lir_emit(b, loads[tensor->rank], 0, at, operands)->guard = asks;
+        lir_emit(b, loads[tensor->rank], 0, at, operands);
     }
     if (part + 1 == parts)
         lower_advance(lo, &lo->role->rings[ring->id], ring->slots);

@@ -582,14 +582,12 @@ lower_roles(Lowering *lo)
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
     bool adds = lo->additions != NULL;
     uint32_t adding = adds ? lir_new_label(b) : end;
-    if (plan->gathers || adds) { /* a warp, not a thread */
+    if (adds) {
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
         lir_branch(b, adding, other, false);
     }
-    if (!plan->gathers) {
-        LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
-        lir_branch(b, end, other, false);
-    }
+    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
+    lir_branch(b, end, others, false);
     lower_tiles(lo, plan->producer);
     lir_branch(b, end, 0, false);
     lir_close(b);

@@ -204,7 +204,7 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
 
-    if (r->fn->plan->gathers && roles_first_tile(r) != NULL) /* vectors ride on it */
+    if (roles_first_tile(r) != NULL) /* vectors ride on it */
         order_with_needs(r, out, done, roles_first_tile(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
