@@ -12,8 +12,8 @@
  *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
  *
  *            Masks that keep elements from some i on are live in the first part, those that keep them
- *            up to some i in the last; where both cut a tile, the parts are chosen so that padding,
- *            which few tiles of the grid have, costs the others nothing.
+ *            up to some i in the last; where both cut a tile, all are, in the first, or for warp groups
+ *            in the last if only padding is there, which few tiles of the grid have.
  *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
  *
@@ -386,7 +386,9 @@ split_loop(Splitter *s, TirOp *loop)
 {
     Condition conditions[MAX_CONDITIONS];
     uint32_t n = find_conditions(s, loop, conditions);
-    bool below = false, above = false, only_padding = true;
+    bool below = false, above = false;
+    /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */
+    bool only_padding = s->px->plan.bands > 0;
     TirBuilder b = {.fn = s->fn, .block = loop->parent, .at = 0, .span = loop->span};
 
     if (n == 0 || loop->hints.no_split || !is_not_negative(loop->args[0]))
