@@ -659,6 +659,8 @@ take_shared_line(Reader *r)
         shared->per_band = reader_accept(r, "per_band");
         shared->is_vector = reader_accept(r, "vector");
         shared->barriers = reader_u32(r);
+        if (reader_accept(r, "rides"))
+            shared->rides = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
     }
     shared->is_joint = reader_accept(r, "joint");

@@ -674,6 +674,8 @@ print_schedule(Printer *p)
                        : shared->is_vector ? " vector"
                                            : "",
                        shared->barriers);
+        if (shared->rides != 0)
+            buf_printf(p->out, " rides %" PRIu32, shared->rides - 1);
         if (shared->lags)
             buf_add(p->out, " lags");
         if (shared->layout != NULL) {
