@@ -208,7 +208,7 @@ struct TirOp {
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool steers;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
-    bool sliced;               /* SHARED_READ: this band's share of the columns */
+    bool sliced;               /* SHARED_READ: this band's share of the rows or columns */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 

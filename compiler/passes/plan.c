@@ -27,8 +27,6 @@
 
 enum {
     GROUP_ROWS = 64,
-    PANEL_COLUMNS = 32,  /* of f32 in 128 bytes */
-    PANEL_ELEMENTS = 64, /* of 16 bits */
     BOX_MOST = 256,
     FIX_ROUNDS = 64,
     MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
@@ -359,13 +357,12 @@ is_packed(const TirOp *op)
 }
 
 /* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
- * exchange their parts of the left operand, and each computes a share of the columns. */
+ * exchange their parts of the left operand, and each computes a share of the result. */
 static bool
 check_joint(Planner *p, TirOp *op)
 {
     uint32_t bands = p->px->plan.bands;
     const TirOp *add = only_addition(p, op);
-    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = load_behind(op->args[1]);
 
     if (add == NULL)
@@ -374,23 +371,17 @@ check_joint(Planner *p, TirOp *op)
         if (p->tainted[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
-    int32_t share = bands < 2 ? 0 : cols / (int32_t)bands;
-    if (bands < 2 || bands > MOST_SHARING || cols % (int32_t)bands != 0)
-        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
-    /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
-     * panels, or all shares' from one. */
-    if (share % PANEL_COLUMNS != 0 || (share % PANEL_ELEMENTS != 0 && cols > PANEL_ELEMENTS))
-        return refuse(p, op->span, "the shares of a product over all warp groups are no whole panels");
-    if ((share != GROUP_ROWS && rows != GROUP_ROWS) || rows % 16 != 0)
+    JointShare share = joint_share(op->results[0]->type, bands);
+    if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || is_packed(add) || rows > BOX_MOST)
+        !tir_is_contiguous(add) || is_packed(add) || share.rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     op->joint = true;
-    op->swapped = cols / (int32_t)bands == GROUP_ROWS;
+    op->swapped = share.swapped;
     return check_load(p, right);
 }
 

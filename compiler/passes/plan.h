@@ -8,4 +8,13 @@
 /* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 
+/* plan_joint.c: what each band computes of a product of all bands; no rows: it can not be divided. */
+typedef struct JointShare {
+    int32_t rows, cols;
+    bool by_rows; /* its rows are a part of the result's; else its columns are */
+    bool swapped; /* computed turned */
+} JointShare;
+
+JointShare joint_share(TirType result, uint32_t bands);
+
 #endif

@@ -67,8 +67,9 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     TirBuilder *b = &r->b;
     int32_t bands = (int32_t)r->fn->plan->bands;
     TirType part = op->args[0]->type, right = op->args[1]->type;
-    TirType all = tir_tile2(part.dtype, part.dim[0], part.dim[1] * bands);
-    TirType share = tir_tile2(right.dtype, right.dim[0] * bands, right.dim[1] / bands);
+    JointShare share = joint_share(op->results[0]->type, r->fn->plan->bands);
+    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * bands);
+    TirType other = tir_tile2(right.dtype, right.dim[0] * bands, share.cols);
 
     b->span = op->span;
     if (r->exchange == NULL) {
@@ -85,14 +86,16 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
     if (r->fn->plan->turns)
         tir_op_new(b, TIR_TURN_TAKE, 0, NULL, 0, NULL);
-    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &all);
+    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &left);
     x->shared = r->exchange;
     x->joint = true;
+    x->sliced = share.by_rows;
     TirVal *zero = tir_const_int(b, 0);
-    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &share);
+    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
     y->shared = op->args[1]->def->shared;
-    y->joint = y->sliced = true;
-    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, part.dim[0], share.dim[1]), 0);
+    y->joint = true;
+    y->sliced = !share.by_rows;
+    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
     TirVal *args[] = {x->results[0], y->results[0], none};
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
     mma->async = mma->joint = true;
@@ -100,33 +103,52 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     clone_set(map, op->results[0], mma->results[0]);
 }
 
+/* The dimension of the tensor that the bands' shares of a joint product lie along: that of the tile's
+ * rows or of its columns. */
+static uint32_t
+divided_dimension(const TirOp *add, bool by_rows)
+{
+    uint32_t d = 0;
+
+    while (add->index[d].kind == INDEX_SCALAR || tir_tile_dimension(add, d) != (by_rows ? 0 : 1))
+        d++;
+    return d;
+}
+
 /* The addition of this band's share of a joint product. */
 static void
 emit_addition(Roles *r, CloneMap *map, const TirOp *op)
 {
     TirBuilder *b = &r->b;
-    TirVal *value = clone_of(map, op->args[op->n_args - 1]);
+    const TirVal *whole = op->args[op->n_args - 1];
+    TirVal *value = clone_of(map, whole);
+    JointShare share = joint_share(whole->type, r->fn->plan->bands);
+    uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
+    int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
-    uint32_t last = op->tensor->rank - 1, n = 0;
     TirVal *args[TENSOR_MAX_RANK + 1];
 
     b->span = op->span;
     /* one thread asks for all: its place must be known to be the same for a warp */
     CloneMap steers = roles_steering(r, clone_of(map, r->body->params.at[0]));
-    for (uint32_t k = 0; k + 1 < op->n_args; k++) {
-        TirVal *index = clone_scalar_tree(b, &steers, op->args[k]);
-        args[n++] = index != NULL ? index : clone_of(map, op->args[k]);
+    TirVal *own = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+    own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL) {
+            TirVal *index = clone_scalar_tree(b, &steers, op->args[next]);
+            args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
+            next++;
+        }
+        if (d == divided && op->index[d].kind == INDEX_FULL)
+            args[n++] = own;
+        else if (d == divided)
+            args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
     }
-    TirVal *start = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
-    start = tir_binary(b, TIR_MUL, start, tir_const_int(b, value->type.dim[1]));
-    if (op->index[last].kind == INDEX_RANGE)
-        start = tir_binary(b, TIR_ADD, start, args[--n]);
-    args[n++] = start;
     args[n++] = value;
     TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
-    add->index[last] = (TirIndex){.kind = INDEX_RANGE, .length = value->type.dim[1]};
+    add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
     add->tensor = op->tensor;
     add->shared =
         roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);
