@@ -232,6 +232,7 @@ typedef struct TirShared {
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
     bool lags;                     /* a band gives a slot back after it waited for the next one */
+    bool ahead;                    /* what is waited for in an iteration is read in the next, too */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring that a warp of the producer fills, element by element */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */

@@ -660,6 +660,7 @@ take_shared_line(Reader *r)
         shared->is_vector = reader_accept(r, "vector");
         shared->barriers = reader_u32(r);
         shared->lags = reader_accept(r, "lags");
+        shared->ahead = shared->lags && reader_accept(r, "ahead");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");

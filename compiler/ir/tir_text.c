@@ -673,7 +673,7 @@ print_schedule(Printer *p)
                                            : "",
                        shared->barriers);
         if (shared->lags)
-            buf_add(p->out, " lags");
+            buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

@@ -51,6 +51,13 @@ typedef struct Range {
     TirVal *base; /* NULL: as written */
 } Range;
 
+/* The first product of an iteration, begun in the one before (roles_ahead.c). */
+typedef struct Ahead {
+    TirOp *product, *load; /* of the body: its operand that is loaded in each iteration */
+    OpList needs;          /* what makes it, in order, itself the last */
+    CloneMap *next;        /* in which the next iteration's begins; NULL: there is none */
+} Ahead;
+
 /* ---- roles_stages.c: which part of the main loop is of the late stage ---- */
 
 /* Fills `late` and `level`. */
@@ -124,11 +131,22 @@ void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirV
  * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
+/* An iteration, its first product begun before if `ahead` is not NULL; the next one's, if it has been
+ * begun, else NULL. */
+TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* ---- roles_ahead.c ---- */
+
+/* Whether the first product can begin an iteration ahead; which it is. */
+bool roles_find_ahead(Roles *r, Ahead *ahead);
+/* Emits the product; its result. */
+TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
+void roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead);
 
 /* ---- roles_wishes.c ---- */
 

@@ -117,10 +117,10 @@ divided_dimension(const TirOp *add, bool by_rows)
 
 /* The addition of this band's share of a joint product. */
 static void
-emit_addition(Roles *r, CloneMap *map, const TirOp *op)
+emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {
     TirBuilder *b = &r->b;
-    const TirVal *whole = op->args[op->n_args - 1];
+    TirVal *whole = op->args[op->n_args - 1];
     TirVal *value = clone_of(map, whole);
     JointShare share = joint_share(whole->type, r->fn->plan->bands);
     uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
@@ -150,9 +150,12 @@ emit_addition(Roles *r, CloneMap *map, const TirOp *op)
         add->index[d] = op->index[d];
     add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
     add->tensor = op->tensor;
-    add->shared =
-        roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);
-    add->shared->is_staging = true;
+    if (op->shared == NULL) {
+        op->shared = roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0],
+                                      value->type.dim[1], 1);
+        op->shared->is_staging = true;
+    }
+    add->shared = op->shared;
 }
 
 /* The source of an operand, through casts of the layout and type that cost nothing to follow. */
@@ -292,6 +295,13 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
     }
 }
 
+/* Whether an operation was done in the iteration before. */
+static bool
+is_begun(const Ahead *ahead, const TirOp *op)
+{
+    return ahead != NULL && (op == ahead->product || op == ahead->load);
+}
+
 static TirVal *
 later_iteration(Roles *r, const CloneMap *map, int64_t by)
 {
@@ -299,8 +309,8 @@ later_iteration(Roles *r, const CloneMap *map, int64_t by)
                       tir_const_int(&r->b, by));
 }
 
-static void
-emit_straight_iteration(Roles *r, CloneMap *map)
+TirVal *
+roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
 {
     enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
     InFlight flying = {0};
@@ -309,13 +319,16 @@ emit_straight_iteration(Roles *r, CloneMap *map)
     bool *released = arena_array(r->fn->arena, bool, r->early_rings.n + r->late_rings.n + 1);
     bool copied = false, turn = false, joint = r->fn->plan->joint;
     uint32_t products = 0;
+    TirVal *begun = NULL;
 
     order_iteration(r, &order, &meanwhile);
     for (uint32_t i = 0; i < order.n; i++)
-        products += order.at[i]->op == TIR_MMA;
+        products += order.at[i]->op == TIR_MMA && !is_begun(ahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
         TirOp *op = order.at[i];
         ValueList computed = {0};
+        if (is_begun(ahead, op))
+            continue;
         for (uint32_t k = flying.results.n; k-- > 0;) {
             if (looks_at(op, flying.results.at[k])) {
                 if (!copied && !joint) /* under the products that begin the iteration */
@@ -351,11 +364,19 @@ emit_straight_iteration(Roles *r, CloneMap *map)
             continue;
         if (turn)
             tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
+        if (ahead == NULL || ahead->next == NULL)
+            continue;
+        begun = roles_begin_ahead(r, ahead->next, ahead);
+        vec_push(r->fn->arena, &flying.results, begun);
     }
     /* Behind the bands' barrier the slot of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
     if (joint)
         roles_copy_vectors(r, later_iteration(r, map, 2));
+    if (begun != NULL) { /* slots are free before it ends */
+        wait_until(r, &flying, 1, &none);
+        release_ended(r, &order, &meanwhile, order.n, &flying, released);
+    }
     wait_until(r, &flying, 0, &none);
     release_ended(r, &order, &meanwhile, order.n, &flying, released);
     if (!joint && r->vectors.n > 0) {
@@ -364,6 +385,7 @@ emit_straight_iteration(Roles *r, CloneMap *map)
         roles_vectors_there(r);
         tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
     }
+    return begun;
 }
 
 void
@@ -372,10 +394,15 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
     TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
     TirBlock *around = r->b.block;
+    Ahead ahead;
 
     for (uint32_t k = 0; k < n; k++)
         initial[k] = clone_of(map, r->loop->args[first + k]);
     roles_find_vectors(r);
+    if (roles_find_ahead(r, &ahead)) {
+        roles_ahead(r, map, range, &ahead);
+        return;
+    }
     if (r->vectors.n > 0) {
         roles_copy_vectors(r, range.lo);
         if (r->fn->plan->joint)
@@ -389,7 +416,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
         clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
     clone_set(map, r->body->params.at[0],
               roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
-    emit_straight_iteration(r, map);
+    (void)roles_straight_iteration(r, map, NULL);
     const TirOp *yield = block_yield(r->body);
     TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);
     for (uint32_t k = 0; k < n; k++)
