@@ -263,6 +263,7 @@ typedef struct TirPlan {
     bool gathers;                /* the producer is a warp, which copies vectors itself */
     bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
+    bool ahead;                  /* the first product of an iteration begins in the one before */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the

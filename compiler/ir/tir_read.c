@@ -669,8 +669,8 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint patch 16 of m
- * tiles 8192 private 768 shares Sk * 512 */
+/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint ahead
+ * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
@@ -692,6 +692,7 @@ take_plan_line(Reader *r)
     plan->gathers = reader_accept(r, "gathers");
     plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
+    plan->ahead = reader_accept(r, "ahead");
     if (reader_accept(r, "patch")) {
         plan->patch = reader_u32(r);
         reader_expect(r, "of");

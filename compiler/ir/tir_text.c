@@ -635,6 +635,7 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->gathers ? " gathers" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
+        buf_add(p->out, fn->plan->ahead ? " ahead" : "");
         if (fn->plan->patch != 0)
             buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
                        grid_name(fn, fn->plan->patch_axis));

@@ -492,13 +492,21 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     return ring;
 }
 
+/* Slots of the rings of the main loop. */
+static uint32_t
+stages_of(const Planner *p)
+{
+    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
+
+    return pinned > 0 ? pinned : p->px->plan.stages;
+}
+
 static void
 make_rings(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
-    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
-    uint32_t stages = pinned > 0 ? pinned : hints->stages;
+    uint32_t stages = stages_of(p);
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
@@ -734,11 +742,17 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->bands == 0 || px->target->group_mma == NULL)
         return false;
-    bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
+    bool ahead = false, ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p);
-    if (ok && px->plan.bands > 1)
-        preload_subtractions(&p);
-    if (!ok || !choose_axis(&p)) {
+    ok = ok && choose_axis(&p);
+    if (ok && px->plan.bands > 1) {
+        /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
+        ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));
+        if (!ahead)
+            preload_subtractions(&p);
+        ok = try_axis(&p, p.axis);
+    }
+    if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         plan_not_kept(px, fn, p.where, p.why);
@@ -762,6 +776,7 @@ pass_plan(PassContext *px, TirFn *fn)
                                    "products and %d others, and there are %u",
                                    (int)result_registers(&p, true), OTHER_REGISTERS,
                                    fn->plan->consumer_registers + 4));
+    fn->plan->ahead = ahead;
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
     fn->warps = 4;

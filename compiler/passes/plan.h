@@ -17,4 +17,20 @@ typedef struct JointShare {
 
 JointShare joint_share(TirType result, uint32_t bands);
 
+typedef VEC(TirOp *) OpList;
+
+/* The first product of an iteration, when it begins in the one before. */
+typedef struct Ahead {
+    TirOp *product, *load;  /* of the body: its operand that is loaded in each iteration */
+    OpList needs;           /* what makes it, in order, itself the last */
+    struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
+} Ahead;
+
+/* ---- plan_ahead.c ---- */
+
+/* Finds the product that could begin ahead. */
+bool ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead);
+/* Whether it does, in a loop with that many slots; the bands' axis is chosen. */
+bool plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
+
 #endif

@@ -5,7 +5,6 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_clone.h"
 
-typedef VEC(TirOp *) OpList;
 typedef VEC(TirVal *) ValueList;
 
 /* Which masks are live in what is emitted. */
@@ -50,13 +49,6 @@ typedef struct Range {
     TirVal *lo, *hi;
     TirVal *base; /* NULL: as written */
 } Range;
-
-/* The first product of an iteration, begun in the one before (roles_ahead.c). */
-typedef struct Ahead {
-    TirOp *product, *load; /* of the body: its operand that is loaded in each iteration */
-    OpList needs;          /* what makes it, in order, itself the last */
-    CloneMap *next;        /* in which the next iteration's begins; NULL: there is none */
-} Ahead;
 
 /* ---- roles_stages.c: which part of the main loop is of the late stage ---- */
 
@@ -142,8 +134,6 @@ bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
 
 /* ---- roles_ahead.c ---- */
 
-/* Whether the first product can begin an iteration ahead; which it is. */
-bool roles_find_ahead(Roles *r, Ahead *ahead);
 /* Emits the product; its result. */
 TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead);

@@ -203,12 +203,13 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
+    bool early = r->fn->plan->scarce && !r->fn->plan->ahead;
 
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
         bool waits = op->op == TIR_LOAD && op->shared != NULL;
         /* H200, backward: vectors of rings where they are used: d = 64 2 % more, d = 128 1 % less */
-        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2 && (!waits || r->fn->plan->scarce))
+        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2 && (!waits || early))
             order_with_needs(r, out, done, op);
         if (op->op == TIR_MMA && op->joint)
             joint_at = i;
@@ -362,12 +363,12 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
         vec_push(r->fn->arena, &flying.results, op->results[0]);
         if (--products > 0)
             continue;
+        if (ahead != NULL && ahead->next != NULL) {
+            begun = roles_begin_ahead(r, ahead->next, ahead);
+            vec_push(r->fn->arena, &flying.results, begun);
+        }
         if (turn)
             tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
-        if (ahead == NULL || ahead->next == NULL)
-            continue;
-        begun = roles_begin_ahead(r, ahead->next, ahead);
-        vec_push(r->fn->arena, &flying.results, begun);
     }
     /* Behind the bands' barrier the slot of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
@@ -395,11 +396,13 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
     TirBlock *around = r->b.block;
     Ahead ahead;
+    TirPlan *plan = r->fn->plan;
 
     for (uint32_t k = 0; k < n; k++)
         initial[k] = clone_of(map, r->loop->args[first + k]);
     roles_find_vectors(r);
-    if (roles_find_ahead(r, &ahead)) {
+    plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn->arena, r->body, &ahead);
+    if (plan->ahead) {
         roles_ahead(r, map, range, &ahead);
         return;
     }
