@@ -2,8 +2,8 @@
  *
  * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
  * costs is registers: its result is there while the last products of the iteration before run.  Masks
- * would take the same registers: with them the assembler spills (H200, causal attention, 128 x 64:
- * 380 bytes), and without that nothing was gained.
+ * and elements' places as numbers would take the same registers: with them the assembler spills (H200,
+ * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
  */
 #include "compiler/passes/plan.h"
 
@@ -94,7 +94,9 @@ plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uin
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         joint = joint || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint);
-        if (body->ops.at[i]->op == TIR_MASK)
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_MASK ||
+            (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
             return false;
     }
     /* blocks that stay copy vectors in the bands, behind the first product */
