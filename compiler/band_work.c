@@ -89,16 +89,23 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors that bands which share a product copy ahead, to one of two slots (roles_vectors.c). */
+/* Vectors of a loop that has no overlap: in rings, or copied ahead by each band, to one of two slots
+ * (roles_vectors.c). */
 static void
 add_vectors(BandWork *w, const TirBlock *body)
 {
+    enum { BOX_ALIGN = 128 };
+
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
             continue;
         int32_t elements = op->results[0]->type.dim[0];
-        w->exchange_bytes += 2 * elements * 4;
+        int64_t bytes = (int64_t)elements * 4;
+        if (fits_vector_box(op))
+            w->ring_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
+        else
+            w->exchange_bytes += 2 * bytes;
         w->vector = elements / 4 > w->vector ? elements / 4 : w->vector;
     }
 }
@@ -241,8 +248,8 @@ band_work(const TirFn *fn, uint32_t bands)
     }
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
+    add_rings_of(&w, fn, plain);
     if (w.joint)
         add_vectors(&w, plain->blocks[0]);
-    add_rings_of(&w, fn, plain);
     return w;
 }

@@ -98,8 +98,11 @@ plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uin
         if (op->op == TIR_MASK ||
             (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
             return false;
+        /* what the bands copy themselves begins behind the first product */
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
+            return false;
     }
-    /* blocks that stay copy vectors in the bands, behind the first product */
+    /* blocks that stay have fewer registers, where they draw their tiles */
     if (!joint || !hints->overlap || hints->persistent || stages < 2 ||
         !pass_enabled(px, "pipeline") || !ahead_find(fn->arena, body, &ahead))
         return false;

@@ -161,6 +161,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
+    if (r->span_all)
+        roles_share_segments(r, map, own);
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
@@ -410,7 +412,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
-    roles_gather_vectors(&r);
+    roles_ring_vectors(&r);
     list_rings(&r, &once);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
                                           roles_depends_on_band(&r, r.loop->args[1]) || r.has_effects);
