@@ -70,14 +70,17 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 static int64_t
 registers_needed(const BandWork *w)
 {
-    enum { SOME_REGISTERS = 24, MASK_REGISTERS = 4 };
-    int64_t needed = w->accumulators + w->fresh + SOME_REGISTERS;
+    enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4 };
+    int64_t needed = w->accumulators + w->fresh;
 
     if (!w->joint)
-        return needed + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+        return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+    needed += w->vector + FEW_REGISTERS; /* that is added to a tile, or to what it begins with */
     if (w->kept > w->fresh / 2)
         return needed + w->kept - w->fresh / 2;
-    return needed + (w->positions ? w->fresh / 4 : 0);
+    if (w->positions)
+        return needed + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+    return needed;
 }
 
 /* Adds a candidate, unless it takes more registers than a thread has. */

@@ -13,6 +13,7 @@
 #include "compiler/band_time.h"
 
 #include "compiler/ir/layout.h"
+#include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
 typedef struct Sum {
@@ -99,11 +100,13 @@ add_vectors(BandWork *w, const TirBlock *body)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
             continue;
-        int64_t bytes = (int64_t)op->results[0]->type.dim[0] * 4;
+        int32_t elements = op->results[0]->type.dim[0];
+        int64_t bytes = (int64_t)elements * 4;
         if (fits_vector_box(op))
             w->ring_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
         else
             w->exchange_bytes += 2 * bytes;
+        w->vector = elements / 4 > w->vector ? elements / 4 : w->vector;
     }
 }
 
@@ -125,18 +128,20 @@ add_product(const Sum *sum, const TirOp *op)
 {
     BandWork *w = sum->work;
     TirType type = op->results[0]->type;
-    double rows = op->joint ? BAND_ROWS : type.dim[op->swapped ? 1 : 0];
-    double blocks = rows / BAND_ROWS, n = type.dim[op->swapped ? 0 : 1];
+    JointShare share = {.rows = type.dim[0], .cols = type.dim[1]};
+    if (op->joint) /* the parts of all bands, for a share of the result */
+        share = joint_share(type, sum->bands);
+    double rows = op->swapped ? share.cols : share.rows, n = op->swapped ? share.rows : share.cols;
+    double blocks = rows / BAND_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
     const TirVal *left = op->args[op->swapped ? 1 : 0];
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
     bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
-    if (op->joint) { /* the parts of all bands, for a share of the columns */
+    if (op->joint) {
         w->joint = true;
         steps *= sum->bands;
-        n = op->swapped ? n : n / sum->bands;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * BAND_ROWS * 2;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
         w->shared += (double)type.dim[0] * (BAND_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;

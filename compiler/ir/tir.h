@@ -209,7 +209,7 @@ struct TirOp {
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool steers;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
-    bool sliced;               /* SHARED_READ: this band's share of the columns */
+    bool sliced;               /* SHARED_READ: this band's share of the rows or columns */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
@@ -233,6 +233,7 @@ typedef struct TirShared {
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
     bool lags;                     /* a band gives a slot back after it waited for the next one */
+    bool ahead;                    /* what is waited for in an iteration is read in the next, too */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
@@ -264,6 +265,7 @@ typedef struct TirPlan {
     bool tight;                  /* results of products take most registers */
     bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
+    bool ahead;                  /* the first product of an iteration begins in the one before */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the

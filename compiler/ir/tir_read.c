@@ -662,6 +662,7 @@ take_shared_line(Reader *r)
         if (reader_accept(r, "rides"))
             shared->rides = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
+        shared->ahead = shared->lags && reader_accept(r, "ahead");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");
@@ -670,8 +671,8 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint patch 16 of m
- * tiles 8192 private 768 shares Sk * 512 */
+/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint ahead
+ * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
@@ -692,6 +693,7 @@ take_plan_line(Reader *r)
     plan->tight = reader_accept(r, "tight");
     plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
+    plan->ahead = reader_accept(r, "ahead");
     if (reader_accept(r, "patch")) {
         plan->patch = reader_u32(r);
         reader_expect(r, "of");

@@ -637,6 +637,7 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
+        buf_add(p->out, fn->plan->ahead ? " ahead" : "");
         if (fn->plan->patch != 0)
             buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
                        grid_name(fn, fn->plan->patch_axis));
@@ -677,7 +678,7 @@ print_schedule(Printer *p)
         if (shared->rides != 0)
             buf_printf(p->out, " rides %" PRIu32, shared->rides - 1);
         if (shared->lags)
-            buf_add(p->out, " lags");
+            buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

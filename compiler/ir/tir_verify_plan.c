@@ -29,7 +29,7 @@ typedef struct Flow {
     Flying flying[MOST_FLYING]; /* in order of issue */
     bool turn;                  /* it is this band's turn */
     uint32_t *held;             /* by ring: slots waited for and not given back */
-    const TirVal **slot;        /* by ring: the read of the slot last waited for */
+    uint32_t *slot;             /* by ring: the number of the slot last waited for; 0: not known */
 } Flow;
 
 /* ---- the plan itself ---- */
@@ -152,7 +152,7 @@ flow_copy(Verifier *v, const Flow *from)
     Flow to = *from;
 
     to.held = arena_array(v->out->arena, uint32_t, n + 1);
-    to.slot = arena_array(v->out->arena, const TirVal *, n + 1);
+    to.slot = arena_array(v->out->arena, uint32_t, n + 1);
     if (from->held != NULL) {
         memcpy(to.held, from->held, n * sizeof *to.held);
         memcpy(to.slot, from->slot, n * sizeof *to.slot);
@@ -211,7 +211,7 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
             tir_fault(v, op, "%s differ in the slots of ring %" PRIu32 " that are not given back",
                       ways, k);
         if (flow->slot[k] != other->slot[k])
-            flow->slot[k] = NULL;
+            flow->slot[k] = 0;
     }
 }
 
@@ -243,7 +243,8 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
             tir_fault(v, op, "its right operand is in no ring");
         if (read == NULL || !read->shared->is_ring) /* barriers of the bands guard the others */
             continue;
-        if (flow->slot[read->shared->id] != read->results[0])
+        uint32_t slot = v->slot_of[read->results[0]->id];
+        if (slot == 0 || flow->slot[read->shared->id] != slot)
             tir_fault(v, op, "operand %" PRIu32 " is not in the slot last waited for", k);
         made.slots[k] = (SlotUse){read->shared, 0};
     }
@@ -274,7 +275,7 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
     if (flow->held[ring->id] == ring->slots)
         tir_fault(v, op, "waits for a slot of a ring that is all held");
     flow->held[ring->id]++;
-    flow->slot[ring->id] = NULL;
+    flow->slot[ring->id] = ++v->slots;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
             flow->flying[i].slots[k].behind += flow->flying[i].slots[k].ring == ring;
@@ -301,7 +302,7 @@ check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
     if (read)
         tir_fault(v, op, "gives back a slot that a product still reads");
     if (--*held == 0)
-        flow->slot[ring->id] = NULL;
+        flow->slot[ring->id] = 0;
 }
 
 static void
@@ -327,7 +328,7 @@ forget_slots(const TirBlock *block, Flow *flow)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_RING_WAIT)
-            flow->slot[op->shared->id] = NULL;
+            flow->slot[op->shared->id] = 0;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             forget_slots(op->blocks[k], flow);
     }
@@ -395,7 +396,9 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
                 break;
             if (flow->held[op->shared->id] == 0)
                 tir_fault(v, op, "reads a ring of which no slot is held");
-            flow->slot[op->shared->id] = op->results[0];
+            if (flow->slot[op->shared->id] == 0) /* of the iteration before */
+                flow->slot[op->shared->id] = ++v->slots;
+            v->slot_of[op->results[0]->id] = flow->slot[op->shared->id];
             break;
         default: break;
         }
@@ -416,6 +419,7 @@ tir_check_plan(Verifier *v)
         return;
     }
     check_producer(v, plan->producer);
+    v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)

@@ -7,7 +7,7 @@
  *     band    { ..  free: wait;  the tile;  full: arrive  .. }
  *     warp    { free: arrive;  full: wait;  the addition;  until it is read }
  *
- * What the warp runs is its band's program, of which only the loops around additions are left, and
+ * What the warp runs is its band's program, of which only the loops and branches around additions are left, and
  * where these go: nothing has to be handed over but the tile.
  *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
@@ -65,34 +65,52 @@ take_addition(TirBuilder *b, CloneMap *map, const TirOp *op)
     return true;
 }
 
+static bool take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
+
+/* Appends the loop or the branch with no more than its additions. */
+static bool
+take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
+{
+    TirBlock *around = b->block;
+    TirVal *from[2] = {NULL, NULL};
+    uint32_t n = op->op == TIR_FOR ? 2 : 1; /* a range or a condition */
+    TirOp *taken;
+
+    for (uint32_t k = 0; k < n; k++) {
+        if ((op->op != TIR_FOR && op->op != TIR_IF) || !again(b, map, op->args[k], &from[k]))
+            return false;
+    }
+    taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL)
+                              : tir_if(b, from[0], 0, NULL);
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        b->block = taken->blocks[k];
+        CloneMap inner = clone_map_copy(b->fn, map);
+        if (op->op == TIR_FOR)
+            clone_set(&inner, op->blocks[k]->params.at[0], taken->blocks[k]->params.at[0]);
+        if (!take_additions(b, &inner, op->blocks[k]))
+            return false;
+        tir_yield(b, 0, NULL);
+    }
+    b->block = around;
+    return true;
+}
+
 /* Appends to the builder's block what `block` adds. */
 static bool
 take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
 {
     CloneMap map = clone_map_copy(b->fn, outer); /* what is made here is not known outside */
-    TirBlock *around = b->block;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        TirVal *lo, *hi;
+        bool around = false;
         b->span = op->span;
         if (op->op == TIR_TENSOR_ADD && !take_addition(b, &map, op))
             return false;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!has_addition(op->blocks[k]))
-                continue;
-            if (op->op != TIR_FOR || !again(b, &map, op->args[0], &lo) ||
-                !again(b, &map, op->args[1], &hi))
-                return false;
-            TirOp *loop = tir_for(b, lo, hi, 0, NULL);
-            b->block = loop->blocks[0];
-            CloneMap inner = clone_map_copy(b->fn, &map);
-            clone_set(&inner, op->blocks[0]->params.at[0], loop->blocks[0]->params.at[0]);
-            if (!take_additions(b, &inner, op->blocks[0]))
-                return false;
-            tir_yield(b, 0, NULL);
-            b->block = around;
-        }
+        for (uint32_t k = 0; k < op->n_blocks && !around; k++)
+            around = has_addition(op->blocks[k]);
+        if (around && !take_around(b, &map, op))
+            return false;
     }
     return true;
 }

@@ -129,14 +129,15 @@ descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading)
 /* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
-static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps);
+static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps,
+                              int32_t block);
 
 static LirReg *
 describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps, int32_t block)
 {
     const TirShared *ring = read->shared;
     if (read->joint)
-        return describe_joint(lo, read, contiguous, steps);
+        return describe_joint(lo, read, contiguous, steps, block);
     RingCursor *cursor = &lo->role->rings[ring->id];
     const SharedLayout *layout = ring->layout;
     int32_t panel = layout->rows * PANEL_BYTES;
@@ -162,10 +163,23 @@ steps_of(const TirOp *mma)
     return (uint32_t)(mma->args[0]->type.dim[1] + STEP - 1) / STEP;
 }
 
+/* From the start of what bands exchange to this one's share: rows of the buffer, or columns. */
+static int64_t
+share_bytes(const TirOp *read, int32_t panel)
+{
+    TirType share = read->results[0]->type;
+
+    if (share.dim[0] < read->shared->rows)
+        return (int64_t)share.dim[0] * PANEL_BYTES;
+    /* whole panels, or all bands in one */
+    return share.dim[1] % PANEL_ELEMENTS == 0 ? (int64_t)share.dim[1] / PANEL_ELEMENTS * panel
+                                              : 2 * (int64_t)share.dim[1];
+}
+
 /* The same for the parts of all bands, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a ring stacked; of a ring this band's columns only. */
+ * an exchange buffer side by side, those of a ring stacked; of one of them this band's share only. */
 static LirReg *
-describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
+describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps, int32_t block)
 {
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
@@ -183,9 +197,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
                        lir_reg(base));
     }
     if (read->sliced) {
-        int32_t width = read->results[0]->type.dim[1]; /* whole panels, or all bands in one */
-        int64_t step = width % PANEL_ELEMENTS == 0 ? (int64_t)width / PANEL_ELEMENTS * panel
-                                                   : 2 * (int64_t)width;
+        int64_t step = share_bytes(read, panel);
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(step >> 4), lir_reg(base));
     }
@@ -193,6 +205,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * PANEL_BYTES);
+        offset += (int64_t)block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
         out[s] = descriptor_at(lo, base, offset, leading);
     }
     return out;

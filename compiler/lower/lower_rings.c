@@ -67,6 +67,11 @@ lower_begin_rings(Lowering *lo)
             lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
             *lo->role->rings[k].oldest = lower_new_cursor(lo);
         }
+        if (lo->fn->shared.at[k]->ahead && !lo->role->producer) {
+            LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
+            lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
+            lo->role->rings[k].base = base[0].reg;
+        }
     }
     if (lo->fn->plan->dynamic)
         lo->role->tiles = lower_new_cursor(lo);
@@ -199,8 +204,13 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     if (ring->slots > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                        lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
-    cursor->base = base;
-    lower_describe_ring(lo, op);
+    if (ring->ahead) { /* the next iteration reads it */
+        LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
+        lir_emit(b, LIR_MOV_B32, 1, 2, kept);
+    } else {
+        cursor->base = base;
+        lower_describe_ring(lo, op);
+    }
     if (ring->rides == 0)
         lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)

@@ -27,8 +27,6 @@
 
 enum {
     GROUP_ROWS = 64,
-    PANEL_COLUMNS = 32,  /* of f32 in 128 bytes */
-    PANEL_ELEMENTS = 64, /* of 16 bits */
     BOX_MOST = 256,
     FIX_ROUNDS = 64,
     MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
@@ -359,13 +357,12 @@ is_packed(const TirOp *op)
 }
 
 /* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
- * exchange their parts of the left operand, and each computes a share of the columns. */
+ * exchange their parts of the left operand, and each computes a share of the result. */
 static bool
 check_joint(Planner *p, TirOp *op)
 {
     uint32_t bands = p->px->plan.bands;
     const TirOp *add = only_addition(p, op);
-    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = load_behind(op->args[1]);
 
     if (add == NULL)
@@ -374,23 +371,17 @@ check_joint(Planner *p, TirOp *op)
         if (p->tainted[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
-    int32_t share = bands < 2 ? 0 : cols / (int32_t)bands;
-    if (bands < 2 || bands > MOST_SHARING || cols % (int32_t)bands != 0)
-        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
-    /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
-     * panels, or all shares' from one. */
-    if (share % PANEL_COLUMNS != 0 || (share % PANEL_ELEMENTS != 0 && cols > PANEL_ELEMENTS))
-        return refuse(p, op->span, "the shares of a product over all warp groups are no whole panels");
-    if ((share != GROUP_ROWS && rows != GROUP_ROWS) || rows % 16 != 0)
+    JointShare share = joint_share(op->results[0]->type, bands);
+    if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || is_packed(add) || rows > BOX_MOST)
+        !tir_is_contiguous(add) || is_packed(add) || share.rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     op->joint = true;
-    op->swapped = cols / (int32_t)bands == GROUP_ROWS;
+    op->swapped = share.swapped;
     return check_load(p, right);
 }
 
@@ -501,13 +492,21 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     return ring;
 }
 
+/* Slots of the rings of the main loop. */
+static uint32_t
+stages_of(const Planner *p)
+{
+    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
+
+    return pinned > 0 ? pinned : p->px->plan.stages;
+}
+
 static void
 make_rings(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
-    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
-    uint32_t stages = pinned > 0 ? pinned : hints->stages;
+    uint32_t stages = stages_of(p);
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
@@ -743,11 +742,17 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->bands == 0 || px->target->group_mma == NULL)
         return false;
-    bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
+    bool ahead = false, ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p);
-    if (ok && px->plan.bands > 1)
-        preload_subtractions(&p);
-    if (!ok || !choose_axis(&p)) {
+    ok = ok && choose_axis(&p);
+    if (ok && px->plan.bands > 1) {
+        /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
+        ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));
+        if (!ahead)
+            preload_subtractions(&p);
+        ok = try_axis(&p, p.axis);
+    }
+    if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         plan_not_kept(px, fn, p.where, p.why);
@@ -771,6 +776,7 @@ pass_plan(PassContext *px, TirFn *fn)
                                    "products and %d others, and there are %u",
                                    (int)result_registers(&p, true), OTHER_REGISTERS,
                                    fn->plan->consumer_registers + 4));
+    fn->plan->ahead = ahead;
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
     fn->warps = 4;

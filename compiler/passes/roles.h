@@ -5,7 +5,6 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_clone.h"
 
-typedef VEC(TirOp *) OpList;
 typedef VEC(TirVal *) ValueList;
 
 /* Which masks are live in what is emitted. */
@@ -131,11 +130,20 @@ void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirV
  * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
+/* An iteration, its first product begun before if `ahead` is not NULL; the next one's, if it has been
+ * begun, else NULL. */
+TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* ---- roles_ahead.c ---- */
+
+/* Emits the product; its result. */
+TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
+void roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead);
 
 /* ---- roles_segments.c ---- */
 
