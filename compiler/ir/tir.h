@@ -189,8 +189,8 @@ struct TirOp {
 
     /* attributes; which ones an operation has stands beside it in tir.def */
     double number;        /* CONST of a float */
-    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID: the index; ASYNC_WAIT: n */
-    uint32_t axis;        /* REDUCE, EXPAND: the axis */
+    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART: the index; ASYNC_WAIT: n */
+    uint32_t axis;        /* REDUCE, EXPAND, PART, WHOLE: the axis */
     ReduceKind reduce;
     TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
@@ -241,6 +241,8 @@ typedef struct TirShared {
 /* The ring of tile numbers: TILE_SLOTS of 16 bytes, then as many full and empty barriers. */
 enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
 
+enum { NO_AXIS = UINT32_MAX >> 1 };
+
 /* How the warps of a block share the work (pass `plan`); a kernel without a plan is run by all
  * threads of its block alike.
  *
@@ -250,7 +252,9 @@ enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
     uint32_t bands;
-    uint32_t band_axis;
+    uint32_t band_axis;          /* NO_AXIS: `divided` */
+    bool divided;                /* the bands work on one program together: each has a part of every
+                                    tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
     uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,

@@ -336,11 +336,18 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
 static void
 take_attributes(Reader *r, TirOp *op)
 {
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE) {
+    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+        op->op == TIR_PART || op->op == TIR_WHOLE) {
         reader_expect(r, "axis");
         reader_expect(r, "(");
         op->axis = reader_u32(r);
         reader_expect(r, ")");
+        op->integer = op->op == TIR_PART ? -1 : 0;
+        if (op->op == TIR_PART && reader_accept(r, "number")) {
+            reader_expect(r, "(");
+            op->integer = reader_u32(r);
+            reader_expect(r, ")");
+        }
         op->partial = op->op == TIR_REDUCE && reader_accept(r, "partial");
         op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
@@ -677,8 +684,12 @@ take_plan_line(Reader *r)
 
     reader_expect(r, "bands");
     plan->bands = reader_u32(r);
-    reader_expect(r, "axis");
-    plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    plan->band_axis = NO_AXIS;
+    plan->divided = reader_accept(r, "divided");
+    if (!plan->divided) {
+        reader_expect(r, "axis");
+        plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    }
     reader_expect(r, "registers");
     plan->producer_registers = reader_u32(r);
     plan->consumer_registers = reader_u32(r);

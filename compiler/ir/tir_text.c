@@ -473,8 +473,11 @@ print_operands(Printer *p, const TirOp *op)
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_IOTA && op->index[0].rows > 0)
         print_range(p, &op->index[0]);
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
+    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+        op->op == TIR_PART || op->op == TIR_WHOLE)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
+    if (op->op == TIR_PART && op->integer >= 0)
+        buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->op == TIR_REDUCE && op->partial)
         buf_add(out, " partial");
     if (op->op == TIR_REDUCE && op->vote_warp)
@@ -624,9 +627,9 @@ print_schedule(Printer *p)
     }
     if (fn->plan != NULL) {
         begin_line(p);
-        buf_printf(p->out, "plan bands %" PRIu32 " axis %s registers %" PRIu32 " %" PRIu32 "%s%s",
-                   fn->plan->bands, grid_name(fn, fn->plan->band_axis),
-                   fn->plan->producer_registers, fn->plan->consumer_registers,
+        buf_printf(p->out, "plan bands %" PRIu32 " %s%s registers %" PRIu32 " %" PRIu32 "%s%s",
+                   fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
+                   fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis), fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->turns ? " turns" : "");

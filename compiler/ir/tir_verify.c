@@ -456,6 +456,25 @@ check_leaf(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", type, tir_scalar(want));
 }
 
+/* Several parts make a whole tile. */
+static void
+check_part(Verifier *v, const TirOp *op)
+{
+    bool part = op->op == TIR_PART;
+    TirType whole = part ? op->args[0]->type : op->results[0]->type;
+    TirType one = part ? op->results[0]->type : op->args[0]->type;
+
+    if (whole.rank != 2 || op->axis > 1) {
+        tir_fault(v, op, "the tile is not of rank 2");
+        return;
+    }
+    int32_t n = one.dim[op->axis] > 0 ? whole.dim[op->axis] / one.dim[op->axis] : 0;
+    one.dim[op->axis] *= n;
+    want_type(v, op, "the parts together", one, whole);
+    if (part && op->integer >= n)
+        tir_fault(v, op, "there are only %" PRId32 " parts", n);
+}
+
 static void
 check_types(Verifier *v, const TirOp *op)
 {
@@ -533,6 +552,8 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_CONVERT:
         want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
         return;
+    case TIR_PART:
+    case TIR_WHOLE: check_part(v, op); return;
     case TIR_FOR: check_for(v, op); return;
     case TIR_IF: check_if(v, op); return;
     default:

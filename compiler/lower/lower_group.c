@@ -83,6 +83,7 @@ enum { DESCRIPTOR_HIGH = 1 << 30 | MATRIX_BYTES >> 4 };
 typedef struct GroupOperand {
     TirVal *value;
     const TirOp *read;   /* NULL: in registers */
+    const TirOp *part;   /* of what was read; NULL: all of it */
     bool contiguous;     /* the contracted dimension runs along rows in shared memory */
     const int32_t *map;  /* in registers: from the instruction's order */
 } GroupOperand;
@@ -95,6 +96,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     bool transposed;
 
     operand.read = view_source(operand.value, &transposed);
+    operand.part = view_part(operand.value);
     if (operand.read != NULL) {
         operand.contiguous = k == 0 ? !transposed : transposed;
         return operand;
@@ -126,14 +128,33 @@ descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading)
     return descriptor;
 }
 
+/* `base`, a tile's beginning in units of 16 bytes, moved to that of a part of it. */
+static LirReg
+base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg base)
+{
+    LirBuilder *b = &lo->b;
+    int32_t length = part->results[0]->type.dim[part->axis];
+    int64_t bytes = part->axis == 0 ? (int64_t)length * PANEL_BYTES
+                                    : (int64_t)length / PANEL_ELEMENTS * layout->rows * PANEL_BYTES;
+
+    if (part->axis == 1 && length % PANEL_ELEMENTS != 0) /* inside of a panel */
+        bytes = (int64_t)length * 2;
+    if (part->integer >= 0)
+        return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part->integer * bytes >> 4));
+    LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
+}
+
 /* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
 static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps);
 
 static LirReg *
-describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps, int32_t block)
+describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t steps, int32_t block)
 {
+    const TirOp *read = operand->read;
+    bool contiguous = operand->contiguous;
     const TirShared *ring = read->shared;
     if (read->joint)
         return describe_joint(lo, read, contiguous, steps);
@@ -141,9 +162,11 @@ describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps,
     const SharedLayout *layout = ring->layout;
     int32_t panel = layout->rows * PANEL_BYTES;
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
-    LirReg *out = arena_array(lo->arena, LirReg, steps);
+    LirReg *out = arena_array(lo->arena, LirReg, steps), base = cursor->base;
 
-    if (cursor->described[contiguous] != NULL && block == 0)
+    if (operand->part != NULL)
+        base = base_of_part(lo, operand->part, layout, base);
+    else if (cursor->described[contiguous] != NULL && block == 0)
         return cursor->described[contiguous];
     for (uint32_t s = 0; s < steps; s++) {
         int32_t inner = (int32_t)s * STEP;
@@ -151,7 +174,7 @@ describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps,
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * PANEL_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
-        out[s] = descriptor_at(lo, cursor->base, offset, leading);
+        out[s] = descriptor_at(lo, base, offset, leading);
     }
     return out;
 }
@@ -215,10 +238,11 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
-            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD)
+            GroupOperand operand = {.read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
+            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD ||
+                operand.part != NULL)
                 continue;
-            cursor->described[contiguous] =
-                describe_steps(lo, read, contiguous, steps_of(op), 0);
+            cursor->described[contiguous] = describe_steps(lo, &operand, steps_of(op), 0);
         }
     }
 }
@@ -254,7 +278,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
 
     for (int32_t m = 0; m < blocks && left.read != NULL; m++)
-        a[m] = describe_steps(lo, left.read, left.contiguous, steps, m);
+        a[m] = describe_steps(lo, &left, steps, m);
     for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
         a[m] = arena_array(lo->arena, LirReg, 4 * steps);
         for (uint32_t r = 0; r < 4 * steps; r++) {
@@ -262,7 +286,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
             a[m][r] = lower_packed(lo, left.value, left.map[pair] / 2);
         }
     }
-    LirReg *x = describe_steps(lo, right.read, right.contiguous, steps, 0);
+    LirReg *x = describe_steps(lo, &right, steps, 0);
     if (!from_zero) {
         for (int32_t r = 0; r < n; r++) {
             LirOperand before = lower_operand(lo, lower_elem(lo, op->args[2], r));

@@ -43,6 +43,8 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
     }
     if (slot == NULL)
         return base;
+    if (shared->is_joint && shared->slots == 1)
+        return base;
     if (shared->is_joint) {
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
                             lir_int(shared->bytes / shared->slots));
@@ -397,7 +399,7 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
 
-    if (op->shared->is_joint) { /* the slot that was not written last */
+    if (op->shared->is_joint && op->shared->slots > 1) { /* the slot that was not written last */
         LirReg slot = lo->role->rings[op->shared->id].slot;
         LirOperand turn[] = {lir_reg(slot), lir_reg(slot), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);

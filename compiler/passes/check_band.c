@@ -112,6 +112,7 @@ is_renaming(const BandFacts *f, const TirOp *op)
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
     case TIR_TRANSPOSE:
+    case TIR_PART:
     case TIR_MASK:
     case TIR_PADMASK:
     case TIR_SELECT:
@@ -479,10 +480,10 @@ static bool
 write_part(Band *b, const TirOp *op)
 {
     const TirShared *buffer = op->shared;
-    uint32_t slot = b->written_slot[buffer->id] ^= 1;
+    uint32_t slot = b->written_slot[buffer->id] ^= buffer->slots > 1;
 
-    if (buffer->slots != JOINT_SLOTS)
-        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, not %d",
+    if (buffer->slots > JOINT_SLOTS)
+        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, more than %d",
                                           ring_name(b, buffer), buffer->slots, JOINT_SLOTS));
     bool running = false;
     for (uint32_t i = 0; i < b->flights.n; i++) {

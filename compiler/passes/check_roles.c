@@ -491,7 +491,7 @@ static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
-    int64_t left = c->band_indices - c->tile_index[axis] * c->bands;
+    int64_t left = axis == NO_AXIS ? there : c->band_indices - c->tile_index[axis] * c->bands;
 
     there = left < there ? (uint32_t)left : there;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)

@@ -115,8 +115,9 @@ operand_text(Arena *arena, const TirVal *value)
     bool turned = false;
     const char *name;
 
-    for (; value->def != NULL && value->def->op == TIR_TRANSPOSE; value = value->def->args[0])
-        turned = !turned;
+    for (; value->def != NULL && (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_PART);
+         value = value->def->args[0])
+        turned = turned != (value->def->op == TIR_TRANSPOSE);
     if (value->def != NULL && value->def->op == TIR_SHARED_READ)
         name = value->def->shared->name;
     else

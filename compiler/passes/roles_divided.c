@@ -1,0 +1,315 @@
+/* roles_divided.c - the main loop of bands that divide its tiles.
+ *
+ * What a product needs of all bands (`whole`) goes through shared memory: each band writes its part,
+ * they meet, and the product reads all parts.
+ *
+ *     vectors; what sums begin with
+ *     products of what was loaded
+ *     arithmetic, parts written to shared memory
+ *     all bands meet
+ *     products over all parts, each band's columns
+ *     products of a band's own rows, additions to memory
+ *
+ * A buffer of parts has one slot: what is read of it is read before the bands meet for the next time,
+ * behind which they write again.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
+
+typedef struct Divided {
+    Roles *r;
+    CloneMap *map;
+    OpList order;
+    bool *done;        /* by place in the loop's body: it is in the order */
+    ValueList flying;  /* results of products that may still run, in order of their issue */
+    bool *released;    /* by ring */
+    bool met;          /* behind what reads the buffers of parts, nothing was written since */
+    bool written;      /* some part, and the bands have not met since */
+    bool copied;       /* the next iteration's vectors */
+} Divided;
+
+/* ---- buffers of parts ---- */
+
+/* What a `whole` is made of, as it lies in registers: through transposes. */
+static TirVal *
+part_behind(const TirOp *whole, bool *turned)
+{
+    TirVal *value = whole->args[0];
+
+    *turned = false;
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
+        *turned = !*turned;
+        value = value->def->args[0];
+    }
+    return value;
+}
+
+/* One buffer for each `whole`, made when its part is first written. */
+static TirShared *
+buffer_of(Divided *d, TirOp *whole, const TirVal *part)
+{
+    if (whole->shared == NULL) {
+        whole->shared = roles_new_buffer(d->r, part->name != NULL ? part->name : "parts",
+                                         part->type.dtype, part->type.dim[0], part->type.dim[1], 1);
+        whole->shared->is_joint = true;
+    }
+    return whole->shared;
+}
+
+static void
+meet(Divided *d)
+{
+    TirBuilder *b = &d->r->b;
+
+    if (d->written)
+        roles_vectors_there(d->r);
+    tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
+    d->met = true;
+    d->written = false;
+}
+
+static void
+write_part(Divided *d, TirOp *whole)
+{
+    TirBuilder *b = &d->r->b;
+    bool turned;
+    TirVal *part = part_behind(whole, &turned);
+
+    b->span = whole->span;
+    if (!d->met)
+        meet(d);
+    TirVal *args[] = {tir_const_int(b, 0), clone_of(d->map, part)};
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(d, whole, part);
+    d->written = true;
+}
+
+/* The parts of all bands, as an operand. */
+static void
+read_parts(Divided *d, const TirOp *whole)
+{
+    TirBuilder *b = &d->r->b;
+    bool turned;
+    TirVal *part = part_behind(whole, &turned), *slot = tir_const_int(b, 0);
+    TirType type = part->type;
+
+    b->span = whole->span;
+    type.dim[turned ? 1 - whole->axis : whole->axis] *= (int32_t)d->r->fn->plan->bands;
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &type);
+    read->shared = whole->shared;
+    read->joint = true;
+    read->results[0]->name = part->name;
+    clone_set(d->map, whole->results[0],
+              turned ? tir_transpose(b, read->results[0]) : read->results[0]);
+}
+
+/* ---- order ---- */
+
+/* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
+static void
+order_with_needs(Divided *d, TirOp *op)
+{
+    const TirBlock *body = d->r->body;
+    uint32_t at = 0;
+
+    while (body->ops.at[at] != op)
+        at++;
+    if (d->done[at])
+        return;
+    d->done[at] = true;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirOp *def = op->args[k]->def;
+        if (def != NULL && def->parent == body)
+            order_with_needs(d, def);
+    }
+    vec_push(d->r->fn->arena, &d->order, op);
+}
+
+static bool
+is_first_product(const Divided *d, const TirOp *op)
+{
+    return op->op == TIR_MMA && d->r->level[op->results[0]->id] == 1;
+}
+
+static void
+order_iteration(Divided *d)
+{
+    const TirBlock *body = d->r->body;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2)
+            order_with_needs(d, op);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) { /* put there while no product runs */
+        const TirOp *op = body->ops.at[i];
+        if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
+            order_with_needs(d, op->args[2]->def);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (is_first_product(d, body->ops.at[i]))
+            order_with_needs(d, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op == TIR_WHOLE)
+            order_with_needs(d, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint)
+            order_with_needs(d, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op != TIR_YIELD)
+            order_with_needs(d, body->ops.at[i]);
+    }
+}
+
+/* ---- waits and releases ---- */
+
+/* Whether an operation looks at `value`; as the accumulator of a product it does not count. */
+static bool
+looks_at(const TirOp *op, const TirVal *value)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == value && !(op->op == TIR_MMA && k == 2))
+            return true;
+    }
+    return false;
+}
+
+/* Whether `op` reads the ring behind `load`, itself or through a part or a transpose of it. */
+static bool
+reads_ring(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+        const TirOp *def = op->args[k]->def;
+        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+            def = def->args[0]->def;
+        if (def == load)
+            return true;
+    }
+    return false;
+}
+
+/* Gives back the rings whose last product has ended; what comes stands from place `from` on. */
+static void
+release_ended(Divided *d, uint32_t from)
+{
+    const OpList *rings = &d->r->early_rings;
+
+    for (uint32_t k = 0; k < rings->n; k++) {
+        const TirOp *load = rings->at[k];
+        bool busy = d->released[k];
+        for (uint32_t i = from; i < d->order.n && !busy; i++)
+            busy = d->order.at[i] == load || reads_ring(d->order.at[i], load);
+        for (uint32_t i = 0; i < d->flying.n && !busy; i++)
+            busy = reads_ring(d->flying.at[i]->def, load);
+        if (busy)
+            continue;
+        d->released[k] = true;
+        roles_plain(&d->r->b, TIR_RING_RELEASE, load->shared, 0);
+    }
+}
+
+static void
+wait_until(Divided *d, uint32_t left, uint32_t from)
+{
+    if (d->flying.n <= left)
+        return;
+    roles_plain(&d->r->b, TIR_MMA_WAIT, NULL, left);
+    for (uint32_t k = 0; k < left; k++)
+        d->flying.at[k] = d->flying.at[d->flying.n - left + k];
+    d->flying.n = left;
+    release_ended(d, from);
+}
+
+/* ---- an iteration ---- */
+
+static void
+copy_next_vectors(Divided *d)
+{
+    Roles *r = d->r;
+
+    if (!d->copied)
+        roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, clone_of(d->map, r->body->params.at[0]),
+                                         tir_const_int(&r->b, 1)));
+    d->copied = true;
+}
+
+static void
+emit_iteration(Divided *d)
+{
+    Roles *r = d->r;
+
+    for (uint32_t i = 0; i < d->order.n; i++) {
+        TirOp *op = d->order.at[i];
+        for (uint32_t k = d->flying.n; k-- > 0;) {
+            if (!looks_at(op, d->flying.at[k]))
+                continue;
+            copy_next_vectors(d); /* under the products that begin the iteration */
+            wait_until(d, d->flying.n - 1 - k, i);
+            break;
+        }
+        if (op->op == TIR_MMA)
+            wait_until(d, MOST_FLYING - 1, i);
+        if (op->op == TIR_WHOLE) {
+            write_part(d, op);
+            continue;
+        }
+        if (op->op == TIR_MMA && op->joint && d->written)
+            meet(d);
+        for (uint32_t k = 0; op->op == TIR_MMA && op->joint && k < 2; k++) {
+            const TirOp *def = op->args[k]->def;
+            if (def != NULL && def->op == TIR_WHOLE && clone_of(d->map, op->args[k]) == op->args[k])
+                read_parts(d, def);
+        }
+        if (roles_vector(r, op) != NULL)
+            roles_read_vector(r, d->map, roles_vector(r, op), clone_of(d->map, r->body->params.at[0]));
+        else
+            roles_copy(r, d->map, op, false);
+        if (op->op == TIR_MMA)
+            vec_push(r->fn->arena, &d->flying, op->results[0]);
+    }
+    copy_next_vectors(d);
+    wait_until(d, 0, d->order.n);
+}
+
+void
+roles_divided(Roles *r, CloneMap *map, Range range)
+{
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
+    TirBlock *around = r->b.block;
+    Divided d = {.r = r,
+                 .map = map,
+                 .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
+                 .released = arena_array(r->fn->arena, bool, r->early_rings.n + 1)};
+
+    for (uint32_t k = 0; k < n; k++)
+        initial[k] = clone_of(map, r->loop->args[first + k]);
+    roles_find_vectors(r);
+    if (r->vectors.n > 0) {
+        roles_copy_vectors(r, range.lo);
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
+    TirOp *loop = roles_begin_loop(r, range, n, initial, map, NULL);
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < r->body->params.n; k++)
+        clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(map, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    order_iteration(&d);
+    emit_iteration(&d);
+    const TirOp *yield = block_yield(r->body);
+    TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);
+    for (uint32_t k = 0; k < n; k++)
+        next[k] = clone_of(map, yield->args[k]);
+    tir_yield(&r->b, n, next);
+    r->b.block = around;
+    roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, r->loop->results[k], loop->results[k]);
+}
