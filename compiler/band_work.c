@@ -19,6 +19,7 @@ typedef struct Sum {
     BandWork *work;
     const TirBlock *body;
     uint32_t bands;
+    bool divided;
 } Sum;
 
 static double
@@ -90,12 +91,12 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
 
 /* Vectors that bands which share a product copy ahead, to one of two slots (roles_vectors.c). */
 static void
-add_vectors(BandWork *w, const TirBlock *body)
+add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)
 {
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1)
-            w->exchange_bytes += 2 * op->results[0]->type.dim[0] * 4;
+            w->exchange_bytes += 2 * op->results[0]->type.dim[0] * 4 / (int64_t)shared_by;
     }
 }
 
@@ -124,8 +125,14 @@ add_product(const Sum *sum, const TirOp *op)
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
-    if (op->joint) { /* the parts of all bands, for a share of the columns */
+    bool in_shared = op->joint || (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_PART));
+    bool shares = op->joint && !sum->divided;
+    if (op->joint && sum->divided) { /* the parts that all bands write */
+        w->joint = true;
+        w->exchange_bytes += (int64_t)type.dim[0] * BAND_ROWS * 2;
+        w->shared += (double)type.dim[0] * BAND_ROWS * 2 / 128;
+    }
+    if (shares) { /* the parts of all bands, for a share of the columns */
         w->joint = true;
         steps *= sum->bands;
         n = op->swapped ? n : n / sum->bands;
@@ -140,10 +147,12 @@ add_product(const Sum *sum, const TirOp *op)
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
-    if (op->joint) /* it begins when the fresh ones have been used */
+    if (shares) /* it begins when the fresh ones have been used */
         return;
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
+    else if (sum->divided && left->def != NULL && left->def->op != TIR_PART) /* so does this one */
+        w->fresh = w->fresh > registers ? w->fresh : registers;
     else
         w->fresh += registers;
 }
@@ -222,7 +231,7 @@ band_work(const TirFn *fn, uint32_t bands)
         w.uneven |= fn->grid.at[k].uneven;
     if (plain == NULL)
         return w;
-    Sum sum = {&w, plain->blocks[0], bands};
+    Sum sum = {&w, plain->blocks[0], bands, fn->plan->divided};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)
@@ -236,7 +245,7 @@ band_work(const TirFn *fn, uint32_t bands)
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     if (w.joint)
-        add_vectors(&w, plain->blocks[0]);
+        add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);
     add_rings_of(&w, fn, plain);
     return w;
 }

@@ -464,8 +464,8 @@ check_part(Verifier *v, const TirOp *op)
     TirType whole = part ? op->args[0]->type : op->results[0]->type;
     TirType one = part ? op->results[0]->type : op->args[0]->type;
 
-    if (whole.rank != 2 || op->axis > 1) {
-        tir_fault(v, op, "the tile is not of rank 2");
+    if (whole.rank != one.rank || op->axis >= whole.rank) {
+        tir_fault(v, op, "the tile has no such axis");
         return;
     }
     int32_t n = one.dim[op->axis] > 0 ? whole.dim[op->axis] / one.dim[op->axis] : 0;

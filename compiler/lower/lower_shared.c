@@ -459,6 +459,21 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
     }
 }
 
+/* Where a part of a vector, or of a tile's rows, begins. */
+static Elem
+base_of_part(Lowering *lo, const TirOp *part, Elem base)
+{
+    const TirVal *one = part->results[0];
+    int64_t bytes = (int64_t)one->type.dim[0] * element_bytes(one);
+
+    if (one->type.rank == 2)
+        bytes = (int64_t)one->type.dim[0] * view_source(one, &(bool){0})->shared->layout->pitch;
+    if (part->integer >= 0)
+        return lower_add(lo, base, elem_int(part->integer * bytes));
+    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), bytes));
+    return lower_add(lo, base, elem_int(-bytes));
+}
+
 void
 lower_convert(Lowering *lo, TirOp *op)
 {
@@ -467,8 +482,10 @@ lower_convert(Lowering *lo, TirOp *op)
     const TirOp *read = view_source(from, &transposed);
 
     if (read != NULL) {
-        lower_tile_from_shared(lo, to, read->shared,
-                               lower_slot_base(lo, read->shared, read->args[0]), transposed);
+        Elem base = lower_slot_base(lo, read->shared, read->args[0]);
+        if (view_part(from) != NULL)
+            base = base_of_part(lo, view_part(from), base);
+        lower_tile_from_shared(lo, to, read->shared, base, transposed);
         return;
     }
     if (op->shared == NULL) {

@@ -14,7 +14,7 @@
  *     }                                             }
  *     store dV[n, :] = dv                           store dV[n, 128 band +: 128] = dv
  *
- * Tiles that products read stay whole: all bands read them where the producer puts them.  A product
+ * Tiles that products read, and vectors, stay whole: all bands read them where the producer puts them.  A product
  * whose result is only added to memory is computed some columns at a time, when all of them are more
  * than the registers that are left.
  *
@@ -430,7 +430,10 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
     if (op->n_blocks > 0)
         return refuse(d, op->span, "the main loop has a loop or branch in it");
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE && is_loaded_whole(d, op->args[k]))
+        if (is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 1 && along(d, op->args[k]) != 0)
+            op->args[k] = part_of(d, op->args[k], 0, (int32_t)d->bands, -1);
+        else if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE && is_loaded_whole(d, op->args[k]) &&
+                 op->args[k]->type.rank == 2)
             return refuse(d, op->span, "a tile is an operand of a product and used otherwise, too");
     }
     if (op->op == TIR_MMA) {
@@ -487,8 +490,9 @@ divide_body(Divider *d)
     for (uint32_t i = 0; i < d->body->ops.n; i++) {
         TirOp *op = d->body->ops.at[i];
         vec_push(d->fn->arena, &before, op);
-        if (op->op == TIR_LOAD && op->results[0]->type.rank == 2)
-            d->whole[op->results[0]->id] = feeds_products(d, d->body, op->results[0]);
+        if (op->op == TIR_LOAD)
+            d->whole[op->results[0]->id] = op->results[0]->type.rank == 1 ||
+                                           feeds_products(d, d->body, op->results[0]);
     }
     d->body->ops.n = 0;
     d->b.block = d->body;

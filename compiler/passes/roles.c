@@ -415,6 +415,8 @@ pass_roles(PassContext *px, TirFn *fn)
         plan->overlapped = roles_prepare_overlap(&r);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
     roles_gather_vectors(&r);
+    if (plan->divided)
+        roles_narrow_vectors(&r);
     list_rings(&r, &once);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
                                           roles_depends_on_band(&r, r.loop->args[1]) ||
@@ -430,6 +432,8 @@ pass_roles(PassContext *px, TirFn *fn)
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1;
+    if (plan->divided)
+        roles_order_rings(&r);
     roles_make_producer(&r, &once);
 
     TirBlock *root = tir_block_new(fn);

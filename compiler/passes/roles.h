@@ -127,6 +127,8 @@ void roles_straight(Roles *r, CloneMap *map, Range range);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
 /* .. and of bands that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
+void roles_order_rings(Roles *r);
+void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */

@@ -107,6 +107,21 @@ read_parts(Divided *d, const TirOp *whole)
 
 /* ---- order ---- */
 
+/* Whether `op` reads the ring behind `load`, itself or through a part or a transpose of it. */
+static bool
+reads_ring(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+        const TirOp *def = op->args[k]->def;
+        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+            def = def->args[0]->def;
+        if (def == load)
+            return true;
+    }
+    return false;
+}
+
+
 /* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
 static void
 order_with_needs(Divided *d, TirOp *op)
@@ -148,12 +163,14 @@ order_iteration(Divided *d)
         if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
             order_with_needs(d, op->args[2]->def);
     }
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (is_first_product(d, body->ops.at[i]))
-            order_with_needs(d, body->ops.at[i]);
+    for (uint32_t k = 0; k < d->r->early_rings.n; k++) { /* in the order in which they are filled */
+        for (uint32_t i = 0; i < body->ops.n; i++) {
+            if (is_first_product(d, body->ops.at[i]) && reads_ring(body->ops.at[i], d->r->early_rings.at[k]))
+                order_with_needs(d, body->ops.at[i]);
+        }
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op == TIR_WHOLE)
+        if (is_first_product(d, body->ops.at[i]))
             order_with_needs(d, body->ops.at[i]);
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -179,15 +196,13 @@ looks_at(const TirOp *op, const TirVal *value)
     return false;
 }
 
-/* Whether `op` reads the ring behind `load`, itself or through a part or a transpose of it. */
+/* Whether `op` reads the vector that was loaded, itself or a part of it. */
 static bool
-reads_ring(const TirOp *op, const TirOp *load)
+reads_vector(const TirOp *op, const TirOp *load)
 {
-    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+    for (uint32_t k = 0; load->results[0]->type.rank == 1 && k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
-        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
-            def = def->args[0]->def;
-        if (def == load)
+        if (def == load || (def != NULL && def->op == TIR_PART && def->args[0]->def == load))
             return true;
     }
     return false;
@@ -203,7 +218,8 @@ release_ended(Divided *d, uint32_t from)
         const TirOp *load = rings->at[k];
         bool busy = d->released[k];
         for (uint32_t i = from; i < d->order.n && !busy; i++)
-            busy = d->order.at[i] == load || reads_ring(d->order.at[i], load);
+            busy = d->order.at[i] == load || reads_ring(d->order.at[i], load) ||
+                   reads_vector(d->order.at[i], load);
         for (uint32_t i = 0; i < d->flying.n && !busy; i++)
             busy = reads_ring(d->flying.at[i]->def, load);
         if (busy)
@@ -223,6 +239,64 @@ wait_until(Divided *d, uint32_t left, uint32_t from)
         d->flying.at[k] = d->flying.at[d->flying.n - left + k];
     d->flying.n = left;
     release_ended(d, from);
+}
+
+/* Vectors that the producer does not copy: each band loads its part. */
+void
+roles_narrow_vectors(Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *part = r->body->ops.at[i];
+        TirOp *load = part->op == TIR_PART ? part->args[0]->def : NULL;
+        if (load == NULL || load->op != TIR_LOAD || load->shared != NULL)
+            continue;
+        TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = load->span};
+        int32_t length = part->results[0]->type.dim[0];
+        TirType i32 = tir_scalar(DT_I32);
+        TirVal *band = tir_op_new(&b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+        TirVal *shift = tir_binary(&b, TIR_MUL, band, tir_const_int(&b, length));
+        TirVal *args[TENSOR_MAX_RANK];
+        TirIndex index[TENSOR_MAX_RANK];
+        uint32_t next = 0;
+        for (uint32_t d = 0; d < load->tensor->rank; d++) {
+            index[d] = load->index[d];
+            if (index[d].kind == INDEX_FULL)
+                continue;
+            args[next] = load->args[next];
+            if (index[d].kind == INDEX_RANGE) {
+                args[next] = tir_binary(&b, TIR_ADD, args[next], shift);
+                index[d].length = length;
+            }
+            next++;
+        }
+        tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
+    }
+}
+
+/* The place in the loop's body of the last product that reads the ring behind `load`. */
+static uint32_t
+last_reader(const Roles *r, const TirOp *load)
+{
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        last = reads_ring(r->body->ops.at[i], load) ? i : last;
+    return last;
+}
+
+/* Those that are given back first are filled first: the producer waits for one after the other. */
+void
+roles_order_rings(Roles *r)
+{
+    OpList *rings = &r->early_rings;
+
+    for (uint32_t i = 1; i < rings->n; i++) {
+        TirOp *load = rings->at[i];
+        uint32_t k = i;
+        for (; k > 0 && last_reader(r, load) < last_reader(r, rings->at[k - 1]); k--)
+            rings->at[k] = rings->at[k - 1];
+        rings->at[k] = load;
+    }
 }
 
 /* ---- an iteration ---- */
