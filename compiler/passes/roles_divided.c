@@ -270,6 +270,7 @@ roles_narrow_vectors(Roles *r)
             next++;
         }
         tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
+        i = (uint32_t)b.at; /* the part, which nobody uses now */
     }
 }
 
