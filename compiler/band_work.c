@@ -125,9 +125,9 @@ add_product(const Sum *sum, const TirOp *op)
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->joint || (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_PART));
+    bool in_shared = op->joint || (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     bool shares = op->joint && !sum->divided;
-    if (op->joint && sum->divided) { /* the parts that all bands write */
+    if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all bands write */
         w->joint = true;
         w->exchange_bytes += (int64_t)type.dim[0] * BAND_ROWS * 2;
         w->shared += (double)type.dim[0] * BAND_ROWS * 2 / 128;
@@ -147,11 +147,11 @@ add_product(const Sum *sum, const TirOp *op)
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
-    if (shares) /* it begins when the fresh ones have been used */
+    if (shares || (op->joint && !is_carried(sum->body, op->results[0]))) /* it begins when the fresh ones have been used */
         return;
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
-    else if (sum->divided && left->def != NULL && left->def->op != TIR_PART) /* so does this one */
+    else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does this one */
         w->fresh = w->fresh > registers ? w->fresh : registers;
     else
         w->fresh += registers;

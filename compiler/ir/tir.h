@@ -189,8 +189,8 @@ struct TirOp {
 
     /* attributes; which ones an operation has stands beside it in tir.def */
     double number;        /* CONST of a float */
-    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART: the index; ASYNC_WAIT: n */
-    uint32_t axis;        /* REDUCE, EXPAND, PART, WHOLE: the axis */
+    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n */
+    uint32_t axis;        /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
     TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
@@ -209,6 +209,7 @@ struct TirOp {
     bool steers;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
     bool sliced;               /* SHARED_READ: this band's share of the columns */
+    bool own;                  /* RING_WAIT, SHARED_READ: of this band, of rings for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
@@ -231,6 +232,8 @@ typedef struct TirShared {
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
+    uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
+                                      for no part */
     bool lags;                     /* a band gives a slot back after it waited for the next one */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring that a warp of the producer fills, element by element */

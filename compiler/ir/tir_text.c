@@ -434,7 +434,10 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args);
         return;
-    case TIR_RING_WAIT: print_shared(p, op->shared); return;
+    case TIR_RING_WAIT:
+        print_shared(p, op->shared);
+        buf_add(out, op->own ? " own" : "");
+        return;
     case TIR_RING_RELEASE:
         print_shared(p, op->shared);
         if (op->n_args > 0) {
@@ -444,7 +447,9 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         print_slot(p, op);
-        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : "");
+        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : op->own ? " own" : "");
+        if (op->joint && op->integer > 0)
+            buf_printf(out, " band(%" PRId64 ")", op->integer - 1);
         return;
     case TIR_TENSOR_ADD:
     case TIR_TENSOR_STORE:
@@ -474,9 +479,9 @@ print_operands(Printer *p, const TirOp *op)
     if (op->op == TIR_IOTA && op->index[0].rows > 0)
         print_range(p, &op->index[0]);
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-        op->op == TIR_PART || op->op == TIR_WHOLE)
+        op->op == TIR_PART || op->op == TIR_OWN)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
-    if (op->op == TIR_PART && op->integer >= 0)
+    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->op == TIR_REDUCE && op->partial)
         buf_add(out, " partial");
@@ -670,11 +675,14 @@ print_schedule(Printer *p)
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
         if (shared->is_ring)
-            buf_printf(p->out, " ring%s %" PRIu32,
+            buf_printf(p->out, " ring%s",
                        shared->per_band    ? " per_band"
                        : shared->is_vector ? " vector"
-                                           : "",
-                       shared->barriers);
+                                           : "");
+        if (shared->is_ring && shared->of_band > 0)
+            buf_printf(p->out, " band(%" PRIu32 ")", shared->of_band - 1);
+        if (shared->is_ring)
+            buf_printf(p->out, " %" PRIu32, shared->barriers);
         if (shared->lags)
             buf_add(p->out, " lags");
         if (shared->layout != NULL) {

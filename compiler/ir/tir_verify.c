@@ -456,22 +456,20 @@ check_leaf(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", type, tir_scalar(want));
 }
 
-/* Several parts make a whole tile. */
+/* Several parts make a tile. */
 static void
 check_part(Verifier *v, const TirOp *op)
 {
-    bool part = op->op == TIR_PART;
-    TirType whole = part ? op->args[0]->type : op->results[0]->type;
-    TirType one = part ? op->results[0]->type : op->args[0]->type;
+    TirType all = op->args[0]->type, one = op->results[0]->type;
 
-    if (whole.rank != one.rank || op->axis >= whole.rank) {
+    if (all.rank != one.rank || op->axis >= all.rank) {
         tir_fault(v, op, "the tile has no such axis");
         return;
     }
-    int32_t n = one.dim[op->axis] > 0 ? whole.dim[op->axis] / one.dim[op->axis] : 0;
+    int32_t n = one.dim[op->axis] > 0 ? all.dim[op->axis] / one.dim[op->axis] : 0;
     one.dim[op->axis] *= n;
-    want_type(v, op, "the parts together", one, whole);
-    if (part && op->integer >= n)
+    want_type(v, op, "the parts together", one, all);
+    if (op->integer >= n)
         tir_fault(v, op, "there are only %" PRId32 " parts", n);
 }
 
@@ -552,8 +550,14 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_CONVERT:
         want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
         return;
-    case TIR_PART:
-    case TIR_WHOLE: check_part(v, op); return;
+    case TIR_PART: check_part(v, op); return;
+    case TIR_OWN:
+        for (uint32_t k = 0; k < op->n_args; k++)
+            want_type(v, op, "a part", op->args[k]->type, op->results[0]->type);
+        return;
+    case TIR_FROM:
+        want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
+        return;
     case TIR_FOR: check_for(v, op); return;
     case TIR_IF: check_if(v, op); return;
     default:

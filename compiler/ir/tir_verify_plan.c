@@ -95,7 +95,8 @@ check_no_roles(Verifier *v, const TirBlock *block)
         if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
             op->op == TIR_BAND_BARRIER ||
-            ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_WHOLE) &&
+            ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
+              op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TENSOR_ADD ||
             op->op == TIR_TENSOR_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
@@ -267,6 +268,10 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
 {
     const TirShared *ring = op->shared;
 
+    if (op->own) { /* it takes none */
+        flow->slot[ring->id] = NULL;
+        return;
+    }
     if (flow->held[ring->id] == ring->slots)
         tir_fault(v, op, "waits for a slot of a ring that is all held");
     flow->held[ring->id]++;
@@ -389,7 +394,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_SHARED_READ:
             if (!op->shared->is_ring)
                 break;
-            if (flow->held[op->shared->id] == 0)
+            if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a ring of which no slot is held");
             flow->slot[op->shared->id] = op->results[0];
             break;

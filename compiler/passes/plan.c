@@ -102,7 +102,7 @@ load_behind(const TirVal *value)
 {
     TirOp *def = value->def;
 
-    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
         def = def->args[0]->def;
     return def != NULL && def->op == TIR_LOAD ? def : NULL;
 }
@@ -116,7 +116,7 @@ only_operand(const TirBlock *block, const TirVal *value)
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
                 continue;
-            if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART) ||
+            if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART && op->op != TIR_OWN) ||
                 !only_operand(op->parent, op->results[0]))
                 return false;
         }
@@ -328,7 +328,7 @@ is_of_all_bands(const TirVal *value)
 {
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
         value = value->def->args[0];
-    return value->def != NULL && value->def->op == TIR_WHOLE;
+    return value->def != NULL && value->def->op == TIR_FROM;
 }
 
 /* Whether the bands may divide the products along the axis; turns them. */
@@ -428,6 +428,22 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     return ring;
 }
 
+/* The parts of a tile have rings one behind the other. */
+static void
+make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t slots)
+{
+    const TirOp *own = operand->def;
+
+    while (own != NULL && own->op == TIR_TRANSPOSE)
+        own = own->args[0]->def;
+    for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
+        TirOp *load = own->args[k]->def;
+        if (load->shared == NULL)
+            load->shared = make_ring(p, load, slots);
+        load->shared->of_band = k + 1;
+    }
+}
+
 static void
 make_rings(Planner *p)
 {
@@ -444,6 +460,7 @@ make_rings(Planner *p)
         p->fn->plan->joint |= op->joint;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = load_behind(op->args[k]);
+            make_rings_of_parts(p, op->args[k], stages);
             if (load == NULL || load->shared != NULL)
                 continue;
             load->shared = make_ring(p, load, load->parent == body ? stages : hints->slots);
@@ -565,7 +582,7 @@ plan_drawing(Planner *p)
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
         int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band)
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band && op->shared->of_band < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
                  (added->def->joint || fn->plan->divided))

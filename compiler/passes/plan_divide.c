@@ -7,14 +7,16 @@
  *
  *     for m {                                       for m {
  *         q = load Q[m +: 128, :]                       q = load Q[m +: 128, :]
- *         s = mma(q, k.T)                    [128,64]   s = mma(part q axis(0), k.T)          [64,64]
+ *         s = mma(q, k.T)                    [128,64]   s = mma(own q0, q1; k.T)              [64,64]
  *         p = ..                             [128,64]   p = ..                                [64,64]
- *         dv = mma(p.T, g, dv)               [64,256]   dv = mma(whole p.T, part g axis(1), dv) [64,128]
+ *         dv = mma(p.T, g, dv)               [64,256]   dv = mma(from p.T number(0), part g0 axis(1), dv) [64,128]
+ *                                                       dv = mma(from p.T number(1), part g1 axis(1), dv)
  *         atomic_add X[m +: 128, :] += ..               atomic_add X[m + 64 band +: 64, :] += ..
  *     }                                             }
  *     store dV[n, :] = dv                           store dV[n, 128 band +: 128] = dv
  *
- * Tiles that products read, and vectors, stay whole: all bands read them where the producer puts them.  A product
+ * Tiles that products read are loaded in parts, g0 and g1, that all bands read: a part's place is free
+ * again before the others'.  A product
  * whose result is only added to memory is computed some columns at a time, when all of them are more
  * than the registers that are left.
  *
@@ -41,7 +43,8 @@ typedef struct Divider {
     uint32_t known;  /* values from here on are made here */
     uint8_t *along;  /* by value: bit d: dimension d runs along the loop's axis */
     bool *columns;   /* by value: a sum, of which each band has some columns */
-    bool *whole;     /* by value: a loaded tile that stays as it is */
+    bool *whole;     /* by value: a loaded tile, or vector, that all bands read */
+    TirVal ***parts; /* by value: such a tile along the axis, loaded in parts */
     TirBuilder b;
     const char *why;
     Span where;
@@ -292,8 +295,13 @@ static TirVal *
 part_behind(Divider *d, TirVal *value)
 {
     if (is_loaded_whole(d, value)) {
-        uint8_t bits = along(d, value);
-        return bits == 0 ? value : part_of(d, value, bits == 1 ? 0 : 1, (int32_t)d->bands, -1);
+        TirVal **parts = d->parts[value->id];
+        if (parts == NULL)
+            return value;
+        TirOp *own = tir_op_new(&d->b, TIR_OWN, d->bands, parts, 1, &parts[0]->type);
+        own->axis = along(d, value) == 1 ? 0 : 1;
+        own->results[0]->name = value->name;
+        return own->results[0];
     }
     if (value->def == NULL || value->def->op != TIR_TRANSPOSE ||
         !is_loaded_whole(d, value->def->args[0]) || along(d, value) == 0)
@@ -306,21 +314,30 @@ divide_sum(Divider *d, TirOp *op)
 {
     TirVal *left = op->args[0], *right = op->args[1];
     const TirOp *source = left->def;
-    TirType whole = left->type;
 
     while (source != NULL && source->op == TIR_TRANSPOSE)
         source = source->args[0]->def;
-    if (!is_loaded_whole(d, right))
+    if (!is_loaded_whole(d, right) || d->parts[right->id] == NULL)
         return refuse(d, op->span, "the right operand of a sum of all warp groups is not just loaded");
     if (source == NULL || source->op == TIR_LOAD)
         return refuse(d, op->span, "the left operand of a sum of all warp groups is not computed");
     op->results[0]->type.dim[1] /= (int32_t)d->bands;
     if (op->results[0]->type.dim[1] % PANEL_COLUMNS != 0)
         return refuse(d, op->span, "the columns of a sum can not be divided among the warp groups");
-    whole.dim[1] *= (int32_t)d->bands;
-    op->args[0] = new_op(d, TIR_WHOLE, left, whole, 1, 0);
-    op->args[1] = part_of(d, right, 1, (int32_t)d->bands, -1);
-    return fit_operands(d, op, 2);
+    if (!fit_operands(d, op, 2))
+        return false;
+    for (uint32_t k = 0; k < d->bands; k++) {
+        TirVal *x = new_op(d, TIR_FROM, left, left->type, 0, k);
+        TirVal *y = part_of(d, d->parts[right->id][k], 1, (int32_t)d->bands, -1);
+        TirVal *args[] = {x, y, op->args[2]};
+        if (k + 1 < d->bands) {
+            op->args[2] = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &op->results[0]->type)->results[0];
+        } else {
+            op->args[0] = x;
+            op->args[1] = y;
+        }
+    }
+    return true;
 }
 
 /* ---- columns of a product, some at a time ---- */
@@ -399,6 +416,32 @@ divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
 
 /* ---- an operation ---- */
 
+/* A tile of products, loaded in parts along the loop's axis. */
+static bool
+load_parts(Divider *d, TirOp *op, uint8_t bits)
+{
+    TirVal **parts = arena_array(d->fn->arena, TirVal *, d->bands);
+    const TirVal *tile = op->results[0];
+
+    for (uint32_t p = 0; p < d->bands; p++) {
+        TirOp part = *op;
+        for (uint32_t k = 0; k < op->tensor->rank; k++) {
+            if (op->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(op, k) & 1) == 0)
+                continue;
+            if (op->index[k].rows > 0)
+                return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
+            int32_t length = op->index[k].length / (int32_t)d->bands;
+            TirVal *start = tir_binary(&d->b, TIR_ADD, start_of(op, k),
+                                       tir_const_int(&d->b, (int64_t)p * length));
+            narrow_access(d, &part, k, start, length);
+        }
+        parts[p] = tir_load(&d->b, op->tensor, part.index, part.args);
+        parts[p]->name = tile->name;
+    }
+    d->parts[tile->id] = parts;
+    return true;
+}
+
 static void
 keep(Divider *d, TirOp *op)
 {
@@ -467,6 +510,11 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
             return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
         op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->bands);
     }
+    if (op->op == TIR_LOAD && (bits == 1 || bits == 2) && op->results[0]->type.rank == 2 &&
+        d->whole[op->results[0]->id])
+        return load_parts(d, op, bits);
+    if (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]) && d->parts[op->args[0]->id] != NULL)
+        return true; /* of its parts, where it is used */
     bool stays = op->n_results != 1 || d->whole[op->results[0]->id] ||
                  (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]));
     for (uint32_t k = 0; !stays && k < op->results[0]->type.rank; k++) {
@@ -612,6 +660,7 @@ plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *whe
                  .along = arena_array(fn->arena, uint8_t, n),
                  .columns = arena_array(fn->arena, bool, n),
                  .whole = arena_array(fn->arena, bool, n),
+                 .parts = arena_array(fn->arena, TirVal **, n),
                  .b = {.fn = fn, .at = -1}};
     Spread spread = {NO_AXIS, arena_array(fn->arena, bool, n), d.along};
 

@@ -11,7 +11,8 @@ plan_spread(Spread *p, const TirBlock *block)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool tainted = p->axis == NO_AXIS ? op->op == TIR_BAND || (op->op == TIR_PART && op->integer < 0)
+        bool tainted = p->axis == NO_AXIS ? op->op == TIR_BAND || op->op == TIR_OWN ||
+                                               (op->op == TIR_PART && op->integer < 0)
                                           : op->op == TIR_GRID && op->integer == (int64_t)p->axis;
         uint8_t along = 0;
         for (uint32_t k = 0; k < op->n_args; k++)
@@ -49,9 +50,10 @@ plan_spread(Spread *p, const TirBlock *block)
             along = p->along[op->args[0]->id];
             along |= (uint8_t)(op->integer < 0 ? 1 << op->axis : 0);
             break;
-        case TIR_WHOLE:
-            along = p->along[op->args[0]->id];
-            along &= (uint8_t) ~(1 << op->axis);
+        case TIR_OWN:
+            along = (uint8_t)(1 << op->axis);
+            break;
+        case TIR_FROM: /* what one band has, for all of them */
             tainted = false;
             break;
         case TIR_REDUCE:

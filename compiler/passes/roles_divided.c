@@ -1,7 +1,7 @@
 /* roles_divided.c - the main loop of bands that divide its tiles.
  *
- * What a product needs of all bands (`whole`) goes through shared memory: each band writes its part,
- * they meet, and the product reads all parts.
+ * What a product needs of all bands (`from`) goes through shared memory: each band writes its part,
+ * they meet, and products read one part after the other.
  *
  *     vectors; what sums begin with
  *     products of what was loaded
@@ -19,11 +19,17 @@
 
 enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
 
+typedef struct WrittenPart {
+    const TirVal *part;
+    TirShared *buffer;
+} WrittenPart;
+
 typedef struct Divided {
     Roles *r;
     CloneMap *map;
     OpList order;
     bool *done;        /* by place in the loop's body: it is in the order */
+    VEC(WrittenPart) written_parts;
     ValueList flying;  /* results of products that may still run, in order of their issue */
     bool *released;    /* by ring */
     bool met;          /* behind what reads the buffers of parts, nothing was written since */
@@ -33,11 +39,11 @@ typedef struct Divided {
 
 /* ---- buffers of parts ---- */
 
-/* What a `whole` is made of, as it lies in registers: through transposes. */
+/* What a `from` stands for, as it lies in registers: through transposes. */
 static TirVal *
-part_behind(const TirOp *whole, bool *turned)
+part_behind(const TirOp *from, bool *turned)
 {
-    TirVal *value = whole->args[0];
+    TirVal *value = from->args[0];
 
     *turned = false;
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
@@ -47,16 +53,15 @@ part_behind(const TirOp *whole, bool *turned)
     return value;
 }
 
-/* One buffer for each `whole`, made when its part is first written. */
+/* The buffer of a tile, made when it is first written; NULL: it is not yet. */
 static TirShared *
-buffer_of(Divided *d, TirOp *whole, const TirVal *part)
+buffer_of(const Divided *d, const TirVal *part)
 {
-    if (whole->shared == NULL) {
-        whole->shared = roles_new_buffer(d->r, part->name != NULL ? part->name : "parts",
-                                         part->type.dtype, part->type.dim[0], part->type.dim[1], 1);
-        whole->shared->is_joint = true;
+    for (uint32_t k = 0; k < d->written_parts.n; k++) {
+        if (d->written_parts.at[k].part == part)
+            return d->written_parts.at[k].buffer;
     }
-    return whole->shared;
+    return NULL;
 }
 
 static void
@@ -71,38 +76,63 @@ meet(Divided *d)
     d->written = false;
 }
 
+/* This band's part, for all, unless it is there. */
 static void
-write_part(Divided *d, TirOp *whole)
+write_part(Divided *d, const TirOp *from)
 {
     TirBuilder *b = &d->r->b;
     bool turned;
-    TirVal *part = part_behind(whole, &turned);
+    TirVal *part = part_behind(from, &turned);
 
-    b->span = whole->span;
+    if (buffer_of(d, part) != NULL)
+        return;
+    b->span = from->span;
     if (!d->met)
         meet(d);
+    WrittenPart written = {part, roles_new_buffer(d->r, part->name != NULL ? part->name : "parts",
+                                                  part->type.dtype, part->type.dim[0],
+                                                  part->type.dim[1], 1)};
+    written.buffer->is_joint = true;
+    vec_push(d->r->fn->arena, &d->written_parts, written);
     TirVal *args[] = {tir_const_int(b, 0), clone_of(d->map, part)};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(d, whole, part);
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;
     d->written = true;
 }
 
-/* The parts of all bands, as an operand. */
+/* One band's part, as an operand. */
 static void
-read_parts(Divided *d, const TirOp *whole)
+read_part(Divided *d, const TirOp *from)
 {
     TirBuilder *b = &d->r->b;
     bool turned;
-    TirVal *part = part_behind(whole, &turned), *slot = tir_const_int(b, 0);
-    TirType type = part->type;
+    TirVal *part = part_behind(from, &turned), *slot = tir_const_int(b, 0);
 
-    b->span = whole->span;
-    type.dim[turned ? 1 - whole->axis : whole->axis] *= (int32_t)d->r->fn->plan->bands;
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &type);
-    read->shared = whole->shared;
+    b->span = from->span;
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &part->type);
+    read->shared = buffer_of(d, part);
     read->joint = true;
+    read->integer = 1 + from->integer;
     read->results[0]->name = part->name;
-    clone_set(d->map, whole->results[0],
+    clone_set(d->map, from->results[0],
               turned ? tir_transpose(b, read->results[0]) : read->results[0]);
+}
+
+/* This band's part of a tile that the producer copies; its slot is taken where all bands read it. */
+static void
+read_own(Divided *d, const TirOp *own)
+{
+    TirBuilder *b = &d->r->b;
+    TirShared *ring = own->args[0]->def->shared;
+
+    b->span = own->args[0]->def->span;
+    roles_plain(b, TIR_RING_WAIT, ring, 0);
+    b->block->ops.at[b->block->ops.n - 1]->own = true;
+    TirVal *slot = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &own->results[0]->type);
+    read->shared = ring;
+    read->own = true;
+    read->results[0]->name = own->results[0]->name;
+    clone_set(d->map, own->results[0], read->results[0]);
 }
 
 /* ---- order ---- */
@@ -115,6 +145,10 @@ reads_ring(const TirOp *op, const TirOp *load)
         const TirOp *def = op->args[k]->def;
         while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
             def = def->args[0]->def;
+        for (uint32_t j = 0; def != NULL && def->op == TIR_OWN && j < def->n_args; j++) {
+            if (def->args[j]->def == load)
+                return true;
+        }
         if (def == load)
             return true;
     }
@@ -134,7 +168,7 @@ order_with_needs(Divided *d, TirOp *op)
     if (d->done[at])
         return;
     d->done[at] = true;
-    for (uint32_t k = 0; k < op->n_args; k++) {
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* slots are taken later */
         TirOp *def = op->args[k]->def;
         if (def != NULL && def->parent == body)
             order_with_needs(d, def);
@@ -329,16 +363,18 @@ emit_iteration(Divided *d)
         }
         if (op->op == TIR_MMA)
             wait_until(d, MOST_FLYING - 1, i);
-        if (op->op == TIR_WHOLE) {
+        if (op->op == TIR_FROM) {
             write_part(d, op);
             continue;
         }
-        if (op->op == TIR_MMA && op->joint && d->written)
-            meet(d);
-        for (uint32_t k = 0; op->op == TIR_MMA && op->joint && k < 2; k++) {
-            const TirOp *def = op->args[k]->def;
-            if (def != NULL && def->op == TIR_WHOLE && clone_of(d->map, op->args[k]) == op->args[k])
-                read_parts(d, def);
+        if (op->op == TIR_OWN) {
+            read_own(d, op);
+            continue;
+        }
+        if (op->op == TIR_MMA && op->joint) {
+            if (d->written)
+                meet(d);
+            read_part(d, op->args[0]->def);
         }
         if (roles_vector(r, op) != NULL)
             roles_read_vector(r, d->map, roles_vector(r, op), clone_of(d->map, r->body->params.at[0]));
@@ -348,7 +384,8 @@ emit_iteration(Divided *d)
             vec_push(r->fn->arena, &d->flying, op->results[0]);
     }
     copy_next_vectors(d);
-    wait_until(d, 0, d->order.n);
+    for (uint32_t left = d->flying.n; left-- > 0;) /* a part's place is given back before the next one's */
+        wait_until(d, left, d->order.n);
 }
 
 void
