@@ -388,8 +388,8 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
 
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "bands %u stages %u slots %u%s", plan->bands, plan->stages, plan->slots,
-               plan->persistent ? "" : ", a tile a block");
+    buf_printf(out, "bands %u stages %u slots %u%s%s", plan->bands, plan->stages, plan->slots,
+               plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
 }
 
 /* What the tuning database says.  True with no plan in `choice`: something else is better. */
