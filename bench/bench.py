@@ -110,6 +110,7 @@ class Bench:
         import torch
         import yardsticks
         self.contenders, self.timing, self.torch = contenders, timing, torch
+        self.scores = options.scores
         self.files = [contenders.find_files(spec) for spec in options.ours]
         self.rungs = []
         if options.ladder:
@@ -140,7 +141,7 @@ class Bench:
 
     def build(self, case):
         """The contenders of a case by name; what cannot run is said and left out."""
-        x = self.contenders.Inputs(case)
+        x = self.contenders.Inputs(case, scores=self.scores)
         built = {}
         for name, make in self.peer_makers.items():
             try:
@@ -235,6 +236,8 @@ def parse(arguments):
     parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16"])
     parser.add_argument("--mode", help="burst, sustained, spin")
+    parser.add_argument("--scores", default="plain", choices=["plain", "growing", "falling"],
+                        help="growing, falling: by 3 every 64 keys")
     parser.add_argument("--peers", default=None, help="which of them, by name; 'none': only ours")
     parser.add_argument("--reps", type=int)
     parser.add_argument("--warmups", type=int)

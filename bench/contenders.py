@@ -95,9 +95,12 @@ def find_files(spec):
 
 
 class Inputs:
-    """Stored as [B, S, H, D]; `t(x)` is the [B, H, S, D] view that PyTorch wants."""
+    """Stored as [B, S, H, D]; `t(x)` is the [B, H, S, D] view that PyTorch wants.
 
-    def __init__(self, case, seed=0):
+    `scores`: plain, of normal numbers; growing or falling, by 3 every 64 keys, so that a running
+    maximum has to follow them in one direction of going through the keys, and never in the other."""
+
+    def __init__(self, case, seed=0, scores="plain"):
         generator = torch.Generator(device="cuda").manual_seed(seed)
         dtype = DTYPES[case.dtype]
 
@@ -108,9 +111,20 @@ class Inputs:
         self.v = make(case.batch, case.sk, case.kv_heads, case.dv)
         self.g = make(case.batch, case.sq, case.heads, case.dv)
         self.scale = case.d ** -0.5
+        if scores != "plain":
+            self.slope(case.sk, scores == "falling")
         self.o = self.l = None  # of FlashAttention-2, for backward kernels
         if case.direction == "bwd":
             self.o, self.l = log_sum_exp(case, self)
+
+    def slope(self, keys, falling):
+        """Two elements of the head dimension carry the slope: in one, 16 bits are not enough."""
+        step = torch.arange(keys, device="cuda") // 64
+        wanted = 3.0 * (step.flip(0) if falling else step) / (16 * self.scale)
+        coarse = wanted.to(self.k.dtype)
+        self.q[..., :2] = 16
+        self.k[..., 0] = coarse[None, :, None]
+        self.k[..., 1] = (wanted - coarse.float())[None, :, None].to(self.k.dtype)
 
 
 def t(x):

@@ -128,6 +128,10 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
 
     if (loop == 0 || limit <= 0)
         return;
+    /* A warp group without a program keeps registers that the others could use. */
+    bool asked = s->px->plan.bands != 0 || (s->asked != NULL && s->asked->n_groups > 0);
+    if (!asked && bands > 1 && !fn->plan->divided && bands > trips_extent(fn, w->axis, s->sizes))
+        return;
     for (; slots >= 1 && stages < 2; slots--) {
         stages = (uint32_t)((limit - slots * once) / loop);
         if (slots * once > limit)
@@ -150,7 +154,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .dynamic = true,
                       .overlap = true,
                       .turns = bands > 1 && !fn->plan->divided};
-    if (!w->joint) /* there the place of a tile takes registers, and vectors are not copied ahead */
+    if (!w->joint) /* there the place of a tile takes registers that are short */
         add_plan(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot
@@ -336,6 +340,17 @@ sort_found(PlanSearch *s)
     }
 }
 
+/* Whether the source or the command line says of all sizes what they are most often. */
+static bool
+all_sizes_said(const TirFn *fn)
+{
+    bool all = true;
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        all = all && fn->sizes.at[k].usual != 0;
+    return all;
+}
+
 PlanCandidates
 auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const char *name,
                      const TilecSearch *asked, const int64_t *sizes)
@@ -344,8 +359,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
                     .px = px,
                     .kernel = name,
                     .asked = asked,
-                    .sizes = sizes,
-                    .sizes_known = sizes != NULL};
+                    .sizes = sizes};
     Diag *diag = px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice values = {0};
@@ -361,6 +375,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         return (PlanCandidates){0};
     if (sizes == NULL)
         s.sizes = trips_usual_sizes(px->arena, fn);
+    s.sizes_known = sizes != NULL || all_sizes_said(fn);
     s.autos = s.open.asked < MAX_AUTO ? s.open.asked : MAX_AUTO;
     for (uint32_t k = 0; k < MAX_AUTO; k++)
         values.values[k] = BAND_ROWS;

@@ -89,14 +89,22 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors that bands which share a product copy ahead, to one of two slots (roles_vectors.c). */
+/* Vectors of a loop that has no overlap: in rings, or copied ahead by each band, to one of two slots
+ * (roles_vectors.c). */
 static void
 add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)
 {
+    enum { BOX_ALIGN = 128 };
+
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1)
-            w->exchange_bytes += 2 * op->results[0]->type.dim[0] * 4 / (int64_t)shared_by;
+        if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
+            continue;
+        int64_t bytes = (int64_t)op->results[0]->type.dim[0] * 4;
+        if (fits_vector_box(op))
+            w->ring_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
+        else
+            w->exchange_bytes += 2 * bytes / (int64_t)shared_by;
     }
 }
 
@@ -244,8 +252,8 @@ band_work(const TirFn *fn, uint32_t bands)
     }
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
+    add_rings_of(&w, fn, plain);
     if (w.joint)
         add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);
-    add_rings_of(&w, fn, plain);
     return w;
 }

@@ -53,8 +53,11 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
 {
     const TilecOptions *options = front->options;
     Define *defines = arena_array(front->arena, Define, options->n_defines + 1);
+    Define *sizes = arena_array(front->arena, Define, options->n_sizes + 1);
     uint32_t errors = front->diag->errors;
 
+    for (size_t k = 0; k < options->n_sizes; k++)
+        sizes[k] = (Define){options->sizes[k].name, options->sizes[k].value};
     for (size_t k = 0; k < options->n_defines; k++) {
         const char *name = options->defines[k].name, *value = options->defines[k].value;
         if (tiles->choice != NULL && tiles->choice->replaced == name)
@@ -67,6 +70,8 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .ast = front->ast,
         .defines = defines,
         .n_defines = (uint32_t)options->n_defines,
+        .sizes = sizes,
+        .n_sizes = (uint32_t)options->n_sizes,
         .kernel = kernel,
         .choose = auto_tiles_choose,
         .user = tiles,

@@ -38,6 +38,8 @@ static const FlagRow flag_rows[] = {
     {"--stages", FLAG_STAGES, FORM_EQUALS, "N", "buffers of each pipelined load, 1 to 8"},
     {"--plan", FLAG_PLAN, FORM_EQUALS, "LIST",
      "warp groups: bands=,stages=,slots=,persistent=,dynamic=,overlap=,turns=,divide=; or none"},
+    {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N",
+     "a size of the tensors, for what 'auto' chooses and 'search' predicts: Sq=16384"},
     {"--remarks", FLAG_REMARKS, FORM_ALONE, NULL, "say what was done or not, and why"},
     {"--verify", FLAG_VERIFY, FORM_ALONE, NULL, "check the IR after each pass"},
     {"--list-targets", FLAG_LIST_TARGETS, FORM_ALONE, NULL, "the targets"},
@@ -559,6 +561,8 @@ compile(Command *command)
         free(text);
         return failed;
     }
+    command->options.sizes = command->asked.search.sizes;
+    command->options.n_sizes = command->asked.search.n_sizes;
     TilecStatus status = tilec_compile(&command->options, path, text, n, &result);
     fputs(result.messages, stderr);
     int code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;

@@ -65,6 +65,8 @@ typedef struct TilecOptions {
     int level; /* 0 .. 3 */
     const TilecDefine *defines;
     size_t n_defines;
+    const TilecDefine *sizes;       /* of the tensors, what they are most often: Sq=16384 */
+    size_t n_sizes;
     const char *kernel;             /* compile this one only; NULL: all */
     const char *const *switches;    /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
     size_t n_switches;

@@ -275,6 +275,12 @@ block_divides(const TirBlock *block, uint32_t size)
     return false;
 }
 
+int64_t
+trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes)
+{
+    return eval_host(fn->grid.at[axis].extent, sizes);
+}
+
 bool
 trips_in_tiles(const TirFn *fn, uint32_t size)
 {
@@ -292,6 +298,8 @@ trips_usual_sizes(Arena *arena, const TirFn *fn)
     int64_t *sizes = arena_array(arena, int64_t, fn->sizes.n + 1);
 
     for (uint32_t k = 0; k < fn->sizes.n; k++)
-        sizes[k] = trips_in_tiles(fn, k) ? TILED : OTHER;
+        sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
+                   : trips_in_tiles(fn, k)    ? TILED
+                                              : OTHER;
     return sizes;
 }

@@ -33,8 +33,10 @@ typedef struct BandTrips {
 /* For programs in which each of `loops` may run; bands stand along `axis` of the grid. */
 BandTrips trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
                          uint32_t bands, const int64_t *sizes);
-/* Sizes for a prediction when none are known: 4096 for what is gone through in tiles, 8 for all
- * else, by index. */
+/* Points of one axis of the grid. */
+int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
+/* Sizes for a prediction when none are given: what the kernel says they are most often, else 4096 for
+ * what is gone through in tiles, 8 for all else, by index. */
 int64_t *trips_usual_sizes(Arena *arena, const TirFn *fn);
 /* Whether some range over this size is cut into tiles: a loop or an axis of the grid goes over it
  * in steps. */

@@ -12,7 +12,6 @@ const FlagRow search_rows[] = {
     {"--tile-n", FLAG_TILE_N, FORM_NEXT, "LIST", "for the second one: --tile-n 64,96"},
     {"--tile-k", FLAG_TILE_K, FORM_NEXT, "LIST", "for all others"},
     {"--groups", FLAG_GROUPS, FORM_NEXT, "LIST", "warp groups that compute, 1 to 4"},
-    {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N", "of the tensors, for the prediction: Sq=16384"},
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
     {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "traffic (of shared memory) or time (predicted)"},
     {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by predicted time"},

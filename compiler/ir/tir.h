@@ -68,6 +68,7 @@ typedef struct TirTensor {
 
 typedef struct TirSize {
     const char *name;
+    int64_t usual; /* what it is most often, as the source or --size says; 0: they do not */
 } TirSize;
 
 typedef struct TirScalar {
@@ -236,7 +237,7 @@ typedef struct TirShared {
                                       for no part */
     bool lags;                     /* a band gives a slot back after it waited for the next one */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
-    bool is_vector;                /* a ring that a warp of the producer fills, element by element */
+    bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
 } TirShared;
@@ -266,7 +267,6 @@ typedef struct TirPlan {
     bool turns;                  /* bands take turns in starting products */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */
-    bool gathers;                /* the producer is a warp, which copies vectors itself */
     bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */

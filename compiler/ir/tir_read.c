@@ -719,7 +719,6 @@ take_plan_line(Reader *r)
     plan->turns = reader_accept(r, "turns");
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
-    plan->gathers = reader_accept(r, "gathers");
     plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
     if (reader_accept(r, "patch")) {
@@ -774,7 +773,9 @@ take_line(Reader *r)
         constant.value = reader_take(r, TOK_STRING, "a string");
         vec_push(r->arena, &fn->constants, constant);
     } else if (reader_accept(r, "size")) {
-        TirSize size = {reader_take(r, TOK_NAME, "a name")};
+        TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
+        if (reader_accept(r, "usual"))
+            size.usual = reader_integer(r, 1, INT32_MAX);
         vec_push(r->arena, &fn->sizes, size);
     } else if (reader_accept(r, "tensor")) {
         take_tensor_line(r);

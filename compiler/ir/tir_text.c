@@ -587,7 +587,10 @@ print_interface(Printer *p)
     }
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         begin_line(p);
-        buf_printf(out, "size %s\n", fn->sizes.at[k].name);
+        buf_printf(out, "size %s", fn->sizes.at[k].name);
+        if (fn->sizes.at[k].usual != 0)
+            buf_printf(out, " usual %" PRId64, fn->sizes.at[k].usual);
+        buf_char(out, '\n');
     }
     for (uint32_t k = 0; k < fn->tensors.n; k++)
         print_tensor(p, fn->tensors.at[k]);
@@ -640,7 +643,6 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->turns ? " turns" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
-        buf_add(p->out, fn->plan->gathers ? " gathers" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         if (fn->plan->patch != 0)

@@ -317,7 +317,7 @@ size_index(Lower *low, const Expr *dim)
 {
     TirFn *fn = low->fn;
     HostExpr *host = host_int(low->arena, 0);
-    TirSize size = {dim->text};
+    TirSize size = {.name = dim->text};
     Value value = {.kind = VALUE_TILE, .type = tir_scalar(DT_I32), .host = host};
 
     *host = (HostExpr){.kind = HOST_SIZE, .index = fn->sizes.n};
@@ -484,6 +484,54 @@ bind_plan(Lower *low, const Attribute *attribute)
     }
 }
 
+/* NULL: there is none. */
+static TirSize *
+find_size(TirFn *fn, const char *name)
+{
+    for (uint32_t k = 0; k < fn->sizes.n; k++) {
+        if (strcmp(fn->sizes.at[k].name, name) == 0)
+            return &fn->sizes.at[k];
+    }
+    return NULL;
+}
+
+/* @sizes(Sq = 1, ..): what the sizes of the tensors are most often. */
+static void
+bind_sizes(Lower *low, const Attribute *attribute)
+{
+    if (attribute->settings.n == 0)
+        fail(low, attribute->span, "@sizes needs sizes of tensors, as in @sizes(S = 4096)");
+    for (uint32_t k = 0; k < attribute->settings.n; k++) {
+        const Arg *setting = &attribute->settings.at[k];
+        TirSize *size = find_size(low->fn, setting->name);
+        if (size == NULL)
+            fail(low, setting->name_span, "no tensor of kernel '%s' has a size '%s'",
+                 low->kernel->name.text, setting->name);
+        else if (size->usual != 0)
+            fail(low, setting->name_span, "the size '%s' is given twice", setting->name);
+        else
+            eval_int(low, setting->value, arena_printf(low->arena, "the size '%s'", setting->name),
+                     1, INT32_MAX, &size->usual);
+    }
+}
+
+/* What the source and the command line say of sizes, behind the tensors that have them. */
+static void
+bind_usual_sizes(Lower *low)
+{
+    const AttributeList *attributes = &low->kernel->attributes;
+
+    for (uint32_t i = 0; i < attributes->n; i++) {
+        if (strcmp(attributes->at[i].name, "sizes") == 0)
+            bind_sizes(low, &attributes->at[i]);
+    }
+    for (uint32_t k = 0; k < low->options->n_sizes; k++) {
+        TirSize *size = find_size(low->fn, low->options->sizes[k].name);
+        if (size != NULL)
+            size->usual = strtoll(low->options->sizes[k].value, NULL, 10);
+    }
+}
+
 static void
 bind_attributes(Lower *low)
 {
@@ -494,9 +542,11 @@ bind_attributes(Lower *low)
         int64_t warps;
         if (strcmp(attribute->name, "plan") == 0)
             bind_plan(low, attribute);
+        else if (strcmp(attribute->name, "sizes") == 0)
+            continue; /* behind the tensors */
         else if (strcmp(attribute->name, "warps") != 0)
-            fail(low, attribute->span, "unknown attribute of a kernel: @warps(n) and @plan(..) "
-                 "are known");
+            fail(low, attribute->span, "unknown attribute of a kernel: @warps(n), @plan(..) and "
+                 "@sizes(..) are known");
         else if (attribute->value == NULL)
             fail(low, attribute->span, "@warps needs a number, as in @warps(4)");
         else if (eval_int(low, attribute->value, "the number of warps", 1, 32, &warps))
@@ -524,6 +574,7 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
         else
             bind_tensor(&low, param);
     }
+    bind_usual_sizes(&low);
     lower_block(&low, kernel->body);
     if (!low.has_grid)
         fail(&low, kernel->name.span, "kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
@@ -563,6 +614,26 @@ check_defines(const AstToTir *options)
     }
 }
 
+/* Every --size must mean something to some kernel. */
+static void
+check_sizes(const AstToTir *options, const TirModule *module)
+{
+    for (uint32_t i = 0; i < options->n_sizes; i++) {
+        const Define *size = &options->sizes[i];
+        char *end;
+        long long value = strtoll(size->value, &end, 10);
+        bool known = options->kernel != NULL; /* one of several: the others may have it */
+        for (uint32_t k = 0; k < module->fns.n; k++)
+            known |= find_size(module->fns.at[k], size->name) != NULL;
+        if (end == size->value || *end != '\0' || value < 1 || value > INT32_MAX)
+            diag_error(options->diag, (Span){0}, "--size %s=%s: expected a positive number",
+                       size->name, size->value);
+        else if (!known)
+            diag_error(options->diag, (Span){0}, "--size %s=%s: no kernel has a size '%s'",
+                       size->name, size->value, size->name);
+    }
+}
+
 bool
 ast_to_tir(const AstToTir *options, TirModule *module)
 {
@@ -576,6 +647,7 @@ ast_to_tir(const AstToTir *options, TirModule *module)
             n++;
         }
     }
+    check_sizes(options, module);
     if (n == 0) {
         Span place = {0, 0};
         if (options->kernel != NULL)

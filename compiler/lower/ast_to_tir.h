@@ -22,6 +22,8 @@ typedef struct AstToTir {
     const Ast *ast;
     const Define *defines;
     uint32_t n_defines;
+    const Define *sizes; /* of tensors, what they are most often; more than what the source says */
+    uint32_t n_sizes;
     /* Only this kernel; NULL: all of the main file, in order. */
     const char *kernel;
     /* Chooses a value for a parameter whose default is `auto`.  False, or no function at all, is

@@ -10,7 +10,7 @@
  */
 #include "compiler/lower/lower.h"
 
-enum { BARRIER_BYTES = 8, PANEL_BYTES = 128 };
+enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
 enum { FIRST_ADDITION = 13 }; /* barriers, as lower_roles.c counts them: one for each of three bands */
 
 /* Parts of a slot that have barriers of their own. */
@@ -73,15 +73,14 @@ lower_init_barriers(Lowering *lo)
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
-                                     lir_int(i >= n            ? readers
-                                             : ring->is_vector ? WARP_LANES
-                                                               : 1)};
+                                     lir_int(i < n ? 1 : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
     }
     if (lo->fn->plan->mark != 0) {
-        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark),
-                                 lir_int(warps * (int32_t)lo->fn->plan->bands)};
+        /* As many arrivals as there can be: tools take it for a fault when phases end that nobody
+         * waits for. */
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(ARRIVALS_MOST)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
@@ -280,16 +279,23 @@ lower_hold(Lowering *lo, TirVal *value)
 
 /* ---- copies ---- */
 
+/* Elements of the last dimension that one copy brings: a panel's, or all of a vector. */
+static int32_t
+panel_width(const TirShared *shared)
+{
+    return shared->is_vector ? shared->cols
+                             : PANEL_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
+}
+
 /* The box of a copy: a panel's width along the last dimension, the tile's rows along the other. */
 static LirTensorMap
 map_of(const Lowering *lo, const TirOp *copy)
 {
     const TirTensor *tensor = copy->tensor;
-    int32_t element = (int32_t)dtype_bits(tensor->dtype) / 8;
     uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
-                        .swizzle_bytes = PANEL_BYTES,
+                        .swizzle_bytes = copy->shared->is_vector ? 0 : PANEL_BYTES,
                         .l2_promotion_bytes = 128};
 
     (void)lo;
@@ -297,7 +303,7 @@ map_of(const Lowering *lo, const TirOp *copy)
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
-        map.box[d] = d == 0                                      ? (uint32_t)(PANEL_BYTES / element)
+        map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
     }
@@ -307,7 +313,7 @@ map_of(const Lowering *lo, const TirOp *copy)
 static bool
 same_map(const LirTensorMap *a, const LirTensorMap *b)
 {
-    bool same = a->tensor == b->tensor;
+    bool same = a->tensor == b->tensor && a->swizzle_bytes == b->swizzle_bytes;
 
     for (uint32_t d = 0; d < a->rank && same; d++)
         same = a->box[d] == b->box[d] && a->dim[d] == b->dim[d];
@@ -323,7 +329,7 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
             add_maps_of(lo, op->blocks[k], names);
         bool uses_map = op->op == TIR_COPY_BULK || op->op == TIR_TENSOR_ADD ||
                         op->op == TIR_TENSOR_STORE;
-        if (!uses_map || op->shared->is_vector || names[op->shared->id] != NULL)
+        if (!uses_map || names[op->shared->id] != NULL)
             continue;
         LirTensorMap map = map_of(lo, op);
         for (uint32_t k = 0; k < lo->out->maps.n; k++) {
@@ -601,23 +607,6 @@ map_address(Lowering *lo, const TirShared *ring)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
-/* A vector goes to its slot by copies of the producer's warp, each lane's own; every lane says when
- * its part is there. */
-static void
-copy_vector(Lowering *lo, TirOp *op)
-{
-    const TirShared *ring = op->shared;
-    LirOperand none = lir_int(0);
-
-    lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), lo->role->rings[ring->id].phase);
-    lower_copies(lo, 1, &op);
-    lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL);
-    lir_emit(&lo->b, LIR_CP_ASYNC_WAIT, 0, 1, &none);
-    LirOperand full = barrier_at(lo, ring, 0, false);
-    lir_emit(&lo->b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
-    lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
-}
-
 void
 lower_copy_bulk(Lowering *lo, TirOp *op)
 {
@@ -628,27 +617,18 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     RingCursor *cursor = &lo->role->rings[ring->id];
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring);
-    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = PANEL_BYTES / element;
+    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = panel_width(ring);
     Box box;
 
-    if (ring->is_vector) {
-        copy_vector(lo, op);
-        return;
-    }
     find_box(lo, op, &box);
     lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
-    LirReg asks = 0; /* of a whole warp, one lane */
-    if (lo->fn->plan->gathers) {
-        LirOperand elected = lir_reg(asks = lir_new_reg(b, LIR_PRED));
-        lir_emit(b, LIR_ELECT, 1, 1, &elected);
-    }
-    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * PANEL_BYTES;
+    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    LirOperand expect[] = {full, lir_int((int64_t)panels * rows * PANEL_BYTES)};
-    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = asks;
+    LirOperand expect[] = {full, lir_int((int64_t)panels * rows * width * element)};
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
     if (ring->slots > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
@@ -666,7 +646,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         operands[at++] = lir_reg(map);
         at += box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
-        lir_emit(b, loads[tensor->rank], 0, at, operands)->guard = asks;
+        lir_emit(b, loads[tensor->rank], 0, at, operands);
     }
     if (part + 1 == parts)
         lower_advance(lo, &lo->role->rings[ring->id], ring->slots);

@@ -556,9 +556,7 @@ lower_roles(Lowering *lo)
     lir_comment(b, "producer");
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
-    LirReg others = plan->gathers /* a warp, not a thread */
-                        ? lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0))
-                        : lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
+    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
     lower_tiles(lo, plan->producer);
     lir_branch(b, end, 0, false);

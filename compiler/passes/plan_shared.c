@@ -277,7 +277,7 @@ is_of_roles(const TirShared *shared)
 static uint32_t
 place_rings(Planner *p)
 {
-    enum { PANEL_BYTES = 128, SWIZZLE_SPAN = 1024, BARRIER_BYTES = 8 };
+    enum { PANEL_BYTES = 128, SWIZZLE_SPAN = 1024, BOX_ALIGN = 128, BARRIER_BYTES = 8 };
     TirPlan *plan = p->fn->plan;
     uint32_t offset = 0;
 
@@ -309,7 +309,7 @@ place_rings(Planner *p)
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         *layout = (SharedLayout){.rows = 1,
                                  .cols = ring->cols,
-                                 .pitch = round_up(ring->cols * element_bytes(ring), 16)};
+                                 .pitch = round_up(ring->cols * element_bytes(ring), BOX_ALIGN)};
         ring->layout = layout;
         ring->offset = offset;
         ring->bytes = (uint32_t)layout->pitch * ring->slots;

@@ -163,6 +163,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
+    if (r->span_all)
+        roles_share_segments(r, map, own);
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
@@ -414,7 +416,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
-    roles_gather_vectors(&r);
+    roles_ring_vectors(&r);
     if (plan->divided)
         roles_narrow_vectors(&r);
     list_rings(&r, &once);
@@ -431,7 +433,7 @@ pass_roles(PassContext *px, TirFn *fn)
                         !plan->joint;
     plan->original = r.old;
     if (plan->joint)
-        r.span_all = plan->bands > 1;
+        r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
     if (plan->divided)
         roles_order_rings(&r);
     roles_make_producer(&r, &once);

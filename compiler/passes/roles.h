@@ -64,6 +64,10 @@ bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* Writes the producer; `once`: the rings that are filled before the loop. */
 void roles_make_producer(Roles *r, const OpList *once);
+/* The index of the band axis for band `w` of this block. */
+TirVal *roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
+/* A map in which the band axis has `index`, for scalars computed from it. */
+CloneMap roles_band_map(Roles *r, const TirBuilder *b, TirVal *index);
 /* The index of the band axis, as the launch gives it. */
 TirVal *roles_grid(Roles *r, TirBuilder *b);
 /* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
@@ -107,8 +111,8 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* Makes rings of those that a warp of the producer can copy. */
-void roles_gather_vectors(Roles *r);
+/* Makes rings of those that the tensor memory unit can bring for all bands. */
+void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
 void roles_find_vectors(Roles *r);
 /* How a load of the loop is staged; NULL: it is not. */
@@ -133,6 +137,12 @@ bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* ---- roles_segments.c ---- */
+
+/* Lets all bands of a block begin the segments of the main loop together, in `map`, where that is
+ * possible; `own`: the index of the band axis. */
+void roles_share_segments(Roles *r, CloneMap *map, TirVal *own);
 
 /* ---- roles_wishes.c ---- */
 

@@ -7,9 +7,8 @@
 
 #include "compiler/passes/tir_util.h"
 
-/* The index of the band axis for band `w` of this block. */
-static TirVal *
-band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
+TirVal *
+roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
     if (r->fn->plan->divided) /* there is no such axis */
         return NULL;
@@ -50,9 +49,8 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
     }
 }
 
-/* A map in which the band axis has `index`, for scalars computed from it. */
-static CloneMap
-map_for_band(Roles *r, const TirBuilder *b, TirVal *index)
+CloneMap
+roles_band_map(Roles *r, const TirBuilder *b, TirVal *index)
 {
     CloneMap map = clone_map(r->fn);
     const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
@@ -74,7 +72,7 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
 
     b->span = load->span;
     for (uint32_t w = 0; w < bands; w++) {
-        CloneMap map = map_for_band(r, b, band_index(r, b, block_index, w));
+        CloneMap map = roles_band_map(r, b, roles_band_index(r, b, block_index, w));
         TirVal *args[TENSOR_MAX_RANK];
         if (iteration != NULL)
             clone_set(&map, r->body->params.at[0], iteration);
@@ -100,7 +98,7 @@ roles_is_same(const TirVal *a, const TirVal *b)
 Range
 roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
 {
-    CloneMap map = map_for_band(r, b, index);
+    CloneMap map = roles_band_map(r, b, index);
     Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
                    clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
 
@@ -117,11 +115,11 @@ roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal 
 Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
-    Range all = roles_band_range(r, b, band_index(r, b, block_index, 0), extent, NULL);
+    Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, 0), extent, NULL);
 
     *first_lo = all.lo;
     for (uint32_t w = 1; w < r->fn->plan->bands; w++) {
-        Range one = roles_band_range(r, b, band_index(r, b, block_index, w), extent, *first_lo);
+        Range one = roles_band_range(r, b, roles_band_index(r, b, block_index, w), extent, *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
@@ -166,7 +164,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     if (depth < r->around.n) {
         const TirOp *old = r->around.at[depth];
         TirBlock *outside = b->block;
-        CloneMap map = map_for_band(r, b, band_index(r, b, index, 0));
+        CloneMap map = roles_band_map(r, b, roles_band_index(r, b, index, 0));
         TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
         TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
         b->block = loop->blocks[0];
@@ -180,7 +178,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     TirBlock *around = b->block;
     Range range = r->bounds_differ
                       ? roles_block_range(r, b, index, extent, &first_lo)
-                      : roles_band_range(r, b, band_index(r, b, index, 0), extent, NULL);
+                      : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
     if (!r->fn->plan->overlapped) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);

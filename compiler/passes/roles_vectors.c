@@ -1,10 +1,11 @@
 /* roles_vectors.c - vectors that an iteration loads, copied to shared memory while the one before it
  * is computed.
  *
- * A vector is too small and too loosely aligned for a ring of the tensor memory unit, and a load from
- * global memory takes longer than anything else that products wait for.  So each warp group copies
- * its own to one of two slots, while an iteration reads the other.  One barrier an iteration is
- * enough, which stands behind the copies and behind what reads the slot that the next ones go to:
+ * A load from global memory takes longer than anything else that products wait for.  Where its
+ * tensor is aligned as the tensor memory unit wants it, a vector has a ring like a tile.  Else each
+ * warp group copies its own to one of two slots, while an iteration reads the other.  One barrier an
+ * iteration is enough, which stands behind the copies and behind what reads the slot that the next
+ * ones go to:
  *
  *     bands by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
  *     with their barrier    { read i; .. barrier; copy i + 2; .. }    the first two
@@ -52,14 +53,27 @@ can_copy(const Roles *r, const TirOp *op)
     return moves;
 }
 
-void
-roles_gather_vectors(Roles *r)
+/* The slots of the loop's rings: of vectors there are as many, so that the producer runs ahead as
+ * far with them. */
+static uint32_t
+slots_of_loop(const Roles *r)
 {
-    TirPlan *plan = r->fn->plan;
+    uint32_t slots = 0;
 
-    /* A thread that also draws tiles stays alone; and bands by themselves read their vectors at
-     * different times. */
-    if (!plan->joint || plan->persistent || !pass_enabled(r->px, "pipeline"))
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->slots > slots)
+            slots = op->shared->slots;
+    }
+    return slots;
+}
+
+void
+roles_ring_vectors(Roles *r)
+{
+    uint32_t slots = slots_of_loop(r);
+
+    if (slots == 0 || r->fn->plan->overlapped || !pass_enabled(r->px, "pipeline"))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -68,10 +82,16 @@ roles_gather_vectors(Roles *r)
             apart = roles_depends_on_band(r, op->args[k]);
         if (apart)
             continue;
+        if (!fits_vector_box(op)) {
+            if (op->tensor->align % 16 != 0)
+                diag_remark(r->px->diag, op->span,
+                            "each warp group copies these elements of '%s' itself; `align(16)` at the "
+                            "tensor lets one thread fetch them for all", op->tensor->name);
+            continue;
+        }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                      op->results[0]->type.dim[0], SLOTS);
+                                      op->results[0]->type.dim[0], slots);
         op->shared->is_ring = op->shared->is_vector = true;
-        plan->gathers = true;
     }
 }
 

@@ -149,6 +149,19 @@ count_uses(const TirFn *fn, const TirVal *value)
     return count_in_block(fn->body, value);
 }
 
+bool
+fits_vector_box(const TirOp *load)
+{
+    enum { BOX_MOST = 256, BOX_RANK = 5, BOX_UNIT = 16 };
+    const TirTensor *tensor = load->tensor;
+    const TirIndex *last = &load->index[tensor->rank - 1];
+    int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;
+
+    return load->results[0]->type.rank == 1 && tensor->rank <= BOX_RANK &&
+           tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last->kind == INDEX_RANGE &&
+           last->length <= BOX_MOST && bytes % BOX_UNIT == 0;
+}
+
 int64_t
 accumulator_elements(const TirBlock *block)
 {

@@ -40,6 +40,8 @@ uint32_t count_products(const TirBlock *block);
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 /* Whether `block`, or a block in it, stores or adds to `tensor`. */
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
+/* Whether the tensor memory unit can bring the vector of a load. */
+bool fits_vector_box(const TirOp *load);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
  * that is not. */
 int64_t accumulator_elements(const TirBlock *block);

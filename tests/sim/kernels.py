@@ -3,8 +3,8 @@
 
     kernels.py --tilec T --tilerun R [--seeds 8] [--jobs N] [--arch A] [NAME..]
 
-The cases and the float64 references are those of tests/run (ladder.py, attention.py), which run
-each case once on one target.  Here each runs on all three, a seed after the other; the result of
+The cases and the float64 references are those of tests/run (ladder.py, attention.py, decode.py), which
+run each case once on one target.  Here each runs on all three, a seed after the other; the result of
 the last seed is compared with float64, and those of the others must be the same bits, except what
 is summed up by atomics.  Every byte of an output must have been written.
 """
@@ -21,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "run"))
 import attention  # noqa: E402
+import decode  # noqa: E402
 import ladder  # noqa: E402
 
 TARGETS = ["sm_80", "sm_90", "sm_100"]
@@ -95,6 +96,14 @@ def run_attention(options, case, arch, folder):
     return None
 
 
+def run_decode(options, case, arch, folder):
+    try:
+        decode.run(options, case._replace(arch=arch), folder)
+    except attention.Wrong as wrong:
+        return str(wrong)
+    return None
+
+
 def all_cases():
     random = np.random.default_rng(7)
     for example, make in ladder.CASES.items():
@@ -106,6 +115,8 @@ def all_cases():
         if case not in seen:  # without their flags many are the same
             seen.add(case)
             yield "attention " + attention.name_of(case), run_attention, case
+    for case in dict.fromkeys(case._replace(flags=(), arch="sm_80") for case in decode.cases()):
+        yield "attention_decode " + attention.name_of(case), run_decode, case
 
 
 def main():

@@ -240,8 +240,10 @@ class Maker:
     def text(self):
         modes = {"in": "in ", "out": "out", "inout": "inout"}
         named = lambda dtype: "T" if dtype == self.dtype else dtype
-        params = [f"    {n}: {modes[m]} {named(t)}[{shape}] align(16)" if t != "f32" or "," in shape
-                  else f"    {n}: {modes[m]} {named(t)}[{shape}]" for n, m, t, shape, _ in self.tensors]
+        aligned = len(self.steps) % 2 == 0  # vectors: the tensor memory unit can bring them
+        params = [f"    {n}: {modes[m]} {named(t)}[{shape}]"
+                  + (" align(16)" if t != "f32" or "," in shape or aligned else "")
+                  for n, m, t, shape, _ in self.tensors]
         lines = [f"kernel made<T: type = {self.dtype}>", "(", ",\n".join(params), ")", "{",
                  "    grid b in tiles(SB, 64)" + (", h in H;" if self.heads else ";")]
         lines += ["    " + line for line in self.before]

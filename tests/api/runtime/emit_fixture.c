@@ -60,7 +60,7 @@ static void
 add_sizes(TirFn *fn, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        TirSize size = {names[i]};
+        TirSize size = {.name = names[i]};
         vec_push(fn->arena, &fn->sizes, size);
     }
 }

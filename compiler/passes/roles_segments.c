@@ -1,0 +1,75 @@
+/* roles_segments.c - segments of the main loop for bands that go in step.
+ *
+ * A loop is parted where masks begin or end to be live (split-loops), and each band has its own
+ * places for that.  Bands that meet in every iteration wait for the one with the most to do, so that
+ * masks which only one of them needs cost nothing in the others: all take the places between which
+ * the masks of every band are live.  They then run the same instructions, and come to their barrier
+ * at the same one.  (The machine asks that of the threads of a warp alone; compute-sanitizer's
+ * synccheck asks it of all that a barrier waits for.)
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { MOST_SEGMENTS = 3 };
+
+/* Whether segment `a` has no mask that is not live in segment `b`, too. */
+static bool
+is_within(const TirBlock *block, uint32_t a, uint32_t b)
+{
+    bool within = true;
+
+    for (uint32_t i = 0; i < block->ops.n && within; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+            within = (op->segments >> a & 1) == 0 || (op->segments >> b & 1) != 0;
+        for (uint32_t k = 0; k < op->n_blocks && within; k++)
+            within = is_within(op->blocks[k], a, b);
+    }
+    return within;
+}
+
+/* Place `k` between segments, where the first (TIR_MIN) or the last (TIR_MAX) band has it. */
+static TirVal *
+extreme_place(Roles *r, TirVal *block_index, uint32_t k, TirOpcode which)
+{
+    TirVal *place = NULL;
+
+    for (uint32_t w = 0; w < r->fn->plan->bands; w++) {
+        CloneMap map = roles_band_map(r, &r->b, roles_band_index(r, &r->b, block_index, w));
+        TirVal *one = clone_scalar_tree(&r->b, &map, r->loop->args[2 + k]);
+        if (one == NULL)
+            return NULL;
+        place = place == NULL ? one : tir_binary(&r->b, which, place, one);
+    }
+    return place;
+}
+
+void
+roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
+{
+    uint32_t n = r->loop->n_segments;
+    TirVal *place[MOST_SEGMENTS] = {NULL};
+    bool down = n == 2 && is_within(r->body, 1, 0), falls = is_within(r->body, 2, 0);
+
+    if (n < 2 || n > MOST_SEGMENTS || (n == 2 && !down && !is_within(r->body, 0, 1)))
+        return;
+    if (n == 3 && (!is_within(r->body, 1, 0) || !is_within(r->body, 1, 2) ||
+                   (!falls && !is_within(r->body, 0, 2))))
+        return;
+    TirVal *bands = tir_const_int(&r->b, r->fn->plan->bands);
+    TirVal *block_index = tir_binary(&r->b, TIR_DIV, own, bands);
+    for (uint32_t k = 0; k + 1 < n; k++) {
+        place[k] = extreme_place(r, block_index, k, k == 0 && (n == 3 || down) ? TIR_MAX : TIR_MIN);
+        if (place[k] == NULL)
+            return;
+    }
+    /* Of three, the middle one has the fewest masks.  It may be empty: then the outer one with more
+     * masks takes what both want. */
+    if (n == 3 && falls)
+        place[1] = tir_binary(&r->b, TIR_MAX, place[0], place[1]);
+    else if (n == 3)
+        place[0] = tir_binary(&r->b, TIR_MIN, place[0], place[1]);
+    for (uint32_t k = 0; k + 1 < n; k++)
+        clone_set(map, r->loop->args[2 + k], place[k]);
+}
