@@ -133,7 +133,8 @@ add_product(const Sum *sum, const TirOp *op)
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->joint || (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
+    bool in_shared = op->joint || (left->def != NULL &&
+                                   (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     bool shares = op->joint && !sum->divided;
     if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all bands write */
         w->joint = true;
@@ -159,7 +160,7 @@ add_product(const Sum *sum, const TirOp *op)
         return;
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
-    else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does this one */
+    else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
         w->fresh = w->fresh > registers ? w->fresh : registers;
     else
         w->fresh += registers;

@@ -9,8 +9,8 @@
  *         q = load Q[m +: 128, :]                       q = load Q[m +: 128, :]
  *         s = mma(q, k.T)                    [128,64]   s = mma(own q0, q1; k.T)              [64,64]
  *         p = ..                             [128,64]   p = ..                                [64,64]
- *         dv = mma(p.T, g, dv)               [64,256]   dv = mma(from p.T number(0), part g0 axis(1), dv) [64,128]
- *                                                       dv = mma(from p.T number(1), part g1 axis(1), dv)
+ *         dv = mma(p.T, g, dv)               [64,256]   dv = mma(from p.T number(0), part g0, dv)
+ *                                                       dv = mma(from p.T number(1), part g1, dv)
  *         atomic_add X[m +: 128, :] += ..               atomic_add X[m + 64 band +: 64, :] += ..
  *     }                                             }
  *     store dV[n, :] = dv                           store dV[n, 128 band +: 128] = dv

@@ -34,7 +34,8 @@ typedef struct Divided {
     bool *released;    /* by ring */
     bool met;          /* behind what reads the buffers of parts, nothing was written since */
     bool written;      /* some part, and the bands have not met since */
-    bool copied;       /* the next iteration's vectors */
+    bool copied;       /* the next iteration's vectors .. */
+    bool there;        /* .. behind a barrier, too */
 } Divided;
 
 /* ---- buffers of parts ---- */
@@ -69,8 +70,10 @@ meet(Divided *d)
 {
     TirBuilder *b = &d->r->b;
 
-    if (d->written)
+    if (d->written) {
         roles_vectors_there(d->r);
+        d->there = d->copied;
+    }
     tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
     d->met = true;
     d->written = false;
@@ -386,6 +389,10 @@ emit_iteration(Divided *d)
     copy_next_vectors(d);
     for (uint32_t left = d->flying.n; left-- > 0;) /* a part's place is given back before the next one's */
         wait_until(d, left, d->order.n);
+    if (r->vectors.n > 0 && !d->there) {
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
 }
 
 void
