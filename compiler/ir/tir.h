@@ -240,6 +240,8 @@ typedef struct TirShared {
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
+    uint32_t rides;                /* plan_shared, of a vector: 1 + the ring whose barriers these are,
+                                      0: its own */
 } TirShared;
 
 /* The ring of tile numbers: TILE_SLOTS of 16 bytes, then as many full and empty barriers. */

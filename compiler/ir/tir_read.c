@@ -686,6 +686,8 @@ take_shared_line(Reader *r)
             reader_expect(r, ")");
         }
         shared->barriers = reader_u32(r);
+        if (reader_accept(r, "rides"))
+            shared->rides = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
     }
     shared->is_joint = reader_accept(r, "joint");

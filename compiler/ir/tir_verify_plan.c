@@ -62,6 +62,13 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "ring %" PRIu32 " has no slot", k);
         if (ring->lags && (!ring->is_ring || ring->slots < 2))
             tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
+        const TirShared *other = ring->rides == 0 || ring->rides > fn->shared.n
+                                     ? NULL
+                                     : fn->shared.at[ring->rides - 1];
+        if (ring->rides != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
+                                 other->is_vector || other->per_band || other->lags ||
+                                 other->slots != ring->slots || other->barriers != ring->barriers))
+            tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)

@@ -46,22 +46,31 @@ emit_pass_by(Roles *r, TirVal *from, TirVal *to)
 }
 
 static void
+list_ring(Roles *r, TirOp *load)
+{
+    if (r->fn->plan->overlapped && r->late[load->results[0]->id])
+        vec_push(r->fn->arena, &r->late_rings, load);
+    else
+        vec_push(r->fn->arena, &r->early_rings, load);
+}
+
+static void
 list_rings(Roles *r, OpList *once)
 {
+    TirOp *tile = roles_first_tile(r);
+
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         TirOp *op = r->old->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL)
             vec_push(r->fn->arena, once, op);
     }
+    if (tile != NULL) /* before the vectors that ride on it */
+        list_ring(r, tile);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         r->has_effects |= op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
-        if (op->op != TIR_LOAD || op->shared == NULL)
-            continue;
-        if (r->fn->plan->overlapped && r->late[op->results[0]->id])
-            vec_push(r->fn->arena, &r->late_rings, op);
-        else
-            vec_push(r->fn->arena, &r->early_rings, op);
+        if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
+            list_ring(r, op);
     }
 }
 

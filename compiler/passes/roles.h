@@ -111,6 +111,9 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
+/* The load of the loop whose tile is waited for first, and comes for all bands, as rings of vectors do;
+ * NULL: there is none, or no such ring. */
+TirOp *roles_first_tile(const Roles *r);
 /* Makes rings of those that the tensor memory unit can bring for all bands. */
 void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */

@@ -168,6 +168,31 @@ can_run_meanwhile(const Roles *r, const TirOp *op)
     return op->op == TIR_MMA && !op->joint && r->level[op->results[0]->id] > 1;
 }
 
+static bool
+is_vector(const TirOp *op)
+{
+    return op->op == TIR_LOAD && op->results[0]->type.rank < 2;
+}
+
+/* What is made of vectors alone before it is spread over a tile: the first of it reads them. */
+static bool
+is_of_vectors(const Roles *r, const TirOp *op)
+{
+    bool some = false;
+
+    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 && op->op != TIR_EXPAND)
+        return false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def == NULL || def->parent != r->body || op->args[k]->type.rank == 0)
+            continue;
+        if (op->args[k]->type.rank > 1 || (!is_vector(def) && !is_of_vectors(r, def)))
+            return false;
+        some = true;
+    }
+    return some;
+}
+
 /* The order of a straight iteration: vectors are loaded while everything else waits; then products
  * of loaded tiles; then as it is written, but a product that the bands share out goes before others
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
@@ -179,11 +204,11 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
 
+    if (roles_first_tile(r) != NULL) /* vectors ride on it */
+        order_with_needs(r, out, done, roles_first_tile(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
-        bool waits = op->op == TIR_LOAD && op->shared != NULL;
-        /* H200, backward: vectors of rings where they are used: d = 64 2 % more, d = 128 1 % less */
-        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2 && (!waits || r->fn->plan->scarce))
+        if (is_vector(op) && op->shared == NULL)
             order_with_needs(r, out, done, op);
         if (op->op == TIR_MMA && op->joint)
             joint_at = i;
@@ -194,6 +219,12 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
         if (op->op == TIR_MMA && r->level[op->results[0]->id] == 1 && op->args[2]->def != NULL &&
             op->args[2]->def->parent == r->body)
             order_with_needs(r, out, done, op->args[2]->def);
+    }
+    /* Other vectors of rings last of all: the assembler moves a load that stands before other work
+     * to behind the products' start, which waits for the tensor unit. */
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_vector(r->body->ops.at[i]) || is_of_vectors(r, r->body->ops.at[i]))
+            order_with_needs(r, out, done, r->body->ops.at[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
