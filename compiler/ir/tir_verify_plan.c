@@ -78,7 +78,8 @@ check_facts(Verifier *v)
         return;
     if (plan->bands < 1 || plan->bands > MOST_BANDS)
         tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
-    if (plan->band_axis >= fn->grid.n)
+    if (plan->divided != (plan->band_axis == NO_AXIS) ||
+        (!plan->divided && plan->band_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
@@ -100,7 +101,10 @@ check_no_roles(Verifier *v, const TirBlock *block)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
-            op->op == TIR_BAND || op->op == TIR_BAND_BARRIER || op->op == TIR_TENSOR_ADD ||
+            op->op == TIR_BAND_BARRIER ||
+            ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
+              op->op == TIR_FROM) &&
+             (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TENSOR_ADD ||
             op->op == TIR_TENSOR_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
@@ -220,7 +224,7 @@ read_behind(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && def->op == TIR_TRANSPOSE)
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
         def = def->args[0]->def;
     if (def == NULL || def->op != TIR_SHARED_READ)
         return NULL;
@@ -272,6 +276,10 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
 {
     const TirShared *ring = op->shared;
 
+    if (op->own) { /* it takes none */
+        flow->slot[ring->id] = ++v->slots;
+        return;
+    }
     if (flow->held[ring->id] == ring->slots)
         tir_fault(v, op, "waits for a slot of a ring that is all held");
     flow->held[ring->id]++;
@@ -394,7 +402,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_SHARED_READ:
             if (!op->shared->is_ring)
                 break;
-            if (flow->held[op->shared->id] == 0)
+            if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a ring of which no slot is held");
             if (flow->slot[op->shared->id] == 0) /* of the iteration before */
                 flow->slot[op->shared->id] = ++v->slots;

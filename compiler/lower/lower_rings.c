@@ -123,9 +123,18 @@ before_band(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
     return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(there));
 }
 
-/* The address of the current slot's full or empty barrier. */
+/* `start` and `bytes` for each band before this one. */
+static LirReg
+behind_bands(Lowering *lo, LirReg start, int64_t bytes)
+{
+    LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes), lir_reg(start));
+}
+
+/* The address of the current slot's full or empty barrier; `of_band`: of the ring for this band's part. */
 static LirOperand
-barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool of_band)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
@@ -133,6 +142,9 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     uint32_t parts = parts_of(lo, ring);
     LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
+
+    if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
+        start = behind_bands(lo, start, 2 * BARRIER_BYTES * ring->slots);
 
     if (ring->per_band && lo->role->producer && lo->fn->plan->alternating) {
         start = before_band(lo, start, part, BARRIER_BYTES);
@@ -148,6 +160,12 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(BARRIER_BYTES * parts),
                         lir_reg(start));
     return lir_address(at, offset);
+}
+
+static LirOperand
+barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+{
+    return barrier_of(lo, ring, part, empty, false);
 }
 
 void
@@ -204,6 +222,14 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     if (ring->slots > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                        lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
+    if (op->own)
+        base = behind_bands(lo, base, ring->bytes >> 4);
+    if (op->own) {
+        cursor->base = base;
+        cursor->described[0] = cursor->described[1] = NULL;
+        lower_wait_barrier(lo, barrier_of(lo, ring, 0, false, true), cursor->phase);
+        return;
+    }
     if (ring->ahead) { /* the next iteration reads it */
         LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
         lir_emit(b, LIR_MOV_B32, 1, 2, kept);

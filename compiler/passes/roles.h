@@ -134,6 +134,12 @@ void roles_straight(Roles *r, CloneMap *map, Range range);
  * begun, else NULL. */
 TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
+/* .. and of bands that divide its tiles. */
+void roles_divided(Roles *r, CloneMap *map, Range range);
+/* Before the producer is made: the order in which it fills the rings of such a loop. */
+void roles_order_rings(Roles *r);
+/* Before rings are listed: parts of vectors that have none become loads of their own. */
+void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
