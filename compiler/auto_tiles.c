@@ -15,7 +15,8 @@
 
 enum {
     MAX_TRIED = 64,
-    COARSE_TRIED = 6, /* of the grid, after the guess */
+    FULL_WARPS = 8,   /* of an SM, at least */
+    COARSE_TRIED = 8, /* of the grid, after the guess */
     MAX_SETTLED = 4,  /* choices whose code is made */
     NOTCH = 16,
     SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
@@ -186,6 +187,15 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values)
             cost_guess(s->px, fn, choice->warps, 1, &choice->cost);
         }
         coarse->n += choice->cost.fits;
+        if (!choice->cost.fits || choice->stages != 2)
+            continue;
+        if (choice->cost.blocks > 1 || choice->warps >= FULL_WARPS)
+            continue;
+        TileChoice *single = &coarse->at[coarse->n]; /* where two blocks take the place of a small one */
+        *single = *choice;
+        single->stages = 1;
+        cost_guess(s->px, fn, choice->warps, 1, &single->cost);
+        coarse->n += single->cost.fits && single->cost.blocks > choice->cost.blocks;
     }
 }
 
@@ -198,7 +208,7 @@ search_grid(Search *s)
 
     for (uint32_t k = 0; k < digits; k++)
         total *= n_sizes;
-    coarse.at = arena_array(s->px->arena, TileChoice, 4 * total);
+    coarse.at = arena_array(s->px->arena, TileChoice, 8 * total);
     for (uint32_t index = 0; index < total; index++) {
         TileChoice values = {0};
         uint32_t rest = index;
@@ -253,7 +263,8 @@ search_between(Search *s)
     }
 }
 
-/* One buffer in place of two where the shared memory that it frees might let one more block in. */
+/* Two buffers in place of one with a little smaller tiles; or one in place of two where the shared
+ * memory that it frees might let one more block in. */
 static void
 search_stages(Search *s)
 {
@@ -262,6 +273,13 @@ search_stages(Search *s)
     TileChoice choice = *best_of(s);
     const Target *target = s->px->target;
     int32_t threads = WARP_LANES * (int32_t)choice.warps;
+    for (uint32_t k = 0; choice.stages == 1 && k < s->autos && k < MAX_AUTO; k++) {
+        TileChoice smaller = choice;
+        smaller.stages = 2;
+        smaller.values[k] -= NOTCH;
+        if (smaller.values[k] >= 2 * NOTCH)
+            try_out(s, &smaller);
+    }
     if (choice.stages == 2 &&
         (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->registers_per_sm) {
         choice.stages = 1;
@@ -291,7 +309,7 @@ settle(Search *s, TileChoice *choice)
         choice->cost.fits = false;
         choice->cost.misfit = "the lowering";
     } else {
-        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).alive, &choice->cost);
+        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks, &choice->cost);
     }
     if (diag->messages.n == messages) {
         choice->fn = fn;

@@ -21,7 +21,8 @@ enum {
     OTHER_REGISTERS = 72,  /* what the lowering leaves free when it keeps operands */
     FULL_WARPS = 8,
     SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
-    LEFT_ALIVE = 13,      /* of all registers, those that code should not keep alive */
+    LEFT_ALIVE = 7,       /* of all registers, those that code should not keep alive */
+    SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
     TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
     REGISTER_STEP = 8,     /* registers are handed out in these units */
@@ -34,20 +35,27 @@ enum {
 /* Fitted to 40 kernels measured on an H200: those that do not spill are within 13 %, those that do
  * within 30 %, on the slow side but for one.  tests/api/unit/test_cost.c keeps what follows. */
 /* Clocks of an SM for each element added to memory, four at a time or one at a time. */
-static const double atomic_wide = 0.155, atomic_narrow = 0.39;
+static const double atomic_wide = 0.155, atomic_narrow = 0.2;
 /* What of the less busy one of tensor unit and shared memory is not hidden behind the other. */
 static const double not_hidden = 0.12;
 /* The same of special functions and lanes, by how many blocks share the SM: 1, 2, more. */
 static const double rest_not_hidden[] = {0.86, 0.53, 0.36};
 /* Clocks that a block waits when nobody else is there to work: at a barrier, for a copy. */
 static const double barrier_wait = 110, copy_wait = 900;
+/* And what it waits in each iteration when others are, and for a copy that had only a part of an
+ * iteration's time. */
+static const double round_wait = 80, turn_wait = 130;
 /* Fewer warps than FULL_WARPS on an SM take turns less well. */
 static const double few_warps = 1.09;
+/* What an iteration takes more that has masks. */
+static const double masked_more = 0.4;
 /* Each register spilled. */
 static const double spill = 0.01;
 /* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
  * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
 static const double may_spill = 0.06;
+/* With more than SAFE_ALIVE a few do, the more the nearer: what gains less is not worth it. */
+static const double near_spill = 0.006;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -72,7 +80,9 @@ typedef struct Model {
     uint32_t n_kept;
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
+    double whole;    /* what tiles of the grid are together, of what there is to do */
     bool exposed;    /* a copy is under way that nothing runs ahead of */
+    bool in_turn;    /* the same, but for a product */
 } Model;
 
 static int64_t
@@ -351,6 +361,20 @@ cost_rare(void)
     return rare;
 }
 
+/* The last tile of an axis may reach past its end. */
+static double
+whole_tiles(const TirOp *store)
+{
+    double whole = 1;
+
+    for (uint32_t d = 0; d < store->tensor->rank; d++) {
+        int32_t length = store->index[d].length;
+        if (store->index[d].kind == INDEX_RANGE && length < NOMINAL_EXTENT)
+            whole *= (double)ceil_div(NOMINAL_EXTENT, length) * length / NOMINAL_EXTENT;
+    }
+    return whole;
+}
+
 static void
 cost_op(Model *m, const TirOp *op)
 {
@@ -362,13 +386,16 @@ cost_op(Model *m, const TirOp *op)
     switch (op->op) {
     case TIR_MMA:
         cost_mma(m, op);
+        m->in_turn |= m->exposed;
+        m->exposed = false;
         return;
     case TIR_BARRIER:
         units->barriers += weight;
         return;
     case TIR_ASYNC_WAIT:
         units->waits += m->exposed ? weight : 0;
-        m->exposed = false;
+        units->turns += m->in_turn ? weight : 0;
+        m->exposed = m->in_turn = false;
         return;
     case TIR_COPY_ASYNC: {
         m->exposed |= m->depth > 0 && op->shared->slots == 1;
@@ -381,6 +408,8 @@ cost_op(Model *m, const TirOp *op)
     case TIR_STORE: {
         double bytes = (double)bytes_of(tir_index_type(op));
         units->global += weight * bytes / TRANSACTION;
+        if (op->op == TIR_STORE && m->depth == 0)
+            m->whole = whole_tiles(op);
         m->elements += weight * (double)tir_type_elements(tir_index_type(op));
         return;
     }
@@ -463,12 +492,25 @@ loop_step(const TirBlock *block, const TirVal *index)
     return 0;
 }
 
+/* A last tile that is not full takes as long as the others, and the time for its masks. */
 static double
 loop_trips(const TirOp *loop)
 {
     int32_t step = loop_step(loop->blocks[0], loop->blocks[0]->params.at[0]);
 
-    return step > 0 ? (double)NOMINAL_EXTENT / step : 1;
+    if (step == 0)
+        return 1;
+    return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked_more : 0);
+}
+
+static bool
+has_products(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->op == TIR_MMA)
+            return true;
+    }
+    return false;
 }
 
 static void
@@ -480,6 +522,7 @@ cost_block(Model *m, const TirBlock *block)
         cost_op(m, op);
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(op);
+            m->units->rounds += has_products(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);
@@ -532,9 +575,8 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     double rest = u->special + u->lanes;
     int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
     cost->clocks = larger + not_hidden * smaller + rest_not_hidden[share] * rest + u->atomic;
-    if (cost->blocks == 1)
-        cost->clocks += barrier_wait * u->barriers;
-    cost->clocks += copy_wait * u->waits / cost->blocks;
+    cost->clocks += cost->blocks == 1 ? barrier_wait * u->barriers : round_wait * u->rounds;
+    cost->clocks += copy_wait * u->waits / cost->blocks + turn_wait * u->turns;
     if (cost->blocks * (int32_t)warps < FULL_WARPS)
         cost->clocks *= few_warps;
     cost->clocks *= 1 + spill * cost->spilled;
@@ -548,7 +590,7 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 void
 cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
 {
-    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1};
+    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
     m.keep_budget = px->target->registers_per_thread - OTHER_REGISTERS -
@@ -559,6 +601,7 @@ cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
     cost_block(&m, fn->body);
     estimate_registers(&m);
     finish(px->target, fn->warps, m.elements, cost);
+    cost->per_work *= m.whole;
 }
 
 bool
@@ -571,10 +614,15 @@ void
 cost_settle(const Target *target, uint32_t alive, Cost *cost)
 {
     cost->alive = (int32_t)alive;
-    if (cost->alive + LEFT_ALIVE <= target->registers_per_thread)
-        return;
-    cost->clocks *= 1 + may_spill;
-    cost->per_work *= 1 + may_spill;
+    int32_t left = target->registers_per_thread - cost->alive;
+    double more = 0;
+
+    if (left < LEFT_ALIVE)
+        more = may_spill;
+    else if (left < SAFE_ALIVE)
+        more = near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
+    cost->clocks *= 1 + more;
+    cost->per_work *= 1 + more;
 }
 
 /* ---- the guess ---- */

@@ -19,7 +19,9 @@ typedef struct CostUnits {
     double global;   /* bytes to and from global memory */
     double atomic;   /* additions to memory */
     double barriers; /* how many */
+    double rounds;   /* iterations of loops with products */
     double waits;    /* how many, for copies that nothing runs ahead of */
+    double turns;    /* how many, for copies that a product ran ahead of */
 } CostUnits;
 
 typedef struct Cost {

@@ -350,6 +350,19 @@ is_made(const Compilation *c, const TileChoice *choice)
            c->options->dump_ir == NULL && !c->options->report;
 }
 
+/* Says in the program itself that its loops have one stage: two is what they have unsaid. */
+static void
+say_one_stage(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR && op->hints.stages == 0)
+            op->hints.stages = 1;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            say_one_stage(op->blocks[k]);
+    }
+}
+
 /* Passes and lowering of one kernel.  NULL after errors. */
 static LirFn *
 lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
@@ -363,6 +376,8 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
         px.warps = choice->warps;
     if (choice != NULL && choice->stages > 0)
         px.stages = choice->stages;
+    if (choice != NULL && choice->stages == 1 && choice->plan.bands == 0)
+        say_one_stage(fn->body);
 
     if (!names_are_free(c, fn))
         return NULL;

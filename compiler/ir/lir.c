@@ -215,7 +215,8 @@ place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
     LirRegion *region = b->region;
     uint32_t depth = 0;
 
-    if (!b->hoist || (infos[op].flags & LF_KEEP) != 0)
+    bool hoist = b->hoist || (infos[op].flags & LF_DEAR) != 0;
+    if (!hoist || (infos[op].flags & LF_KEEP) != 0)
         return region;
     for (uint32_t i = 0; i < n; i++) {
         if (sources[i].kind == LIR_REG || sources[i].kind == LIR_ADDRESS) {

@@ -40,6 +40,7 @@ typedef enum LirFlags {
     LF_KEEP = 16,    /* pure, but not worth a register over a loop: not hoisted */
     LF_NO_DST = 32,  /* the first group is an operand, not a result */
     LF_IN_OUT = 64,  /* the results are read, too, and written later: registers with a home */
+    LF_DEAR = 256,   /* hoisted also where registers are short */
     LF_ROLES = 128   /* of one architecture only: Target.ptx_target_roles */
 } LirFlags;
 
@@ -237,8 +238,8 @@ void lir_remake(LirFn *fn);
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */
 typedef struct LirNeed {
-    uint32_t alive;  /* at once */
-    uint32_t hoisted; /* of pure instructions before the loop that it reads */
+    uint32_t alive;      /* at once */
+    uint32_t with_masks; /* and with the predicates of masked elements, packed */
 } LirNeed;
 LirNeed lir_need(const LirFn *fn);
 

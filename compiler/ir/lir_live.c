@@ -3,6 +3,8 @@
 
 #include "compiler/ir/lir.h"
 
+enum { WARP_BITS = 32 };
+
 typedef struct Walk {
     const LirFn *fn;
     uint64_t **labels;  /* by label: the registers alive there, a bit each */
@@ -115,24 +117,6 @@ count_alive(Walk *w, const LirFn *fn)
     return counts;
 }
 
-/* What is computed before the loop and alive at its beginning. */
-static uint32_t
-count_hoisted(const Walk *w, LirExtent loop)
-{
-    const LirFn *fn = w->fn;
-    const uint64_t *there = w->labels[fn->insns.at[loop.first]->operands[0].integer];
-    uint32_t hoisted = 0;
-
-    for (uint32_t i = 0; i < loop.first; i++) {
-        const LirInsn *insn = fn->insns.at[i];
-        LirReg reg = insn->n_dst == 1 ? insn->operands[0].reg : 0;
-        if ((there[reg / 64] >> reg % 64 & 1) != 0 && !fn->regs.at[reg].is_mutable &&
-            (lir_op_info(insn->op)->flags & LF_PURE) != 0)
-            hoisted += width_of(fn, reg);
-    }
-    return hoisted;
-}
-
 static bool
 is_innermost(const LirLoops *loops, uint32_t which)
 {
@@ -143,21 +127,34 @@ is_innermost(const LirLoops *loops, uint32_t which)
     return true;
 }
 
+/* Elements of the loop that are chosen by a mask: the assembler makes many of their predicates ahead
+ * and keeps them packed. */
+static uint32_t
+count_masked(const LirFn *fn, LirExtent loop)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = loop.first; i <= loop.last; i++)
+        n += fn->insns.at[i]->op == LIR_SEL_F32;
+    return n / WARP_BITS;
+}
+
 LirNeed
 lir_need(const LirFn *fn)
 {
     LirLoops loops = lir_loops(fn);
-    LirNeed need = {0, 0};
+    LirNeed need = {0};
     Walk w;
     const uint32_t *alive = count_alive(&w, fn);
 
     for (uint32_t k = 0; k < loops.n; k++) {
         if (!is_innermost(&loops, k))
             continue;
-        uint32_t hoisted = count_hoisted(&w, loops.at[k]);
-        need.hoisted = hoisted > need.hoisted ? hoisted : need.hoisted;
+        uint32_t most = 0, masked = count_masked(fn, loops.at[k]);
         for (uint32_t i = loops.at[k].first; i <= loops.at[k].last; i++)
-            need.alive = alive[i] > need.alive ? alive[i] : need.alive;
+            most = alive[i] > most ? alive[i] : most;
+        need.alive = most > need.alive ? most : need.alive;
+        need.with_masks = most + masked > need.with_masks ? most + masked : need.with_masks;
     }
     return need;
 }

@@ -76,6 +76,7 @@ typedef struct Lowering {
     const char **map_names; /* of parameters, by number of the ring */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
+    bool whole_sums;   /* lanes combine each sum at once: partial ones are whole */
     bool fast;         /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
@@ -88,6 +89,8 @@ Elem lower_elem(Lowering *lo, TirVal *value, int32_t reg);
 LirReg lower_packed(Lowering *lo, TirVal *value, int32_t pair);
 /* The operand form of an element (adds a pending constant first). */
 LirOperand lower_operand(Lowering *lo, Elem elem);
+/* The comparison `op`, of these two. */
+Elem lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b);
 LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
 /* A scalar of the program as an operand. */
 LirOperand lower_scalar(Lowering *lo, TirVal *value);

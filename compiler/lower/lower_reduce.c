@@ -228,6 +228,52 @@ vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_M
     return op;
 }
 
+/* Numbers of this thread that are compared with one and the same. */
+typedef struct Extreme {
+    const TirOp *test; /* NULL: there is no such thing */
+    ReduceKind kind;   /* the one of them that decides: the largest or the smallest */
+    Elem elem, bound;
+} Extreme;
+
+/* `any(x > bound)` asks for the largest x: a chain of maxima takes less time than one of predicates,
+ * which wait long for one another. */
+static Extreme
+extreme_of(const TirOp *rows)
+{
+    const TirOp *test = rows->args[0]->def;
+    Extreme none = {0};
+
+    if (rows->reduce != REDUCE_ANY || test == NULL || test->n_args != 2 ||
+        test->args[0]->type.dtype != DT_F32 ||
+        rows->args[0]->layout->shape[rows->axis] > rows->args[0]->type.dim[rows->axis])
+        return none; /* (the last: the layout has more than the tile) */
+    if (test->op == TIR_GT || test->op == TIR_GE)
+        return (Extreme){.test = test, .kind = REDUCE_MAX};
+    if (test->op == TIR_LT || test->op == TIR_LE)
+        return (Extreme){.test = test, .kind = REDUCE_MIN};
+    return none;
+}
+
+static bool
+same_elem(Elem a, Elem b)
+{
+    return a.kind == ELEM_REG && b.kind == ELEM_REG && a.reg == b.reg;
+}
+
+/* Takes element `r` of the tested values in; false: it is compared with something else. */
+static bool
+take_in(Lowering *lo, Extreme *extreme, int32_t r, bool begun)
+{
+    Elem elem = lower_elem(lo, extreme->test->args[0], r);
+    Elem bound = lower_elem(lo, extreme->test->args[1], r);
+
+    if (begun && !same_elem(bound, extreme->bound))
+        return false;
+    extreme->bound = bound;
+    extreme->elem = begun ? combine(lo, extreme->kind, DT_F32, extreme->elem, elem) : elem;
+    return true;
+}
+
 /* What this thread knows of element `row` of the voted values: elements that other lanes hold of
  * the same row are left to the vote. */
 static Elem
@@ -236,9 +282,21 @@ partial_row(Lowering *lo, const TirOp *rows, int32_t row)
     const Layout *from = rows->args[0]->layout, *to = rows->results[0]->layout;
     Elem found = identity_of(rows->reduce, DT_BOOL);
     int32_t want[LAYOUT_RANK], at[LAYOUT_RANK], n = layout_registers(from);
+    Extreme extreme = extreme_of(rows);
     bool begun = false;
 
     layout_coordinates(to, row, 0, 0, want);
+    for (int32_t r = 0; r < n && extreme.test != NULL; r++) {
+        layout_coordinates(from, r, 0, 0, at);
+        if (at[1 - rows->axis] != want[0])
+            continue;
+        if (!take_in(lo, &extreme, r, begun))
+            extreme.test = NULL;
+        begun = true;
+    }
+    if (begun && extreme.test != NULL)
+        return lower_comparison(lo, extreme.test, extreme.elem, extreme.bound);
+    begun = false;
     for (int32_t r = 0; r < n; r++) {
         layout_coordinates(from, r, 0, 0, at);
         if (at[1 - rows->axis] != want[0])
@@ -350,7 +408,7 @@ lower_reduce(Lowering *lo, TirOp *op)
             totals[k] = combine(lo, op->reduce, dtype, totals[k], others[k]);
     }
     /* 16-bit sums are kept in f32 and rounded once. */
-    for (int32_t k = 0; k < m && !op->partial; k++)
+    for (int32_t k = 0; k < m && (!op->partial || lo->whole_sums); k++)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
     if (lower_is_narrow(result)) {
         for (int32_t k = 0; k < m; k += 2)
@@ -369,7 +427,7 @@ void
 lower_combine(Lowering *lo, TirOp *op)
 {
     TirVal *arg = op->args[0];
-    uint32_t lanes = layout_copy_lanes(arg->layout);
+    uint32_t lanes = lo->whole_sums ? 0 : layout_copy_lanes(arg->layout);
 
     for (int32_t r = 0; r < lower_registers(arg); r++) {
         Elem total = lower_elem(lo, arg, r);

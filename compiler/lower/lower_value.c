@@ -497,6 +497,8 @@ select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
     if (condition.kind == ELEM_BOOL)
         return condition.integer ? yes : no;
     LirReg p = condition.reg;
+    if (dtype == DT_BOOL && no.kind == ELEM_BOOL && no.integer == 0)
+        return elem_reg(lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(p), lower_operand(lo, yes)));
     if (dtype == DT_BOOL) {
         LirReg a = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(p), lower_operand(lo, yes));
         LirReg not_p = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(p));
@@ -507,6 +509,14 @@ select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
     LirOperand a = lower_operand(lo, yes);
     return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32, a,
                             lower_operand(lo, no), lir_reg(p)));
+}
+
+Elem
+lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b)
+{
+    Elem args[] = {a, b};
+
+    return compare(lo, op, args);
 }
 
 static Elem
@@ -558,7 +568,8 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     }
     default: {
         const FloatOp *row = find_op(float_ops, sizeof float_ops / sizeof float_ops[0], op->op);
-        bool straight = lo->role != NULL && lo->fast;
+        bool scalar = op->results[0]->type.rank == 0;
+        bool straight = lo->fast && (lo->role != NULL || scalar);
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
                                                         : row->lir;

@@ -9,9 +9,9 @@
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
-/* Found with ptxas 13.0 on 190 kernels: those with more alive and more hoisted often spilled, and
- * no longer did without hoisting. */
-enum { OTHER_ALIVE = 27, MOST_HOISTED = 30 };
+/* Found with ptxas 13.0 on 190 kernels: those with more alive often spilled, and no longer did without
+ * hoisting. */
+enum { OTHER_ALIVE = 27 };
 
 static LirClass
 value_class(const TirVal *value)
@@ -475,9 +475,9 @@ add_params(Lowering *lo)
 }
 
 static LirFn *
-lower_once(PassContext *px, TirFn *fn, bool hoist)
+lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 {
-    Lowering lo = {.px = px, .arena = px->arena, .fn = fn};
+    Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
     lo.additions = lower_find_additions(&lo); /* makes values */
@@ -502,27 +502,29 @@ lower_once(PassContext *px, TirFn *fn, bool hoist)
 }
 
 /* What is hoisted is kept over a loop: too much of it, where the loop itself needs nearly all
- * registers, makes the assembler spill.  It hoists by itself as far as it finds room. */
+ * registers, makes the assembler spill.  It hoists by itself as far as it finds room.  Sums that each
+ * lane goes on with by itself make it spill, too: what is summed up stays alive into the next
+ * products, where an exchange between lanes has it done before. */
 LirFn *
 lower_kernel(PassContext *px, TirFn *fn)
 {
     bool hoist = pass_enabled(px, "hoist"), tight = fn->plan != NULL;
-    LirFn *out = lower_once(px, fn, hoist);
+    LirFn *out = lower_once(px, fn, hoist, false);
 
     if (out == NULL || !pass_enabled(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
         LirNeed need = lir_need(out);
         tight = need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
-        out->alive = need.alive;
-        if (tight && hoist && need.hoisted > MOST_HOISTED)
-            out = lower_once(px, fn, false);
+        out->alive = need.with_masks;
+        if (tight)
+            out = lower_once(px, fn, false, true);
     }
     if (tight && out != NULL) {
         lir_remake(out);
         while (lir_remove_dead(out))
             ;
-        out->alive = fn->plan == NULL ? lir_need(out).alive : 0;
+        out->alive = fn->plan == NULL ? lir_need(out).with_masks : 0;
     }
     return out;
 }

@@ -309,6 +309,41 @@ neutral(const TirOp *op)
     }
 }
 
+/* The operation that alone reads `value`; NULL: there are several, or none. */
+static const TirOp *
+only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
+{
+    const TirOp *reader = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            *n += op->args[k] == value;
+            reader = op->args[k] == value ? op : reader;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            const TirOp *inner = only_reader(op->blocks[k], value, n);
+            reader = inner != NULL ? inner : reader;
+        }
+    }
+    return *n == 1 ? reader : NULL;
+}
+
+/* Whether `any` only finds out if something holds for the rows of a branch: padding may let rows
+ * take it for which nothing holds. */
+static bool
+only_chooses_rows(const TirOp *any)
+{
+    while (any->op == TIR_REDUCE && any->reduce == REDUCE_ANY) {
+        uint32_t n = 0;
+        const TirOp *reader = only_reader(any->parent, any->results[0], &n);
+        if (reader == NULL || reader->parent != any->parent)
+            return false;
+        any = reader;
+    }
+    return any->op == TIR_IF && any->by_rows;
+}
+
 static void
 imply_block(Implier *im, TirBlock *block)
 {
@@ -320,7 +355,7 @@ imply_block(Implier *im, TirBlock *block)
         TirOp *op = ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             imply_block(im, op->blocks[k]);
-        if (op->op == TIR_REDUCE) {
+        if (op->op == TIR_REDUCE && !only_chooses_rows(op)) {
             Domains domains = domains_of(op->args[0], op->axis, 0);
             bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0], op->axis);
             if (!harmless)

@@ -152,6 +152,26 @@ stores_well(const Layout *layout, TirType type)
            layout->reg.at[0].extent * bytes >= VECTOR_BYTES;
 }
 
+/* Memory adds 32 bytes at once.  Where a lane can only add one element at a time, a row of 8 lanes
+ * takes 8 neighbouring columns of one row, and then those of the next, in place of two columns each
+ * of both: half as many pieces of memory are touched. */
+static const Layout *
+layout_for_single_additions(LayoutPass *lp, const Layout *layout)
+{
+    uint32_t bit = 0;
+
+    for (uint32_t d = 0; d < layout->lane.n; d++) {
+        const LayoutDigit *digit = &layout->lane.at[d];
+        if (digit->step[0] != 0) {
+            const Layout *row = stored_exchange(&lp->store, layout, bit, 0, 0);
+            return row != NULL ? row : layout;
+        }
+        for (int32_t e = 1; e < digit->extent; e *= 2)
+            bit++;
+    }
+    return layout;
+}
+
 /* Additions to memory are wider when each lane of a pair takes the columns of both in one of two
  * blocks: one exchange between neighbours doubles the run of an accumulator's elements. */
 static const Layout *
@@ -161,12 +181,13 @@ layout_for_additions(LayoutPass *lp, const TirVal *value)
 
     if (layout_is_view(value))
         return layout_default(lp, value->type);
-    if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 ||
-        !lp->px->target->vector_atomics || !lp->wide_atomics)
+    if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 || !lp->wide_atomics)
         return layout;
     if (layout->reg.n == 0 || layout->reg.at[0].extent != 2 || layout->reg.at[0].step[1] != 1 ||
         layout->lane.n == 0 || layout->lane.at[0].step[1] != 2)
         return layout;
+    if (!lp->px->target->vector_atomics)
+        return layout_for_single_additions(lp, layout);
     for (uint32_t d = 1; d < layout->reg.n; d++) {
         if (layout->reg.at[d].step[0] != 0)
             continue;

@@ -21,6 +21,11 @@
 #include "compiler/passes/tir_util.h"
 #include "compiler/passrun.h"
 
+enum {
+    MANY = 3,  /* products of a round */
+    ALONE = 8, /* warps: there is rarely room for two such blocks on an SM */
+};
+
 typedef struct Orderer {
     PassContext *px;
     TirFn *fn;
@@ -206,7 +211,7 @@ is_copy_branch(const TirOp *op)
     for (uint32_t i = 0; i < op->blocks[0]->ops.n; i++) {
         const TirOp *inner = op->blocks[0]->ops.at[i];
         if (inner->op == TIR_COPY_ASYNC)
-            copies = true;
+            copies = inner->shared->slots > 1; /* else there is little time for them */
         else if ((tir_op_info(inner->op)->flags & TF_PURE) == 0 && inner->op != TIR_YIELD)
             return false;
     }
@@ -224,21 +229,24 @@ lets_copies_pass(const TirOp *op)
 }
 
 /* Where there are many products, the first ones are a small part of a round, and addresses for
- * copies amid them only take registers. */
+ * copies amid them only take registers: unless the block is large enough to be alone, and its warps
+ * wait for one another in an exchange. */
 static bool
-has_many_products(const TirBlock *block)
+may_delay(const Orderer *o, const TirBlock *block)
 {
-    uint32_t n = 0;
+    uint32_t products = 0, writes = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        n += block->ops.at[i]->op == TIR_MMA;
-    return n > 2;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        products += block->ops.at[i]->op == TIR_MMA;
+        writes += block->ops.at[i]->op == TIR_SHARED_WRITE;
+    }
+    return products < MANY || (writes > 0 && o->fn->warps >= ALONE);
 }
 
 static void
 delay_copies(Orderer *o, TirBlock *block)
 {
-    if (has_many_products(block))
+    if (!may_delay(o, block))
         return;
     for (uint32_t i = 0; i + 1 < block->ops.n; i++) {
         TirOp *branch = block->ops.at[i], *commit = block->ops.at[i + 1];

@@ -78,6 +78,35 @@ sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
     }
 }
 
+static bool
+is_inside(const TirBlock *block, const TirBlock *body)
+{
+    while (block != NULL && block != body)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
+/* Buffers that products in `block` read and `body` does not fill: the lowering may load such an
+ * operand before the loop, for all its iterations, if there are any. */
+static uint64_t
+read_ahead(const TirBlock *block, const TirBlock *body)
+{
+    uint64_t bits = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+            bool transposed;
+            const TirOp *read = view_source(op->args[k], &transposed);
+            if (read != NULL && !is_inside(read->parent, body))
+                bits |= (uint64_t)1 << read->shared->id;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            bits |= read_ahead(op->blocks[k], body);
+    }
+    return bits;
+}
+
 static void
 sync_block(Syncer *s, TirBlock *block, Open *open)
 {
@@ -89,6 +118,7 @@ sync_block(Syncer *s, TirBlock *block, Open *open)
         TirOp *op = before.at[i];
         if (op->op == TIR_FOR) {
             Open entry = *open;
+            entry.read |= read_ahead(op->blocks[0], op->blocks[0]);
             sync_block(s, op->blocks[0], open);
             open->read |= entry.read;
             open->written |= entry.written;

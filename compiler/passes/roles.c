@@ -289,48 +289,6 @@ forget_scalars(Roles *r, CloneMap *map, uint32_t from)
     }
 }
 
-static void
-drop_unused(const Roles *r, const TirOp *op)
-{
-    TirBlock *block = op->parent;
-    uint32_t kept = 0;
-
-    if (count_uses(r->fn, op->results[0]) > 0)
-        return;
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        if (block->ops.at[i] != op)
-            block->ops.at[kept++] = block->ops.at[i];
-    }
-    block->ops.n = kept;
-}
-
-/* What finds out whether something holds for the rows of a branch need not leave out padding: it
- * may let rows take the branch for which nothing holds.  (Without warp groups, what is spared for
- * the last iterations makes `auto` take tiles that ptxas has too few registers for.) */
-static void
-let_padding_choose(const Roles *r, const TirBlock *block)
-{
-    for (uint32_t i = block->ops.n; i-- > 0;) { /* what is dropped stands before */
-        if (i >= block->ops.n)
-            continue;
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            let_padding_choose(r, op->blocks[k]);
-        if (op->op != TIR_IF || !op->by_rows)
-            continue;
-        for (TirOp *any = op->args[0]->def; any != NULL && any->op == TIR_REDUCE &&
-                                            any->reduce == REDUCE_ANY &&
-                                            count_uses(r->fn, any->results[0]) == 1;
-             any = any->args[0]->def) {
-            TirOp *padded = any->args[0]->def;
-            if (padded == NULL || padded->op != TIR_PADMASK)
-                continue;
-            any->args[0] = padded->args[0];
-            drop_unused(r, padded);
-        }
-    }
-}
-
 static uint32_t
 joint_products(const Roles *r)
 {
@@ -419,7 +377,6 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     r.body = r.loop->blocks[0];
     sink_loads(fn, r.body);
-    let_padding_choose(&r, r.body);
     plan->overlapped = plan->overlapped && !plan->joint;
     roles_mark(&r);
     if (plan->overlapped)

@@ -16,6 +16,13 @@
  * One barrier a group is enough: it tells that this iteration's data is there for every warp and
  * that all warps are done with the slot which the next copy overwrites (they read it an
  * iteration ago).
+ *
+ * With one stage, groups that are read one after the other take turns: while one is read, the copy of
+ * the group read before it is under way for its next turn.
+ *
+ *                prologue: copies of all groups but the last, for the first iteration
+ *                for ..  { async_wait; barrier; copies of the last group; commit; read the first ..
+ *                          async_wait; barrier; copies of the first group for i+1; commit; read .. }
  */
 #include <string.h>
 
@@ -157,23 +164,25 @@ make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *slot)
 
 typedef struct Group {
     VEC(TirOp *) loads;
+    VEC(const TirOp *) sources; /* the loads as they were before they became reads */
 } Group;
 
 typedef struct LoopPlan {
     VEC(Group) groups;
     int32_t stages;
+    bool turns; /* one stage, groups take turns */
 } LoopPlan;
 
 /* Loads of the loop that can run ahead, in groups, in order of their first use. */
 static void
-find_groups(Scheduler *s, const TirBlock *body, LoopPlan *plan)
+find_groups(Scheduler *s, const TirBlock *body, bool separate, LoopPlan *plan)
 {
     Arena *arena = s->fn->arena;
     bool open = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
-        if ((op->op == TIR_MMA || op->n_blocks > 0) && pass_enabled(s->px, "separate-waits"))
+        if ((op->op == TIR_MMA || op->n_blocks > 0) && separate)
             open = false;
         if (op->op != TIR_LOAD || async_bytes(op) == 0 ||
             writes_tensor(s->fn->body, op->tensor))
@@ -197,12 +206,90 @@ find_groups(Scheduler *s, const TirBlock *body, LoopPlan *plan)
     }
 }
 
+/* The position of the last operation of `body` that reads `value` or a view of it. */
+static uint32_t
+last_reader(const TirBlock *body, const TirVal *value)
+{
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (!op_uses_deep(op, value))
+            continue;
+        uint32_t at = i;
+        if (op->op == TIR_TRANSPOSE)
+            at = last_reader(body, op->results[0]);
+        last = at > last ? at : last;
+    }
+    return last;
+}
+
+static uint32_t
+position_of(const TirBlock *body, const TirOp *op)
+{
+    uint32_t i = 0;
+
+    while (i < body->ops.n && body->ops.at[i] != op)
+        i++;
+    return i;
+}
+
+/* Whether each group is read to its end before the next one begins. */
+static bool
+can_take_turns(const TirBlock *body, const LoopPlan *plan)
+{
+    for (uint32_t g = 0; g + 1 < plan->groups.n; g++) {
+        const Group *group = &plan->groups.at[g];
+        uint32_t next = position_of(body, plan->groups.at[g + 1].loads.at[0]);
+        for (uint32_t k = 0; k < group->loads.n; k++) {
+            if (last_reader(body, group->loads.at[k]->results[0]) > next)
+                return false;
+        }
+    }
+    return plan->groups.n > 1;
+}
+
+static LoopPlan
+plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
+{
+    LoopPlan plan = {.stages = stages}, turns = {.stages = stages, .turns = true};
+
+    find_groups(s, loop->blocks[0], pass_enabled(s->px, "separate-waits"), &plan);
+    if (stages > 1 || !s->pipeline)
+        return plan;
+    find_groups(s, loop->blocks[0], true, &turns);
+    return can_take_turns(loop->blocks[0], &turns) ? turns : plan;
+}
+
+/* Groups whose copies are under way when the loop begins. */
+static int64_t
+groups_ahead(const LoopPlan *plan)
+{
+    return plan->turns ? (int64_t)plan->groups.n - 1
+                       : (int64_t)plan->groups.n * (plan->stages - 1);
+}
+
 static void
 emit_group_copies(TirBuilder *b, const Group *group, TirVal *slot, const TirBlock *body,
                   TirVal *iteration)
 {
-    for (uint32_t k = 0; k < group->loads.n; k++)
-        emit_copy(b, group->loads.at[k], group->loads.at[k]->shared, slot, body, iteration);
+    for (uint32_t k = 0; k < group->sources.n; k++)
+        emit_copy(b, group->sources.at[k], group->sources.at[k]->shared, slot, body, iteration);
+}
+
+/* The copies of a group for an iteration that there may not be. */
+static void
+emit_copies_if(TirBuilder *b, const Group *group, TirVal *slot, const TirOp *loop,
+               TirVal *iteration)
+{
+    TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, iteration, loop->args[1]), 0, NULL);
+    TirBuilder inner = {.fn = b->fn, .block = branch->blocks[0], .at = -1};
+
+    emit_group_copies(&inner, group, slot, loop->blocks[0], iteration);
+    tir_yield(&inner, 0, NULL);
+    inner.block = branch->blocks[1];
+    tir_yield(&inner, 0, NULL);
+    tir_op_new(b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
 }
 
 /* Copies for the iterations [lo, lo + stages - 1), appended to `out`. */
@@ -213,8 +300,10 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
 
-    if (parent->owner != NULL && plan->stages > 1) /* an earlier run of the loop may still read */
+    if (parent->owner != NULL && groups_ahead(plan) > 0) /* an earlier run may still read */
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+    for (uint32_t g = 0; plan->turns && g + 1 < plan->groups.n; g++)
+        emit_copies_if(&b, &plan->groups.at[g], tir_const_int(&b, 0), loop, loop->args[0]);
     for (int32_t stage = 0; stage + 1 < plan->stages; stage++) {
         TirVal *iteration = tir_binary(&b, TIR_ADD, loop->args[0], tir_const_int(&b, stage));
         TirVal *there = tir_binary(&b, TIR_LT, iteration, loop->args[1]);
@@ -242,7 +331,18 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
     int32_t ahead = plan->stages - 1;
 
-    if (ahead == 0) {
+    if (plan->turns) {
+        tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL)->integer = (int64_t)plan->groups.n - 2;
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+        if (group == 0) {
+            emit_group_copies(&b, &plan->groups.at[plan->groups.n - 1], copy_slot, body,
+                              body->params.at[0]);
+            tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+        } else {
+            TirVal *next = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, 1));
+            emit_copies_if(&b, &plan->groups.at[group - 1], copy_slot, loop, next);
+        }
+    } else if (ahead == 0) {
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         emit_group_copies(&b, &plan->groups.at[group], copy_slot, body, body->params.at[0]);
         tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
@@ -253,14 +353,7 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
         wait->integer = (int64_t)plan->groups.n * ahead - 1;
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         TirVal *iteration = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, ahead));
-        TirVal *there = tir_binary(&b, TIR_LT, iteration, loop->args[1]);
-        TirOp *branch = tir_if(&b, there, 0, NULL);
-        TirBuilder inner = {.fn = s->fn, .block = branch->blocks[0], .at = -1};
-        emit_group_copies(&inner, &plan->groups.at[group], copy_slot, body, iteration);
-        tir_yield(&inner, 0, NULL);
-        inner.block = branch->blocks[1];
-        tir_yield(&inner, 0, NULL);
-        tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+        emit_copies_if(&b, &plan->groups.at[group], copy_slot, loop, iteration);
     }
     for (uint32_t i = 0; i < scratch->ops.n; i++)
         move_op(s->fn->arena, scratch->ops.at[i], body, out);
@@ -275,10 +368,13 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
     OpList ops = {0};
 
     for (uint32_t g = 0; g < plan->groups.n; g++) {
-        const Group *group = &plan->groups.at[g];
-        for (uint32_t k = 0; k < group->loads.n; k++)
-            group->loads.at[k]->shared =
-                new_shared(s, group->loads.at[k], (uint32_t)plan->stages);
+        Group *group = &plan->groups.at[g];
+        for (uint32_t k = 0; k < group->loads.n; k++) {
+            TirOp *load = group->loads.at[k];
+            load->shared = new_shared(s, load, (uint32_t)plan->stages);
+            const TirOp *source = arena_copy(s->fn->arena, load, sizeof *load);
+            vec_push(s->fn->arena, &group->sources, source);
+        }
     }
     emit_prologue(s, out, parent, loop, plan);
 
@@ -433,11 +529,10 @@ schedule_block(Scheduler *s, TirBlock *block)
             continue;
         }
         if (op->op == TIR_FOR) {
-            find_groups(s, op->blocks[0], &plan);
-            plan.stages = choose_stages(s, op);
+            plan = plan_loop(s, op, choose_stages(s, op));
             if (plan.groups.n > 0) {
                 pipeline_loop(s, &out, block, op, &plan);
-                deferred.commits_after += (int64_t)plan.groups.n * (plan.stages - 1);
+                deferred.commits_after += groups_ahead(&plan);
             }
         }
         if (uses_deferred(op, &deferred))

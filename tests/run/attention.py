@@ -53,6 +53,8 @@ def cases():
     for name in ["swizzle", "pipeline", "split-loops", "fuse", "ldmatrix-x4", "stage-output",
                  "keep-operands", "launch-order", "share", "hoist"]:
         out.append(make(150, 200, causal=True, window=70, flags=["-fno-" + name]))
+    for d in [64, 256]:  # operands that take turns
+        out += [make(130, 200, d=d, causal=True, flags=["--stages=1"])]
     out += [make(150, 200, causal=True, heads=2, kv_heads=1, deterministic=True),
             make(64, 70, d=128, deterministic=True)]
     return out

@@ -200,7 +200,7 @@ an_outer_loop_makes_its_own(void **state)
            "ret;\n");
 }
 
-/* r1, r2, r5 and r7 .. r8 at once; of these r2 and r5 come from before the loop. */
+/* r1, r2, r5 and r7 .. r8 at once; no element is masked. */
 static void
 needs_are_counted(void **state)
 {
@@ -214,7 +214,7 @@ needs_are_counted(void **state)
     LirNeed need = lir_need(fn);
 
     assert_int_equal(need.alive, 5);
-    assert_int_equal(need.hoisted, 2);
+    assert_int_equal(need.with_masks, 5);
 }
 
 /* What is carried from round to round is alive in all of the loop, and twice as wide with 64 bits;
@@ -239,7 +239,7 @@ carried_values_are_alive(void **state)
     LirNeed need = lir_need(fn);
 
     assert_int_equal(need.alive, 4);
-    assert_int_equal(need.hoisted, 0);
+    assert_int_equal(need.with_masks, 4);
 }
 
 int
