@@ -70,14 +70,17 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 static int64_t
 registers_needed(const BandWork *w)
 {
-    enum { SOME_REGISTERS = 24, MASK_REGISTERS = 4 };
-    int64_t needed = w->accumulators + w->fresh + SOME_REGISTERS;
+    enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4 };
+    int64_t needed = w->accumulators + w->fresh;
 
     if (!w->joint)
-        return needed + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+        return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+    needed += w->vector + FEW_REGISTERS; /* that is added to a tile, or to what it begins with */
     if (w->kept > w->fresh / 2)
         return needed + w->kept - w->fresh / 2;
-    return needed + (w->positions ? w->fresh / 4 : 0);
+    if (w->positions)
+        return needed + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+    return needed;
 }
 
 /* Adds a candidate, unless it takes more registers than a thread has. */
@@ -130,7 +133,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
         return;
     /* A warp group without a program keeps registers that the others could use. */
     bool asked = s->px->plan.bands != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && bands > 1 && bands > trips_extent(fn, w->axis, s->sizes))
+    if (!asked && bands > 1 && !fn->plan->divided && bands > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; slots >= 1 && stages < 2; slots--) {
         stages = (uint32_t)((limit - slots * once) / loop);
@@ -147,12 +150,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
     BandTrips trips =
         trips_of_bands(fn, w->loops, w->n_loops, w->axis, bands, s->sizes);
     PlanHints plan = {.bands = bands,
+                      .divide = fn->plan->divided,
                       .stages = stages,
                       .slots = slots,
                       .persistent = true,
                       .dynamic = true,
                       .overlap = true,
-                      .turns = bands > 1};
+                      .turns = bands > 1 && !fn->plan->divided};
     if (!w->joint) /* there the place of a tile takes registers that are short */
         add_plan(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
@@ -216,6 +220,28 @@ try_values(PlanSearch *s, TileChoice *values)
         }
     }
     return some;
+}
+
+/* Plans in which bands divide the tiles of the main loop: 64 rows for each band.  A program's sums are
+ * then spread over all bands, but so are the tiles that it loads: each is used for fewer products.  So
+ * this is for kernels that have no other plan. */
+static void
+try_divided(PlanSearch *s, const TileChoice *values)
+{
+    for (uint32_t bands = 2; bands <= MOST_BANDS; bands++) {
+        for (uint32_t k = 0; k <= s->autos && bands_wanted(s, bands); k++) {
+            TileChoice tiles = *values;
+            if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
+                tiles.values[k] = BAND_ROWS * (int32_t)bands;
+            tiles.plan = (PlanHints){.bands = bands, .stages = 1, .slots = 1, .divide = true};
+            TirFn *fn = planned_kernel(s, &tiles);
+            if (fn == NULL)
+                continue;
+            BandWork w = band_work(fn, bands);
+            if (w.widest / 2 + OPERAND_REGISTERS <= entry_registers(s, bands))
+                add_choice(s, &tiles, fn, &w, bands);
+        }
+    }
 }
 
 /* A parameter that the user pinned to several bands' rows: 64 rows, and that many bands. */
@@ -365,6 +391,8 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         try_usual_values(&s, &values);
     else if (!try_pinned_rows(&s, &values))
         try_values(&s, &values);
+    if (s.n == 0 && !has_lists(asked))
+        try_divided(&s, &values);
     sort_found(&s);
     return (PlanCandidates){s.found, s.n, s.open};
 }
@@ -378,8 +406,8 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
 
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "bands %u stages %u slots %u%s", plan->bands, plan->stages, plan->slots,
-               plan->persistent ? "" : ", a tile a block");
+    buf_printf(out, "bands %u stages %u slots %u%s%s", plan->bands, plan->stages, plan->slots,
+               plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
 }
 
 /* What the tuning database says.  True with no plan in `choice`: something else is better. */

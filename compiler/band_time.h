@@ -27,6 +27,8 @@ typedef struct BandWork {
     int64_t accumulators, fresh; /* registers of a thread */
     int32_t widest, rows;        /* columns of a product; rows of a band's */
     int64_t kept;                /* registers: tiles that are computed and used more than once */
+    int64_t vector;              /* registers: the largest vector of an iteration, of which a thread of
+                                    a turned product has one element in four */
     bool positions;              /* it computes with the elements' places, as numbers */
     bool turned;                 /* some sum is computed turned */
     bool joint;                  /* bands share a product: all have all iterations */

@@ -13,12 +13,14 @@
 #include "compiler/band_time.h"
 
 #include "compiler/ir/layout.h"
+#include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
 typedef struct Sum {
     BandWork *work;
     const TirBlock *body;
     uint32_t bands;
+    bool divided;
 } Sum;
 
 static double
@@ -91,7 +93,7 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
 /* Vectors of a loop that has no overlap: in rings, or copied ahead by each band, to one of two slots
  * (roles_vectors.c). */
 static void
-add_vectors(BandWork *w, const TirBlock *body)
+add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)
 {
     enum { BOX_ALIGN = 128 };
 
@@ -99,11 +101,13 @@ add_vectors(BandWork *w, const TirBlock *body)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
             continue;
-        int64_t bytes = (int64_t)op->results[0]->type.dim[0] * 4;
+        int32_t elements = op->results[0]->type.dim[0];
+        int64_t bytes = (int64_t)elements * 4;
         if (fits_vector_box(op))
             w->ring_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
         else
-            w->exchange_bytes += 2 * bytes;
+            w->exchange_bytes += 2 * bytes / (int64_t)shared_by;
+        w->vector = elements / 4 > w->vector ? elements / 4 : w->vector;
     }
 }
 
@@ -125,18 +129,27 @@ add_product(const Sum *sum, const TirOp *op)
 {
     BandWork *w = sum->work;
     TirType type = op->results[0]->type;
-    double rows = op->joint ? BAND_ROWS : type.dim[op->swapped ? 1 : 0];
-    double blocks = rows / BAND_ROWS, n = type.dim[op->swapped ? 0 : 1];
+    JointShare share = {.rows = type.dim[0], .cols = type.dim[1]};
+    bool shares = op->joint && !sum->divided; /* of the parts of all bands */
+    if (shares)
+        share = joint_share(type, sum->bands);
+    double rows = op->swapped ? share.cols : share.rows, n = op->swapped ? share.rows : share.cols;
+    double blocks = rows / BAND_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
     const TirVal *left = op->args[op->swapped ? 1 : 0];
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->joint || (left->def != NULL && left->def->op == TIR_LOAD);
-    if (op->joint) { /* the parts of all bands, for a share of the columns */
+    bool in_shared = op->joint || (left->def != NULL &&
+                                   (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
+    if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all bands write */
+        w->joint = true;
+        w->exchange_bytes += (int64_t)type.dim[0] * BAND_ROWS * 2;
+        w->shared += (double)type.dim[0] * BAND_ROWS * 2 / 128;
+    }
+    if (shares) { /* the parts of all bands, for a share of the result */
         w->joint = true;
         steps *= sum->bands;
-        n = op->swapped ? n : n / sum->bands;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * BAND_ROWS * 2;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
         w->shared += (double)type.dim[0] * (BAND_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
@@ -148,10 +161,12 @@ add_product(const Sum *sum, const TirOp *op)
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
-    if (op->joint) /* it begins when the fresh ones have been used */
+    if (shares || (op->joint && !is_carried(sum->body, op->results[0]))) /* it begins when the fresh ones have been used */
         return;
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
+    else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
+        w->fresh = w->fresh > registers ? w->fresh : registers;
     else
         w->fresh += registers;
 }
@@ -230,7 +245,7 @@ band_work(const TirFn *fn, uint32_t bands)
         w.uneven |= fn->grid.at[k].uneven;
     if (plain == NULL)
         return w;
-    Sum sum = {&w, plain->blocks[0], bands};
+    Sum sum = {&w, plain->blocks[0], bands, fn->plan->divided};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)
@@ -245,6 +260,6 @@ band_work(const TirFn *fn, uint32_t bands)
     add_kept(&w, fn, plain->blocks[0]);
     add_rings_of(&w, fn, plain);
     if (w.joint)
-        add_vectors(&w, plain->blocks[0]);
+        add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);
     return w;
 }

@@ -12,14 +12,14 @@ typedef struct HintRow {
 static const HintRow rows[] = {
     {"bands", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
     {"persistent", 0, 1}, {"overlap", 0, 1}, {"dynamic", 0, 1},
-    {"turns", 0, 1},
+    {"turns", 0, 1},      {"divide", 0, 1},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
-    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0}, given = 0;
+    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0}, given = 0;
 
     *out = (PlanHints){0};
     if (strcmp(text, "none") == 0)
@@ -52,6 +52,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .overlap = values[4] != 0,
                        .dynamic = values[5] != 0,
                        .turns = values[6] != 0,
+                       .divide = values[7] != 0,
                        .given = given};
     return true;
 }

@@ -16,9 +16,9 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
-               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d",
+               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d%s",
                plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
-               plan->overlap, plan->turns);
+               plan->overlap, plan->turns, plan->divide ? ",divide=1" : "");
 }
 
 static void

@@ -202,6 +202,11 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
         at.grid[k] = extent[k] / 2;
         trips.blocks *= k == axis ? 1 : (double)extent[k];
     }
+    if (axis >= fn->grid.n) { /* all bands work on one program: spread over the first axis */
+        axis = 0;
+        bands = 1;
+        trips.blocks /= (double)extent[0];
+    }
     int64_t along = (extent[axis] + bands - 1) / bands;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
     trips.blocks *= (double)along;

@@ -190,8 +190,8 @@ struct TirOp {
 
     /* attributes; which ones an operation has stands beside it in tir.def */
     double number;        /* CONST of a float */
-    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID: the index; ASYNC_WAIT: n */
-    uint32_t axis;        /* REDUCE, EXPAND: the axis */
+    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n */
+    uint32_t axis;        /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
     TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
@@ -209,7 +209,8 @@ struct TirOp {
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool steers;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
-    bool sliced;               /* SHARED_READ: this band's share of the columns */
+    bool sliced;               /* SHARED_READ: this band's share of the rows or columns */
+    bool own;                  /* RING_WAIT, SHARED_READ: of this band, of rings for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
@@ -232,15 +233,22 @@ typedef struct TirShared {
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
+    uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
+                                      for no part */
     bool lags;                     /* a band gives a slot back after it waited for the next one */
+    bool ahead;                    /* what is waited for in an iteration is read in the next, too */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
+    uint32_t rides;                /* plan_shared, of a vector: 1 + the ring whose barriers these are,
+                                      0: its own */
 } TirShared;
 
 /* The ring of tile numbers: TILE_SLOTS of 16 bytes, then as many full and empty barriers. */
 enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
+
+enum { NO_AXIS = UINT32_MAX >> 1 };
 
 /* How the warps of a block share the work (pass `plan`); a kernel without a plan is run by all
  * threads of its block alike.
@@ -251,7 +259,9 @@ enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
     uint32_t bands;
-    uint32_t band_axis;
+    uint32_t band_axis;          /* NO_AXIS: `divided` */
+    bool divided;                /* the bands work on one program together: each has a part of every
+                                    tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
     uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
@@ -262,6 +272,7 @@ typedef struct TirPlan {
     bool tight;                  /* results of products take most registers */
     bool scarce;                 /* so many of them live over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
+    bool ahead;                  /* the first product of an iteration begins in the one before */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the

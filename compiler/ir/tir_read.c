@@ -300,7 +300,10 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         op->tensor = take_index(r, op->index, args);
         return;
-    case TIR_RING_WAIT: op->shared = take_shared(r); return;
+    case TIR_RING_WAIT:
+        op->shared = take_shared(r);
+        op->own = reader_accept(r, "own");
+        return;
     case TIR_RING_RELEASE:
         op->shared = take_shared(r);
         if (reader_accept(r, ","))
@@ -310,6 +313,12 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->shared = take_slot(r, args);
         op->joint = reader_accept(r, "joint");
         op->sliced = reader_accept(r, "sliced");
+        op->own = reader_accept(r, "own");
+        if (reader_accept(r, "band")) {
+            reader_expect(r, "(");
+            op->integer = 1 + (int64_t)reader_u32(r);
+            reader_expect(r, ")");
+        }
         return;
     case TIR_TENSOR_ADD:
     case TIR_TENSOR_STORE:
@@ -336,13 +345,25 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
 static void
 take_attributes(Reader *r, TirOp *op)
 {
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE) {
+    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+        op->op == TIR_PART || op->op == TIR_OWN) {
         reader_expect(r, "axis");
         reader_expect(r, "(");
         op->axis = reader_u32(r);
         reader_expect(r, ")");
+        op->integer = op->op == TIR_PART ? -1 : 0;
+        if (op->op == TIR_PART && reader_accept(r, "number")) {
+            reader_expect(r, "(");
+            op->integer = reader_u32(r);
+            reader_expect(r, ")");
+        }
         op->partial = op->op == TIR_REDUCE && reader_accept(r, "partial");
         op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
+    } else if (op->op == TIR_FROM) {
+        reader_expect(r, "number");
+        reader_expect(r, "(");
+        op->integer = reader_u32(r);
+        reader_expect(r, ")");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
         op->segments = reader_u32(r);
@@ -534,6 +555,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->async = attributes.async;
     op->joint = attributes.joint;
     op->sliced = attributes.sliced;
+    op->own = attributes.own;
     return op;
 }
 
@@ -658,8 +680,16 @@ take_shared_line(Reader *r)
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
         shared->is_vector = reader_accept(r, "vector");
+        if (reader_accept(r, "band")) {
+            reader_expect(r, "(");
+            shared->of_band = 1 + reader_u32(r);
+            reader_expect(r, ")");
+        }
         shared->barriers = reader_u32(r);
+        if (reader_accept(r, "rides"))
+            shared->rides = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
+        shared->ahead = shared->lags && reader_accept(r, "ahead");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");
@@ -668,8 +698,8 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint patch 16 of m
- * tiles 8192 private 768 shares Sk * 512 */
+/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint ahead
+ * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
@@ -677,8 +707,12 @@ take_plan_line(Reader *r)
 
     reader_expect(r, "bands");
     plan->bands = reader_u32(r);
-    reader_expect(r, "axis");
-    plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    plan->band_axis = NO_AXIS;
+    plan->divided = reader_accept(r, "divided");
+    if (!plan->divided) {
+        reader_expect(r, "axis");
+        plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+    }
     reader_expect(r, "registers");
     plan->producer_registers = reader_u32(r);
     plan->consumer_registers = reader_u32(r);
@@ -690,6 +724,7 @@ take_plan_line(Reader *r)
     plan->tight = reader_accept(r, "tight");
     plan->scarce = reader_accept(r, "scarce");
     plan->joint = reader_accept(r, "joint");
+    plan->ahead = reader_accept(r, "ahead");
     if (reader_accept(r, "patch")) {
         plan->patch = reader_u32(r);
         reader_expect(r, "of");

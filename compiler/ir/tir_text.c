@@ -434,7 +434,10 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args);
         return;
-    case TIR_RING_WAIT: print_shared(p, op->shared); return;
+    case TIR_RING_WAIT:
+        print_shared(p, op->shared);
+        buf_add(out, op->own ? " own" : "");
+        return;
     case TIR_RING_RELEASE:
         print_shared(p, op->shared);
         if (op->n_args > 0) {
@@ -444,7 +447,9 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         print_slot(p, op);
-        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : "");
+        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : op->own ? " own" : "");
+        if (op->joint && op->integer > 0)
+            buf_printf(out, " band(%" PRId64 ")", op->integer - 1);
         return;
     case TIR_TENSOR_ADD:
     case TIR_TENSOR_STORE:
@@ -473,8 +478,11 @@ print_operands(Printer *p, const TirOp *op)
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_IOTA && op->index[0].rows > 0)
         print_range(p, &op->index[0]);
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
+    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+        op->op == TIR_PART || op->op == TIR_OWN)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
+    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM)
+        buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->op == TIR_REDUCE && op->partial)
         buf_add(out, " partial");
     if (op->op == TIR_REDUCE && op->vote_warp)
@@ -627,9 +635,9 @@ print_schedule(Printer *p)
     }
     if (fn->plan != NULL) {
         begin_line(p);
-        buf_printf(p->out, "plan bands %" PRIu32 " axis %s registers %" PRIu32 " %" PRIu32 "%s%s",
-                   fn->plan->bands, grid_name(fn, fn->plan->band_axis),
-                   fn->plan->producer_registers, fn->plan->consumer_registers,
+        buf_printf(p->out, "plan bands %" PRIu32 " %s%s registers %" PRIu32 " %" PRIu32 "%s%s",
+                   fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
+                   fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis), fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->turns ? " turns" : "");
@@ -637,6 +645,7 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");
         buf_add(p->out, fn->plan->joint ? " joint" : "");
+        buf_add(p->out, fn->plan->ahead ? " ahead" : "");
         if (fn->plan->patch != 0)
             buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
                        grid_name(fn, fn->plan->patch_axis));
@@ -669,13 +678,18 @@ print_schedule(Printer *p)
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
         if (shared->is_ring)
-            buf_printf(p->out, " ring%s %" PRIu32,
+            buf_printf(p->out, " ring%s",
                        shared->per_band    ? " per_band"
                        : shared->is_vector ? " vector"
-                                           : "",
-                       shared->barriers);
+                                           : "");
+        if (shared->is_ring && shared->of_band > 0)
+            buf_printf(p->out, " band(%" PRIu32 ")", shared->of_band - 1);
+        if (shared->is_ring)
+            buf_printf(p->out, " %" PRIu32, shared->barriers);
+        if (shared->rides != 0)
+            buf_printf(p->out, " rides %" PRIu32, shared->rides - 1);
         if (shared->lags)
-            buf_add(p->out, " lags");
+            buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

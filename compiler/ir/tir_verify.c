@@ -456,6 +456,23 @@ check_leaf(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", type, tir_scalar(want));
 }
 
+/* Several parts make a tile. */
+static void
+check_part(Verifier *v, const TirOp *op)
+{
+    TirType all = op->args[0]->type, one = op->results[0]->type;
+
+    if (all.rank != one.rank || op->axis >= all.rank) {
+        tir_fault(v, op, "the tile has no such axis");
+        return;
+    }
+    int32_t n = one.dim[op->axis] > 0 ? all.dim[op->axis] / one.dim[op->axis] : 0;
+    one.dim[op->axis] *= n;
+    want_type(v, op, "the parts together", one, all);
+    if (op->integer >= n)
+        tir_fault(v, op, "there are only %" PRId32 " parts", n);
+}
+
 static void
 check_types(Verifier *v, const TirOp *op)
 {
@@ -531,6 +548,14 @@ check_types(Verifier *v, const TirOp *op)
         check_fits_shared(v, op, op->args[1]->type);
         return;
     case TIR_CONVERT:
+        want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
+        return;
+    case TIR_PART: check_part(v, op); return;
+    case TIR_OWN:
+        for (uint32_t k = 0; k < op->n_args; k++)
+            want_type(v, op, "a part", op->args[k]->type, op->results[0]->type);
+        return;
+    case TIR_FROM:
         want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
         return;
     case TIR_FOR: check_for(v, op); return;

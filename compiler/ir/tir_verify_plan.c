@@ -29,7 +29,7 @@ typedef struct Flow {
     Flying flying[MOST_FLYING]; /* in order of issue */
     bool turn;                  /* it is this band's turn */
     uint32_t *held;             /* by ring: slots waited for and not given back */
-    const TirVal **slot;        /* by ring: the read of the slot last waited for */
+    uint32_t *slot;             /* by ring: the number of the slot last waited for; 0: not known */
 } Flow;
 
 /* ---- the plan itself ---- */
@@ -62,6 +62,13 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "ring %" PRIu32 " has no slot", k);
         if (ring->lags && (!ring->is_ring || ring->slots < 2))
             tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
+        const TirShared *other = ring->rides == 0 || ring->rides > fn->shared.n
+                                     ? NULL
+                                     : fn->shared.at[ring->rides - 1];
+        if (ring->rides != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
+                                 other->is_vector || other->per_band || other->lags ||
+                                 other->slots != ring->slots || other->barriers != ring->barriers))
+            tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
@@ -71,7 +78,8 @@ check_facts(Verifier *v)
         return;
     if (plan->bands < 1 || plan->bands > MOST_BANDS)
         tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
-    if (plan->band_axis >= fn->grid.n)
+    if (plan->divided != (plan->band_axis == NO_AXIS) ||
+        (!plan->divided && plan->band_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
@@ -93,7 +101,10 @@ check_no_roles(Verifier *v, const TirBlock *block)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
-            op->op == TIR_BAND || op->op == TIR_BAND_BARRIER || op->op == TIR_TENSOR_ADD ||
+            op->op == TIR_BAND_BARRIER ||
+            ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
+              op->op == TIR_FROM) &&
+             (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TENSOR_ADD ||
             op->op == TIR_TENSOR_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
@@ -145,7 +156,7 @@ flow_copy(Verifier *v, const Flow *from)
     Flow to = *from;
 
     to.held = arena_array(v->out->arena, uint32_t, n + 1);
-    to.slot = arena_array(v->out->arena, const TirVal *, n + 1);
+    to.slot = arena_array(v->out->arena, uint32_t, n + 1);
     if (from->held != NULL) {
         memcpy(to.held, from->held, n * sizeof *to.held);
         memcpy(to.slot, from->slot, n * sizeof *to.slot);
@@ -204,7 +215,7 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
             tir_fault(v, op, "%s differ in the slots of ring %" PRIu32 " that are not given back",
                       ways, k);
         if (flow->slot[k] != other->slot[k])
-            flow->slot[k] = NULL;
+            flow->slot[k] = 0;
     }
 }
 
@@ -213,7 +224,7 @@ read_behind(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && def->op == TIR_TRANSPOSE)
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
         def = def->args[0]->def;
     if (def == NULL || def->op != TIR_SHARED_READ)
         return NULL;
@@ -236,7 +247,8 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
             tir_fault(v, op, "its right operand is in no ring");
         if (read == NULL || !read->shared->is_ring) /* barriers of the bands guard the others */
             continue;
-        if (flow->slot[read->shared->id] != read->results[0])
+        uint32_t slot = v->slot_of[read->results[0]->id];
+        if (slot == 0 || flow->slot[read->shared->id] != slot)
             tir_fault(v, op, "operand %" PRIu32 " is not in the slot last waited for", k);
         made.slots[k] = (SlotUse){read->shared, 0};
     }
@@ -264,10 +276,14 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
 {
     const TirShared *ring = op->shared;
 
+    if (op->own) { /* it takes none */
+        flow->slot[ring->id] = ++v->slots;
+        return;
+    }
     if (flow->held[ring->id] == ring->slots)
         tir_fault(v, op, "waits for a slot of a ring that is all held");
     flow->held[ring->id]++;
-    flow->slot[ring->id] = NULL;
+    flow->slot[ring->id] = ++v->slots;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
             flow->flying[i].slots[k].behind += flow->flying[i].slots[k].ring == ring;
@@ -294,7 +310,7 @@ check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
     if (read)
         tir_fault(v, op, "gives back a slot that a product still reads");
     if (--*held == 0)
-        flow->slot[ring->id] = NULL;
+        flow->slot[ring->id] = 0;
 }
 
 static void
@@ -320,7 +336,7 @@ forget_slots(const TirBlock *block, Flow *flow)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_RING_WAIT)
-            flow->slot[op->shared->id] = NULL;
+            flow->slot[op->shared->id] = 0;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             forget_slots(op->blocks[k], flow);
     }
@@ -386,9 +402,11 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_SHARED_READ:
             if (!op->shared->is_ring)
                 break;
-            if (flow->held[op->shared->id] == 0)
+            if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a ring of which no slot is held");
-            flow->slot[op->shared->id] = op->results[0];
+            if (flow->slot[op->shared->id] == 0) /* of the iteration before */
+                flow->slot[op->shared->id] = ++v->slots;
+            v->slot_of[op->results[0]->id] = flow->slot[op->shared->id];
             break;
         default: break;
         }
@@ -409,6 +427,7 @@ tir_check_plan(Verifier *v)
         return;
     }
     check_producer(v, plan->producer);
+    v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)

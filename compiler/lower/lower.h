@@ -49,6 +49,7 @@ typedef struct RingCursor {
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
+    bool adds;             /* a warp that adds a band's tiles to memory: `group` is the band's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
@@ -73,6 +74,7 @@ typedef struct Lowering {
                                branch must not use what was computed inside */
     Role *role;        /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the ring */
+    TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     bool whole_sums;   /* lanes combine each sum at once: partial ones are whole */
     bool fast;         /* approximate special functions with flushed denormals */
@@ -184,15 +186,27 @@ void lower_tile_block(Lowering *lo, TirBlock *block);
 void lower_turn(Lowering *lo, bool pass);
 /* All bands are here, and their writes to shared memory are there for products. */
 void lower_band_barrier(Lowering *lo);
-/* Adds a tile to a tensor through its staging buffer. */
+/* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */
+TirBlock *lower_find_additions(Lowering *lo);
+/* Of a band: leaves the tile to its warp; of that warp: adds it. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
 /* Stores a tile through its staging buffer, panel by panel. */
 void lower_tensor_store(Lowering *lo, TirOp *op);
-/* The additions and stores that this thread started have read shared memory. */
-void lower_additions_read(Lowering *lo);
+/* The stores that this thread started have arrived. */
+void lower_end_stores(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);
-/* The same, and they have arrived. */
-void lower_end_additions(Lowering *lo);
+/* The address of the tensor map for copies to a ring, or from a staging buffer. */
+LirReg lower_map_address(Lowering *lo, const TirShared *shared);
+/* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
+ * dimension of the tensor map out. */
+typedef struct LowerBox {
+    uint32_t rank;
+    Elem at[LIR_MAP_MAX_RANK];
+} LowerBox;
+void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
+/* The coordinates of the panel that begins `column` behind the box's beginning; how many. */
+uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
+                               LirOperand *operands);
 void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);
 /* Keeps what comes next behind half of what makes `value`, which the assembler would move below. */

@@ -83,6 +83,7 @@ enum { DESCRIPTOR_HIGH = 1 << 30 | MATRIX_BYTES >> 4 };
 typedef struct GroupOperand {
     TirVal *value;
     const TirOp *read;   /* NULL: in registers */
+    const TirOp *part;   /* of what was read; NULL: all of it */
     bool contiguous;     /* the contracted dimension runs along rows in shared memory */
     const int32_t *map;  /* in registers: from the instruction's order */
 } GroupOperand;
@@ -95,6 +96,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     bool transposed;
 
     operand.read = view_source(operand.value, &transposed);
+    operand.part = view_part(operand.value);
     if (operand.read != NULL) {
         operand.contiguous = k == 0 ? !transposed : transposed;
         return operand;
@@ -126,32 +128,54 @@ descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading)
     return descriptor;
 }
 
+/* `base`, a tile's beginning in units of 16 bytes, moved to that of a part of it. */
+static LirReg
+base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg base)
+{
+    LirBuilder *b = &lo->b;
+    int32_t length = part->results[0]->type.dim[part->axis];
+    int64_t bytes = part->axis == 0 ? (int64_t)length * PANEL_BYTES
+                                    : (int64_t)length / PANEL_ELEMENTS * layout->rows * PANEL_BYTES;
+
+    if (part->axis == 1 && length % PANEL_ELEMENTS != 0) /* inside of a panel */
+        bytes = (int64_t)length * 2;
+    if (part->integer >= 0)
+        return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part->integer * bytes >> 4));
+    LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
+}
+
 /* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
-static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps);
+static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
+                              uint32_t end, int32_t block);
 
 static LirReg *
-describe_steps(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps, int32_t block)
+describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32_t end, int32_t block)
 {
+    const TirOp *read = operand->read;
+    bool contiguous = operand->contiguous;
     const TirShared *ring = read->shared;
     if (read->joint)
-        return describe_joint(lo, read, contiguous, steps);
+        return describe_joint(lo, read, contiguous, first, end, block);
     RingCursor *cursor = &lo->role->rings[ring->id];
     const SharedLayout *layout = ring->layout;
     int32_t panel = layout->rows * PANEL_BYTES;
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
-    LirReg *out = arena_array(lo->arena, LirReg, steps);
+    LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
-    if (cursor->described[contiguous] != NULL && block == 0)
+    if (operand->part != NULL)
+        base = base_of_part(lo, operand->part, layout, base);
+    else if (cursor->described[contiguous] != NULL && block == 0)
         return cursor->described[contiguous];
-    for (uint32_t s = 0; s < steps; s++) {
+    for (uint32_t s = first; s < end; s++) {
         int32_t inner = (int32_t)s * STEP;
         int32_t offset = contiguous
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * PANEL_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
-        out[s] = descriptor_at(lo, cursor->base, offset, leading);
+        out[s] = descriptor_at(lo, base, offset, leading);
     }
     return out;
 }
@@ -162,20 +186,35 @@ steps_of(const TirOp *mma)
     return (uint32_t)(mma->args[0]->type.dim[1] + STEP - 1) / STEP;
 }
 
+/* From the start of what bands exchange to this one's share: rows of the buffer, or columns. */
+static int64_t
+share_bytes(const TirOp *read, int32_t panel)
+{
+    TirType share = read->results[0]->type;
+
+    if (share.dim[0] < read->shared->rows)
+        return (int64_t)share.dim[0] * PANEL_BYTES;
+    /* whole panels, or all bands in one */
+    return share.dim[1] % PANEL_ELEMENTS == 0 ? (int64_t)share.dim[1] / PANEL_ELEMENTS * panel
+                                              : 2 * (int64_t)share.dim[1];
+}
+
 /* The same for the parts of all bands, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a ring stacked; of a ring this band's columns only. */
+ * an exchange buffer side by side, those of a ring stacked; of one of them this band's share only. */
 static LirReg *
-describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
+describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
+               int32_t block)
 {
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
     int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->bands;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
     int32_t panel = shared->layout->rows * PANEL_BYTES, leading = contiguous ? 1 : panel >> 4;
-    LirReg *out = arena_array(lo->arena, LirReg, steps);
+    LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
 
-    start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset));
+    int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one band's alone */
+    start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
     LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(start), lir_int(4));
     if (shared->slots > 1) {
         LirReg slot = lo->role->rings[shared->id].slot;
@@ -183,26 +222,28 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t steps)
                        lir_reg(base));
     }
     if (read->sliced) {
-        int32_t width = read->results[0]->type.dim[1]; /* whole panels, or all bands in one */
-        int64_t step = width % PANEL_ELEMENTS == 0 ? (int64_t)width / PANEL_ELEMENTS * panel
-                                                   : 2 * (int64_t)width;
+        int64_t step = share_bytes(read, panel);
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(step >> 4), lir_reg(base));
     }
-    for (uint32_t s = 0; s < steps; s++) {
+    for (uint32_t s = first; s < end; s++) {
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * PANEL_BYTES);
+        offset += (int64_t)block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
         out[s] = descriptor_at(lo, base, offset, leading);
     }
     return out;
 }
 
+/* Steps whose descriptors are made before the product: they take uniform registers, of which there
+ * are 63.  The assembler does not move them to where they are used, but takes other registers. */
+enum { MOST_AHEAD = 8 };
+
 /* Products in `block` and the blocks in it that read `ring`; the wait of another slot ends it. */
 static void
 describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *ring)
 {
-    enum { MOST_AHEAD = 8 }; /* descriptors take uniform registers, of which there are 63 */
     RingCursor *cursor = &lo->role->rings[ring->id];
 
     for (uint32_t i = from; i < block->ops.n; i++) {
@@ -215,10 +256,11 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
-            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD)
+            GroupOperand operand = {.read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
+            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD ||
+                operand.part != NULL)
                 continue;
-            cursor->described[contiguous] =
-                describe_steps(lo, read, contiguous, steps_of(op), 0);
+            cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);
         }
     }
 }
@@ -253,8 +295,9 @@ lower_group_mma(Lowering *lo, TirOp *op)
     bool from_zero = is_zero(op->args[2]);
     LirBuilder *b = &lo->b;
 
-    for (int32_t m = 0; m < blocks && left.read != NULL; m++)
-        a[m] = describe_steps(lo, left.read, left.contiguous, steps, m);
+    bool ahead = steps <= MOST_AHEAD;
+    for (int32_t m = 0; m < blocks && left.read != NULL && ahead; m++)
+        a[m] = describe_steps(lo, &left, 0, steps, m);
     for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
         a[m] = arena_array(lo->arena, LirReg, 4 * steps);
         for (uint32_t r = 0; r < 4 * steps; r++) {
@@ -262,7 +305,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
             a[m][r] = lower_packed(lo, left.value, left.map[pair] / 2);
         }
     }
-    LirReg *x = describe_steps(lo, right.read, right.contiguous, steps, 0);
+    LirReg *x = ahead ? describe_steps(lo, &right, 0, steps, 0) : NULL;
     if (!from_zero) {
         for (int32_t r = 0; r < n; r++) {
             LirOperand before = lower_operand(lo, lower_elem(lo, op->args[2], r));
@@ -275,8 +318,12 @@ lower_group_mma(Lowering *lo, TirOp *op)
     lir_emit(b, LIR_WGMMA_FENCE, 0, 0, NULL);
     LirOperand *operands = arena_array(lo->arena, LirOperand, each + 8);
     for (uint32_t s = 0; s < steps; s++) {
+        if (!ahead)
+            x = describe_steps(lo, &right, s, s + 1, 0);
         for (int32_t m = 0; m < blocks; m++) {
             uint32_t at = each;
+            if (!ahead && left.read != NULL)
+                a[m] = describe_steps(lo, &left, s, s + 1, m);
             for (uint32_t r = 0; r < each; r++)
                 operands[r] = lir_reg(home[(uint32_t)m * each + r]);
             if (left.read != NULL)

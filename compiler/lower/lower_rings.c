@@ -3,7 +3,8 @@
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
  * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
- * slot by slot; the phase it waits for turns whenever it passes the first slot again.
+ * slot by slot; the phase it waits for turns whenever it passes the first slot again.  A vector that
+ * rides on a ring has no barriers: the ring's full ones expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
@@ -11,13 +12,26 @@
 #include "compiler/lower/lower.h"
 
 enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
-enum { FIRST_ADDITION = 13 }; /* barriers, as lower_roles.c counts them: one for each of three bands */
 
 /* Parts of a slot that have barriers of their own. */
 static uint32_t
 parts_of(const Lowering *lo, const TirShared *ring)
 {
     return ring->per_band ? lo->fn->plan->bands : 1;
+}
+
+/* Bytes that vectors bring to this ring's barriers, with each slot. */
+static int64_t
+bytes_of_riders(const Lowering *lo, const TirShared *ring)
+{
+    int64_t bytes = 0;
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *vector = lo->fn->shared.at[k];
+        if (vector->rides == ring->id + 1)
+            bytes += vector->cols * (int32_t)dtype_bits(vector->dtype) / 8;
+    }
+    return bytes;
 }
 
 static uint32_t
@@ -53,6 +67,11 @@ lower_begin_rings(Lowering *lo)
             lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
             *lo->role->rings[k].oldest = lower_new_cursor(lo);
         }
+        if (lo->fn->shared.at[k]->ahead && !lo->role->producer) {
+            LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
+            lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
+            lo->role->rings[k].base = base[0].reg;
+        }
     }
     if (lo->fn->plan->dynamic)
         lo->role->tiles = lower_new_cursor(lo);
@@ -67,7 +86,7 @@ lower_init_barriers(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *ring = lo->fn->shared.at[k];
-        if (!ring->is_ring)
+        if (!ring->is_ring || ring->rides != 0)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
@@ -84,7 +103,7 @@ lower_init_barriers(Lowering *lo)
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
-        int32_t readers = warps * (int32_t)lo->fn->plan->bands;
+        int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->bands;
         LirOperand operands[] = {
             lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + BARRIER_BYTES * i),
             lir_int(i < TILE_SLOTS ? 1 : readers)};
@@ -104,9 +123,18 @@ before_band(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
     return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(there));
 }
 
-/* The address of the current slot's full or empty barrier. */
+/* `start` and `bytes` for each band before this one. */
+static LirReg
+behind_bands(Lowering *lo, LirReg start, int64_t bytes)
+{
+    LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes), lir_reg(start));
+}
+
+/* The address of the current slot's full or empty barrier; `of_band`: of the ring for this band's part. */
 static LirOperand
-barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool of_band)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
@@ -114,6 +142,9 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     uint32_t parts = parts_of(lo, ring);
     LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
+
+    if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
+        start = behind_bands(lo, start, 2 * BARRIER_BYTES * ring->slots);
 
     if (ring->per_band && lo->role->producer && lo->fn->plan->alternating) {
         start = before_band(lo, start, part, BARRIER_BYTES);
@@ -129,6 +160,12 @@ barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(BARRIER_BYTES * parts),
                         lir_reg(start));
     return lir_address(at, offset);
+}
+
+static LirOperand
+barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+{
+    return barrier_of(lo, ring, part, empty, false);
 }
 
 void
@@ -185,9 +222,23 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     if (ring->slots > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                        lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
-    cursor->base = base;
-    lower_describe_ring(lo, op);
-    lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
+    if (op->own)
+        base = behind_bands(lo, base, ring->bytes >> 4);
+    if (op->own) {
+        cursor->base = base;
+        cursor->described[0] = cursor->described[1] = NULL;
+        lower_wait_barrier(lo, barrier_of(lo, ring, 0, false, true), cursor->phase);
+        return;
+    }
+    if (ring->ahead) { /* the next iteration reads it */
+        LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
+        lir_emit(b, LIR_MOV_B32, 1, 2, kept);
+    } else {
+        cursor->base = base;
+        lower_describe_ring(lo, op);
+    }
+    if (ring->rides == 0)
+        lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
         lower_advance(lo, cursor, ring->slots);
 }
@@ -216,13 +267,15 @@ lower_ring_release(Lowering *lo, TirOp *op)
 {
     const TirShared *ring = op->shared;
     LirBuilder *b = &lo->b;
-    LirOperand at[] = {barrier_at(lo, ring, 0, true)};
-    LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
-
-    if (pin != 0)
-        at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
     RingCursor *cursor = &lo->role->rings[ring->id];
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+
+    if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
+        LirOperand at[] = {barrier_at(lo, ring, 0, true)};
+        LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
+        if (pin != 0)
+            at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
+        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+    }
     lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
 }
 
@@ -320,44 +373,19 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
     }
 }
 
-/* ---- additions ---- */
+/* ---- stores ---- */
 
-/* The address in the staging buffer of what a thread holds: panels of 128 bytes, swizzled as the
- * tensor memory unit reads them. */
-static LirOperand
-staging_address(Lowering *lo, const TirShared *staging, Elem base, Elem row, Elem col)
-{
-    LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
-    LirReg r = lower_elem_reg(lo, row, LIR_B32), c = lower_elem_reg(lo, col, LIR_B32);
-    LirReg which = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(c), lir_int(5));
-    LirReg in = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(c), lir_int(width - 1));
-    LirReg bytes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(in), lir_int(2));
-    LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(r), lir_int(7));
-    turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
-    bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(PANEL_BYTES), lir_reg(bytes));
-    at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
-    Elem sum = lower_add(lo, elem_reg(at), base);
-    return lir_address(sum.reg, sum.integer);
-}
-
+/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
+ * warp that the machine elects, always the same.  Between begin and end only that one's instructions
+ * are guarded; the branch around keeps the other warps out, and every warp together. */
 static LirReg
-map_address(Lowering *lo, const TirShared *ring);
-
-/* One thread of the warp group asks for additions, and knows when they have read: a lane of the
- * first warp that the machine elects, always the same; `meet`, or NULL: behind that barrier.  Between begin and end only that one's
- * instructions are guarded; the branch around keeps the other warps out, and every warp together. */
-static LirReg
-begin_asking(Lowering *lo, uint32_t *end, const LirOperand *meet)
+begin_asking(Lowering *lo, uint32_t *end)
 {
     LirBuilder *b = &lo->b;
 
     *end = lir_new_label(b);
     lir_branch(b, *end, lo->role->first_warp, true);
     lir_open(b, false);
-    if (meet != NULL)
-        lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, meet);
     LirReg elected = lir_new_reg(b, LIR_PRED);
     LirOperand operand = lir_reg(elected);
     lir_emit(b, LIR_ELECT, 1, 1, &operand);
@@ -371,15 +399,8 @@ end_asking(Lowering *lo, uint32_t end)
     lir_label(&lo->b, end);
 }
 
-/* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
- * dimension of the tensor map out. */
-typedef struct Box {
-    uint32_t rank;
-    Elem at[LIR_MAP_MAX_RANK];
-} Box;
-
-static void
-find_box(Lowering *lo, const TirOp *op, Box *box)
+void
+lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {
     uint32_t order[TENSOR_MAX_RANK], next = 0;
     Elem place[TENSOR_MAX_RANK];
@@ -393,9 +414,8 @@ find_box(Lowering *lo, const TirOp *op, Box *box)
         box->at[d] = place[order[d]];
 }
 
-/* The coordinates of the panel that begins `column` behind the box's beginning; how many. */
-static uint32_t
-box_coordinates(Lowering *lo, const Box *box, int32_t column, LirOperand *operands)
+uint32_t
+lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOperand *operands)
 {
     for (uint32_t d = 0; d < box->rank; d++) {
         Elem coordinate = box->at[d];
@@ -404,56 +424,6 @@ box_coordinates(Lowering *lo, const Box *box, int32_t column, LirOperand *operan
         operands[d] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
     }
     return box->rank;
-}
-
-void
-lower_tensor_add(Lowering *lo, TirOp *op)
-{
-    static const LirOpcode adds[] = {0, LIR_TENSOR_ADD_1, LIR_TENSOR_ADD_2, LIR_TENSOR_ADD_3,
-                                     LIR_TENSOR_ADD_4, LIR_TENSOR_ADD_5};
-    TirVal *value = op->args[op->n_args - 1];
-    const TirShared *staging = op->shared;
-    const TirTensor *tensor = op->tensor;
-    const Layout *layout = value->layout;
-    LirBuilder *b = &lo->b;
-    int32_t n = lower_registers(value), width = PANEL_BYTES / 4, at[LAYOUT_RANK];
-    uint32_t end;
-    Box box;
-
-    Elem base = lower_slot_base(lo, staging, NULL);
-    Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
-    for (int32_t r = 0; r < n; r++) {
-        layout_coordinates(layout, r, 0, 0, at);
-        /* Rows 8 apart are swizzled alike: their distance is a constant. */
-        Elem row = lower_add(lo, lane_row, elem_int(at[0] % 8));
-        Elem col = lower_add(lo, lane_col, elem_int(at[1]));
-        LirOperand operands[] = {staging_address(lo, staging, base, row, col),
-                                 lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), LIR_F32))};
-        operands[0].integer += at[0] / 8 * 8 * PANEL_BYTES;
-        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
-    }
-    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    find_box(lo, op, &box);
-    /* The other warps need not wait for each other: a barrier of all bands comes before they write
-     * there again. */
-    LirOperand meet[] = {lir_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
-                                         lir_int(FIRST_ADDITION - 1))),
-                         lir_int((int32_t)lo->fn->warps * WARP_LANES)};
-    LirInsn *arrive = lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, meet);
-    arrive->guard = lo->role->first_warp;
-    arrive->guard_not = true;
-    LirReg asks = begin_asking(lo, &end, meet);
-    LirReg map = map_address(lo, staging);
-    for (int32_t p = 0; p < staging->layout->cols / width; p++) {
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
-        uint32_t k = 1;
-        k += box_coordinates(lo, &box, p * width, operands + k);
-        Elem from = lower_add(lo, base, elem_int(p * staging->layout->rows * PANEL_BYTES));
-        operands[k++] = lir_address(from.reg, from.integer);
-        lir_emit(b, adds[tensor->rank], 0, k, operands)->guard = asks;
-    }
-    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
-    end_asking(lo, end);
 }
 
 /* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
@@ -511,25 +481,25 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     Elem base = lower_slot_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
     uint32_t end;
-    Box box;
+    LowerBox box;
 
-    find_box(lo, op, &box);
+    lower_find_box(lo, op, &box);
     for (int32_t p = 0; p < panels; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
         Elem here = base;
         here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
-        LirReg asks = begin_asking(lo, &end, NULL);
+        LirReg asks = begin_asking(lo, &end);
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
         write_panel(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
-        asks = begin_asking(lo, &end, NULL);
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map_address(lo, staging))};
+        asks = begin_asking(lo, &end);
+        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, staging))};
         uint32_t k = 1;
-        k += box_coordinates(lo, &box, p * width, operands + k);
+        k += lower_box_coordinates(lo, &box, p * width, operands + k);
         operands[k++] = lir_address(here.reg, here.integer);
         lir_emit(b, stores[tensor->rank], 0, k, operands)->guard = asks;
         lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
@@ -537,32 +507,29 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     }
 }
 
-/* Lets a thread that asked for additions go on when all that they read has been read. */
-void
-lower_additions_read(Lowering *lo)
+static bool
+has_stores(const TirBlock *block)
 {
-    LirOperand none = lir_int(0);
+    bool has = false;
 
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!lo->fn->shared.at[k]->is_staging)
-            continue;
-        lir_emit(&lo->b, LIR_BULK_WAIT_READ, 0, 1, &none);
-        return;
+    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
+        const TirOp *op = block->ops.at[i];
+        has = op->op == TIR_TENSOR_STORE;
+        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
+            has = has_stores(op->blocks[k]);
     }
+    return has;
 }
 
 void
-lower_end_additions(Lowering *lo)
+lower_end_stores(Lowering *lo)
 {
     LirOperand none = lir_int(0);
-    bool some = false;
-
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++)
-        some = some || lo->fn->shared.at[k]->is_staging;
-    if (!some)
-        return;
     uint32_t end;
-    LirReg asks = begin_asking(lo, &end, NULL);
+
+    if (!has_stores(lo->fn->body))
+        return;
+    LirReg asks = begin_asking(lo, &end);
     lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
     end_asking(lo, end);
 }
@@ -575,8 +542,8 @@ lower_add_maps(Lowering *lo)
     add_maps_of(lo, lo->fn->body, lo->map_names);
 }
 
-static LirReg
-map_address(Lowering *lo, const TirShared *ring)
+LirReg
+lower_map_address(Lowering *lo, const TirShared *ring)
 {
     LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(lo->map_names[ring->id]));
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
@@ -593,17 +560,20 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring);
     int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = panel_width(ring);
-    Box box;
+    LowerBox box;
 
-    find_box(lo, op, &box);
-    lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
+    lower_find_box(lo, op, &box);
+    if (ring->rides == 0)
+        lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
     int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    LirOperand expect[] = {full, lir_int((int64_t)panels * rows * width * element)};
-    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
+    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_riders(lo, ring);
+    LirOperand expect[] = {full, lir_int(bytes)};
+    if (ring->rides == 0) /* else the ring it rides on has said so */
+        lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
     if (ring->slots > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
@@ -613,13 +583,13 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         start = before_band(lo, start, part, part_bytes(lo, ring));
         offset = ring->offset;
     }
-    LirReg map = map_address(lo, ring);
+    LirReg map = lower_map_address(lo, ring);
     for (int32_t p = 0; p < panels; p++) {
         LirOperand operands[LIR_MAP_MAX_RANK + 3];
         uint32_t at = 0;
         operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);
-        at += box_coordinates(lo, &box, p * width, operands + at);
+        at += lower_box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
         lir_emit(b, loads[tensor->rank], 0, at, operands);
     }

@@ -1,7 +1,8 @@
 /* lower_roles.c - a kernel with a plan: barriers, then each warp group goes its way.
  *
  *     one thread sets up the barriers; everybody waits for that
- *     warp group 0:      gives registers back; one thread runs the producer, tile by tile
+ *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
+ *                        add what bands leave to memory (lower_additions.c)
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the band axis
  *
  * What decides a branch or a descriptor must be the same for a warp in a way the assembler can see:
@@ -116,7 +117,7 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
                         lir_reg(own));
     }
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || plan->scarce) /* made at each use: nothing is kept over the loop */
+    if (lo->role->producer || lo->role->adds || plan->scarce) /* made at each use: nothing is kept over the loop */
         return;
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -124,7 +125,7 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
 Elem
 lower_lane_grid(Lowering *lo, uint32_t axis)
 {
-    if (lo->role->producer || !lo->fn->plan->scarce)
+    if (lo->role->producer || lo->role->adds || !lo->fn->plan->scarce)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
 }
@@ -488,7 +489,6 @@ lower_band_barrier(Lowering *lo)
     LirOperand some[] = {lir_int(BAND_BARRIER), lir_int((int32_t)lo->fn->plan->bands *
                                                         (int32_t)lo->fn->warps * WARP_LANES)};
 
-    lower_additions_read(lo); /* behind it, bands write where additions read from */
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
     lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
 }
@@ -539,6 +539,30 @@ rings_filled(const TirBlock *block)
     return rings;
 }
 
+/* Warp `warp` of the producer's group adds what band `warp` - 1 leaves; others do nothing. */
+static void
+lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
+{
+    LirBuilder *b = &lo->b;
+    LirReg group = lo->role->group;
+    LirOperand none = lir_int(0);
+
+    LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->plan->bands));
+    lir_branch(b, end, idle, false);
+    lir_open(b, false);
+    lir_comment(b, "additions");
+    lo->role->producer = false;
+    lo->role->adds = true;
+    lo->role->group = warp;
+    lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
+    lower_tiles(lo, lo->additions);
+    lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lo->role->adds = false;
+    lo->role->group = group;
+}
+
 void
 lower_roles(Lowering *lo)
 {
@@ -574,6 +598,12 @@ lower_roles(Lowering *lo)
     lir_comment(b, "producer");
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
+    bool adds = lo->additions != NULL;
+    uint32_t adding = adds ? lir_new_label(b) : end;
+    if (adds) {
+        LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
+        lir_branch(b, adding, other, false);
+    }
     LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
     bool hoist = lo->b.hoist; /* many rings, and tiles to draw: more than its few registers hold */
@@ -583,6 +613,10 @@ lower_roles(Lowering *lo)
     lo->b.hoist = hoist;
     lir_branch(b, end, 0, false);
     lir_close(b);
+    if (adds) {
+        lir_label(b, adding);
+        lower_adding_warps(lo, same_warp, end);
+    }
 
     lir_label(b, compute);
     lir_open(b, false);
@@ -596,7 +630,7 @@ lower_roles(Lowering *lo)
         begin_turns(lo);
     if (lower_find_homes(lo))
         lower_tiles(lo, lo->fn->body);
-    lower_end_additions(lo);
+    lower_end_stores(lo);
     lir_close(b);
     lir_label(b, end);
     lo->role = NULL;

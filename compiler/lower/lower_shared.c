@@ -43,6 +43,8 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
     }
     if (slot == NULL)
         return base;
+    if (shared->is_joint && shared->slots == 1)
+        return base;
     if (shared->is_joint) {
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
                             lir_int(shared->bytes / shared->slots));
@@ -397,7 +399,7 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
 
-    if (op->shared->is_joint) { /* the slot that was not written last */
+    if (op->shared->is_joint && op->shared->slots > 1) { /* the slot that was not written last */
         LirReg slot = lo->role->rings[op->shared->id].slot;
         LirOperand turn[] = {lir_reg(slot), lir_reg(slot), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);
@@ -457,6 +459,21 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
     }
 }
 
+/* Where a part of a vector, or of a tile's rows, begins. */
+static Elem
+base_of_part(Lowering *lo, const TirOp *part, Elem base)
+{
+    const TirVal *one = part->results[0];
+    int64_t bytes = (int64_t)one->type.dim[0] * element_bytes(one);
+
+    if (one->type.rank == 2)
+        bytes = (int64_t)one->type.dim[0] * view_source(one, &(bool){0})->shared->layout->pitch;
+    if (part->integer >= 0)
+        return lower_add(lo, base, elem_int(part->integer * bytes));
+    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), bytes));
+    return lower_add(lo, base, elem_int(-bytes));
+}
+
 void
 lower_convert(Lowering *lo, TirOp *op)
 {
@@ -465,8 +482,10 @@ lower_convert(Lowering *lo, TirOp *op)
     const TirOp *read = view_source(from, &transposed);
 
     if (read != NULL) {
-        lower_tile_from_shared(lo, to, read->shared,
-                               lower_slot_base(lo, read->shared, read->args[0]), transposed);
+        Elem base = lower_slot_base(lo, read->shared, read->args[0]);
+        if (view_part(from) != NULL)
+            base = base_of_part(lo, view_part(from), base);
+        lower_tile_from_shared(lo, to, read->shared, base, transposed);
         return;
     }
     if (op->shared == NULL) {

@@ -112,6 +112,9 @@ is_renaming(const BandFacts *f, const TirOp *op)
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
     case TIR_TRANSPOSE:
+    case TIR_PART:
+    case TIR_OWN:
+    case TIR_FROM:
     case TIR_MASK:
     case TIR_PADMASK:
     case TIR_SELECT:
@@ -281,11 +284,34 @@ read_all_parts(Band *b, const TirOp *read, uint32_t slot)
     return true;
 }
 
+/* Of this band's part of a tile, whichever it is: what holds of each part's ring holds of it. */
+static bool
+read_own_slot(Band *b, const TirOp *read, uint32_t *slot)
+{
+    uint32_t first = read->shared->id;
+
+    *slot = b->slot_of[read->results[0]->id];
+    for (uint32_t p = 0; p < b->facts->fn->plan->bands; p++) {
+        if (*slot <= b->released[first + p])
+            return fail(b, read, arena_printf(b->facts->arena, "a slot of %s is read after its release",
+                                              ring_name(b, b->facts->fn->shared.at[first + p])));
+        if (b->waited[first + p] > *slot)
+            return fail(b, read,
+                        arena_printf(b->facts->arena,
+                                     "a slot of %s is read after the next one was waited for",
+                                     ring_name(b, b->facts->fn->shared.at[first + p])));
+    }
+    return true;
+}
+
 /* A slot that an operation reads must be the one waited for last, and not released. */
 static bool
 read_slot(Band *b, const TirOp *read, uint32_t *slot)
 {
     uint32_t ring = read->shared->id;
+
+    if (read->own)
+        return read_own_slot(b, read, slot);
 
     if (!read->shared->is_ring) {
         *slot = b->written_slot[ring];
@@ -412,6 +438,10 @@ wait_for_slot(Band *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id, most = op->shared->lags ? RING_HELD_LAGGING : RING_HELD_MOST;
 
+    if (op->own) { /* its slot is taken later */
+        vec_push(b->facts->arena, b->events, op);
+        return true;
+    }
     if (b->waited[ring] - b->released[ring] >= most)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
@@ -424,11 +454,35 @@ wait_for_slot(Band *b, const TirOp *op)
     return true;
 }
 
+/* The next slot of each part's ring, behind a wait for this band's. */
+static bool
+take_own_slot(Band *b, const TirOp *op)
+{
+    uint32_t first = op->shared->id, last = b->events->n;
+
+    while (last > 0 && (b->events->at[last - 1]->shared == NULL || b->events->at[last - 1]->shared->id != first))
+        last--;
+    if (last == 0 || !b->events->at[last - 1]->own)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
+                                 ring_name(b, op->shared)));
+    for (uint32_t p = 0; p < b->facts->fn->plan->bands; p++) {
+        if (b->waited[first + p] != b->released[first + p])
+            return fail(b, NULL,
+                        arena_printf(b->facts->arena, "a part of a tile is read while a slot of %s is held",
+                                     ring_name(b, b->facts->fn->shared.at[first + p])));
+    }
+    b->slot_of[op->results[0]->id] = b->waited[first] + 1;
+    return true;
+}
+
 static bool
 take_slot(Band *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
 
+    if (op->own)
+        return take_own_slot(b, op);
     if (b->waited[ring] == b->released[ring])
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
@@ -455,8 +509,11 @@ release_slot(Band *b, const TirOp *op)
     for (uint32_t i = 0; i < b->flights.n; i++) {
         const Flight *flight = &b->flights.at[i];
         for (uint32_t k = 0; k < 2; k++) {
-            if (flight->read[k] != NULL && flight->read[k]->shared == op->shared &&
-                flight->slot[k] == b->released[ring])
+            const TirOp *read = flight->read[k];
+            bool same = read != NULL && (read->shared == op->shared ||
+                                         (read->own && op->shared->of_band > 0 &&
+                                          read->shared->id + op->shared->of_band - 1 == ring));
+            if (same && flight->slot[k] == b->released[ring])
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
                                          "a slot of %s is released while a product that reads it may "
@@ -479,10 +536,10 @@ static bool
 write_part(Band *b, const TirOp *op)
 {
     const TirShared *buffer = op->shared;
-    uint32_t slot = b->written_slot[buffer->id] ^= 1;
+    uint32_t slot = b->written_slot[buffer->id] ^= buffer->slots > 1;
 
-    if (buffer->slots != JOINT_SLOTS)
-        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, not %d",
+    if (buffer->slots > JOINT_SLOTS)
+        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, more than %d",
                                           ring_name(b, buffer), buffer->slots, JOINT_SLOTS));
     bool running = false;
     for (uint32_t i = 0; i < b->flights.n; i++) {

@@ -243,6 +243,11 @@ sort_events(Checker *c, RoleRun *run)
     for (uint32_t i = 0; i < run->events.n; i++) {
         const TirOp *op = run->events.at[i];
         RoleEvents *slots = op->shared == NULL ? NULL : &run->slots[op->shared->id];
+        if (op->own) { /* it takes no slot */
+            if (op->op == TIR_RING_WAIT)
+                run->events.at[n++] = op;
+            continue;
+        }
         if (op->op == TIR_SHARED_READ) {
             slots->at[slots->n - 1] = op;
             continue;
@@ -491,7 +496,7 @@ static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
-    int64_t left = c->band_indices - c->tile_index[axis] * c->bands;
+    int64_t left = axis == NO_AXIS ? there : c->band_indices - c->tile_index[axis] * c->bands;
 
     there = left < there ? (uint32_t)left : there;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
@@ -630,6 +635,8 @@ take_event(const Checker *c, Together *t, uint32_t role, const TirOp *op)
         return true;
     }
     uint32_t id = ring->id, part = ring->per_band ? band : 0;
+    if (op->own) /* of the rings for parts of a tile this band's */
+        return t->waited[id + band][band] != t->copied[id + band][0];
     if (op->op == TIR_COPY_BULK) {
         part = ring->per_band ? (uint32_t)op->integer : 0;
         for (uint32_t b = 0; b < c->bands; b++) {

@@ -102,7 +102,7 @@ join_in_place(Homes *h, const TirBlock *block)
 /* The operand that an elementwise operation could take the place of: a tile of its type that nothing
  * else uses; NULL. */
 static TirVal *
-replaced_by(const TirFn *fn, const TirVal *value)
+replaced_by(Homes *h, const TirFn *fn, const TirVal *value)
 {
     const TirOp *op = value->def;
     TirVal *found = NULL;
@@ -111,8 +111,10 @@ replaced_by(const TirFn *fn, const TirVal *value)
         return NULL;
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
-        if (def == NULL || def->parent != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
-            (def->op != TIR_MMA && (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))
+        bool begun = def == NULL && h->product[root_of(h, op->args[k]->id)]; /* by a product ahead */
+        if (op->args[k]->block != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
+            (!begun && (def == NULL || (def->op != TIR_MMA &&
+                                        (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))))
             continue; /* one and the same for a row, or for all: it has no registers of its own */
         if (found != NULL || count_uses(fn, op->args[k]) != 1)
             return NULL;
@@ -131,7 +133,7 @@ join_held(Homes *h, const TirFn *fn, const TirBlock *block)
         for (uint32_t k = 0; op->op == TIR_MMA_WAIT && k < op->n_args; k++) {
             TirVal *from = op->args[k];
             while (from != NULL && !h->product[root_of(h, from->id)])
-                from = replaced_by(fn, from);
+                from = replaced_by(h, fn, from);
             /* Only the last one, element by element from the result: what lies between is used by
              * nothing else, so nobody asks for it, or for the result, later. */
             if (from != NULL)

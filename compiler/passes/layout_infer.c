@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
 enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16 };
@@ -25,10 +26,8 @@ layout_pass(PassContext *px, TirFn *fn)
 bool
 layout_is_view(const TirVal *value)
 {
-    const TirOp *def = value->def;
-    while (def != NULL && def->op == TIR_TRANSPOSE)
-        def = def->args[0]->def;
-    return def != NULL && def->op == TIR_SHARED_READ;
+    bool transposed;
+    return view_source(value, &transposed) != NULL;
 }
 
 static bool

@@ -23,12 +23,11 @@
  */
 #include "compiler/passes/plan.h"
 
+#include "compiler/passes/tir_clone.h"
 #include "compiler/passes/tir_util.h"
 
 enum {
     GROUP_ROWS = 64,
-    PANEL_COLUMNS = 32,  /* of f32 in 128 bytes */
-    PANEL_ELEMENTS = 64, /* of 16 bits */
     BOX_MOST = 256,
     FIX_ROUNDS = 64,
     MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
@@ -55,111 +54,6 @@ refuse(Planner *p, Span where, const char *why)
         p->where = where;
     }
     return false;
-}
-
-/* ---- what depends on the band axis ---- */
-
-/* One pass over a block; whether something new was found. */
-static bool
-spread_block(Planner *p, const TirBlock *block)
-{
-    bool news = false;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool tainted = op->op == TIR_GRID && op->integer == (int64_t)p->axis;
-        uint8_t along = 0;
-        for (uint32_t k = 0; k < op->n_args; k++)
-            tainted = tainted || p->tainted[op->args[k]->id];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            news |= spread_block(p, op->blocks[k]);
-        switch (op->op) {
-        case TIR_LOAD: {
-            uint32_t next = 0;
-            for (uint32_t d = 0; d < op->tensor->rank; d++) {
-                const TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-                if (op->index[d].kind == INDEX_SCALAR)
-                    continue;
-                if (start != NULL && p->tainted[start->id])
-                    along |= (uint8_t)(1 << tir_tile_dimension(op, d));
-            }
-            break;
-        }
-        case TIR_IOTA:
-            along = p->tainted[op->args[0]->id] ? 1 : 0;
-            break;
-        case TIR_EXPAND:
-            along = p->along[op->args[0]->id];
-            along = (uint8_t)(op->axis == 0 ? along << 1 : along);
-            break;
-        case TIR_SQUEEZE:
-            along = p->along[op->args[0]->id];
-            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
-            break;
-        case TIR_TRANSPOSE:
-            along = p->along[op->args[0]->id];
-            along = (uint8_t)((along & 1) << 1 | along >> 1);
-            break;
-        case TIR_REDUCE:
-            along = p->along[op->args[0]->id];
-            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
-            if (op->results[0]->type.rank == 0)
-                along = 0;
-            break;
-        case TIR_MMA:
-            along = (uint8_t)((p->along[op->args[0]->id] & 1) | (p->along[op->args[1]->id] & 2) |
-                              p->along[op->args[2]->id]);
-            break;
-        case TIR_FOR: {
-            const TirBlock *body = op->blocks[0];
-            uint32_t first = loop_first_initial(op);
-            for (uint32_t k = 0; k < op->n_results; k++) {
-                const TirVal *initial = op->args[first + k], *param = body->params.at[k + 1];
-                const TirVal *next = block_yield(body)->args[k], *result = op->results[k];
-                uint8_t bits = p->along[initial->id] | p->along[next->id];
-                bool taint = p->tainted[initial->id] || p->tainted[next->id] ||
-                             p->tainted[op->args[0]->id] || p->tainted[op->args[1]->id];
-                const TirVal *both[] = {param, result};
-                for (uint32_t j = 0; j < 2; j++) {
-                    news |= (bits & ~p->along[both[j]->id]) != 0 ||
-                            (taint && !p->tainted[both[j]->id]);
-                    p->along[both[j]->id] |= bits;
-                    p->tainted[both[j]->id] |= taint;
-                }
-            }
-            /* where the iterations begin may differ, but one of a number is the same for all bands:
-             * the index stays untainted */
-            continue;
-        }
-        case TIR_IF:
-            for (uint32_t k = 0; k < op->n_results; k++) {
-                const TirVal *result = op->results[k];
-                uint8_t bits = 0;
-                bool taint = tainted;
-                for (uint32_t j = 0; j < 2; j++) {
-                    bits |= p->along[block_yield(op->blocks[j])->args[k]->id];
-                    taint = taint || p->tainted[block_yield(op->blocks[j])->args[k]->id];
-                }
-                news |= (bits & ~p->along[result->id]) != 0 || (taint && !p->tainted[result->id]);
-                p->along[result->id] |= bits;
-                p->tainted[result->id] |= taint;
-            }
-            continue;
-        default:
-            for (uint32_t k = 0; k < op->n_args; k++) {
-                if (op->n_results == 1 && op->args[k]->type.rank == op->results[0]->type.rank)
-                    along |= p->along[op->args[k]->id];
-            }
-            break;
-        }
-        for (uint32_t k = 0; k < op->n_results; k++) {
-            const TirVal *result = op->results[k];
-            news |= (along & ~p->along[result->id]) != 0 || (tainted && !p->tainted[result->id]);
-            p->along[result->id] |= along;
-            p->tainted[result->id] |= tainted;
-        }
-    }
-    return news;
 }
 
 /* ---- the main loop and its products ---- */
@@ -200,13 +94,13 @@ find_main_loop(Planner *p)
     return true;
 }
 
-/* The load behind an operand, through transposes; NULL: it lies in registers. */
+/* The load behind an operand, through transposes and parts; NULL: it lies in registers. */
 static TirOp *
 load_behind(const TirVal *value)
 {
     TirOp *def = value->def;
 
-    while (def != NULL && def->op == TIR_TRANSPOSE)
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
         def = def->args[0]->def;
     return def != NULL && def->op == TIR_LOAD ? def : NULL;
 }
@@ -220,7 +114,8 @@ only_operand(const TirBlock *block, const TirVal *value)
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
                 continue;
-            if (op->op != TIR_TRANSPOSE || !only_operand(op->parent, op->results[0]))
+            if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART && op->op != TIR_OWN) ||
+                !only_operand(op->parent, op->results[0]))
                 return false;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -359,13 +254,12 @@ is_packed(const TirOp *op)
 }
 
 /* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
- * exchange their parts of the left operand, and each computes a share of the columns. */
+ * exchange their parts of the left operand, and each computes a share of the result. */
 static bool
 check_joint(Planner *p, TirOp *op)
 {
     uint32_t bands = p->px->plan.bands;
     const TirOp *add = only_addition(p, op);
-    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = load_behind(op->args[1]);
 
     if (add == NULL)
@@ -374,23 +268,17 @@ check_joint(Planner *p, TirOp *op)
         if (p->tainted[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
-    int32_t share = bands < 2 ? 0 : cols / (int32_t)bands;
-    if (bands < 2 || bands > MOST_SHARING || cols % (int32_t)bands != 0)
-        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
-    /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
-     * panels, or all shares' from one. */
-    if (share % PANEL_COLUMNS != 0 || (share % PANEL_ELEMENTS != 0 && cols > PANEL_ELEMENTS))
-        return refuse(p, op->span, "the shares of a product over all warp groups are no whole panels");
-    if ((share != GROUP_ROWS && rows != GROUP_ROWS) || rows % 16 != 0)
+    JointShare share = joint_share(op->results[0]->type, bands);
+    if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || is_packed(add) || rows > BOX_MOST)
+        !tir_is_contiguous(add) || is_packed(add) || share.rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     op->joint = true;
-    op->swapped = cols / (int32_t)bands == GROUP_ROWS;
+    op->swapped = share.swapped;
     return check_load(p, right);
 }
 
@@ -409,6 +297,31 @@ ends_in_zeros(const TirOp *mma, uint32_t k)
            def->index[def->tensor->rank - 1].kind == INDEX_FULL;
 }
 
+/* A product of parts that all bands have computed, of which each band adds up some columns. */
+static bool
+check_columns(Planner *p, TirOp *op)
+{
+    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
+    TirOp *right = load_behind(op->args[1]);
+    const MmaAtom *atom = target_group_mma(p->px->target, op->args[0]->type.dtype);
+
+    if (atom == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        return refuse(p, op->span, "warp groups have no product of these types");
+    if (rows != GROUP_ROWS || cols > BOX_MOST)
+        return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
+    op->joint = true;
+    op->swapped = false;
+    return check_load(p, right) && check_place(p, right);
+}
+
+static bool
+is_of_all_bands(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_FROM;
+}
+
 /* Whether the bands may divide the products along the axis; turns them. */
 static bool
 check_products(Planner *p)
@@ -420,6 +333,11 @@ check_products(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->joint = false;
+        if (is_of_all_bands(op->args[0])) {
+            if (!check_columns(p, op))
+                return false;
+            continue;
+        }
         uint8_t along = p->along[op->results[0]->id];
         if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
             if (!check_joint(p, op))
@@ -501,13 +419,37 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     return ring;
 }
 
+/* Slots of the rings of the main loop. */
+static uint32_t
+stages_of(const Planner *p)
+{
+    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
+
+    return pinned > 0 ? pinned : p->px->plan.stages;
+}
+
+/* The parts of a tile have rings one behind the other. */
+static void
+make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t slots)
+{
+    const TirOp *own = operand->def;
+
+    while (own != NULL && own->op == TIR_TRANSPOSE)
+        own = own->args[0]->def;
+    for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
+        TirOp *load = own->args[k]->def;
+        if (load->shared == NULL)
+            load->shared = make_ring(p, load, slots);
+        load->shared->of_band = k + 1;
+    }
+}
+
 static void
 make_rings(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
-    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
-    uint32_t stages = pinned > 0 ? pinned : hints->stages;
+    uint32_t stages = stages_of(p);
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
@@ -517,6 +459,7 @@ make_rings(Planner *p)
         p->fn->plan->joint |= op->joint;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = load_behind(op->args[k]);
+            make_rings_of_parts(p, op->args[k], stages);
             if (load == NULL || load->shared != NULL)
                 continue;
             load->shared = make_ring(p, load, load->parent == body ? stages : hints->slots);
@@ -606,7 +549,7 @@ count_blocks(TirFn *fn)
 
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const HostExpr *n = fn->grid.at[k].extent;
-        if (k == fn->plan->band_axis && fn->plan->bands > 1)
+        if (k == fn->plan->band_axis && fn->plan->bands > 1) /* none, where bands divide a program */
             n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->bands));
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
@@ -638,9 +581,10 @@ plan_drawing(Planner *p)
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
         int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band)
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band && op->shared->of_band < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
-        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA && added->def->joint)
+        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
+                 (added->def->joint || fn->plan->divided))
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
@@ -676,7 +620,8 @@ try_axis(Planner *p, uint32_t axis)
     p->axis = axis;
     p->tainted = arena_array(fn->arena, bool, fn->next_id + 1);
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
-    for (uint32_t round = 0; round < FIX_ROUNDS && spread_block(p, fn->body); round++)
+    Spread spread = {axis, p->tainted, p->along};
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_spread(&spread, fn->body); round++)
         ;
     return check_products(p);
 }
@@ -735,6 +680,24 @@ choose_axis(Planner *p)
     return least < INT64_MAX && try_axis(p, best);
 }
 
+/* Has the bands divide one program's tiles; it is as it was when that can not be. */
+static bool
+divide_tiles(Planner *p)
+{
+    const PlanHints *hints = &p->px->plan;
+    TirBlock *before = clone_body(p->fn, p->fn->body);
+    int32_t registers = (int32_t)p->px->target->role_registers[hints->bands].consumer;
+    Span where = p->loop->span;
+
+    if (hints->bands < 2)
+        return refuse(p, where, "one warp group has nobody to divide a tile with");
+    const char *why = plan_divide(p->fn, p->loop, hints->bands, registers, &where);
+    if (why == NULL && try_axis(p, NO_AXIS))
+        return true;
+    p->fn->body = before;
+    return why == NULL ? false : refuse(p, where, why);
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -743,11 +706,24 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->bands == 0 || px->target->group_mma == NULL)
         return false;
+    bool ahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p);
-    if (ok && px->plan.bands > 1)
-        preload_subtractions(&p);
-    if (!ok || !choose_axis(&p)) {
+    if (ok && hints->divide) {
+        if (hints->bands > 1)
+            preload_subtractions(&p);
+        ok = divide_tiles(&p);
+    } else {
+        ok = ok && choose_axis(&p);
+        if (ok && hints->bands > 1) {
+            /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
+            ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));
+            if (!ahead)
+                preload_subtractions(&p);
+            ok = try_axis(&p, p.axis);
+        }
+    }
+    if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         plan_not_kept(px, fn, p.where, p.why);
@@ -758,6 +734,7 @@ pass_plan(PassContext *px, TirFn *fn)
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){.bands = hints->bands,
                           .band_axis = p.axis,
+                          .divided = hints->divide,
                           .persistent = hints->persistent,
                           .turns = hints->turns && hints->bands > 1,
                           .producer_registers = px->target->role_registers[hints->bands].producer,
@@ -771,6 +748,7 @@ pass_plan(PassContext *px, TirFn *fn)
                                    "products and %d others, and there are %u",
                                    (int)result_registers(&p, true), OTHER_REGISTERS,
                                    fn->plan->consumer_registers + 4));
+    fn->plan->ahead = ahead;
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
     fn->warps = 4;

@@ -5,7 +5,47 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passrun.h"
 
+/* What depends on an axis, by value: of the grid; or, NO_AXIS, of the bands that divide a tile. */
+typedef struct Spread {
+    uint32_t axis;
+    bool *tainted;  /* on the index */
+    uint8_t *along; /* bit d: dimension d runs along the axis */
+} Spread;
+
+/* One pass over a block; whether something new was found. */
+bool plan_spread(Spread *p, const TirBlock *block);
+
+/* plan_divide.c: has `bands` warp groups divide the tiles along which the main loop goes, and the
+ * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the
+ * kernel is half done then. */
+const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *where);
+
 /* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
+
+/* plan_joint.c: what each band computes of a product of all bands; no rows: it can not be divided. */
+typedef struct JointShare {
+    int32_t rows, cols;
+    bool by_rows; /* its rows are a part of the result's; else its columns are */
+    bool swapped; /* computed turned */
+} JointShare;
+
+JointShare joint_share(TirType result, uint32_t bands);
+
+typedef VEC(TirOp *) OpList;
+
+/* The first product of an iteration, when it begins in the one before. */
+typedef struct Ahead {
+    TirOp *product, *load;  /* of the body: its operand that is loaded in each iteration */
+    OpList needs;           /* what makes it, in order, itself the last */
+    struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
+} Ahead;
+
+/* ---- plan_ahead.c ---- */
+
+/* Finds the product that could begin ahead. */
+bool ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead);
+/* Whether it does, in a loop with that many slots; the bands' axis is chosen. */
+bool plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 
 #endif

@@ -271,6 +271,49 @@ is_of_roles(const TirShared *shared)
     return shared->is_ring || shared->is_joint || shared->is_staging;
 }
 
+/* Whether `rider` is filled, waited for and given back wherever `ring` is, once a block of operations:
+ * filled and waited for behind it, given back before. */
+static bool
+goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
+{
+    static const TirOpcode steps[] = {TIR_COPY_BULK, TIR_RING_WAIT, TIR_RING_RELEASE};
+    bool goes = true;
+
+    for (uint32_t s = 0; s < 3 && goes; s++) {
+        uint32_t n[2] = {0, 0}, at[2] = {0, 0};
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            const TirOp *op = block->ops.at[i];
+            if (op->op != steps[s] || (op->shared != ring && op->shared != rider))
+                continue;
+            n[op->shared == rider]++;
+            at[op->shared == rider] = i;
+        }
+        bool before = steps[s] != TIR_RING_RELEASE;
+        goes = n[0] == n[1] && n[0] <= 1 && (n[0] == 0 || (at[0] < at[1]) == before);
+    }
+    for (uint32_t i = 0; i < block->ops.n && goes; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks && goes; k++)
+            goes = goes_with(op->blocks[k], ring, rider);
+    }
+    return goes;
+}
+
+/* A vector needs no barriers of its own where a ring before it goes around with it: who has waited for
+ * the ring has waited for the vector, and gives it back with the ring. */
+static void
+find_ride(Planner *p, TirShared *vector)
+{
+    vector->rides = 0;
+    for (uint32_t k = 0; vector->is_vector && vector->rides == 0 && k < vector->id; k++) {
+        const TirShared *ring = p->fn->shared.at[k];
+        if (ring->is_ring && !ring->is_vector && !ring->per_band && !ring->lags &&
+            ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
+            goes_with(p->fn->body, ring, vector))
+            vector->rides = k + 1;
+    }
+}
+
 /* Rings: panels of 128 bytes, as the tensor memory unit writes them and products read them, at
  * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
  * there are lie behind, once for each band.  Returns where those begin. */
@@ -319,6 +362,11 @@ place_rings(Planner *p)
         TirShared *ring = p->fn->shared.at[k];
         if (!ring->is_ring)
             continue;
+        find_ride(p, ring);
+        if (ring->rides != 0) {
+            ring->barriers = p->fn->shared.at[ring->rides - 1]->barriers;
+            continue;
+        }
         ring->barriers = offset;
         offset += 2 * BARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
     }

@@ -159,7 +159,7 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = counts_tiles(fn->grid.at[fn->plan->band_axis].extent, k, &unit);
+        bool of_axis = !fn->plan->divided && counts_tiles(fn->grid.at[fn->plan->band_axis].extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, bands have trips enough */

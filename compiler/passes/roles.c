@@ -46,22 +46,31 @@ emit_pass_by(Roles *r, TirVal *from, TirVal *to)
 }
 
 static void
+list_ring(Roles *r, TirOp *load)
+{
+    if (r->fn->plan->overlapped && r->late[load->results[0]->id])
+        vec_push(r->fn->arena, &r->late_rings, load);
+    else
+        vec_push(r->fn->arena, &r->early_rings, load);
+}
+
+static void
 list_rings(Roles *r, OpList *once)
 {
+    TirOp *tile = roles_first_tile(r);
+
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         TirOp *op = r->old->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL)
             vec_push(r->fn->arena, once, op);
     }
+    if (tile != NULL) /* before the vectors that ride on it */
+        list_ring(r, tile);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         r->has_effects |= op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
-        if (op->op != TIR_LOAD || op->shared == NULL)
-            continue;
-        if (r->fn->plan->overlapped && r->late[op->results[0]->id])
-            vec_push(r->fn->arena, &r->late_rings, op);
-        else
-            vec_push(r->fn->arena, &r->early_rings, op);
+        if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
+            list_ring(r, op);
     }
 }
 
@@ -73,6 +82,8 @@ roles_depends_on_band(const Roles *r, const TirVal *value)
 
     if (def == NULL)
         return false;
+    if (def->op == TIR_BAND)
+        return true;
     if (def->op == TIR_GRID)
         return def->integer == (int64_t)r->fn->plan->band_axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
@@ -184,7 +195,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
-    if (plan->overlapped)
+    if (plan->divided)
+        roles_divided(r, map, range);
+    else if (plan->overlapped)
         roles_overlapped(r, map, range);
     else if (roles_only_sums(r))
         roles_sums(r, map, range);
@@ -370,9 +383,12 @@ pass_roles(PassContext *px, TirFn *fn)
         plan->overlapped = roles_prepare_overlap(&r);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
     roles_ring_vectors(&r);
+    if (plan->divided)
+        roles_narrow_vectors(&r);
     list_rings(&r, &once);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
-                                          roles_depends_on_band(&r, r.loop->args[1]) || r.has_effects);
+                                          roles_depends_on_band(&r, r.loop->args[1]) ||
+                                          (r.has_effects && !plan->divided));
     choose_first_iteration(&r);
     /* Bands that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
@@ -383,14 +399,16 @@ pass_roles(PassContext *px, TirFn *fn)
                         !plan->joint;
     plan->original = r.old;
     if (plan->joint)
-        r.span_all = plan->bands > 1;
+        r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
+    if (plan->divided)
+        roles_order_rings(&r);
     roles_make_producer(&r, &once);
 
     TirBlock *root = tir_block_new(fn);
     r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
     CloneMap map = clone_map(fn);
-    TirVal *own = roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
-    if (plan->bands > 1) {
+    TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
+    if (plan->bands > 1 && !plan->divided) {
         extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
         there = tir_binary(&r.b, TIR_LT, own, extent);
     }
@@ -399,7 +417,7 @@ pass_roles(PassContext *px, TirFn *fn)
         roles_plain(&r.b, TIR_BAND_BARRIER, NULL, 0);
     roles_release(&r.b, &once, NULL);
     TirOp *guard = NULL;
-    if (plan->bands > 1 && has_effects(&r, r.old, i)) {
+    if (there != NULL && has_effects(&r, r.old, i)) {
         guard = tir_if(&r.b, there, 0, NULL);
         r.b.block = guard->blocks[1];
         tir_yield(&r.b, 0, NULL);

@@ -5,7 +5,6 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_clone.h"
 
-typedef VEC(TirOp *) OpList;
 typedef VEC(TirVal *) ValueList;
 
 /* Which masks are live in what is emitted. */
@@ -111,6 +110,9 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
+/* The load of the loop whose tile is waited for first, and comes for all bands, as rings of vectors do;
+ * NULL: there is none, or no such ring. */
+TirOp *roles_first_tile(const Roles *r);
 /* Makes rings of those that the tensor memory unit can bring for all bands. */
 void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
@@ -128,11 +130,26 @@ void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirV
  * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
+/* An iteration, its first product begun before if `ahead` is not NULL; the next one's, if it has been
+ * begun, else NULL. */
+TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
+/* .. and of bands that divide its tiles. */
+void roles_divided(Roles *r, CloneMap *map, Range range);
+/* Before the producer is made: the order in which it fills the rings of such a loop. */
+void roles_order_rings(Roles *r);
+/* Before rings are listed: parts of vectors that have none become loads of their own. */
+void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* ---- roles_ahead.c ---- */
+
+/* Emits the product; its result. */
+TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
+void roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead);
 
 /* ---- roles_segments.c ---- */
 

@@ -10,6 +10,8 @@
 TirVal *
 roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
+    if (r->fn->plan->divided) /* there is no such axis */
+        return NULL;
     TirVal *first = tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
 }
@@ -53,7 +55,8 @@ roles_band_map(Roles *r, const TirBuilder *b, TirVal *index)
     CloneMap map = clone_map(r->fn);
     const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
 
-    roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index);
+    if (index != NULL)
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index);
     for (uint32_t k = 0; k < counters->n; k++)
         clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
     return map;
@@ -213,8 +216,11 @@ roles_make_producer(Roles *r, const OpList *once)
     TirBlock *root = tir_block_new(r->fn);
 
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_grid(r, b);
-    TirVal *extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
+    TirVal *index = NULL, *extent = NULL;
+    if (!r->fn->plan->divided) {
+        index = roles_grid(r, b);
+        extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
+    }
     produce_list(r, once, index, NULL, NULL);
     b->span = r->loop->span;
     produce_nest(r, 0, index, extent);

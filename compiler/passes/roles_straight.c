@@ -67,8 +67,9 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     TirBuilder *b = &r->b;
     int32_t bands = (int32_t)r->fn->plan->bands;
     TirType part = op->args[0]->type, right = op->args[1]->type;
-    TirType all = tir_tile2(part.dtype, part.dim[0], part.dim[1] * bands);
-    TirType share = tir_tile2(right.dtype, right.dim[0] * bands, right.dim[1] / bands);
+    JointShare share = joint_share(op->results[0]->type, r->fn->plan->bands);
+    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * bands);
+    TirType other = tir_tile2(right.dtype, right.dim[0] * bands, share.cols);
 
     b->span = op->span;
     if (r->exchange == NULL) {
@@ -85,14 +86,16 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
     if (r->fn->plan->turns)
         tir_op_new(b, TIR_TURN_TAKE, 0, NULL, 0, NULL);
-    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &all);
+    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &left);
     x->shared = r->exchange;
     x->joint = true;
+    x->sliced = share.by_rows;
     TirVal *zero = tir_const_int(b, 0);
-    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &share);
+    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
     y->shared = op->args[1]->def->shared;
-    y->joint = y->sliced = true;
-    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, part.dim[0], share.dim[1]), 0);
+    y->joint = true;
+    y->sliced = !share.by_rows;
+    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
     TirVal *args[] = {x->results[0], y->results[0], none};
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
     mma->async = mma->joint = true;
@@ -100,37 +103,59 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     clone_set(map, op->results[0], mma->results[0]);
 }
 
+/* The dimension of the tensor that the bands' shares of a joint product lie along: that of the tile's
+ * rows or of its columns. */
+static uint32_t
+divided_dimension(const TirOp *add, bool by_rows)
+{
+    uint32_t d = 0;
+
+    while (add->index[d].kind == INDEX_SCALAR || tir_tile_dimension(add, d) != (by_rows ? 0 : 1))
+        d++;
+    return d;
+}
+
 /* The addition of this band's share of a joint product. */
 static void
-emit_addition(Roles *r, CloneMap *map, const TirOp *op)
+emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {
     TirBuilder *b = &r->b;
-    TirVal *value = clone_of(map, op->args[op->n_args - 1]);
+    TirVal *whole = op->args[op->n_args - 1];
+    TirVal *value = clone_of(map, whole);
+    JointShare share = joint_share(whole->type, r->fn->plan->bands);
+    uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
+    int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
-    uint32_t last = op->tensor->rank - 1, n = 0;
     TirVal *args[TENSOR_MAX_RANK + 1];
 
     b->span = op->span;
     /* one thread asks for all: its place must be known to be the same for a warp */
     CloneMap steers = roles_steering(r, clone_of(map, r->body->params.at[0]));
-    for (uint32_t k = 0; k + 1 < op->n_args; k++) {
-        TirVal *index = clone_scalar_tree(b, &steers, op->args[k]);
-        args[n++] = index != NULL ? index : clone_of(map, op->args[k]);
+    TirVal *own = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+    own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL) {
+            TirVal *index = clone_scalar_tree(b, &steers, op->args[next]);
+            args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
+            next++;
+        }
+        if (d == divided && op->index[d].kind == INDEX_FULL)
+            args[n++] = own;
+        else if (d == divided)
+            args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
     }
-    TirVal *start = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
-    start = tir_binary(b, TIR_MUL, start, tir_const_int(b, value->type.dim[1]));
-    if (op->index[last].kind == INDEX_RANGE)
-        start = tir_binary(b, TIR_ADD, start, args[--n]);
-    args[n++] = start;
     args[n++] = value;
     TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
-    add->index[last] = (TirIndex){.kind = INDEX_RANGE, .length = value->type.dim[1]};
+    add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
     add->tensor = op->tensor;
-    add->shared =
-        roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0], value->type.dim[1], 1);
-    add->shared->is_staging = true;
+    if (op->shared == NULL) {
+        op->shared = roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0],
+                                      value->type.dim[1], 1);
+        op->shared->is_staging = true;
+    }
+    add->shared = op->shared;
 }
 
 /* The source of an operand, through casts of the layout and type that cost nothing to follow. */
@@ -168,6 +193,31 @@ can_run_meanwhile(const Roles *r, const TirOp *op)
     return op->op == TIR_MMA && !op->joint && r->level[op->results[0]->id] > 1;
 }
 
+static bool
+is_vector(const TirOp *op)
+{
+    return op->op == TIR_LOAD && op->results[0]->type.rank < 2;
+}
+
+/* What is made of vectors alone before it is spread over a tile: the first of it reads them. */
+static bool
+is_of_vectors(const Roles *r, const TirOp *op)
+{
+    bool some = false;
+
+    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 && op->op != TIR_EXPAND)
+        return false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def == NULL || def->parent != r->body || op->args[k]->type.rank == 0)
+            continue;
+        if (op->args[k]->type.rank > 1 || (!is_vector(def) && !is_of_vectors(r, def)))
+            return false;
+        some = true;
+    }
+    return some;
+}
+
 /* The order of a straight iteration: vectors are loaded while everything else waits; then products
  * of loaded tiles; then as it is written, but a product that the bands share out goes before others
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
@@ -178,12 +228,13 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
+    bool ahead = r->fn->plan->ahead;
 
+    if (roles_first_tile(r) != NULL && !ahead) /* vectors ride on it */
+        order_with_needs(r, out, done, roles_first_tile(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
-        bool waits = op->op == TIR_LOAD && op->shared != NULL;
-        /* H200, backward: vectors of rings where they are used: d = 64 2 % more, d = 128 1 % less */
-        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2 && (!waits || r->fn->plan->scarce))
+        if (is_vector(op) && op->shared == NULL)
             order_with_needs(r, out, done, op);
         if (op->op == TIR_MMA && op->joint)
             joint_at = i;
@@ -194,6 +245,13 @@ order_iteration(Roles *r, OpList *out, OpList *meanwhile)
         if (op->op == TIR_MMA && r->level[op->results[0]->id] == 1 && op->args[2]->def != NULL &&
             op->args[2]->def->parent == r->body)
             order_with_needs(r, out, done, op->args[2]->def);
+    }
+    /* Other vectors of rings last of all: the assembler moves a load that stands before other work
+     * to behind the products' start, which waits for the tensor unit.  Where the first product began
+     * an iteration ahead, registers are scarce: there they are read where they are used. */
+    for (uint32_t i = 0; i < n && !ahead; i++) {
+        if (is_vector(r->body->ops.at[i]) || is_of_vectors(r, r->body->ops.at[i]))
+            order_with_needs(r, out, done, r->body->ops.at[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -270,6 +328,13 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
     }
 }
 
+/* Whether an operation was done in the iteration before. */
+static bool
+is_begun(const Ahead *ahead, const TirOp *op)
+{
+    return ahead != NULL && (op == ahead->product || op == ahead->load);
+}
+
 static TirVal *
 later_iteration(Roles *r, const CloneMap *map, int64_t by)
 {
@@ -277,8 +342,8 @@ later_iteration(Roles *r, const CloneMap *map, int64_t by)
                       tir_const_int(&r->b, by));
 }
 
-static void
-emit_straight_iteration(Roles *r, CloneMap *map)
+TirVal *
+roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
 {
     enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
     InFlight flying = {0};
@@ -287,13 +352,16 @@ emit_straight_iteration(Roles *r, CloneMap *map)
     bool *released = arena_array(r->fn->arena, bool, r->early_rings.n + r->late_rings.n + 1);
     bool copied = false, turn = false, joint = r->fn->plan->joint;
     uint32_t products = 0;
+    TirVal *begun = NULL;
 
     order_iteration(r, &order, &meanwhile);
     for (uint32_t i = 0; i < order.n; i++)
-        products += order.at[i]->op == TIR_MMA;
+        products += order.at[i]->op == TIR_MMA && !is_begun(ahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
         TirOp *op = order.at[i];
         ValueList computed = {0};
+        if (is_begun(ahead, op))
+            continue;
         for (uint32_t k = flying.results.n; k-- > 0;) {
             if (looks_at(op, flying.results.at[k])) {
                 if (!copied && !joint) /* under the products that begin the iteration */
@@ -327,6 +395,10 @@ emit_straight_iteration(Roles *r, CloneMap *map)
         vec_push(r->fn->arena, &flying.results, op->results[0]);
         if (--products > 0)
             continue;
+        if (ahead != NULL && ahead->next != NULL) {
+            begun = roles_begin_ahead(r, ahead->next, ahead);
+            vec_push(r->fn->arena, &flying.results, begun);
+        }
         if (turn)
             tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
     }
@@ -334,6 +406,10 @@ emit_straight_iteration(Roles *r, CloneMap *map)
      * added to memory, which would wait for the copies; under the last product. */
     if (joint)
         roles_copy_vectors(r, later_iteration(r, map, 2));
+    if (begun != NULL) { /* slots are free before it ends */
+        wait_until(r, &flying, 1, &none);
+        release_ended(r, &order, &meanwhile, order.n, &flying, released);
+    }
     wait_until(r, &flying, 0, &none);
     release_ended(r, &order, &meanwhile, order.n, &flying, released);
     if (!joint && r->vectors.n > 0) {
@@ -342,6 +418,7 @@ emit_straight_iteration(Roles *r, CloneMap *map)
         roles_vectors_there(r);
         tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
     }
+    return begun;
 }
 
 void
@@ -350,10 +427,17 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
     TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
     TirBlock *around = r->b.block;
+    Ahead ahead;
+    TirPlan *plan = r->fn->plan;
 
     for (uint32_t k = 0; k < n; k++)
         initial[k] = clone_of(map, r->loop->args[first + k]);
     roles_find_vectors(r);
+    plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn->arena, r->body, &ahead);
+    if (plan->ahead) {
+        roles_ahead(r, map, range, &ahead);
+        return;
+    }
     if (r->vectors.n > 0) {
         roles_copy_vectors(r, range.lo);
         if (r->fn->plan->joint)
@@ -367,7 +451,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
         clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
     clone_set(map, r->body->params.at[0],
               roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
-    emit_straight_iteration(r, map);
+    (void)roles_straight_iteration(r, map, NULL);
     const TirOp *yield = block_yield(r->body);
     TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);
     for (uint32_t k = 0; k < n; k++)

@@ -53,6 +53,23 @@ can_copy(const Roles *r, const TirOp *op)
     return moves;
 }
 
+TirOp *
+roles_first_tile(const Roles *r)
+{
+    TirOp *tile = NULL;
+    bool vectors = false;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        vectors = vectors || op->shared->is_vector;
+        if (tile == NULL && !op->shared->is_vector && !op->shared->per_band)
+            tile = op;
+    }
+    return vectors ? tile : NULL;
+}
+
 /* The slots of the loop's rings: of vectors there are as many, so that the producer runs ahead as
  * far with them. */
 static uint32_t

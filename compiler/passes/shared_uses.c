@@ -7,11 +7,21 @@ view_source(const TirVal *value, bool *transposed)
     const TirOp *def = value->def;
 
     *transposed = false;
-    while (def != NULL && def->op == TIR_TRANSPOSE) {
-        *transposed = !*transposed;
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART)) {
+        *transposed = *transposed != (def->op == TIR_TRANSPOSE);
         def = def->args[0]->def;
     }
     return def != NULL && def->op == TIR_SHARED_READ ? def : NULL;
+}
+
+const TirOp *
+view_part(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_PART ? def : NULL;
 }
 
 uint32_t

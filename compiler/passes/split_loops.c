@@ -11,6 +11,10 @@
  *
  *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
  *
+ *            Masks that keep elements from some i on are live in the first part, those that keep them
+ *            up to some i in the last; where both cut a tile, all are, in the first, or for warp groups
+ *            in the last if only padding is there, which few tiles of the grid have.
+ *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
  *
  * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
@@ -383,6 +387,8 @@ split_loop(Splitter *s, TirOp *loop)
     Condition conditions[MAX_CONDITIONS];
     uint32_t n = find_conditions(s, loop, conditions);
     bool below = false, above = false;
+    /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */
+    bool only_padding = s->px->plan.bands > 0;
     TirBuilder b = {.fn = s->fn, .block = loop->parent, .at = 0, .span = loop->span};
 
     if (n == 0 || loop->hints.no_split || !is_not_negative(loop->args[0]))
@@ -406,6 +412,7 @@ split_loop(Splitter *s, TirOp *loop)
             if (conditions[k].can_skip)
                 hi = tir_binary(&b, TIR_MIN, hi, emit_end(&b, f, true));
             above = true;
+            only_padding = only_padding && conditions[k].mask->op == TIR_PADMASK;
         }
     }
     TirVal *inner[2];
@@ -413,6 +420,8 @@ split_loop(Splitter *s, TirOp *loop)
     TirVal *first = lo;
     if (below) {
         TirVal *low = tir_binary(&b, TIR_MIN, lo, hi);
+        if (above && only_padding)
+            first_all = tir_binary(&b, TIR_MIN, first_all, end_all);
         first = inner[n_inner++] = clamp(&b, first_all, low, hi);
     }
     if (above) {
@@ -420,8 +429,14 @@ split_loop(Splitter *s, TirOp *loop)
         inner[n_inner++] = clamp(&b, end_all, low, hi);
     }
     /* Segment numbers: masks below are live before the first inner bound; masks above after the
-     * last one, and before the first, where tiles may be cut on both sides. */
-    uint32_t last = n_inner, live_below = 1u, live_above = 1u << last | (below ? 1u : 0);
+     * last one.  Where a tile may be cut on both sides all are: in the first segment, which every
+     * tile of the grid has that a mask above cuts; in the last one when only padding is above, which
+     * few have. */
+    uint32_t last = n_inner, live_below = 1u, live_above = 1u << last;
+    if (below && above && only_padding)
+        live_below |= live_above;
+    else if (below)
+        live_above |= live_below;
     for (uint32_t k = 0; k < n; k++)
         conditions[k].mask->segments = 0;
     for (uint32_t k = 0; k < n; k++)

@@ -79,6 +79,16 @@ clone_op(TirBuilder *b, CloneMap *map, const TirOp *op)
     return copy;
 }
 
+TirBlock *
+clone_body(TirFn *fn, const TirBlock *body)
+{
+    TirBlock *copy = tir_block_new(fn);
+    CloneMap map = clone_map(fn);
+
+    clone_block(fn, &map, body, copy);
+    return copy;
+}
+
 TirVal *
 clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value)
 {

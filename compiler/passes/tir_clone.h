@@ -18,6 +18,8 @@ TirVal *clone_of(const CloneMap *map, TirVal *value);
 /* Appends a copy of `op`, with the blocks it owns, to the builder's block; `map` learns its results.
  * Layouts and places are not copied: they are not known yet. */
 TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
+/* A copy of the body of a kernel. */
+TirBlock *clone_body(TirFn *fn, const TirBlock *body);
 /* The scalar `value` computed again by `b`, as far as `map` does not say what it is: every pure
  * operation it depends on is copied.  NULL when it depends on something else. */
 TirVal *clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value);

@@ -23,7 +23,7 @@ lies_in_shared(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && def->op == TIR_TRANSPOSE)
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
         def = def->args[0]->def;
     return def != NULL && def->op == TIR_SHARED_READ;
 }

@@ -16,7 +16,7 @@ static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const char *axis = fn->grid.at[plan->band_axis].name;
+    const char *axis = plan->divided ? NULL : fn->grid.at[plan->band_axis].name;
 
     buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
                     "thread 0 copies tiles into rings%s\n",
@@ -24,8 +24,11 @@ print_roles(const TirFn *fn, Buf *out)
     for (uint32_t band = 0; band < plan->bands; band++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + band), WARPS * (2 + band) - 1);
-        buf_printf(out, "    band %u       %-7s   %3u     computes programs %s = %u, %u, ..\n", band,
-                   warps, plan->consumer_registers, axis, band, band + plan->bands);
+        buf_printf(out, "    band %u       %-7s   %3u     ", band, warps, plan->consumer_registers);
+        if (plan->divided)
+            buf_printf(out, "computes part %u of every tile\n", band);
+        else
+            buf_printf(out, "computes programs %s = %u, %u, ..\n", axis, band, band + plan->bands);
     }
     buf_printf(out, "    a block %s%s%s%s\n",
                plan->dynamic      ? "draws tiles of the grid from a counter, the longest first"

@@ -115,8 +115,9 @@ operand_text(Arena *arena, const TirVal *value)
     bool turned = false;
     const char *name;
 
-    for (; value->def != NULL && value->def->op == TIR_TRANSPOSE; value = value->def->args[0])
-        turned = !turned;
+    for (; value->def != NULL && (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_PART);
+         value = value->def->args[0])
+        turned = turned != (value->def->op == TIR_TRANSPOSE);
     if (value->def != NULL && value->def->op == TIR_SHARED_READ)
         name = value->def->shared->name;
     else
@@ -259,7 +260,7 @@ need_of(const Run *run, uint32_t role)
     case TIR_COPY_BULK: return need_of_copy(run, op);
     case TIR_MMA_WAIT: return need_of_products(run, role, op);
     case TIR_RING_WAIT: {
-        const RingState *ring = &run->rings[op->shared->id];
+        const RingState *ring = &run->rings[op->shared->id + (op->own ? band : 0)];
         const Moments *full = &ring->full[op->shared->per_band ? band : 0];
         if (full->n <= ring->waited[band])
             return (Need){0};
@@ -339,7 +340,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     Moment moment;
 
     switch (op->op) {
-    case TIR_RING_WAIT: ring->waited[band]++; return;
+    case TIR_RING_WAIT: ring->waited[band] += !op->own; return; /* else it takes no slot */
     case TIR_RING_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         vec_push(run->arena, &ring->released[band], moment);

@@ -128,7 +128,7 @@ count_iterations(Search *s)
     uint32_t least = UINT32_MAX, n;
     uint32_t bands = s->fn->plan->bands;
 
-    if ((s->tile[s->fn->plan->band_axis] + 1) * bands > s->band_indices)
+    if (!s->fn->plan->divided && (s->tile[s->fn->plan->band_axis] + 1) * bands > s->band_indices)
         return 0; /* some band is past the end */
     for (uint32_t role = 1; role <= bands; role++) {
         if (!run_role(s, role, s->brief[1], NULL, &n))
@@ -151,7 +151,7 @@ count_tiles(Search *s)
             s->counts[k] = n.value / s->fn->plan->bands;
         }
     }
-    return s->counts[s->fn->plan->band_axis] > 0;
+    return s->fn->plan->divided || s->counts[s->fn->plan->band_axis] > 0;
 }
 
 /* The sizes of a launch, and the tile: kept over the next launches. */

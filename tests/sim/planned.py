@@ -349,6 +349,29 @@ def written_cases(optional):
             spec = at(d=128, dv=128, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
+    # .. divided by rows, and with the first product an iteration ahead
+    for features in [dict(causal=True, heads=2, kv_heads=1, rows=300, keys=250), dict(rows=200, keys=130, dtype="f16"),
+                     dict(window=70, rows=400, keys=300)]:
+        for m, plan in [(128, "bands=2,stages=2,persistent=0,turns=1"), (96, "bands=2,stages=2,persistent=0,overlap=0"),
+                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,turns=1")]:
+            spec = at(d=64, dv=64, **features)
+            yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
+                       backward("attention_bwd", spec, random, m), plan, 2)
+    # bands that divide the tiles of the main loop
+    for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
+                     dict(d=256, dv=256, rows=129, keys=65, dtype="f16"),
+                     dict(d=128, dv=128, rows=270, keys=130, causal=True, heads=2),
+                     dict(d=128, dv=128, rows=260, keys=90, window=50),
+                     dict(d=128, dv=256, rows=100, keys=150, softcap=True, alibi=True),
+                     dict(d=128, dv=128, rows=1, keys=1), dict(d=128, dv=128, rows=300, keys=64, right=20)]:
+        spec = at(**features)
+        yield case(f"attention_bwd {attention.name_of(spec)} M=128",
+                   backward("attention_bwd", spec, random, 128, 64), "bands=2,stages=1,persistent=0,divide=1", 2)
+        yield case(f"attention_bwd_dq {attention.name_of(spec)} N=128",
+                   backward("attention_bwd_dq", spec, random, 64, 128), "bands=2,stages=1,persistent=0,divide=1", 1)
+        yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128",
+                   backward("attention_bwd_dkdv", spec, random, 128, 64),
+                   "bands=2,stages=1,divide=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
     # other programs
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),
@@ -441,7 +464,7 @@ def drawn_case(seed):
         # the tile along the bands has 64 rows
         m, n = (64, 16 * int(random.integers(1, 7)))
         if kind != "dq":
-            m, n = n if kind == "dkdv" or spec.d != 64 else 64, m
+            m, n = n * (2 if kind == "bwd" and spec.d == 64 and random.random() < 0.3 else 1), m
         kernel = "attention_bwd" + ("" if kind == "bwd" else "_" + kind)
         batch = pick(1, 1, 2)
         program, name = backward(kernel, spec, random, m, n, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n}"

@@ -1,0 +1,233 @@
+/* lower_additions.c - tiles that bands add to memory: by warps that do nothing else.
+ *
+ * An addition reads shared memory long after it was asked for, and a band that waits for that holds up
+ * the products of all.  So a band leaves its tile in its staging buffer and goes on; a warp of the
+ * producer's group, one for each band, has the tensor memory unit add it, and says when it was read:
+ *
+ *     band    { ..  free: wait;  the tile;  full: arrive  .. }
+ *     warp    { free: arrive;  full: wait;  the addition;  until it is read }
+ *
+ * What the warp runs is its band's program, of which only the loops and branches around additions are left, and
+ * where these go: nothing has to be handed over but the tile.
+ *
+ * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
+ */
+#include "compiler/lower/lower.h"
+#include "compiler/passes/tir_clone.h"
+#include "compiler/passes/tir_util.h"
+
+enum {
+    PANEL_BYTES = 128,
+    FIRST_FREE = 5, /* barriers, as lower_roles.c counts them: one for each of three bands */
+    FIRST_FULL = 13
+};
+
+/* ---- the program of the warps ---- */
+
+static bool
+has_addition(const TirBlock *block)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
+        const TirOp *op = block->ops.at[i];
+        has = op->op == TIR_TENSOR_ADD;
+        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
+            has = has_addition(op->blocks[k]);
+    }
+    return has;
+}
+
+/* The scalar computed again; false: it does not follow from the launch and the loops. */
+static bool
+again(TirBuilder *b, CloneMap *map, TirVal *value, TirVal **out)
+{
+    *out = clone_scalar_tree(b, map, value);
+    return *out != NULL;
+}
+
+/* The addition without the tile, which lies in the staging buffer. */
+static bool
+take_addition(TirBuilder *b, CloneMap *map, const TirOp *op)
+{
+    TirVal *args[TENSOR_MAX_RANK];
+    uint32_t n = op->n_args - 1;
+
+    for (uint32_t k = 0; k < n; k++) {
+        if (!again(b, map, op->args[k], &args[k]))
+            return false;
+    }
+    TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
+    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+        add->index[d] = op->index[d];
+    add->tensor = op->tensor;
+    add->shared = op->shared;
+    return true;
+}
+
+static bool take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
+
+/* Appends the loop or the branch with no more than its additions. */
+static bool
+take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
+{
+    TirBlock *around = b->block;
+    TirVal *from[2] = {NULL, NULL};
+    uint32_t n = op->op == TIR_FOR ? 2 : 1; /* a range or a condition */
+    TirOp *taken;
+
+    for (uint32_t k = 0; k < n; k++) {
+        if ((op->op != TIR_FOR && op->op != TIR_IF) || !again(b, map, op->args[k], &from[k]))
+            return false;
+    }
+    taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL)
+                              : tir_if(b, from[0], 0, NULL);
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        b->block = taken->blocks[k];
+        CloneMap inner = clone_map_copy(b->fn, map);
+        if (op->op == TIR_FOR)
+            clone_set(&inner, op->blocks[k]->params.at[0], taken->blocks[k]->params.at[0]);
+        if (!take_additions(b, &inner, op->blocks[k]))
+            return false;
+        tir_yield(b, 0, NULL);
+    }
+    b->block = around;
+    return true;
+}
+
+/* Appends to the builder's block what `block` adds. */
+static bool
+take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
+{
+    CloneMap map = clone_map_copy(b->fn, outer); /* what is made here is not known outside */
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool around = false;
+        b->span = op->span;
+        if (op->op == TIR_TENSOR_ADD && !take_addition(b, &map, op))
+            return false;
+        for (uint32_t k = 0; k < op->n_blocks && !around; k++)
+            around = has_addition(op->blocks[k]);
+        if (around && !take_around(b, &map, op))
+            return false;
+    }
+    return true;
+}
+
+TirBlock *
+lower_find_additions(Lowering *lo)
+{
+    TirFn *fn = lo->fn;
+
+    if (fn->plan == NULL || !has_addition(fn->body))
+        return NULL;
+    TirBlock *program = tir_block_new(fn);
+    TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
+    CloneMap map = clone_map(fn);
+    if (!take_additions(&b, &map, fn->body)) {
+        buf_add(lo->px->bugs, "where a tile is added to memory does not follow from the launch\n");
+        lo->failed = true;
+    }
+    return program;
+}
+
+/* ---- bands ---- */
+
+/* Band and warp meet at a barrier of theirs: the one waits there, the other goes on. */
+static void
+meet(Lowering *lo, uint32_t first, bool waits)
+{
+    LirBuilder *b = &lo->b;
+    LirReg number = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(first - 1));
+    LirOperand some[] = {lir_reg(number), lir_int((int32_t)(lo->fn->warps + 1) * WARP_LANES)};
+
+    lir_emit(b, waits ? LIR_BAR_SYNC_SOME : LIR_BAR_ARRIVE_SOME, 0, 2, some);
+}
+
+/* The address in the staging buffer of what a thread holds: panels of 128 bytes, swizzled as the
+ * tensor memory unit reads them. */
+static LirOperand
+staging_address(Lowering *lo, const TirShared *staging, Elem base, Elem row, Elem col)
+{
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
+    LirReg r = lower_elem_reg(lo, row, LIR_B32), c = lower_elem_reg(lo, col, LIR_B32);
+    LirReg which = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(c), lir_int(5));
+    LirReg in = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(c), lir_int(width - 1));
+    LirReg bytes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(in), lir_int(2));
+    LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(r), lir_int(7));
+    turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
+    bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(PANEL_BYTES), lir_reg(bytes));
+    at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
+    Elem sum = lower_add(lo, elem_reg(at), base);
+    return lir_address(sum.reg, sum.integer);
+}
+
+static void
+leave_tile(Lowering *lo, TirOp *op)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    const TirShared *staging = op->shared;
+    const Layout *layout = value->layout;
+    int32_t n = lower_registers(value), at[LAYOUT_RANK];
+
+    meet(lo, FIRST_FREE, true);
+    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
+    for (int32_t r = 0; r < n; r++) {
+        layout_coordinates(layout, r, 0, 0, at);
+        /* Rows 8 apart are swizzled alike: their distance is a constant. */
+        Elem row = lower_add(lo, lane_row, elem_int(at[0] % 8));
+        Elem col = lower_add(lo, lane_col, elem_int(at[1]));
+        LirOperand operands[] = {staging_address(lo, staging, base, row, col),
+                                 lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), LIR_F32))};
+        operands[0].integer += at[0] / 8 * 8 * PANEL_BYTES;
+        lir_emit(&lo->b, LIR_ST_SHARED_B32, 0, 2, operands);
+    }
+    lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    meet(lo, FIRST_FULL, false);
+}
+
+/* ---- the warps ---- */
+
+static void
+add_tile(Lowering *lo, TirOp *op)
+{
+    static const LirOpcode adds[] = {0, LIR_TENSOR_ADD_1, LIR_TENSOR_ADD_2, LIR_TENSOR_ADD_3,
+                                     LIR_TENSOR_ADD_4, LIR_TENSOR_ADD_5};
+    const TirShared *staging = op->shared;
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
+    LirReg asks = lir_new_reg(b, LIR_PRED);
+    LirOperand elected = lir_reg(asks), none = lir_int(0), all = lir_int(-1);
+    LowerBox box;
+
+    meet(lo, FIRST_FREE, false);
+    lower_find_box(lo, op, &box);
+    Elem base = lower_slot_base(lo, staging, NULL);
+    LirReg map = lower_map_address(lo, staging);
+    meet(lo, FIRST_FULL, true);
+    lir_emit(b, LIR_ELECT, 1, 1, &elected);
+    for (int32_t p = 0; p < staging->layout->cols / width; p++) {
+        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
+        uint32_t k = 1;
+        k += lower_box_coordinates(lo, &box, p * width, operands + k);
+        Elem from = lower_add(lo, base, elem_int(p * panel));
+        operands[k++] = lir_address(from.reg, from.integer);
+        lir_emit(b, adds[op->tensor->rank], 0, k, operands)->guard = asks;
+    }
+    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+    lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */
+    lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+}
+
+void
+lower_tensor_add(Lowering *lo, TirOp *op)
+{
+    if (lo->role->adds)
+        add_tile(lo, op);
+    else
+        leave_tile(lo, op);
+}

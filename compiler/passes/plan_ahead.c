@@ -1,0 +1,111 @@
+/* plan_ahead.c - whether the first product of an iteration can begin in the one before (roles_ahead.c).
+ *
+ * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
+ * costs is registers: its result is there while the last products of the iteration before run.  Masks
+ * and elements' places as numbers would take the same registers: with them the assembler spills (H200,
+ * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
+ */
+#include "compiler/passes/plan.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { OTHER_REGISTERS = 32 }; /* of a thread: statistics, addresses, what is being computed */
+
+static bool
+is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+/* Lists what makes an operand in the body, in order: one load, and transposes. */
+static bool
+list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Ahead *ahead)
+{
+    TirOp *def = value->def;
+
+    if (value->block != body)
+        return true;
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_TRANSPOSE) {
+        if (!list_operand(arena, body, def->args[0], ahead))
+            return false;
+    } else if (def->op != TIR_LOAD || ahead->load != NULL) {
+        return false;
+    } else {
+        ahead->load = def;
+    }
+    vec_push(arena, &ahead->needs, def);
+    return true;
+}
+
+bool
+ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead)
+{
+    *ahead = (Ahead){0};
+    for (uint32_t i = 0; i < body->ops.n && ahead->product == NULL; i++) {
+        if (body->ops.at[i]->op == TIR_MMA)
+            ahead->product = body->ops.at[i];
+    }
+    TirOp *product = ahead->product;
+    if (product == NULL || product->joint || !is_zero(product->args[2]) ||
+        !list_operand(arena, body, product->args[0], ahead) ||
+        !list_operand(arena, body, product->args[1], ahead) || ahead->load == NULL)
+        return false;
+    if (product->args[2]->block == body)
+        vec_push(arena, &ahead->needs, product->args[2]->def);
+    vec_push(arena, &ahead->needs, product);
+    return true;
+}
+
+/* Registers of a thread, at least, while the product runs or its result is used: sums that live over
+ * iterations, its own result or, if that is more, tiles computed of results that several operations use
+ * (the first of them takes its place), the share of a joint product, and what was exchanged for that,
+ * which others still read. */
+static int64_t
+registers_ahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t bands)
+{
+    int64_t own = tir_type_elements(product->results[0]->type), kept = 0, others = 0;
+
+    for (uint32_t k = 0; k < loop->n_results; k++) {
+        if (loop->results[k]->type.rank == 2)
+            others += tir_type_elements(loop->results[k]->type);
+    }
+    for (uint32_t i = 0; i < loop->blocks[0]->ops.n; i++) {
+        const TirOp *op = loop->blocks[0]->ops.at[i];
+        if (op->op == TIR_MMA && op->joint)
+            others += tir_type_elements(op->results[0]->type) / bands +
+                      tir_type_elements(op->args[0]->type) / 2;
+        if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
+            op->op != TIR_PADMASK && op->results[0]->type.rank == 2 &&
+            op->results[0]->type.dtype == DT_F32 && count_uses(fn, op->results[0]) > 1)
+            kept += tir_type_elements(op->results[0]->type);
+    }
+    return ((kept > own ? kept : own) + others) / (4 * WARP_LANES) + OTHER_REGISTERS;
+}
+
+bool
+plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages)
+{
+    const PlanHints *hints = &px->plan;
+    const TirBlock *body = loop->blocks[0];
+    bool joint = false;
+    Ahead ahead;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        joint = joint || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint);
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_MASK ||
+            (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
+            return false;
+        /* what the bands copy themselves begins behind the first product */
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
+            return false;
+    }
+    /* blocks that stay have fewer registers, where they draw their tiles */
+    if (!joint || !hints->overlap || hints->persistent || stages < 2 ||
+        !pass_enabled(px, "pipeline") || !ahead_find(fn->arena, body, &ahead))
+        return false;
+    return registers_ahead(fn, loop, ahead.product, hints->bands) <
+           (int64_t)px->target->role_registers[hints->bands].consumer;
+}

@@ -1,0 +1,107 @@
+/* roles_ahead.c - a straight loop whose first product begins an iteration ahead.
+ *
+ * Where bands share out a product, an iteration ends with what nobody else can do for them: the share
+ * goes to shared memory and to the tensor memory unit.  The first product of the next iteration reads
+ * a tile that was loaded long before, and one that stays; so it starts before all that:
+ *
+ *     first product
+ *     for all but the last  { iteration, as far as its products;  first product of the next;
+ *                             what is added to memory }
+ *     the last iteration
+ *
+ * A band holds two slots of that ring then.  The loop ends when the product has: one that a loop's
+ * first instructions would wait for makes the assembler wait for all of them.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+TirVal *
+roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead)
+{
+    for (uint32_t k = 0; k < ahead->needs.n; k++)
+        roles_copy(r, map, ahead->needs.at[k], false);
+    return clone_of(map, ahead->product->results[0]);
+}
+
+/* The slot that was waited for when the product began. */
+static void
+read_again(Roles *r, CloneMap *map, const Ahead *ahead)
+{
+    const TirVal *loaded = ahead->load->results[0];
+    TirVal *slot = tir_const_int(&r->b, 0);
+
+    r->b.span = ahead->load->span;
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &loaded->type);
+    read->shared = ahead->load->shared;
+    read->results[0]->name = loaded->name;
+    clone_set(map, loaded, read->results[0]);
+}
+
+/* An iteration whose first product is `begun`; the next one's, or NULL in the last. */
+static TirVal *
+emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Ahead *ahead, TirVal *begun,
+               bool last)
+{
+    CloneMap next = clone_map_copy(r->fn, outer);
+
+    clone_set(map, ahead->product->results[0], begun);
+    read_again(r, map, ahead);
+    ahead->next = last ? NULL : &next;
+    return roles_straight_iteration(r, map, ahead);
+}
+
+void
+roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead)
+{
+    Arena *arena = r->fn->arena;
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    const TirOp *yield = block_yield(r->body);
+    TirBlock *around = r->b.block;
+    TirVal **values = arena_array(arena, TirVal *, n + 2);
+    TirType *types = arena_array(arena, TirType, n + 1);
+
+    ahead->load->shared->lags = ahead->load->shared->ahead = true;
+    for (uint32_t k = 0; k < n; k++) {
+        values[k] = clone_of(map, r->loop->args[first + k]);
+        types[k] = r->loop->results[k]->type;
+    }
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    r->b.block = branch->blocks[1];
+    tir_yield(&r->b, n, values);
+
+    r->b.block = branch->blocks[0];
+    CloneMap head = clone_map_copy(r->fn, map);
+    values[n] = roles_begin_ahead(r, &head, ahead);
+    roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
+
+    TirVal *last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
+    Range others = {range.lo, last, range.base};
+    TirOp *loop = roles_begin_loop(r, others, n + 1, values, map, NULL);
+    r->b.block = loop->blocks[0];
+    CloneMap now = clone_map_copy(r->fn, map);
+    for (uint32_t k = 0; k < r->body->params.n; k++)
+        clone_set(&now, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(&now, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    values[n] = emit_iteration(r, &now, map, ahead, loop->blocks[0]->params.at[n + 1], false);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(&now, yield->args[k]);
+    tir_yield(&r->b, n + 1, values);
+
+    r->b.block = branch->blocks[0];
+    CloneMap tail = clone_map_copy(r->fn, map);
+    LiveMasks masks = r->masks;
+    clone_set(&tail, r->body->params.at[0], roles_iteration(r, &r->b, range.base, last));
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
+    r->masks = MASKS_ALL;
+    (void)emit_iteration(r, &tail, map, ahead, loop->results[n], true);
+    r->masks = masks;
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(&tail, yield->args[k]);
+    tir_yield(&r->b, n, values);
+    r->b.block = around;
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, r->loop->results[k], branch->results[k]);
+}

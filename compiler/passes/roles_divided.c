@@ -1,0 +1,434 @@
+/* roles_divided.c - the main loop of bands that divide its tiles.
+ *
+ * What a product needs of all bands (`from`) goes through shared memory: each band writes its part,
+ * they meet, and products read one part after the other.
+ *
+ *     vectors; what sums begin with
+ *     products of what was loaded
+ *     arithmetic, parts written to shared memory
+ *     all bands meet
+ *     products over all parts, each band's columns
+ *     products of a band's own rows, additions to memory
+ *
+ * A buffer of parts has one slot: what is read of it is read before the bands meet for the next time,
+ * behind which they write again.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
+
+typedef struct WrittenPart {
+    const TirVal *part;
+    TirShared *buffer;
+} WrittenPart;
+
+typedef struct Divided {
+    Roles *r;
+    CloneMap *map;
+    OpList order;
+    bool *done;        /* by place in the loop's body: it is in the order */
+    VEC(WrittenPart) written_parts;
+    ValueList flying;  /* results of products that may still run, in order of their issue */
+    bool *released;    /* by ring */
+    bool met;          /* behind what reads the buffers of parts, nothing was written since */
+    bool written;      /* some part, and the bands have not met since */
+    bool copied;       /* the next iteration's vectors .. */
+    bool there;        /* .. behind a barrier, too */
+} Divided;
+
+/* ---- buffers of parts ---- */
+
+/* What a `from` stands for, as it lies in registers: through transposes. */
+static TirVal *
+part_behind(const TirOp *from, bool *turned)
+{
+    TirVal *value = from->args[0];
+
+    *turned = false;
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
+        *turned = !*turned;
+        value = value->def->args[0];
+    }
+    return value;
+}
+
+/* The buffer of a tile, made when it is first written; NULL: it is not yet. */
+static TirShared *
+buffer_of(const Divided *d, const TirVal *part)
+{
+    for (uint32_t k = 0; k < d->written_parts.n; k++) {
+        if (d->written_parts.at[k].part == part)
+            return d->written_parts.at[k].buffer;
+    }
+    return NULL;
+}
+
+static void
+meet(Divided *d)
+{
+    TirBuilder *b = &d->r->b;
+
+    if (d->written) {
+        roles_vectors_there(d->r);
+        d->there = d->copied;
+    }
+    tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
+    d->met = true;
+    d->written = false;
+}
+
+/* This band's part, for all, unless it is there. */
+static void
+write_part(Divided *d, const TirOp *from)
+{
+    TirBuilder *b = &d->r->b;
+    bool turned;
+    TirVal *part = part_behind(from, &turned);
+
+    if (buffer_of(d, part) != NULL)
+        return;
+    b->span = from->span;
+    if (!d->met)
+        meet(d);
+    WrittenPart written = {part, roles_new_buffer(d->r, part->name != NULL ? part->name : "parts",
+                                                  part->type.dtype, part->type.dim[0],
+                                                  part->type.dim[1], 1)};
+    written.buffer->is_joint = true;
+    vec_push(d->r->fn->arena, &d->written_parts, written);
+    TirVal *args[] = {tir_const_int(b, 0), clone_of(d->map, part)};
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;
+    d->written = true;
+}
+
+/* One band's part, as an operand. */
+static void
+read_part(Divided *d, const TirOp *from)
+{
+    TirBuilder *b = &d->r->b;
+    bool turned;
+    TirVal *part = part_behind(from, &turned), *slot = tir_const_int(b, 0);
+
+    b->span = from->span;
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &part->type);
+    read->shared = buffer_of(d, part);
+    read->joint = true;
+    read->integer = 1 + from->integer;
+    read->results[0]->name = part->name;
+    clone_set(d->map, from->results[0],
+              turned ? tir_transpose(b, read->results[0]) : read->results[0]);
+}
+
+/* This band's part of a tile that the producer copies; its slot is taken where all bands read it. */
+static void
+read_own(Divided *d, const TirOp *own)
+{
+    TirBuilder *b = &d->r->b;
+    TirShared *ring = own->args[0]->def->shared;
+
+    b->span = own->args[0]->def->span;
+    roles_plain(b, TIR_RING_WAIT, ring, 0);
+    b->block->ops.at[b->block->ops.n - 1]->own = true;
+    TirVal *slot = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &own->results[0]->type);
+    read->shared = ring;
+    read->own = true;
+    read->results[0]->name = own->results[0]->name;
+    clone_set(d->map, own->results[0], read->results[0]);
+}
+
+/* ---- order ---- */
+
+/* Whether `op` reads the ring behind `load`, itself or through a part or a transpose of it. */
+static bool
+reads_ring(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+        const TirOp *def = op->args[k]->def;
+        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+            def = def->args[0]->def;
+        for (uint32_t j = 0; def != NULL && def->op == TIR_OWN && j < def->n_args; j++) {
+            if (def->args[j]->def == load)
+                return true;
+        }
+        if (def == load)
+            return true;
+    }
+    return false;
+}
+
+
+/* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
+static void
+order_with_needs(Divided *d, TirOp *op)
+{
+    const TirBlock *body = d->r->body;
+    uint32_t at = 0;
+
+    while (body->ops.at[at] != op)
+        at++;
+    if (d->done[at])
+        return;
+    d->done[at] = true;
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* slots are taken later */
+        TirOp *def = op->args[k]->def;
+        if (def != NULL && def->parent == body)
+            order_with_needs(d, def);
+    }
+    vec_push(d->r->fn->arena, &d->order, op);
+}
+
+static bool
+is_first_product(const Divided *d, const TirOp *op)
+{
+    return op->op == TIR_MMA && d->r->level[op->results[0]->id] == 1;
+}
+
+static void
+order_iteration(Divided *d)
+{
+    const TirBlock *body = d->r->body;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank < 2)
+            order_with_needs(d, op);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) { /* put there while no product runs */
+        const TirOp *op = body->ops.at[i];
+        if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
+            order_with_needs(d, op->args[2]->def);
+    }
+    for (uint32_t k = 0; k < d->r->early_rings.n; k++) { /* in the order in which they are filled */
+        for (uint32_t i = 0; i < body->ops.n; i++) {
+            if (is_first_product(d, body->ops.at[i]) && reads_ring(body->ops.at[i], d->r->early_rings.at[k]))
+                order_with_needs(d, body->ops.at[i]);
+        }
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (is_first_product(d, body->ops.at[i]))
+            order_with_needs(d, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint)
+            order_with_needs(d, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op != TIR_YIELD)
+            order_with_needs(d, body->ops.at[i]);
+    }
+}
+
+/* ---- waits and releases ---- */
+
+/* Whether an operation looks at `value`; as the accumulator of a product it does not count. */
+static bool
+looks_at(const TirOp *op, const TirVal *value)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == value && !(op->op == TIR_MMA && k == 2))
+            return true;
+    }
+    return false;
+}
+
+/* Whether `op` reads the vector that was loaded, itself or a part of it. */
+static bool
+reads_vector(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; load->results[0]->type.rank == 1 && k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def == load || (def != NULL && def->op == TIR_PART && def->args[0]->def == load))
+            return true;
+    }
+    return false;
+}
+
+/* Gives back the rings whose last product has ended; what comes stands from place `from` on. */
+static void
+release_ended(Divided *d, uint32_t from)
+{
+    const OpList *rings = &d->r->early_rings;
+
+    for (uint32_t k = 0; k < rings->n; k++) {
+        const TirOp *load = rings->at[k];
+        bool busy = d->released[k];
+        for (uint32_t i = from; i < d->order.n && !busy; i++)
+            busy = d->order.at[i] == load || reads_ring(d->order.at[i], load) ||
+                   reads_vector(d->order.at[i], load);
+        for (uint32_t i = 0; i < d->flying.n && !busy; i++)
+            busy = reads_ring(d->flying.at[i]->def, load);
+        if (busy)
+            continue;
+        d->released[k] = true;
+        roles_plain(&d->r->b, TIR_RING_RELEASE, load->shared, 0);
+    }
+}
+
+static void
+wait_until(Divided *d, uint32_t left, uint32_t from)
+{
+    if (d->flying.n <= left)
+        return;
+    roles_plain(&d->r->b, TIR_MMA_WAIT, NULL, left);
+    for (uint32_t k = 0; k < left; k++)
+        d->flying.at[k] = d->flying.at[d->flying.n - left + k];
+    d->flying.n = left;
+    release_ended(d, from);
+}
+
+/* Vectors that the producer does not copy: each band loads its part. */
+void
+roles_narrow_vectors(Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *part = r->body->ops.at[i];
+        TirOp *load = part->op == TIR_PART ? part->args[0]->def : NULL;
+        if (load == NULL || load->op != TIR_LOAD || load->shared != NULL)
+            continue;
+        TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = load->span};
+        int32_t length = part->results[0]->type.dim[0];
+        TirType i32 = tir_scalar(DT_I32);
+        TirVal *band = tir_op_new(&b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+        TirVal *shift = tir_binary(&b, TIR_MUL, band, tir_const_int(&b, length));
+        TirVal *args[TENSOR_MAX_RANK];
+        TirIndex index[TENSOR_MAX_RANK];
+        uint32_t next = 0;
+        for (uint32_t d = 0; d < load->tensor->rank; d++) {
+            index[d] = load->index[d];
+            if (index[d].kind == INDEX_FULL)
+                continue;
+            args[next] = load->args[next];
+            if (index[d].kind == INDEX_RANGE) {
+                args[next] = tir_binary(&b, TIR_ADD, args[next], shift);
+                index[d].length = length;
+            }
+            next++;
+        }
+        tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
+        i = (uint32_t)b.at; /* the part, which nobody uses now */
+    }
+}
+
+/* The place in the loop's body of the last product that reads the ring behind `load`. */
+static uint32_t
+last_reader(const Roles *r, const TirOp *load)
+{
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        last = reads_ring(r->body->ops.at[i], load) ? i : last;
+    return last;
+}
+
+/* Those that are given back first are filled first: the producer waits for one after the other. */
+void
+roles_order_rings(Roles *r)
+{
+    OpList *rings = &r->early_rings;
+
+    for (uint32_t i = 1; i < rings->n; i++) {
+        TirOp *load = rings->at[i];
+        uint32_t k = i;
+        for (; k > 0 && last_reader(r, load) < last_reader(r, rings->at[k - 1]); k--)
+            rings->at[k] = rings->at[k - 1];
+        rings->at[k] = load;
+    }
+}
+
+/* ---- an iteration ---- */
+
+static void
+copy_next_vectors(Divided *d)
+{
+    Roles *r = d->r;
+
+    if (!d->copied)
+        roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, clone_of(d->map, r->body->params.at[0]),
+                                         tir_const_int(&r->b, 1)));
+    d->copied = true;
+}
+
+static void
+emit_iteration(Divided *d)
+{
+    Roles *r = d->r;
+
+    for (uint32_t i = 0; i < d->order.n; i++) {
+        TirOp *op = d->order.at[i];
+        for (uint32_t k = d->flying.n; k-- > 0;) {
+            if (!looks_at(op, d->flying.at[k]))
+                continue;
+            copy_next_vectors(d); /* under the products that begin the iteration */
+            wait_until(d, d->flying.n - 1 - k, i);
+            break;
+        }
+        if (op->op == TIR_MMA)
+            wait_until(d, MOST_FLYING - 1, i);
+        if (op->op == TIR_FROM) {
+            write_part(d, op);
+            continue;
+        }
+        if (op->op == TIR_OWN) {
+            read_own(d, op);
+            continue;
+        }
+        if (op->op == TIR_MMA && op->joint) {
+            if (d->written)
+                meet(d);
+            read_part(d, op->args[0]->def);
+        }
+        if (roles_vector(r, op) != NULL)
+            roles_read_vector(r, d->map, roles_vector(r, op), clone_of(d->map, r->body->params.at[0]));
+        else
+            roles_copy(r, d->map, op, false);
+        if (op->op == TIR_MMA)
+            vec_push(r->fn->arena, &d->flying, op->results[0]);
+    }
+    copy_next_vectors(d);
+    for (uint32_t left = d->flying.n; left-- > 0;) /* a part's place is given back before the next one's */
+        wait_until(d, left, d->order.n);
+    if (r->vectors.n > 0 && !d->there) {
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
+}
+
+void
+roles_divided(Roles *r, CloneMap *map, Range range)
+{
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
+    TirBlock *around = r->b.block;
+    Divided d = {.r = r,
+                 .map = map,
+                 .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
+                 .released = arena_array(r->fn->arena, bool, r->early_rings.n + 1)};
+
+    for (uint32_t k = 0; k < n; k++)
+        initial[k] = clone_of(map, r->loop->args[first + k]);
+    roles_find_vectors(r);
+    if (r->vectors.n > 0) {
+        roles_copy_vectors(r, range.lo);
+        roles_vectors_there(r);
+        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    }
+    TirOp *loop = roles_begin_loop(r, range, n, initial, map, NULL);
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < r->body->params.n; k++)
+        clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
+    clone_set(map, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    order_iteration(&d);
+    emit_iteration(&d);
+    const TirOp *yield = block_yield(r->body);
+    TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);
+    for (uint32_t k = 0; k < n; k++)
+        next[k] = clone_of(map, yield->args[k]);
+    tir_yield(&r->b, n, next);
+    r->b.block = around;
+    roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, r->loop->results[k], loop->results[k]);
+}
