@@ -11,6 +11,8 @@
  */
 #include "compiler/lower/lower.h"
 
+enum { MANY_RINGS = 4 };
+
 LirReg
 lower_zero(Lowering *lo)
 {
@@ -521,6 +523,22 @@ set_registers(Lowering *lo, LirOpcode op, uint32_t n)
         lir_emit(&lo->b, op, 0, 1, &operand);
 }
 
+/* The rings that the producer fills, as bits by id. */
+static uint64_t
+rings_filled(const TirBlock *block)
+{
+    uint64_t rings = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_COPY_BULK)
+            rings |= (uint64_t)1 << op->shared->id % 64;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            rings |= rings_filled(op->blocks[k]);
+    }
+    return rings;
+}
+
 /* Warp `warp` of the producer's group adds what band `warp` - 1 leaves; others do nothing. */
 static void
 lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
@@ -588,7 +606,11 @@ lower_roles(Lowering *lo)
     }
     LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
+    bool hoist = lo->b.hoist; /* many rings, and tiles to draw: more than its few registers hold */
+    bool many = __builtin_popcountll(rings_filled(plan->producer)) >= MANY_RINGS;
+    lo->b.hoist = hoist && !(plan->dynamic && many);
     lower_tiles(lo, plan->producer);
+    lo->b.hoist = hoist;
     lir_branch(b, end, 0, false);
     lir_close(b);
     if (adds) {
