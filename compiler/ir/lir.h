@@ -40,7 +40,7 @@ typedef enum LirFlags {
     LF_KEEP = 16,    /* pure, but not worth a register over a loop: not hoisted */
     LF_NO_DST = 32,  /* the first group is an operand, not a result */
     LF_IN_OUT = 64,  /* the results are read, too, and written later: registers with a home */
-    LF_DEAR = 256,   /* hoisted also where registers are short */
+    LF_DEAR = 256,   /* worth a register over a loop also where they are short */
     LF_ROLES = 128   /* of one architecture only: Target.ptx_target_roles */
 } LirFlags;
 

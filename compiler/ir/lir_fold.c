@@ -43,6 +43,25 @@ is_size(const LirBuilder *b, const char *symbol)
     return false;
 }
 
+/* Whether one of two integers is a constant, and the other one no less than its negative: a maximum
+ * with a constant. */
+static bool
+makes_up_for(const LirBuilder *b, const LirOperand *sum)
+{
+    int64_t least, more;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const LirOperand *other = &sum[1 - k];
+        const LirInsn *def = other->kind == LIR_REG ? b->fn->regs.at[other->reg].def : NULL;
+        if (def == NULL || def->op != LIR_MAX_S32 || !constant(b, &sum[k], &more))
+            continue;
+        if ((constant(b, &def->operands[1], &least) && least + more >= 0) ||
+            (constant(b, &def->operands[2], &least) && least + more >= 0))
+            return true;
+    }
+    return false;
+}
+
 /* Whether an integer is known to be at least 0; what computes sizes and indices does not overflow. */
 static bool
 is_positive(const LirBuilder *b, const LirOperand *operand, uint32_t depth)
@@ -63,6 +82,9 @@ is_positive(const LirBuilder *b, const LirOperand *operand, uint32_t depth)
     case LIR_LD_PARAM_B32:
         return x->symbol != NULL && is_size(b, x->symbol);
     case LIR_ADD_S32:
+        if (makes_up_for(b, x))
+            return true;
+        return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
     case LIR_MUL_S32:
     case LIR_DIV_S32:
     case LIR_MIN_S32:

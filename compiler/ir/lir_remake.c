@@ -206,7 +206,7 @@ can_make(const Remake *r, LirReg reg, Part part, uint32_t depth)
     if (depth == DEEPEST || r->defined[reg] == nowhere || r->defined[reg] > r->loop.first)
         return false;
     const LirInsn *insn = r->fn->insns.at[r->defined[reg]];
-    if ((lir_op_info(insn->op)->flags & LF_PURE) == 0 || insn->op == LIR_MMA ||
+    if ((lir_op_info(insn->op)->flags & (LF_PURE | LF_DEAR)) != LF_PURE || insn->op == LIR_MMA ||
         insn->n_dst != 1 || insn->guard != 0)
         return false;
     for (uint32_t k = 1; k < insn->n; k++) {

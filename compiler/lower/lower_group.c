@@ -114,13 +114,18 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     return operand;
 }
 
-/* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes. */
+/* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes; `anew`: for
+ * the next product alone. */
 static LirReg
-descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading)
+descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading, bool anew)
 {
     LirBuilder *b = &lo->b;
-    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
-                         lir_int((offset >> 4) + ((int64_t)leading << 16)));
+    LirOperand sum[] = {{0}, lir_reg(base), lir_int((offset >> 4) + ((int64_t)leading << 16))};
+    LirReg low = anew ? lir_new_reg(b, LIR_B32)
+                      : lir_op2(b, LIR_ADD_S32, LIR_B32, sum[1], sum[2]);
+    sum[0] = lir_reg(low);
+    if (anew)
+        lir_emit(b, LIR_ADD_S32, 1, 3, sum);
     LirReg descriptor = lir_new_reg(b, LIR_B64);
     LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
 
@@ -175,7 +180,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * PANEL_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
-        out[s] = descriptor_at(lo, base, offset, leading);
+        out[s] = descriptor_at(lo, base, (int64_t)ring->offset + offset, leading, first + 1 == end);
     }
     return out;
 }
@@ -231,7 +236,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * PANEL_BYTES);
         offset += (int64_t)block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
-        out[s] = descriptor_at(lo, base, offset, leading);
+        out[s] = descriptor_at(lo, base, offset, leading, false);
     }
     return out;
 }
@@ -272,7 +277,10 @@ lower_describe_ring(Lowering *lo, const TirOp *wait)
     uint32_t at = 0;
 
     cursor->described[0] = cursor->described[1] = NULL;
-    if (lo->fn->plan->tight) /* too many products for that */
+    /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
+     * slots are, which are read once, and not the several operands of a loop with a joint product. */
+    const TirOp *loop = wait->parent->owner;
+    if (lo->fn->plan->tight && (lo->fn->plan->joint || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)
         at++;

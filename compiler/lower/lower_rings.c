@@ -210,10 +210,9 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
 
     /* The start of the slot in the units of descriptors, 16 bytes, before the wait: it does not
-     * depend on it.  Shared addresses have 18 bits. */
-    LirReg start = lower_shared_start(lo);
-    start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(ring->offset));
-    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(start), lir_int(4));
+     * depend on it.  Shared addresses have 18 bits.  Where the ring begins is left to descriptors,
+     * which add a constant anyway: all rings then have one base. */
+    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lower_shared_start(lo)), lir_int(4));
     if (ring->per_band) {
         int64_t part = part_bytes(lo, ring) >> 4;
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));

@@ -142,6 +142,34 @@ divide(Lowering *lo, LirReg *rest, LirReg by)
     return left;
 }
 
+/* 2^32 divided by a number that is the same for all tiles, in a register that stays. */
+static LirReg
+inverse_of(Lowering *lo, LirReg number)
+{
+    LirBuilder *b = &lo->b;
+    LirReg all = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(-1)), home = lir_new_home(b, LIR_B32);
+    LirReg quotient = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(all), lir_reg(number));
+
+    lir_emit(b, LIR_MOV_B32, 1, 2, (LirOperand[]){lir_reg(home), lir_reg(quotient)});
+    return home;
+}
+
+/* `divide` of a number below 2^31 with the inverse of `by`: the product is one too small at most. */
+static LirReg
+divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
+{
+    LirBuilder *b = &lo->b;
+    LirReg up = lir_op2(b, LIR_MUL_HI_U32, LIR_B32, lir_reg(*rest), lir_reg(inverse));
+    LirReg whole = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(up), lir_reg(by));
+    LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(*rest), lir_reg(whole));
+    LirReg more = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(left), lir_reg(by));
+    LirReg less = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(left), lir_reg(by));
+    LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(up), lir_int(1));
+
+    *rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(next), lir_reg(up), lir_reg(more));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(less), lir_reg(left), lir_reg(more));
+}
+
 static LirReg
 turned(Lowering *lo, LirReg index, LirReg count)
 {
@@ -188,9 +216,9 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     }
 }
 
-/* The indices of tile number `tile`: the first axis runs fastest. */
+/* The indices of tile number `tile`: the first axis runs fastest; `inverses` of the counts, or 0. */
 static void
-find_place(Lowering *lo, LirReg tile, const LirReg counts[3])
+find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inverses[3])
 {
     if (lo->fn->plan->patch > 0) {
         find_patch_place(lo, tile, counts);
@@ -199,7 +227,10 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     LirReg rest = copy_of(lo, tile);
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        LirReg index = k + 1 < lo->fn->grid.n ? divide(lo, &rest, counts[k]) : rest;
+        LirReg index = rest;
+        if (k + 1 < lo->fn->grid.n)
+            index = inverses[k] != 0 ? divide_fast(lo, &rest, counts[k], inverses[k])
+                                     : divide(lo, &rest, counts[k]);
         if (lo->fn->grid.at[k].reversed)
             index = turned(lo, index, counts[k]);
         set_place(lo, k, index);
@@ -375,6 +406,40 @@ alternate(Lowering *lo)
     lir_emit(&lo->b, LIR_XOR_B32, 1, 3, (LirOperand[]){turned, turned, lir_int(1)});
 }
 
+/* Whether a number follows from parameters and constants alone. */
+static bool
+is_of_launch(const TirVal *value, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || value->type.rank != 0 || depth > 8)
+        return false;
+    if (def->op == TIR_PARAM || def->op == TIR_CONST)
+        return true;
+    if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!is_of_launch(def->args[k], depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* Quotients that are the same in all tiles are computed once: a division is many instructions.  What
+ * else is the same is cheap. */
+static void
+lower_quotients(Lowering *lo, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            lower_quotients(lo, op->blocks[k]);
+        if (op->op == TIR_DIV && op->results[0]->type.dtype == DT_F32 &&
+            is_of_launch(op->results[0], 0))
+            lower_scalar(lo, op->results[0]);
+    }
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
@@ -382,7 +447,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
     bool draws = plan->dynamic && lo->role->producer, hears = plan->dynamic && !draws;
-    LirReg counts[3] = {0}, total = 0, others = 0, section = 0, none;
+    LirReg counts[3] = {0}, inverses[3] = {0}, total = 0, others = 0, section = 0, none;
     LirReg tile = lir_new_home(b, LIR_B32);
     uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = 0;
 
@@ -412,6 +477,11 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lower_begin_rings(lo);
     if (plan->alternating)
         begin_alternating(lo);
+    if (!lo->role->producer)
+        lower_quotients(lo, program);
+    bool numbered = plan->persistent && !plan->dynamic && !sections && plan->patch == 0;
+    for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
+        inverses[k] = inverse_of(lo, counts[k]);
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
     if (hears) {
@@ -427,7 +497,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     if (!plan->dynamic && sections)
         find_drawn_place(lo, tile, uneven, counts, others, section);
     else if (!plan->dynamic)
-        find_place(lo, tile, counts);
+        find_place(lo, tile, counts, inverses);
     lower_tile_block(lo, program);
     if (plan->alternating)
         alternate(lo);

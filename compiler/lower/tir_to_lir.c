@@ -185,6 +185,74 @@ has_products(const TirBlock *block)
     return false;
 }
 
+/* ---- branches that replace a carried value ---- */
+
+/* Whether something behind `op` in its block reads `value`, or what is made of it when asked for. */
+static bool
+read_behind(const TirOp *op, const TirVal *value, uint32_t depth)
+{
+    enum { DEEPEST = 12 };
+    const TirBlock *block = op->parent;
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *other = block->ops.at[i];
+        if (other == op) {
+            behind = true;
+            continue;
+        }
+        if (!op_uses_deep(other, value))
+            continue;
+        if (behind)
+            return true;
+        bool there = other->op == TIR_REDUCE || other->op == TIR_MMA || other->n_blocks > 0 ||
+                     (tir_op_info(other->op)->flags & TF_PURE) == 0;
+        for (uint32_t k = 0; !there && k < other->n_results; k++) {
+            if (depth == DEEPEST || read_behind(op, other->results[k], depth + 1))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The carried value of the loop around `branch` in whose registers result `k` may live: one side
+ * passes it on, and it is not read any more.  That side then moves nothing, and ptxas, which does
+ * not find such chains of copies by itself, has no copies in the iterations that leave it alone. */
+static TirVal *
+replaced_by(const Lowering *lo, const TirOp *branch, uint32_t k)
+{
+    const TirBlock *body = branch->parent;
+
+    if (lo->role == NULL || body->owner == NULL || body->owner->op != TIR_FOR ||
+        lower_is_narrow(branch->results[k]))
+        return NULL;
+    for (uint32_t side = 2; side-- > 0;) {
+        TirVal *value = block_yield(branch->blocks[side])->args[k];
+        bool carried = value->def == NULL && value->block == body && value != body->params.at[0];
+        for (uint32_t j = 0; carried && j < branch->n_results; j++) /* the place of one result */
+            carried = j == k || (block_yield(branch->blocks[0])->args[j] != value &&
+                                 block_yield(branch->blocks[1])->args[j] != value);
+        if (carried && !lower_has_home(lo, value) &&
+            value->layout == branch->results[k]->layout && !read_behind(branch, value, 0))
+            return value;
+    }
+    return NULL;
+}
+
+/* Whether some branch in the loop's body writes the registers of a carried value. */
+static bool
+is_replaced(const Lowering *lo, const TirBlock *body, const TirVal *param)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_results; k++) {
+            if (replaced_by(lo, op, k) == param)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* One run of the loop's body over [iv, hi). */
 static void
 lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *carried)
@@ -240,7 +308,9 @@ lower_for(Lowering *lo, TirOp *op)
             LirOperand operand = word_operand(lo, initial, w);
             const TirVal *param = body->params.at[k - first + 1];
             bool home = lower_has_home(lo, param);
-            LirReg reg = home ? lo->homes[param->id][w] : lir_new_mutable(b, value_class(initial));
+            LirReg reg = home                       ? lo->homes[param->id][w]
+                         : is_replaced(lo, body, param) ? lir_new_home(b, value_class(initial))
+                                                    : lir_new_mutable(b, value_class(initial));
             if (!home)
                 lo->out->regs.at[reg].depth = depth;
             vec_push(lo->arena, &from, operand);
@@ -276,10 +346,12 @@ lower_if(Lowering *lo, TirOp *op)
     for (uint32_t k = 0; k < 2; k++)
         force_inputs(lo, op->blocks[k], op->blocks[k]);
     for (uint32_t k = 0; k < op->n_results; k++) {
+        bool home = lower_has_home(lo, op->results[k]);
+        TirVal *replaced = home ? NULL : replaced_by(lo, op, k);
         for (int32_t w = 0; w < word_count(op->results[k]); w++) {
-            bool home = lower_has_home(lo, op->results[k]);
-            LirReg reg = home ? lo->homes[op->results[k]->id][w]
-                              : lir_new_mutable(b, value_class(op->results[k]));
+            LirReg reg = home               ? lo->homes[op->results[k]->id][w]
+                         : replaced != NULL ? word_operand(lo, replaced, w).reg
+                                            : lir_new_mutable(b, value_class(op->results[k]));
             vec_push(lo->arena, &results.regs, reg);
             set_word_reg(lo, op->results[k], w, reg);
         }

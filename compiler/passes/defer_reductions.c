@@ -231,6 +231,8 @@ combine_block(Deferrer *d, TirBlock *block)
             if (!d->partial[value->id] || !needs_whole(d, d->fn->body, value))
                 continue;
             TirBuilder b = {.fn = d->fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+            while (b.at < (int32_t)block->ops.n && !op_uses_deep(block->ops.at[b.at], value))
+                b.at++; /* products may start before it */
             if (b.at == (int32_t)block->ops.n)
                 b.at = -1;
             TirOp *combine = tir_op_new(&b, TIR_COMBINE, 1, &value, 1, &value->type);

@@ -4,12 +4,14 @@
  *   does     a tile loaded with a range may reach past the end of its tensor; those elements load
  *            as zero, and what is computed from them means nothing.  Wherever a reduction (or the
  *            contraction of an mma) runs along such an axis, a padmask puts the reduction's
- *            neutral value there.
+ *            neutral value there, unless a mask of the program's own has done so
+ *            (implied_padding.c).
  *   leaves   padmask ops, with conditions that are affine in the range's start: split_loops
  *            removes them from all tiles but the last
  */
 #include <math.h>
 
+#include "compiler/passes/implied_padding.h"
 #include "compiler/passes/tir_util.h"
 #include "compiler/passrun.h"
 
@@ -259,11 +261,47 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
     return mask->results[0];
 }
 
+/* A bound as a value of its own, to be compared with others. */
+typedef struct Bound {
+    TirOp op;
+    TirVal value;
+} Bound;
+
+static PaddedRange
+padded_range(const Domain *domain, Bound *made)
+{
+    if (!domain->there || domain->start == NULL || domain->index.rows > 0)
+        return (PaddedRange){NULL, NULL};
+    *made = (Bound){.op = {.op = domain->constant != 0 ? TIR_CONST : TIR_SIZE,
+                                              .integer = domain->constant != 0 ? domain->constant
+                                                            : (int64_t)domain->size},
+                    .value = {.type = tir_scalar(DT_I32)}};
+    made->value.def = &made->op;
+    return (PaddedRange){domain->start, domain->bound != NULL ? domain->bound : &made->value};
+}
+
+/* Whether the program's own masks leave nothing of the padding along `axis`.  Not for targets whose
+ * warps all compute: what is spared in the last iterations there makes ptxas spill in others. */
+static bool
+is_masked(Implier *im, const TirVal *value, uint32_t axis, const Domain *domain, double fill)
+{
+    Bound bounds[2];
+
+    if (value->type.rank != 2 || im->px->target->n_group_mma == 0)
+        return false;
+    Domains others = domains_of(value, 1 - axis, 0);
+    PaddedRange none = {NULL, NULL};
+    return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(domain, &bounds[0]),
+                             others.n == 1 ? padded_range(&others.at[0], &bounds[1]) : none, fill);
+}
+
 static TirVal *
 mask_along(Implier *im, TirVal *value, uint32_t axis, const Domains *domains, double fill)
 {
-    for (uint32_t k = 0; k < domains->n; k++)
-        value = mask_value(im, value, axis, &domains->at[k], fill);
+    for (uint32_t k = 0; k < domains->n; k++) {
+        if (!is_masked(im, value, axis, &domains->at[k], fill))
+            value = mask_value(im, value, axis, &domains->at[k], fill);
+    }
     return value;
 }
 

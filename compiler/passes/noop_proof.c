@@ -30,6 +30,7 @@ typedef struct Prover {
     const TirOp *mask;
     Symbol *all;            /* every symbol made */
     const Symbol **of;      /* by TirVal id */
+    bool by_element;        /* only what the mask hides is at -inf: nothing is known of rows */
     bool failed;
 } Prover;
 
@@ -357,8 +358,22 @@ eval_if(Prover *p, const TirOp *op)
 }
 
 static const Symbol *
+anything(Prover *p, const TirVal *value)
+{
+    bool is_float = dtype_is_float(value->type.dtype);
+
+    return intern(p, (Symbol){.kind = SYM_DATA,
+                              .value = value,
+                              .may_be_minus_inf = is_float,
+                              .may_be_plus_inf = is_float});
+}
+
+static const Symbol *
 eval_op(Prover *p, const TirOp *op)
 {
+    bool moves = op->op == TIR_REDUCE || op->op == TIR_TRANSPOSE || op->op == TIR_MMA;
+    if (p->by_element && moves)
+        return anything(p, op->results[0]);
     const Symbol *a = op->n_args > 0 ? eval(p, op->args[0]) : NULL;
     const Symbol *b = op->n_args > 1 ? eval(p, op->args[1]) : NULL;
     const Symbol *c = op->n_args > 2 ? eval(p, op->args[2]) : NULL;
@@ -418,11 +433,7 @@ eval(Prover *p, const TirVal *value)
     if (known != NULL)
         return known;
     if (value->def == NULL || (value->def->n_blocks > 0 && value->def->op != TIR_IF)) {
-        bool is_float = dtype_is_float(value->type.dtype);
-        known = intern(p, (Symbol){.kind = SYM_DATA,
-                                   .value = value,
-                                   .may_be_minus_inf = is_float,
-                                   .may_be_plus_inf = is_float});
+        known = anything(p, value);
     } else if (value->def->op == TIR_IF) {
         eval_if(p, value->def);
         known = p->of[value->id];
@@ -520,4 +531,45 @@ iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp 
             return false;
     }
     return !p.failed;
+}
+
+bool
+branch_is_noop_at_first(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *branch)
+{
+    Prover p = {.arena = arena, .fn = fn};
+    const TirBlock *body = loop->blocks[0];
+
+    p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
+    for (uint32_t k = 1; k < body->params.n; k++)
+        p.of[body->params.at[k]->id] = eval(&p, loop->args[loop_first_initial(loop) + k - 1]);
+    for (uint32_t k = 0; k < 2; k++)
+        eval_block(&p, branch->blocks[k]);
+    for (uint32_t r = 0; r < branch->n_results; r++) {
+        if (eval(&p, block_yield(branch->blocks[0])->args[r]) !=
+            eval(&p, block_yield(branch->blocks[1])->args[r]))
+            return false;
+    }
+    return !p.failed;
+}
+
+bool
+value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *number)
+{
+    Prover p = {.arena = arena, .fn = fn};
+
+    p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
+    const Symbol *known = eval(&p, value);
+    *number = known->number;
+    return known->kind == SYM_CONST;
+}
+
+bool
+hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirVal *value,
+                    double number)
+{
+    Prover p = {.arena = arena, .fn = fn, .mask = mask, .by_element = true};
+
+    p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
+    return tir_same_shape(mask->results[0]->type, value->type) &&
+           is_const(eval(&p, value), number);
 }

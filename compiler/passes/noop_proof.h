@@ -10,4 +10,17 @@
  * come from the kernel's `require` lines. */
 bool iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *mask);
 
+/* True when `branch`, in the body of `loop`, gives the same whether it is taken or not in the first
+ * iteration, when carried values are what they begin with. */
+bool branch_is_noop_at_first(Arena *arena, const TirFn *fn, const TirOp *loop,
+                             const TirOp *branch);
+
+/* Whether every element of `value` is the same known number. */
+bool value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *number);
+
+/* Whether those elements of `value` are `number` that `mask`, a mask of a tile of its shape, hides:
+ * whatever the other elements are. */
+bool hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirVal *value,
+                         double number);
+
 #endif

@@ -10,6 +10,8 @@
  *                for ..  { early products; late products of the iteration before; arithmetic }
  *                late products of the last iteration
  *
+ *            The first iteration is simpler than the others (roles_first.c), and what only needs early
+ *            results is computed under the last products (roles_behind.c).
  *            Waits for products stand where a result is first used.  A loop that does nothing but
  *            add products up waits one iteration behind (roles_sums.c), and what it leaves goes to
  *            memory through shared memory (roles_store.c)
@@ -365,7 +367,6 @@ pass_roles(PassContext *px, TirFn *fn)
 {
     Roles r = {.px = px, .fn = fn, .old = fn->body};
     TirPlan *plan = fn->plan;
-    OpList once = {0};
 
     if (plan == NULL || plan->producer != NULL)
         return false;
@@ -385,7 +386,7 @@ pass_roles(PassContext *px, TirFn *fn)
     roles_ring_vectors(&r);
     if (plan->divided)
         roles_narrow_vectors(&r);
-    list_rings(&r, &once);
+    list_rings(&r, &r.once);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
                                           roles_depends_on_band(&r, r.loop->args[1]) ||
                                           (r.has_effects && !plan->divided));
@@ -402,7 +403,7 @@ pass_roles(PassContext *px, TirFn *fn)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
     if (plan->divided)
         roles_order_rings(&r);
-    roles_make_producer(&r, &once);
+    roles_make_producer(&r);
 
     TirBlock *root = tir_block_new(fn);
     r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
@@ -415,7 +416,8 @@ pass_roles(PassContext *px, TirFn *fn)
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
     if (plan->joint) /* a band reads the others' parts: nobody gives one back before all are done */
         roles_plain(&r.b, TIR_BAND_BARRIER, NULL, 0);
-    roles_release(&r.b, &once, NULL);
+    if (!r.once_given_back)
+        roles_release(&r.b, &r.once, NULL);
     TirOp *guard = NULL;
     if (there != NULL && has_effects(&r, r.old, i)) {
         guard = tir_if(&r.b, there, 0, NULL);
@@ -426,7 +428,8 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->scarce) /* scalars are computed again: few registers are left to keep them over the loop */
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
-        if (!roles_tensor_store(&r, &map, r.old->ops.at[i]))
+        if (!roles_is_moved(&r, r.old->ops.at[i]) &&
+            !roles_tensor_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);
     }
     if (guard != NULL) {
@@ -436,6 +439,8 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.bounds_differ && !r.span_all && r.around.n == 0)
         emit_rest(&r, extent);
     fn->body = root;
+    if (plan->overlapped)
+        roles_settle_first(fn);
     roles_check_wishes(&r);
     return true;
 }

@@ -40,6 +40,11 @@ typedef struct Roles {
     LiveMasks masks;
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
     bool backwards; /* the main loop goes from its last iteration to its first */
+    OpList once;       /* loads into rings that are filled once for a tile */
+    bool once_given_back;
+    OpList behind;     /* what stands behind the loop, but is computed under its last product */
+    ValueList left;    /* what it leaves */
+    ValueList fillers; /* results of branches on the side where nobody reads them */
 } Roles;
 
 /* The first iteration and the one behind the last: as the loop was written, or, when it goes
@@ -61,8 +66,8 @@ bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* ---- roles_producer.c ---- */
 
-/* Writes the producer; `once`: the rings that are filled before the loop. */
-void roles_make_producer(Roles *r, const OpList *once);
+/* Writes the producer. */
+void roles_make_producer(Roles *r);
 /* The index of the band axis for band `w` of this block. */
 TirVal *roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
 /* A map in which the band axis has `index`, for scalars computed from it. */
@@ -134,6 +139,12 @@ void roles_straight(Roles *r, CloneMap *map, Range range);
  * begun, else NULL. */
 TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
+/* roles_behind.c: operations behind the loop that the last product runs under. */
+void roles_find_behind(Roles *r);
+bool roles_is_moved(const Roles *r, const TirOp *op);
+void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
+/* roles_first.c: decides branches of the iteration that stands before a turned loop. */
+void roles_settle_first(TirFn *fn);
 /* .. and of bands that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
 /* Before the producer is made: the order in which it fills the rings of such a loop. */

@@ -175,7 +175,63 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
         for (uint32_t k = 0; k < n; k++)
             values[k] = clone_of(&own, r->loop->results[k]);
     }
-    tir_yield(&r->b, n, values);
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&own, r->loop->results[k], values[k]);
+    roles_emit_behind(r, &own, values + n);
+    if (r->once_given_back)
+        roles_release(&r->b, &r->once, NULL);
+    tir_yield(&r->b, n + r->left.n, values);
+}
+
+/* Whether the late stage reads nothing of the rings that are filled once for a tile: then they are
+ * given back before it, and the next tile's loads run under the last products. */
+static bool
+reads_once_early(const Roles *r)
+{
+    if (r->loop->parent != r->old)
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        for (uint32_t k = 0; roles_is_late(r, op) && k < op->n_args; k++) {
+            const TirOp *def = op->args[k]->def;
+            while (def != NULL && def->op == TIR_TRANSPOSE)
+                def = def->args[0]->def;
+            for (uint32_t j = 0; j < r->once.n; j++) {
+                if (r->once.at[j] == def)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* What ends the tile: the products that are left, under them what needs them not. */
+static void
+emit_end(Roles *r, CloneMap *tail, TirVal **left)
+{
+    if (r->once_given_back)
+        roles_release(&r->b, &r->once, NULL);
+    emit_late(r, tail);
+    roles_emit_behind(r, tail, left);
+    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
+    roles_release(&r->b, &r->late_rings, NULL);
+}
+
+/* What a branch gives on the side where the late stage does not read it may be anything: it is what
+ * it was in the iteration before, which takes no instruction. */
+static void
+keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal *before)
+{
+    const TirOp *branch = crossing->def;
+
+    if (branch == NULL || branch->op != TIR_IF || crossing->type.rank > 1)
+        return;
+    for (uint32_t side = 0; side < 2; side++) {
+        if (roles_listed(&r->fillers, block_yield(branch->blocks[side])->args[crossing->index])) {
+            const TirOp *copy = clone_of(now, branch->results[crossing->index])->def;
+            block_yield(copy->blocks[side])->args[crossing->index] = before;
+        }
+    }
 }
 
 void
@@ -198,10 +254,14 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
             vec_push(arena, &crossing, yield->args[k]);
         vec_push(arena, &types, r->loop->results[k]->type);
     }
+    roles_find_behind(r);
+    for (uint32_t k = 0; k < r->left.n; k++)
+        vec_push(arena, &types, r->left.at[k]->type);
+    r->once_given_back = reads_once_early(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
-    TirOp *branch = tir_if(&r->b, some, n, types.at);
-    TirVal **values = arena_array(arena, TirVal *, n + crossing.n + 1);
+    TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);
+    TirVal **values = arena_array(arena, TirVal *, n + crossing.n + r->left.n + 1);
     emit_others(r, map, range, branch, values);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
@@ -244,8 +304,10 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         bool late = r->late[r->body->params.at[k + 1]->id];
         values[k] = clone_of(late ? &before : &now, yield->args[k]);
     }
-    for (uint32_t k = 0; k < crossing.n; k++)
+    for (uint32_t k = 0; k < crossing.n; k++) {
+        keep_unread(r, &now, crossing.at[k], turned->params.at[n + 1 + k]);
         values[n + k] = clone_of(&now, crossing.at[k]);
+    }
     tir_yield(&r->b, n + crossing.n, values);
 
     /* what is left of the last one */
@@ -257,15 +319,17 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
     for (uint32_t k = 0; k < crossing.n; k++)
         clone_set(&tail, crossing.at[k], loop->results[n + k]);
-    emit_late(r, &tail);
-    roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
-    roles_release(&r->b, &r->late_rings, NULL);
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&tail, r->loop->results[k], loop->results[k]);
+    emit_end(r, &tail, values + n);
     for (uint32_t k = 0; k < n; k++) {
         bool late = r->late[r->body->params.at[k + 1]->id];
         values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
     }
-    tir_yield(&r->b, n, values);
+    tir_yield(&r->b, n + r->left.n, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, r->loop->results[k], branch->results[k]);
+    for (uint32_t k = 0; k < r->left.n; k++)
+        clone_set(map, r->left.at[k], branch->results[n + k]);
 }

@@ -112,9 +112,50 @@ roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal 
     return range;
 }
 
+/* Whether a scalar does not fall as the index of the band axis rises (`up`), or does not rise. */
+static bool
+goes(const Roles *r, const TirVal *value, bool up)
+{
+    const TirOp *def = value->def;
+
+    if (!roles_depends_on_band(r, value))
+        return true;
+    switch (def->op) {
+    case TIR_GRID:
+        return up;
+    case TIR_ADD:
+    case TIR_MIN:
+    case TIR_MAX:
+        return goes(r, def->args[0], up) && goes(r, def->args[1], up);
+    case TIR_SUB:
+        return goes(r, def->args[0], up) && goes(r, def->args[1], !up);
+    case TIR_MUL:
+    case TIR_DIV:
+        for (uint32_t k = def->op == TIR_DIV; k < 2; k++) { /* by a constant above 0 */
+            const TirOp *by = def->args[k]->def;
+            if (by != NULL && by->op == TIR_CONST && by->integer > 0)
+                return goes(r, def->args[1 - k], up);
+        }
+        return false;
+    default:
+        return false;
+    }
+}
+
 Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
+    uint32_t bands = r->fn->plan->bands;
+    if (bands > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
+        /* from where the first band begins to where the last one that is there ends */
+        TirVal *end = tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
+        TirVal *last = tir_binary(b, TIR_MIN, roles_band_index(r, b, block_index, bands - 1), end);
+        Range to = roles_band_range(r, b, last, extent, NULL);
+        if (roles_depends_on_band(r, r->loop->args[0]))
+            to.lo = roles_band_range(r, b, roles_band_index(r, b, block_index, 0), extent, NULL).lo;
+        *first_lo = to.lo;
+        return to;
+    }
     Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, 0), extent, NULL);
 
     *first_lo = all.lo;
@@ -155,6 +196,18 @@ produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, T
         produce(r, rings->at[k], block_index, iteration);
 }
 
+/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their slots are
+ * free sooner than its only one. */
+static bool
+once_behind(const Roles *r)
+{
+    bool behind = r->fn->plan->overlapped && r->around.n == 0;
+
+    for (uint32_t k = 0; k < r->once.n; k++)
+        behind = behind && r->once.at[k]->shared->slots == 1;
+    return behind;
+}
+
 static void
 produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
 {
@@ -176,6 +229,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         return;
     }
     TirBlock *around = b->block;
+    bool behind = once_behind(r);
     Range range = r->bounds_differ
                       ? roles_block_range(r, b, index, extent, &first_lo)
                       : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
@@ -191,9 +245,13 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         TirVal *some = tir_binary(b, TIR_LT, range.lo, range.hi);
         TirOp *branch = tir_if(b, some, 0, NULL);
         b->block = branch->blocks[1];
+        if (behind)
+            produce_list(r, &r->once, index, NULL, NULL);
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
         produce_list(r, &r->early_rings, index, range.base, range.lo);
+        if (behind)
+            produce_list(r, &r->once, index, NULL, NULL);
         TirVal *one = tir_const_int(b, 1);
         TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
         b->block = loop->blocks[0];
@@ -210,7 +268,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
 }
 
 void
-roles_make_producer(Roles *r, const OpList *once)
+roles_make_producer(Roles *r)
 {
     TirBuilder *b = &r->pb;
     TirBlock *root = tir_block_new(r->fn);
@@ -221,7 +279,8 @@ roles_make_producer(Roles *r, const OpList *once)
         index = roles_grid(r, b);
         extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
     }
-    produce_list(r, once, index, NULL, NULL);
+    if (!once_behind(r))
+        produce_list(r, &r->once, index, NULL, NULL);
     b->span = r->loop->span;
     produce_nest(r, 0, index, extent);
     r->fn->plan->producer = root;

@@ -210,6 +210,8 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
                 TirVal *value = split->crossing[way].at[k];
                 TirVal *given =
                     way == j ? clone_of(&map, value) : tir_splat_const(&inner, value->type, 0);
+                if (way != j)
+                    vec_push(arena, &r->fillers, given);
                 vec_push(arena, &yields, given);
             }
         }

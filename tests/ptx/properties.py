@@ -124,8 +124,10 @@ def planned(tester, what, body):
     moved = [line for line in body if (words := re.match(r"mov\.f32 %f\d+, (%f\d+);", line))
              and words[1] in sums] # scaled in place: the other way round
     m(what, not moved, f"moves of accumulators: {moved[:2]}")
+    # one descriptor is computed for each product, two where there are more than can be kept
     integers = count(body, INTEGER)
-    m(what, integers <= 24 + len(products), f"{integers} integer instructions, {len(products)} products")
+    descriptors = len(products) * (2 if len(products) > 16 else 1)
+    m(what, integers <= 24 + descriptors, f"{integers} integer instructions, {len(products)} products")
     if tester.options.print:
         print(f"{what}: {len(opcodes(body))} instructions, {len(products)} wgmma, {integers} integer")
 

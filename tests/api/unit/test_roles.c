@@ -444,8 +444,7 @@ a_missing_last_stage_is_found(void **state)
         }
         Sites copies = sites_of(&k, TIR_COPY_BULK), waits = sites_of(&k, TIR_RING_WAIT);
         Sites releases = sites_of(&k, TIR_RING_RELEASE), products = sites_of(&k, TIR_MMA);
-        Site copy = copies.at[copies.n - 1], product = products.at[products.n - 1];
-        Site wait = {0}, release = {0};
+        Site product = products.at[products.n - 1], copy = {0}, wait = {0}, release = {0};
         for (uint32_t i = 0; i < waits.n; i++) {
             if (waits.at[i].block == product.block && waits.at[i].at < product.at)
                 wait = waits.at[i];
@@ -454,8 +453,11 @@ a_missing_last_stage_is_found(void **state)
             if (releases.at[i].block == product.block && releases.at[i].at > product.at)
                 release = releases.at[i];
         }
+        for (uint32_t i = 0; i < copies.n; i++) {
+            if (op_at(copies.at[i])->shared == op_at(wait)->shared)
+                copy = copies.at[i];
+        }
         TirOp *mma = op_at(product);
-        assert_ptr_equal(op_at(copy)->shared, op_at(wait)->shared);
         assert_ptr_equal(op_at(release)->shared, op_at(wait)->shared);
         remove_op(release);
         remove_op(product);
