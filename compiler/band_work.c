@@ -161,8 +161,8 @@ add_product(const Sum *sum, const TirOp *op)
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
-    if (shares || (op->joint && !is_carried(sum->body, op->results[0]))) /* it begins when the fresh ones have been used */
-        return;
+    if (shares || (op->joint && !is_carried(sum->body, op->results[0])))
+        return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
     else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does it */

@@ -6,7 +6,8 @@
  * 1 (one after the other) and infinity (perfectly hidden); p is larger when the next iteration's
  * first product is under way during the arithmetic.  Nor can an iteration be quicker than what one
  * warp group has to do one after the other, where one product needs what another one gave.  In a loop
- * of nothing but products, tensor cores and port add up as such a norm.  A value that goes from warp group to warp group costs a barrier of all of them.
+ * of nothing but products, tensor cores and port add up as such a norm.  A value that goes from warp
+ * group to warp group costs a barrier of all of them.
  */
 #include "compiler/group_plans.h"
 
@@ -32,5 +33,7 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
         c->total = unit_norm(c->tensor, c->port, times->power_products) + times->iteration;
         return;
     }
-    c->total = unit_larger(unit_norm(unit_larger(c->tensor, c->port), arithmetic, power), c->chain) + c->exchange;
+    double units = unit_norm(unit_larger(c->tensor, c->port), arithmetic, power);
+
+    c->total = unit_larger(units, c->chain) + c->exchange;
 }

@@ -637,7 +637,8 @@ print_schedule(Printer *p)
         begin_line(p);
         buf_printf(p->out, "plan bands %" PRIu32 " %s%s registers %" PRIu32 " %" PRIu32 "%s%s",
                    fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
-                   fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis), fn->plan->producer_registers, fn->plan->consumer_registers,
+                   fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis),
+                   fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->turns ? " turns" : "");

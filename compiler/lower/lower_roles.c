@@ -117,8 +117,8 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
                         lir_reg(own));
     }
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->adds || plan->scarce) /* made at each use: nothing is kept over the loop */
-        return;
+    if (lo->role->producer || lo->role->adds || plan->scarce)
+        return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
 
@@ -274,7 +274,9 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         uint32_t last = uneven + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
-        LirReg index = k == uneven ? rank : lo->fn->grid.n > 1 && k == last ? rest : divide(lo, &rest, counts[k]);
+        LirReg index = k == uneven                          ? rank
+                       : lo->fn->grid.n > 1 && k == last    ? rest
+                                                            : divide(lo, &rest, counts[k]);
         if (lo->fn->grid.at[k].reversed)
             index = turned(lo, index, counts[k]);
         set_place(lo, k, index);

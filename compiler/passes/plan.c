@@ -17,8 +17,8 @@
  * what they have in common once.  So a band is a program of the language unchanged, and nothing
  * that the passes know of one has to be learned again for the block.
  *
- * Turning.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the band's own rows
- * is the one that must become the rows of the instruction; when it is the columns of the product,
+ * Turning.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
+ * band's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */
 #include "compiler/passes/plan.h"
