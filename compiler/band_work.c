@@ -171,16 +171,6 @@ add_product(const Sum *sum, const TirOp *op)
         w->fresh += registers;
 }
 
-static bool
-has_products(const TirBlock *body)
-{
-    for (uint32_t k = 0; k < body->ops.n; k++) {
-        if (body->ops.at[k]->op == TIR_MMA)
-            return true;
-    }
-    return false;
-}
-
 static void
 find_loops(BandWork *w, const TirBlock *block)
 {
@@ -188,7 +178,7 @@ find_loops(BandWork *w, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_loops(w, op->blocks[k]);
-        if (op->op == TIR_FOR && has_products(op->blocks[0]) && w->n_loops < BAND_LOOPS)
+        if (op->op == TIR_FOR && has_own_product(op->blocks[0]) && w->n_loops < BAND_LOOPS)
             w->loops[w->n_loops++].op = op;
     }
 }

@@ -503,16 +503,6 @@ loop_trips(const TirOp *loop)
     return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked_more : 0);
 }
 
-static bool
-has_products(const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        if (block->ops.at[i]->op == TIR_MMA)
-            return true;
-    }
-    return false;
-}
-
 static void
 cost_block(Model *m, const TirBlock *block)
 {
@@ -522,7 +512,7 @@ cost_block(Model *m, const TirBlock *block)
         cost_op(m, op);
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(op);
-            m->units->rounds += has_products(op->blocks[0]) ? m->weight : 0;
+            m->units->rounds += has_own_product(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);

@@ -24,20 +24,6 @@ enum {
 
 /* ---- the program of the warps ---- */
 
-static bool
-has_addition(const TirBlock *block)
-{
-    bool has = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
-        const TirOp *op = block->ops.at[i];
-        has = op->op == TIR_TENSOR_ADD;
-        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
-            has = has_addition(op->blocks[k]);
-    }
-    return has;
-}
-
 /* The scalar computed again; false: it does not follow from the launch and the loops. */
 static bool
 again(TirBuilder *b, CloneMap *map, TirVal *value, TirVal **out)
@@ -108,7 +94,7 @@ take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
         if (op->op == TIR_TENSOR_ADD && !take_addition(b, &map, op))
             return false;
         for (uint32_t k = 0; k < op->n_blocks && !around; k++)
-            around = has_addition(op->blocks[k]);
+            around = has_operation(op->blocks[k], TIR_TENSOR_ADD);
         if (around && !take_around(b, &map, op))
             return false;
     }
@@ -120,7 +106,7 @@ lower_find_additions(Lowering *lo)
 {
     TirFn *fn = lo->fn;
 
-    if (fn->plan == NULL || !has_addition(fn->body))
+    if (fn->plan == NULL || !has_operation(fn->body, TIR_TENSOR_ADD))
         return NULL;
     TirBlock *program = tir_block_new(fn);
     TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};

@@ -10,6 +10,7 @@
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
  */
 #include "compiler/lower/lower.h"
+#include "compiler/passes/tir_util.h"
 
 enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
 
@@ -506,27 +507,13 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     }
 }
 
-static bool
-has_stores(const TirBlock *block)
-{
-    bool has = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
-        const TirOp *op = block->ops.at[i];
-        has = op->op == TIR_TENSOR_STORE;
-        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
-            has = has_stores(op->blocks[k]);
-    }
-    return has;
-}
-
 void
 lower_end_stores(Lowering *lo)
 {
     LirOperand none = lir_int(0);
     uint32_t end;
 
-    if (!has_stores(lo->fn->body))
+    if (!has_operation(lo->fn->body, TIR_TENSOR_STORE))
         return;
     LirReg asks = begin_asking(lo, &end);
     lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;

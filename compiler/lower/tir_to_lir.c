@@ -175,16 +175,6 @@ same_in_warp(Lowering *lo, LirReg condition)
     return same;
 }
 
-static bool
-has_products(const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        if (block->ops.at[i]->op == TIR_MMA)
-            return true;
-    }
-    return false;
-}
-
 /* ---- branches that replace a carried value ---- */
 
 /* Whether something behind `op` in its block reads `value`, or what is made of it when asked for. */
@@ -263,7 +253,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
 
     /* Every lane counts alike; a loop that may afford it says so (see lower_if). */
-    bool says_so = lo->role != NULL && !lo->role->producer && !has_products(body);
+    bool says_so = lo->role != NULL && !lo->role->producer && !has_own_product(body);
     if (says_so)
         done = same_in_warp(lo, done);
     uint32_t borrowed = lo->borrowed.n;
@@ -327,7 +317,7 @@ lower_for(Lowering *lo, TirOp *op)
         lower_segment(lo, op, iv, hi, &carried);
     }
     lo->segment = saved;
-    if (lo->role != NULL && has_products(body))
+    if (lo->role != NULL && has_own_product(body))
         lir_forget(b);
     uint32_t word = 0;
     for (uint32_t k = 0; k < op->n_results; k++) {

@@ -272,22 +272,21 @@ padded_range(const Domain *domain, Bound *made)
 {
     if (!domain->there || domain->start == NULL || domain->index.rows > 0)
         return (PaddedRange){NULL, NULL};
-    *made = (Bound){.op = {.op = domain->constant != 0 ? TIR_CONST : TIR_SIZE,
-                                              .integer = domain->constant != 0 ? domain->constant
-                                                            : (int64_t)domain->size},
+    *made = (Bound){.op = {.op = TIR_SIZE, .integer = (int64_t)domain->size},
                     .value = {.type = tir_scalar(DT_I32)}};
+    if (domain->constant != 0)
+        made->op = (TirOp){.op = TIR_CONST, .integer = domain->constant};
     made->value.def = &made->op;
     return (PaddedRange){domain->start, domain->bound != NULL ? domain->bound : &made->value};
 }
 
-/* Whether the program's own masks leave nothing of the padding along `axis`.  Not for targets whose
- * warps all compute: what is spared in the last iterations there makes ptxas spill in others. */
+/* Whether the program's own masks leave nothing of the padding along `axis`. */
 static bool
 is_masked(Implier *im, const TirVal *value, uint32_t axis, const Domain *domain, double fill)
 {
     Bound bounds[2];
 
-    if (value->type.rank != 2 || im->px->target->n_group_mma == 0)
+    if (value->type.rank != 2 || !im->px->target->drops_hidden_padding)
         return false;
     Domains others = domains_of(value, 1 - axis, 0);
     PaddedRange none = {NULL, NULL};

@@ -30,7 +30,8 @@
 enum {
     GROUP_ROWS = 64,
     PANEL_COLUMNS = 64, /* of 16 bits in 128 bytes */
-    OTHER_REGISTERS = 32
+    OTHER_REGISTERS = 32,
+    OWN = -1 /* in place of a band's number: of the one that runs */
 };
 
 
@@ -173,14 +174,19 @@ part_of(Divider *d, TirVal *tile, uint32_t axis, int32_t n, int64_t number)
     return new_op(d, TIR_PART, tile, type, axis, number);
 }
 
-/* `start`, or 0 where it is NULL, and `length` more for each band before this one. */
+/* `start`, or 0 where it is NULL, and `length` more for each band before `band`; OWN: before this one. */
 static TirVal *
-shifted(Divider *d, TirVal *start, int32_t length)
+shifted(Divider *d, TirVal *start, int32_t length, int32_t band)
 {
     TirType i32 = tir_scalar(DT_I32);
-    TirVal *band = tir_op_new(&d->b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
-    TirVal *by = tir_binary(&d->b, TIR_MUL, band, tir_const_int(&d->b, length));
+    TirVal *by;
 
+    if (band == OWN) {
+        by = tir_op_new(&d->b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+        by = tir_binary(&d->b, TIR_MUL, by, tir_const_int(&d->b, length));
+    } else {
+        by = tir_const_int(&d->b, band * length);
+    }
     return start == NULL ? by : tir_binary(&d->b, TIR_ADD, start, by);
 }
 
@@ -250,36 +256,20 @@ start_of(const TirOp *op, uint32_t dim)
     return op->index[dim].kind == INDEX_FULL ? NULL : op->args[at];
 }
 
-/* The dimensions of an access that run along `bits` of its tile, each divided. */
+/* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the same
+ * access, gets the part of band `band`, or of this one (OWN). */
 static bool
-divide_access(Divider *d, TirOp *op, uint8_t bits)
+divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t band)
 {
-    for (uint32_t k = 0; k < op->tensor->rank; k++) {
-        if (op->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(op, k) & 1) == 0)
+    for (uint32_t k = 0; k < from->tensor->rank; k++) {
+        if (from->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(from, k) & 1) == 0)
             continue;
-        if (op->index[k].rows > 0)
-            return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
-        int32_t length = op->index[k].length / (int32_t)d->bands;
-        narrow_access(d, op, k, shifted(d, start_of(op, k), length), length);
+        if (from->index[k].rows > 0)
+            return refuse(d, from->span, "a pack of ranges lies along the loop's axis");
+        int32_t length = from->index[k].length / (int32_t)d->bands;
+        narrow_access(d, op, k, shifted(d, start_of(from, k), length, band), length);
     }
     return true;
-}
-
-static bool
-feeds_products(const Divider *d, const TirBlock *block, const TirVal *value)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] != value)
-                continue;
-            if (op->op == TIR_MMA && k < 2)
-                return true;
-            if (op->op == TIR_TRANSPOSE && feeds_products(d, block, op->results[0]))
-                return true;
-        }
-    }
-    return false;
 }
 
 /* The loaded tile behind an operand, itself. */
@@ -424,16 +414,8 @@ load_parts(Divider *d, TirOp *op, uint8_t bits)
 
     for (uint32_t p = 0; p < d->bands; p++) {
         TirOp part = *op;
-        for (uint32_t k = 0; k < op->tensor->rank; k++) {
-            if (op->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(op, k) & 1) == 0)
-                continue;
-            if (op->index[k].rows > 0)
-                return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
-            int32_t length = op->index[k].length / (int32_t)d->bands;
-            TirVal *start = tir_binary(&d->b, TIR_ADD, start_of(op, k),
-                                       tir_const_int(&d->b, (int64_t)p * length));
-            narrow_access(d, &part, k, start, length);
-        }
+        if (!divide_access(d, op, &part, bits, (int32_t)p))
+            return false;
         parts[p] = tir_load(&d->b, op->tensor, part.index, part.args);
         parts[p]->name = tile->name;
     }
@@ -488,7 +470,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
                         : pieces_of(d, op);
         if (n > 1) {
             *skip = add;
-            return divide_access(d, add, bits) && divide_columns(d, op, add, n);
+            return divide_access(d, add, add, bits, OWN) && divide_columns(d, op, add, n);
         }
         keep(d, op);
         return true;
@@ -499,15 +481,15 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
         const TirVal *value = op->args[op->n_args - 1];
         if (value->type.rank == 0 || along(d, value) == 0)
             return refuse(d, op->span, "all warp groups would write the same");
-        if (!divide_access(d, op, along(d, value)))
+        if (!divide_access(d, op, op, along(d, value), OWN))
             return false;
     } else if (op->op == TIR_LOAD && bits != 0 && !d->whole[op->results[0]->id]) {
-        if (!divide_access(d, op, bits))
+        if (!divide_access(d, op, op, bits, OWN))
             return false;
     } else if (op->op == TIR_IOTA && bits != 0) {
         if (op->index[0].rows > 0)
             return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
-        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->bands);
+        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->bands, OWN);
     }
     if (op->op == TIR_LOAD && (bits == 1 || bits == 2) && op->results[0]->type.rank == 2 &&
         d->whole[op->results[0]->id])
@@ -539,7 +521,7 @@ divide_body(Divider *d)
         vec_push(d->fn->arena, &before, op);
         if (op->op == TIR_LOAD)
             d->whole[op->results[0]->id] = op->results[0]->type.rank == 1 ||
-                                           feeds_products(d, d->body, op->results[0]);
+                                           feeds_products(d->body, op->results[0]);
     }
     d->body->ops.n = 0;
     d->b.block = d->body;
@@ -582,7 +564,7 @@ divide_columns_around(Divider *d, TirBlock *block)
         bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
         if (flat && has_columns(d, op->results[0]) && !fit_operands(d, op, 0))
             return false;
-        if (is_write(op) && has_columns(d, op->args[op->n_args - 1]) && !divide_access(d, op, 2))
+        if (is_write(op) && has_columns(d, op->args[op->n_args - 1]) && !divide_access(d, op, op, 2, OWN))
             return false;
         vec_push(d->fn->arena, &block->ops, op);
         for (uint32_t k = 0; k < op->n_blocks; k++) {

@@ -108,6 +108,17 @@ void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
  * that `outer` gives, `least` or NULL the least they may be. */
 TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
                         const CloneMap *outer, TirVal *least);
+/* The same, and goes into it: `map` then says what an iteration reads. */
+TirOp *roles_enter_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, CloneMap *map,
+                        TirVal *least);
+/* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
+TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
+/* What an iteration gives the next one, by `map`. */
+void roles_yielded(const Roles *r, const CloneMap *map, TirVal **values);
+/* What stands for the loop's results: those of `op`. */
+void roles_set_results(const Roles *r, CloneMap *map, const TirOp *op);
+/* Goes where the range has an iteration; where it has none, results are `initial`. */
+TirOp *roles_if_any(Roles *r, Range range, TirVal *const *initial);
 
 /* A buffer that is no ring. */
 TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,

@@ -54,39 +54,23 @@ emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Ahead *ahead, Tir
 void
 roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead)
 {
-    Arena *arena = r->fn->arena;
-    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
-    const TirOp *yield = block_yield(r->body);
+    uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    TirVal **values = arena_array(arena, TirVal *, n + 2);
-    TirType *types = arena_array(arena, TirType, n + 1);
+    TirVal **values = roles_initial(r, map, 1);
 
     ahead->load->shared->lags = ahead->load->shared->ahead = true;
-    for (uint32_t k = 0; k < n; k++) {
-        values[k] = clone_of(map, r->loop->args[first + k]);
-        types[k] = r->loop->results[k]->type;
-    }
-    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
-    r->b.block = branch->blocks[1];
-    tir_yield(&r->b, n, values);
+    TirOp *branch = roles_if_any(r, range, values);
 
-    r->b.block = branch->blocks[0];
     CloneMap head = clone_map_copy(r->fn, map);
     values[n] = roles_begin_ahead(r, &head, ahead);
     roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
 
     TirVal *last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
     Range others = {range.lo, last, range.base};
-    TirOp *loop = roles_begin_loop(r, others, n + 1, values, map, NULL);
-    r->b.block = loop->blocks[0];
     CloneMap now = clone_map_copy(r->fn, map);
-    for (uint32_t k = 0; k < r->body->params.n; k++)
-        clone_set(&now, r->body->params.at[k], loop->blocks[0]->params.at[k]);
-    clone_set(&now, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    TirOp *loop = roles_enter_loop(r, others, n + 1, values, &now, NULL);
     values[n] = emit_iteration(r, &now, map, ahead, loop->blocks[0]->params.at[n + 1], false);
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(&now, yield->args[k]);
+    roles_yielded(r, &now, values);
     tir_yield(&r->b, n + 1, values);
 
     r->b.block = branch->blocks[0];
@@ -98,10 +82,8 @@ roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead)
     r->masks = MASKS_ALL;
     (void)emit_iteration(r, &tail, map, ahead, loop->results[n], true);
     r->masks = masks;
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(&tail, yield->args[k]);
+    roles_yielded(r, &tail, values);
     tir_yield(&r->b, n, values);
     r->b.block = around;
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(map, r->loop->results[k], branch->results[k]);
+    roles_set_results(r, map, branch);
 }

@@ -64,21 +64,6 @@ take(First *f, TirOp *branch, OpList *kept)
     vec_push(f->fn->arena, &f->decided, branch->args[0]);
 }
 
-static uint32_t
-uses_in(const TirBlock *block, const TirVal *value)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            n += op->args[k] == value;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += uses_in(op->blocks[k], value);
-    }
-    return n;
-}
-
 /* Whether carried value `k` is read where `branch` is taken and nowhere else: the branch that gives
  * the condition's next value passes it on, or replaces it. */
 static bool
@@ -92,8 +77,8 @@ read_when_taken(const TirOp *loop, const TirOp *branch, uint32_t k, uint32_t con
         early->args[0] != block_yield(body)->args[condition - 1])
         return false;
     return block_yield(early->blocks[1])->args[next->index] == param &&
-           uses_in(body, next) == 1 &&
-           uses_in(body, param) == uses_in(branch->blocks[0], param) + 1;
+           count_uses_in(body, next) == 1 &&
+           count_uses_in(body, param) == count_uses_in(branch->blocks[0], param) + 1;
 }
 
 /* The branches of a loop whose condition is that of a branch before it. */
@@ -113,7 +98,7 @@ settle_loop(First *f, TirOp *loop, TirBuilder *before)
             if (op->op == TIR_IF && op->args[0] == param)
                 branch = branch == NULL && op->by_rows ? op : NULL;
         }
-        if (branch == NULL || uses_in(body, param) != 1 ||
+        if (branch == NULL || count_uses_in(body, param) != 1 ||
             !branch_is_noop_at_first(f->fn->arena, f->fn, loop, branch))
             continue;
         loop->args[first + k - 1] = tir_const_bool(before, false);

@@ -116,3 +116,60 @@ roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, cons
     loop->hints.backwards = false; /* its counter counts as always */
     return loop;
 }
+
+TirOp *
+roles_enter_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, CloneMap *map,
+                 TirVal *least)
+{
+    TirOp *loop = roles_begin_loop(r, range, n, initial, map, least);
+    const TirBlock *body = loop->blocks[0];
+
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < r->body->params.n; k++)
+        clone_set(map, r->body->params.at[k], body->params.at[k]);
+    clone_set(map, r->body->params.at[0],
+              roles_iteration(r, &r->b, range.base, body->params.at[0]));
+    return loop;
+}
+
+TirVal **
+roles_initial(Roles *r, const CloneMap *map, uint32_t more)
+{
+    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
+    TirVal **values = arena_array(r->fn->arena, TirVal *, n + more + 1);
+
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, r->loop->args[first + k]);
+    return values;
+}
+
+void
+roles_yielded(const Roles *r, const CloneMap *map, TirVal **values)
+{
+    const TirOp *yield = block_yield(r->body);
+
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        values[k] = clone_of(map, yield->args[k]);
+}
+
+void
+roles_set_results(const Roles *r, CloneMap *map, const TirOp *op)
+{
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        clone_set(map, r->loop->results[k], op->results[k]);
+}
+
+TirOp *
+roles_if_any(Roles *r, Range range, TirVal *const *initial)
+{
+    uint32_t n = r->loop->n_results;
+    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
+
+    for (uint32_t k = 0; k < n; k++)
+        types[k] = r->loop->results[k]->type;
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    r->b.block = branch->blocks[1];
+    tir_yield(&r->b, n, initial);
+    r->b.block = branch->blocks[0];
+    return branch;
+}

@@ -424,14 +424,12 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
 void
 roles_straight(Roles *r, CloneMap *map, Range range)
 {
-    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
-    TirVal **initial = arena_array(r->fn->arena, TirVal *, n + 1);
+    uint32_t n = r->loop->n_results;
+    TirVal **values = roles_initial(r, map, 0);
     TirBlock *around = r->b.block;
     Ahead ahead;
     TirPlan *plan = r->fn->plan;
 
-    for (uint32_t k = 0; k < n; k++)
-        initial[k] = clone_of(map, r->loop->args[first + k]);
     roles_find_vectors(r);
     plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn->arena, r->body, &ahead);
     if (plan->ahead) {
@@ -445,20 +443,11 @@ roles_straight(Roles *r, CloneMap *map, Range range)
         roles_vectors_there(r);
         tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
     }
-    TirOp *loop = roles_begin_loop(r, range, n, initial, map, NULL);
-    r->b.block = loop->blocks[0];
-    for (uint32_t k = 0; k < r->body->params.n; k++)
-        clone_set(map, r->body->params.at[k], loop->blocks[0]->params.at[k]);
-    clone_set(map, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    TirOp *loop = roles_enter_loop(r, range, n, values, map, NULL);
     (void)roles_straight_iteration(r, map, NULL);
-    const TirOp *yield = block_yield(r->body);
-    TirVal **next = arena_array(r->fn->arena, TirVal *, n + 1);
-    for (uint32_t k = 0; k < n; k++)
-        next[k] = clone_of(map, yield->args[k]);
-    tir_yield(&r->b, n, next);
+    roles_yielded(r, map, values);
+    tir_yield(&r->b, n, values);
     r->b.block = around;
     roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(map, r->loop->results[k], loop->results[k]);
+    roles_set_results(r, map, loop);
 }

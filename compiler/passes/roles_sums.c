@@ -103,49 +103,31 @@ end_iteration(Roles *r, uint32_t running)
 void
 roles_sums(Roles *r, CloneMap *map, Range range)
 {
-    Arena *arena = r->fn->arena;
-    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
-    const TirOp *yield = block_yield(r->body);
+    uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    TirVal **values = arena_array(arena, TirVal *, n + 1);
-    TirType *types = arena_array(arena, TirType, n + 1);
+    TirVal **values = roles_initial(r, map, 0);
 
     for (uint32_t k = 0; k < r->early_rings.n; k++)
         r->early_rings.at[k]->shared->lags = true;
-    for (uint32_t k = 0; k < n; k++) {
-        values[k] = clone_of(map, r->loop->args[first + k]);
-        types[k] = r->loop->results[k]->type;
-    }
-    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
-    r->b.block = branch->blocks[1];
-    tir_yield(&r->b, n, values);
+    TirOp *branch = roles_if_any(r, range, values);
 
-    r->b.block = branch->blocks[0];
     CloneMap head = clone_map_copy(r->fn, map);
     clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     start_iteration(r, &head, true);
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(&head, yield->args[k]);
+    roles_yielded(r, &head, values);
     TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
     Range others = {second, range.hi, range.base};
-    TirOp *loop = roles_begin_loop(r, others, n, values, map, second);
-    r->b.block = loop->blocks[0];
     CloneMap now = clone_map_copy(r->fn, map);
-    for (uint32_t k = 0; k < r->body->params.n; k++)
-        clone_set(&now, r->body->params.at[k], loop->blocks[0]->params.at[k]);
-    clone_set(&now, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, loop->blocks[0]->params.at[0]));
+    TirOp *loop = roles_enter_loop(r, others, n, values, &now, second);
     end_iteration(r, start_iteration(r, &now, false));
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(&now, yield->args[k]);
+    roles_yielded(r, &now, values);
     tir_yield(&r->b, n, values);
 
     r->b.block = branch->blocks[0];
     end_iteration(r, 0);
     tir_yield(&r->b, n, loop->results);
     r->b.block = around;
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(map, r->loop->results[k], branch->results[k]);
+    roles_set_results(r, map, branch);
 }

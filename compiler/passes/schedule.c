@@ -39,27 +39,6 @@ typedef VEC(TirOp *) OpList;
 
 /* ---- which loads are staged ---- */
 
-static bool
-feeds_mma(const TirFn *fn, const TirBlock *block, const TirVal *value)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] != value)
-                continue;
-            if (op->op == TIR_MMA && k < 2)
-                return true;
-            if (op->op == TIR_TRANSPOSE && feeds_mma(fn, fn->body, op->results[0]))
-                return true;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (feeds_mma(fn, op->blocks[k], value))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* The bytes one cp.async may copy: 16, 8, 4, or 0 when none can. */
 static uint32_t
 async_bytes(const TirOp *load)
@@ -78,7 +57,7 @@ static bool
 is_product_operand(const Scheduler *s, const TirOp *op)
 {
     return op->op == TIR_LOAD && op->results[0]->type.rank == 2 &&
-           dtype_bits(op->tensor->dtype) == 16 && feeds_mma(s->fn, s->fn->body, op->results[0]);
+           dtype_bits(op->tensor->dtype) == 16 && feeds_products(s->fn->body, op->results[0]);
 }
 
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the

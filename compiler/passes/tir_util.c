@@ -129,24 +129,71 @@ sink_loads(TirFn *fn, TirBlock *block)
     }
 }
 
-static uint32_t
-count_in_block(const TirBlock *block, const TirVal *value)
+uint32_t
+count_uses_in(const TirBlock *block, const TirVal *value)
 {
     uint32_t n = 0;
+
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++)
             n += op->args[k] == value;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_in_block(op->blocks[k], value);
+            n += count_uses_in(op->blocks[k], value);
     }
     return n;
+}
+
+bool
+has_own_product(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->op == TIR_MMA)
+            return true;
+    }
+    return false;
+}
+
+bool
+has_operation(const TirBlock *block, TirOpcode sought)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
+        const TirOp *op = block->ops.at[i];
+        has = op->op == sought;
+        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
+            has = has_operation(op->blocks[k], sought);
+    }
+    return has;
+}
+
+bool
+feeds_products(const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value)
+                continue;
+            if (op->op == TIR_MMA && k < 2)
+                return true;
+            /* read in that block, or in one in it */
+            if (op->op == TIR_TRANSPOSE && feeds_products(op->parent, op->results[0]))
+                return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (feeds_products(op->blocks[k], value))
+                return true;
+        }
+    }
+    return false;
 }
 
 uint32_t
 count_uses(const TirFn *fn, const TirVal *value)
 {
-    return count_in_block(fn->body, value);
+    return count_uses_in(fn->body, value);
 }
 
 bool

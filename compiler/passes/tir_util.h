@@ -36,8 +36,14 @@ TirOp *block_yield(const TirBlock *block);
 void sink_loads(TirFn *fn, TirBlock *block);
 /* The products in a block and the blocks in it. */
 uint32_t count_products(const TirBlock *block);
-/* The number of uses of a value in the whole function. */
+/* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
+bool has_own_product(const TirBlock *block);
+bool has_operation(const TirBlock *block, TirOpcode op);
+/* Whether `value`, or a transpose of it, is an operand of a product in `block` or the blocks in it. */
+bool feeds_products(const TirBlock *block, const TirVal *value);
+/* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
+uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 /* Whether `block`, or a block in it, stores or adds to `tensor`. */
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 /* Whether the tensor memory unit can bring the vector of a load. */

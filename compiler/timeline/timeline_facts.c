@@ -1,5 +1,6 @@
 /* timeline_facts.c - roles, buffers and barriers of a kernel as text. */
 #include "compiler/ir/layout.h"
+#include "compiler/passes/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
 #include <stdio.h>
@@ -162,22 +163,6 @@ print_launch(const TirFn *fn, Buf *out)
     buf_printf(out, " blocks of %u threads\n", groups * fn->warps * WARP_LANES);
 }
 
-/* Whether some loop copies ahead. */
-static bool
-has_copies(const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_COPY_ASYNC)
-            return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (has_copies(op->blocks[k]))
-                return true;
-        }
-    }
-    return false;
-}
-
 void
 timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
 {
@@ -186,7 +171,7 @@ timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
     if (plan == NULL) {
         buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
                    fn->name, target->name,
-                   has_copies(fn->body) ? "; a multistage loop copies ahead" : "");
+                   has_operation(fn->body, TIR_COPY_ASYNC) ? "; a multistage loop copies ahead" : "");
         if (why == NULL && target->group_mma == NULL)
             why = "the target has no products of warp groups";
         if (why != NULL)
