@@ -34,8 +34,6 @@ enum {
 
 /* Fitted to 40 kernels measured on an H200: those that do not spill are within 13 %, those that do
  * within 30 %, on the slow side but for one.  tests/api/unit/test_cost.c keeps what follows. */
-/* Clocks of an SM for each element added to memory, four at a time or one at a time. */
-static const double atomic_wide = 0.155, atomic_narrow = 0.2;
 /* What of the less busy one of tensor unit and shared memory is not hidden behind the other. */
 static const double not_hidden = 0.12;
 /* The same of special functions and lanes, by how many blocks share the SM: 1, 2, more. */
@@ -415,8 +413,8 @@ cost_op(Model *m, const TirOp *op)
     }
     case TIR_ATOMIC_ADD: {
         const TirVal *added = op->args[op->n_args - 1];
-        double each = target->vector_atomics ? atomic_wide : atomic_narrow;
-        units->atomic += weight * each * (double)tir_type_elements(added->type);
+        units->atomic +=
+            weight * target->addition_clocks * (double)tir_type_elements(added->type);
         return;
     }
     case TIR_SHARED_WRITE:
@@ -706,8 +704,8 @@ guess_block(Guess *g, const TirBlock *block)
             if (dtype_bits(op->tensor->dtype) == 16)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
         } else if (op->op == TIR_ATOMIC_ADD) {
-            m->units->atomic += weight * (target->vector_atomics ? atomic_wide : atomic_narrow) *
-                                (double)tir_type_elements(tir_index_type(op));
+            m->units->atomic +=
+                weight * target->addition_clocks * (double)tir_type_elements(tir_index_type(op));
         } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->op != TIR_MASK &&
                    op->op != TIR_PADMASK && op->results[0]->type.rank == 2) {
             double elements = (double)tir_type_elements(op->results[0]->type);

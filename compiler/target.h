@@ -94,7 +94,10 @@ typedef struct Target {
 
     /* instructions beyond the common base (sm_80) */
     bool store_matrix;   /* stmatrix */
-    bool vector_atomics; /* red.global.add.v2.f32, .v4.f32 */
+    int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */
+    int32_t addition_piece; /* bytes of a row that lanes should add together: longer pieces take less
+                               of the L2 cache's time, and exchanges between lanes */
+    double addition_clocks; /* of an SM, for 4 bytes, beside everything else: fitted */
 
     /* A padding mask is left out where a mask of the program hides the same (imply-masks).  With a mask
      * less in the last iterations, ptxas 13.0 spills 4 bytes in the others for sm_80 (attention, 112

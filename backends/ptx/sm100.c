@@ -22,7 +22,9 @@ const Target target_sm100 = {
     .float_ops = 128,
     .shared_bytes = 128,
     .store_matrix = true,
-    .vector_atomics = true,
+    .addition_bytes = 16,
+    .addition_piece = 64,
+    .addition_clocks = 0.155,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,
 };

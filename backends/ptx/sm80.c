@@ -1,7 +1,8 @@
 /* sm80.c - NVIDIA A100 (compute capability 8.0).
  *
  * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); the A100 whitepaper
- * (312 TFLOPS dense 16-bit at 1.41 GHz over 108 SMs = 2048 flops a clock and SM).
+ * (312 TFLOPS dense 16-bit at 1.41 GHz over 108 SMs = 2048 flops a clock and SM).  How long pieces of
+ * additions are best was measured on an H200 (docs/measurements.md).
  */
 #include "backends/ptx/targets.h"
 
@@ -27,7 +28,9 @@ const Target target_sm80 = {
     .float_ops = 64,
     .shared_bytes = 128,
     .store_matrix = false,
-    .vector_atomics = false,
+    .addition_bytes = 4,
+    .addition_piece = 128,
+    .addition_clocks = 0.2,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,
 };

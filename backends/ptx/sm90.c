@@ -87,7 +87,9 @@ const Target target_sm90 = {
     .clock_mhz = 1700,
     .burst_mhz = 1980,
     .store_matrix = true,
-    .vector_atomics = true,
+    .addition_bytes = 16,
+    .addition_piece = 64,
+    .addition_clocks = 0.155,
     .mma = warp_mma_atoms,
     .n_mma = WARP_MMA_ATOMS,
 };

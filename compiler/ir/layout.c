@@ -497,6 +497,54 @@ layout_widen(Arena *arena, const Layout *layout, uint32_t axis)
     return NULL;
 }
 
+int32_t
+layout_own_run(const Layout *layout, uint32_t axis, int32_t most)
+{
+    if (layout->reg.n == 0 || layout->reg.at[0].step[axis] != 1)
+        return 1;
+    return layout->reg.at[0].extent < most ? layout->reg.at[0].extent : most;
+}
+
+int32_t
+layout_run(const Layout *layout, uint32_t axis, int32_t most)
+{
+    LayoutDigit bits[5];
+    int32_t run = layout_own_run(layout, axis, most);
+
+    if (layout->rank != 2 || !lane_bits(layout, bits))
+        return run;
+    for (uint32_t b = 0; b < 5; b++) {
+        if (bits[b].step[axis] != run || bits[b].step[1 - axis] != 0)
+            continue;
+        run *= 2;
+        b = UINT32_MAX; /* the next one may be any of them */
+    }
+    return run;
+}
+
+const Layout *
+layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most)
+{
+    LayoutDigit bits[5];
+    int32_t run = layout_run(layout, axis, most);
+
+    if (layout->rank != 2 || !lane_bits(layout, bits))
+        return NULL;
+    for (uint32_t d = 0; d < layout->reg.n; d++) {
+        const LayoutDigit *digit = &layout->reg.at[d];
+        if (digit->step[axis] != run || digit->step[1 - axis] != 0)
+            continue;
+        for (uint32_t b = 5; b-- > 0;) { /* the same lanes stay neighbours as long as may be */
+            const Layout *longer = NULL;
+            if (bits[b].step[axis] == 0)
+                longer = layout_exchange(arena, layout, b, d, d);
+            if (longer != NULL)
+                return longer;
+        }
+    }
+    return NULL;
+}
+
 bool
 layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
                      uint32_t *digit)

@@ -87,6 +87,13 @@ const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_
 /* `layout` after the exchange that doubles the run of neighbouring elements along `axis` with which
  * a thread's registers begin; NULL when there is none. */
 const Layout *layout_widen(Arena *arena, const Layout *layout, uint32_t axis);
+/* How many neighbouring elements along `axis` a thread's registers begin with, and how many all lanes
+ * cover together when each takes these, but no more than `most`. */
+int32_t layout_own_run(const Layout *layout, uint32_t axis, int32_t most);
+int32_t layout_run(const Layout *layout, uint32_t axis, int32_t most);
+/* `layout` after the exchange that doubles this run, with lanes that lie along the other axis; NULL
+ * when there is none. */
+const Layout *layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most);
 /* The exchange (lane bit, register digit of `from`) that leads from one layout to the other, up to
  * the order of registers; false when none does. */
 bool layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,

@@ -3,7 +3,10 @@
 
 #include "compiler/ir/lir.h"
 
-enum { WARP_BITS = 32 };
+enum {
+    WARP_BITS = 32,
+    MASK_USES = 8 /* of a predicate that masks elements: they lie on a diagonal */
+};
 
 typedef struct Walk {
     const LirFn *fn;
@@ -128,14 +131,21 @@ is_innermost(const LirLoops *loops, uint32_t which)
 }
 
 /* Elements of the loop that are chosen by a mask: the assembler makes many of their predicates ahead
- * and keeps them packed. */
+ * and keeps them packed.  Not those of an exchange between lanes: one predicate chooses them all. */
 static uint32_t
 count_masked(const LirFn *fn, LirExtent loop)
 {
+    uint8_t *uses = arena_array(fn->arena, uint8_t, fn->regs.n);
     uint32_t n = 0;
 
-    for (uint32_t i = loop.first; i <= loop.last; i++)
-        n += fn->insns.at[i]->op == LIR_SEL_F32;
+    for (uint32_t i = loop.first; i <= loop.last; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        LirReg by = insn->op == LIR_SEL_F32 ? insn->operands[insn->n - 1].reg : 0;
+        if (by == 0 || uses[by] == MASK_USES)
+            continue;
+        uses[by]++;
+        n++;
+    }
     return n / WARP_BITS;
 }
 

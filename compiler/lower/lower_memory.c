@@ -1,6 +1,8 @@
 /* lower_memory.c - tiles between global memory and registers or shared memory. */
 #include "compiler/lower/lower_access.h"
 
+enum { MANY_ROWS = 16 }; /* of a thread: more addresses than a few registers hold */
+
 /* ---- registers ---- */
 
 typedef struct RegisterAccess {
@@ -10,6 +12,8 @@ typedef struct RegisterAccess {
     Elem lane_row, lane_col;
     LirReg thread_base;          /* address of the thread's first element */
     int32_t vector;              /* elements an instruction moves */
+    LirReg row_base; /* the address of its element in row `row`, for the next ones; 0: each row's .. */
+    int32_t row;     /* .. is found from the first one's */
 } RegisterAccess;
 
 static int32_t
@@ -67,6 +71,21 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     return ra;
 }
 
+/* The address of the thread's first element in a row: the last one's, and the rows between. */
+static LirReg
+next_row(RegisterAccess *ra, int32_t row)
+{
+    LirBuilder *b = &ra->access.lo->b;
+    LirReg stride = ra->access.row.stride;
+
+    if (row != ra->row) {
+        LirReg step = lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(stride), lir_int(row - ra->row));
+        ra->row_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(ra->row_base), lir_reg(step));
+        ra->row = row;
+    }
+    return ra->row_base;
+}
+
 static LirOperand
 register_address(RegisterAccess *ra, int32_t reg)
 {
@@ -84,6 +103,10 @@ register_address(RegisterAccess *ra, int32_t reg)
     } parts[] = {{&ra->access.row, ra->lane_row, ra->layout->rank == 2 ? at[0] : 0},
                  {&ra->access.col, ra->lane_col, ra->layout->rank > 0 ? at[ra->col_axis] : 0}};
     for (uint32_t k = 0; k < 2; k++) {
+        if (k == 0 && ra->row_base != 0) {
+            base = next_row(ra, parts[k].constant);
+            continue;
+        }
         if (parts[k].axis->n_parts > 0) {
             Elem row = lower_add(lo, parts[k].lane, elem_int(parts[k].constant));
             LirReg far = access_pack_offset(lo, parts[k].axis, row, ra->access.bytes);
@@ -353,6 +376,29 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     }
 }
 
+/* The first registers of all vectors, row by row, and how many rows there are. */
+static int32_t *
+by_rows(const RegisterAccess *ra, int32_t n, int32_t *rows)
+{
+    int32_t *order = arena_array(ra->access.lo->arena, int32_t, n), count = 0, last = -1;
+    int32_t at[LAYOUT_RANK] = {0, 0};
+
+    *rows = 0;
+    for (int32_t row = 0; count < n / ra->vector; row = last) {
+        last = INT32_MAX;
+        for (int32_t r = 0; r < n; r += ra->vector) {
+            layout_coordinates(ra->layout, r, 0, 0, at);
+            int32_t of = ra->layout->rank == 2 ? at[0] : 0;
+            if (of == row)
+                order[count++] = r;
+            else if (of > row && of < last)
+                last = of;
+        }
+        ++*rows;
+    }
+    return order;
+}
+
 static void
 atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
 {
@@ -362,9 +408,16 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     int32_t n = lower_registers(value);
     bool ints = value->type.dtype == DT_I32;
 
-    if (ints || !lo->px->target->vector_atomics || may_straddle(ra))
+    if (ints || may_straddle(ra))
         ra->vector = 1;
-    for (int32_t r = 0; r < n; r += ra->vector) {
+    else if (ra->vector > lo->px->target->addition_bytes / 4)
+        ra->vector = lo->px->target->addition_bytes / 4;
+    int32_t rows, *order = by_rows(ra, n, &rows);
+    if (rows >= MANY_ROWS && ra->access.row.full && ra->access.row.n_parts == 0 &&
+        ra->access.row.stride != 0)
+        ra->row_base = ra->thread_base;
+    for (int32_t i = 0; i < n / ra->vector; i++) {
+        int32_t r = ra->row_base != 0 ? order[i] : i * ra->vector;
         LirOperand operands[5] = {register_address(ra, r)};
         for (int32_t k = 0; k < ra->vector; k++) {
             Elem elem = lower_elem(lo, value, r + k);

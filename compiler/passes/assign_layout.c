@@ -371,6 +371,19 @@ widen_runs(Inserter *in, const TirOp *store, TirVal *value)
     return value;
 }
 
+/* A value to be added to memory, exchanged between lanes until it lies well for that. */
+static TirVal *
+lengthen_runs(Inserter *in, const TirOp *add, TirVal *value)
+{
+    const Layout *next = value->layout;
+
+    while (next != NULL && !layout_is_view(value)) {
+        value = demand(in, value, next, add->span);
+        next = layout_next_for_additions(in->lp, value, next);
+    }
+    return value;
+}
+
 static void insert_block(LayoutPass *lp, TirBlock *block);
 
 static void
@@ -394,6 +407,8 @@ insert_for_op(Inserter *in, TirOp *op)
             op->args[k] = demand(in, value, need, op->span);
         if (op->op == TIR_STORE)
             op->args[k] = widen_runs(in, op, op->args[k]);
+        else if (op->op == TIR_ATOMIC_ADD)
+            op->args[k] = lengthen_runs(in, op, op->args[k]);
     }
 }
 

@@ -7,7 +7,17 @@
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
-enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16 };
+enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16, SECTOR_BYTES = 32 };
+
+/* Elements of a row that a warp should add to memory together: a whole piece.  Where there is room for
+ * another block on the SM, additions hide behind its products, and short pieces do. */
+static int32_t
+addition_run(const Target *target, const TirFn *fn)
+{
+    int32_t registers = (int32_t)fn->warps * WARP_LANES * target->registers_per_thread;
+
+    return (2 * registers > target->registers_per_sm ? target->addition_piece : SECTOR_BYTES) / 4;
+}
 
 LayoutPass
 layout_pass(PassContext *px, TirFn *fn)
@@ -18,6 +28,7 @@ layout_pass(PassContext *px, TirFn *fn)
         .store = {.arena = px->arena, .warps = fn->warps},
         .stage_output = pass_enabled(px, "stage-output"),
         .wide_atomics = pass_enabled(px, "wide-atomics"),
+        .addition_run = addition_run(px->target, fn),
         .cheap = arena_array(px->arena, uint8_t, fn->next_id),
         .n_cheap = fn->next_id,
     };
@@ -152,50 +163,49 @@ stores_well(const Layout *layout, TirType type)
            layout->reg.at[0].extent * bytes >= VECTOR_BYTES;
 }
 
-/* Memory adds 32 bytes at once.  Where a lane can only add one element at a time, a row of 8 lanes
- * takes 8 neighbouring columns of one row, and then those of the next, in place of two columns each
- * of both: half as many pieces of memory are touched. */
-static const Layout *
-layout_for_single_additions(LayoutPass *lp, const Layout *layout)
+static int64_t
+tile_bytes(const TirVal *value)
 {
-    uint32_t bit = 0;
-
-    for (uint32_t d = 0; d < layout->lane.n; d++) {
-        const LayoutDigit *digit = &layout->lane.at[d];
-        if (digit->step[0] != 0) {
-            const Layout *row = stored_exchange(&lp->store, layout, bit, 0, 0);
-            return row != NULL ? row : layout;
-        }
-        for (int32_t e = 1; e < digit->extent; e *= 2)
-            bit++;
-    }
-    return layout;
+    return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
 }
 
-/* Additions to memory are wider when each lane of a pair takes the columns of both in one of two
- * blocks: one exchange between neighbours doubles the run of an accumulator's elements. */
-static const Layout *
-layout_for_additions(LayoutPass *lp, const TirVal *value)
+/* First each lane gets as many neighbours of a row as one instruction adds, then lanes get neighbours
+ * of each other's: memory takes additions by pieces of rows, the longer a piece the more at once. */
+const Layout *
+layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout)
 {
-    const Layout *layout = value->layout;
+    const Target *target = lp->px->target;
+    int32_t most = target->addition_bytes / 4;
+    const Layout *next = NULL;
 
-    if (layout_is_view(value))
-        return layout_default(lp, value->type);
     if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 || !lp->wide_atomics)
-        return layout;
-    if (layout->reg.n == 0 || layout->reg.at[0].extent != 2 || layout->reg.at[0].step[1] != 1 ||
-        layout->lane.n == 0 || layout->lane.at[0].step[1] != 2)
-        return layout;
-    if (!lp->px->target->vector_atomics)
-        return layout_for_single_additions(lp, layout);
-    for (uint32_t d = 1; d < layout->reg.n; d++) {
-        if (layout->reg.at[d].step[0] != 0)
-            continue;
-        const Layout *wide = stored_exchange(&lp->store, layout, 0, d, 1);
-        if (wide != NULL)
-            return wide;
+        return NULL;
+    if (layout_own_run(layout, 1, most) < most)
+        next = stored_widen(&lp->store, layout, 1);
+    if (next == NULL && layout_run(layout, 1, most) < lp->addition_run)
+        next = stored_lengthen(&lp->store, layout, 1, most);
+    return next;
+}
+
+/* In bytes through shared memory: an exchange takes as long as one of the tile, and memory the
+ * longer the shorter the pieces are, and the fewer of them an instruction has. */
+static int64_t
+additions_cost(LayoutPass *lp, const TirVal *value)
+{
+    const Target *target = lp->px->target;
+    const Layout *layout = value->layout;
+    int32_t most = target->addition_bytes / 4;
+    int64_t stages = 0;
+
+    if (layout == NULL || layout->rank != 2 || layout_is_view(value))
+        return 0;
+    for (const Layout *next = layout; next != NULL; stages++) {
+        layout = next;
+        next = layout_next_for_additions(lp, value, layout);
     }
-    return layout;
+    int64_t pieces = lp->addition_run / layout_run(layout, 1, most);
+    int64_t singles = most / layout_own_run(layout, 1, most);
+    return tile_bytes(value) * (stages - 1 + 2 * (pieces > 0 ? pieces - 1 : 0) + singles - 1);
 }
 
 const Layout *
@@ -228,7 +238,6 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
             return layout_default(lp, value->type);
         return value->layout;
     case TIR_ATOMIC_ADD:
-        return layout_for_additions(lp, value);
     case TIR_REDUCE:
     case TIR_SHARED_WRITE:
     case TIR_CONVERT:
@@ -462,12 +471,6 @@ layout_infer(LayoutPass *lp)
 
 /* ---- cost ---- */
 
-static int64_t
-tile_bytes(const TirVal *value)
-{
-    return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
-}
-
 /* Every warp reads its share of rows (or columns) of an operand, all of the contracted dimension. */
 static int64_t
 operand_reads(const LayoutPass *lp, const TirOp *op, uint32_t k)
@@ -523,7 +526,7 @@ block_cost(LayoutPass *lp, const TirBlock *block)
             const Layout *need = layout_required(lp, op, k);
             if (need == NULL || layout_eq(arg->layout, need))
                 continue;
-            if (op->op != TIR_ATOMIC_ADD && !stored_in_place(&lp->store, arg->layout, need) &&
+            if (!stored_in_place(&lp->store, arg->layout, need) &&
                 !stored_one_exchange(&lp->store, arg->layout, need))
                 cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
         }
@@ -534,12 +537,8 @@ block_cost(LayoutPass *lp, const TirBlock *block)
                     cost += 2 * SYNC_COST;
             }
         }
-        if (op->op == TIR_ATOMIC_ADD) {
-            const TirVal *value = op->args[op->n_args - 1];
-            if (value->layout != NULL && value->layout->reg.n > 0 && value->type.rank > 0 &&
-                value->layout->reg.at[0].step[value->type.rank - 1] != 1)
-                cost += 4 * tile_bytes(value); /* neither paired nor coalesced */
-        }
+        if (op->op == TIR_ATOMIC_ADD)
+            cost += additions_cost(lp, op->args[op->n_args - 1]);
     }
     return cost;
 }

@@ -11,6 +11,7 @@ typedef struct LayoutPass {
     TirFn *fn;
     LayoutStore store;
     bool stage_output, wide_atomics; /* the passes of these names are on */
+    int32_t addition_run; /* elements of a row that a warp should add to memory together */
     uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
     uint32_t n_cheap;
     VEC(TirOp *) tile_ops; /* those that deal with tiles; empty: not listed yet */
@@ -29,6 +30,9 @@ int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops
 
 /* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
 const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);
+/* What is added to memory in another layout, one exchange between lanes nearer to the best; NULL: it
+ * is there. */
+const Layout *layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout);
 /* The layout operand `k` of a cheap or elementwise `op` has when the result has `want`. */
 const Layout *layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want);
 /* Operand `k` (0 or 1) of an mma can be used where it is: in shared memory, or in the registers of

@@ -15,7 +15,8 @@ typedef enum Maker {
     MADE_SLICE,
     MADE_EXPAND,
     MADE_COLLAPSE,
-    MADE_EXCHANGE,
+    MADE_WIDEN,
+    MADE_LENGTHEN,
     IS_IN_PLACE,    /* no layout: a fact about `from` and `to` */
     IS_ONE_EXCHANGE /* another */
 } Maker;
@@ -117,8 +118,10 @@ make(LayoutStore *store, const Recipe *recipe)
     case MADE_COLLAPSE:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_collapse(arena, from, type);
-    case MADE_EXCHANGE:
-        return layout_exchange(arena, from, (uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2]);
+    case MADE_WIDEN:
+        return layout_widen(arena, from, (uint32_t)n[0]);
+    case MADE_LENGTHEN:
+        return layout_lengthen(arena, from, (uint32_t)n[0], n[1]);
     case IS_IN_PLACE:
     case IS_ONE_EXCHANGE:
         break;
@@ -203,18 +206,15 @@ stored_collapse(LayoutStore *store, const Layout *layout, TirType shape)
 }
 
 const Layout *
-stored_exchange(LayoutStore *store, const Layout *layout, uint32_t lane_bit, uint32_t digit,
-                uint32_t at)
+stored_widen(LayoutStore *store, const Layout *layout, uint32_t axis)
 {
-    return stored(store, (Recipe){MADE_EXCHANGE,
-                                  {(int32_t)lane_bit, (int32_t)digit, (int32_t)at, 0}, layout,
-                                  NULL});
+    return stored(store, (Recipe){MADE_WIDEN, {(int32_t)axis, 0, 0, 0}, layout, NULL});
 }
 
 const Layout *
-stored_widen(LayoutStore *store, const Layout *layout, uint32_t axis)
+stored_lengthen(LayoutStore *store, const Layout *layout, uint32_t axis, int32_t most)
 {
-    return keep_one(store, layout_widen(store->arena, layout, axis));
+    return stored(store, (Recipe){MADE_LENGTHEN, {(int32_t)axis, most, 0, 0}, layout, NULL});
 }
 
 bool

@@ -31,11 +31,10 @@ const Layout *stored_transpose(LayoutStore *store, const Layout *layout);
 const Layout *stored_slice(LayoutStore *store, const Layout *layout, uint32_t axis);
 const Layout *stored_expand(LayoutStore *store, const Layout *layout, uint32_t axis);
 const Layout *stored_collapse(LayoutStore *store, const Layout *layout, TirType shape);
-const Layout *stored_exchange(LayoutStore *store, const Layout *layout, uint32_t lane_bit,
-                              uint32_t digit, uint32_t at);
-/* Every element is already in the right thread. */
-/* NULL when there is none (layout_widen). */
+/* NULL when there is none (layout_widen, layout_lengthen). */
 const Layout *stored_widen(LayoutStore *store, const Layout *layout, uint32_t axis);
+const Layout *stored_lengthen(LayoutStore *store, const Layout *layout, uint32_t axis, int32_t most);
+/* Every element is already in the right thread. */
 bool stored_in_place(LayoutStore *store, const Layout *from, const Layout *to);
 /* One exchange between lanes leads from one to the other. */
 bool stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to);

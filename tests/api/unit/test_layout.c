@@ -225,6 +225,38 @@ an_exchange_moves_elements_of_no_copies(void **state)
     assert_null(layout_exchange(*state, rows, 0, 0, 0)); /* lanes 0 and 1 hold the same row */
 }
 
+/* Exchanges until one instruction of a warp covers 32 neighbours of a row. */
+static void
+runs_get_longer(void **state)
+{
+    const Layout *c = layout_mma_c(*state, 64, 64, 4, 1, 4);
+    const Layout *turned = layout_transpose(*state, c);
+    const struct {
+        const Layout *from;
+        int32_t most, runs[6]; /* at first and after each exchange; 0: there is none */
+    } cases[] = {
+        {c, 1, {1, 8, 16, 32}},  {c, 2, {8, 16, 32, 64}}, {layout_widen(*state, c, 1), 4, {16, 32, 64}},
+        {turned, 1, {8, 16, 0}}, {turned, 4, {8, 16, 0}},
+    };
+
+    assert_int_equal(layout_own_run(c, 1, 4), 2);
+    assert_int_equal(layout_own_run(c, 1, 1), 1);
+    assert_int_equal(layout_own_run(turned, 1, 4), 1);
+    for (uint32_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const Layout *layout = cases[k].from;
+        for (const int32_t *run = cases[k].runs; *run > 0; run++) {
+            assert_int_equal(layout_run(layout, 1, cases[k].most), *run);
+            covers(*state, layout, 64, 64, 4);
+            const Layout *next = layout_lengthen(*state, layout, 1, cases[k].most);
+            uint32_t bit, digit;
+            assert_true(next == NULL || layout_find_exchange(*state, layout, next, &bit, &digit));
+            layout = next;
+            if (layout == NULL)
+                break;
+        }
+    }
+}
+
 static void
 warps_keep_to_themselves(void **state)
 {
@@ -312,7 +344,7 @@ the_store_makes_each_once(void **state)
     LayoutStore store = {.arena = *state, .warps = 4};
     const Layout *c = stored_mma_c(&store, 64, 32, 4, 1);
     const Layout *a = stored_mma_a(&store, 64, 32, 4);
-    const Layout *wide = stored_exchange(&store, c, 0, 2, 1);
+    const Layout *wide = stored_widen(&store, c, 1);
 
     assert_true(layout_eq(c, layout_mma_c(*state, 64, 32, 4, 1, 4)));
     assert_ptr_equal(c, stored_mma_c(&store, 64, 32, 4, 1));
@@ -325,6 +357,7 @@ the_store_makes_each_once(void **state)
     assert_non_null(wide);
     assert_false(stored_in_place(&store, c, wide));
     assert_true(stored_one_exchange(&store, c, wide));
+    assert_ptr_equal(wide, stored_widen(&store, a, 1));
     assert_false(stored_one_exchange(&store, c, stored_transpose(&store, c)));
 }
 
@@ -369,6 +402,7 @@ main(void)
         cmocka_unit_test_setup_teardown(copies_are_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(transposes_turn_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_exchange_moves_elements_of_no_copies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(runs_get_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(warps_keep_to_themselves, set_up, tear_down),
         cmocka_unit_test(conflicts_are_counted),
         cmocka_unit_test(conflicts_of_wide_accesses),
