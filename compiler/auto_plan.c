@@ -108,7 +108,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
         plan.stages * (w->ring_bytes_shared + plan.bands * w->ring_bytes_own) +
         plan.slots * (w->once_bytes_shared + plan.bands * w->once_bytes_own) +
         plan.bands * w->exchange_bytes;
-    found->microseconds = found->clocks.total / target->burst_mhz;
+    found->microseconds = found->clocks.total / target->chip.burst_mhz;
     found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
     found->choice.cost.per_work = found->microseconds;
     /* What bands share a product of goes through the whole loop: usual sizes count its padding. */
@@ -123,7 +123,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
            uint32_t bands)
 {
     const Target *target = s->px->target;
-    int64_t limit = target->shared_per_block - bands * w->exchange_bytes -
+    int64_t limit = target->chip.shared_per_block - bands * w->exchange_bytes -
                     (w->joint ? JOINT_SHARED : OTHER_SHARED);
     uint32_t slots = 2, stages = 0;
     int64_t loop = w->ring_bytes_shared + bands * w->ring_bytes_own;
@@ -171,7 +171,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
 static int32_t
 entry_registers(const PlanSearch *s, uint32_t bands)
 {
-    return s->px->target->registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
+    return s->px->target->chip.registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
 }
 
 static bool

@@ -281,7 +281,7 @@ search_stages(Search *s)
             try_out(s, &smaller);
     }
     if (choice.stages == 2 &&
-        (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->registers_per_sm) {
+        (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->chip.registers_per_sm) {
         choice.stages = 1;
         try_out(s, &choice);
     }

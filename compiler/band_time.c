@@ -60,7 +60,7 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
     const BandTimes *times = &target->band_times;
     double n = plan->bands;
     double bytes = (double)(work->ring_bytes_shared + plan->bands * work->ring_bytes_own);
-    double copies = bytes / target->copy_bytes, port = n * work->shared + bytes / target->shared_bytes;
+    double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
     double slots = plan->stages * plan->stages;
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
                        times->products_power);
@@ -83,9 +83,9 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
         clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap);
     else
         clocks = round_of(n, c->products, c->arithmetic, times->gap);
-    clocks = unit_larger(clocks + n * times->band, bytes / target->copy_bytes);
+    clocks = unit_larger(clocks + n * times->band, bytes / target->chip.copy_bytes);
     if (plan->stages == 1) /* a copy begins when the slot has been read */
-        clocks += times->copy_latency + bytes / target->copy_bytes / 2;
+        clocks += times->copy_latency + bytes / target->chip.copy_bytes / 2;
     return clocks;
 }
 
@@ -96,9 +96,9 @@ most_by_stride(const Target *target, const BandTrips *trips)
     double most = 0;
     int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
 
-    for (int64_t sm = 0; sm < target->sm_count && sm < blocks; sm++) {
+    for (int64_t sm = 0; sm < target->chip.sm_count && sm < blocks; sm++) {
         double sum = 0;
-        for (int64_t tile = sm; tile < blocks; tile += target->sm_count)
+        for (int64_t tile = sm; tile < blocks; tile += target->chip.sm_count)
             sum += trips->block[tile % along * trips->n / along];
         most = unit_larger(most, sum);
     }
@@ -112,11 +112,11 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     const BandTimes *times = &target->band_times;
     BandClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
                     .arithmetic = work->special + times->issue * work->issue};
-    double waves = trips->blocks / target->sm_count;
+    double waves = trips->blocks / target->chip.sm_count;
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
 
     c.iteration = iteration_of(target, work, plan, &c);
-    c.start = times->tile + plan->bands * work->stored / target->copy_bytes;
+    c.start = times->tile + plan->bands * work->stored / target->chip.copy_bytes;
     if (!plan->persistent)
         c.start += times->block;
     if (work->joint && drawn && plan->persistent)

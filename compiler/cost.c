@@ -323,7 +323,7 @@ static void
 cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
-    double warps = m->fn->warps, rate = m->px->target->mma_flops;
+    double warps = m->fn->warps, rate = m->px->target->chip.mma_flops;
     int32_t rows = op->results[0]->type.dim[op->swapped ? 1 : 0];
     int32_t cols = op->results[0]->type.dim[op->swapped ? 0 : 1];
     int32_t steps = ceil_div(a->type.dim[1], ATOM_K);
@@ -334,14 +334,14 @@ cost_mma(Model *m, const TirOp *op)
                         (2.0 * ATOM_M * ATOM_N * ATOM_K) / rate;
     m->cost->work += m->weight * rows * cols * (double)b->type.dim[0];
     m->units->lanes += m->weight * warps * left * right * steps * WARP_LANES /
-                       m->px->target->float_ops;
+                       m->px->target->chip.float_ops;
     for (uint32_t k = 0; k < 2; k++) {
         bool transposed, is_left = (k == 0) != op->swapped;
         if (view_source(op->args[k], &transposed) == NULL || is_kept(m, op->args[k]))
             continue;
         double bytes = warps * steps * 2.0 * ATOM_K *
                        (is_left ? left * ATOM_M : right * ATOM_N);
-        m->units->shared += m->weight * bytes / m->px->target->shared_bytes;
+        m->units->shared += m->weight * bytes / m->px->target->chip.shared_bytes;
     }
 }
 
@@ -398,7 +398,7 @@ cost_op(Model *m, const TirOp *op)
     case TIR_COPY_ASYNC: {
         m->exposed |= m->depth > 0 && op->shared->slots == 1;
         double bytes = (double)bytes_of(tir_index_type(op));
-        units->shared += weight * bytes / target->shared_bytes;
+        units->shared += weight * bytes / target->chip.shared_bytes;
         units->global += weight * bytes / TRANSACTION;
         return;
     }
@@ -418,20 +418,20 @@ cost_op(Model *m, const TirOp *op)
         return;
     }
     case TIR_SHARED_WRITE:
-        units->shared += weight * (double)bytes_of(op->args[1]->type) / target->shared_bytes;
+        units->shared += weight * (double)bytes_of(op->args[1]->type) / target->chip.shared_bytes;
         return;
     case TIR_CONVERT:
         if (op->shared != NULL)
-            units->shared += weight * 2 * (double)bytes_of(value->type) / target->shared_bytes;
+            units->shared += weight * 2 * (double)bytes_of(value->type) / target->chip.shared_bytes;
         else
-            units->lanes += weight * lane_elements(m, value) / target->float_ops;
+            units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
         return;
     case TIR_REDUCE: {
         double each = lane_elements(m, op->args[0]);
         if (op->args[0]->type.dtype == DT_BOOL)
             each /= 2; /* predicates */
-        units->lanes += weight * each / target->float_ops;
-        units->lanes += weight * 8 * lane_elements(m, value) / target->float_ops; /* shuffles */
+        units->lanes += weight * each / target->chip.float_ops;
+        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops; /* shuffles */
         return;
     }
     case TIR_MASK:
@@ -444,9 +444,9 @@ cost_op(Model *m, const TirOp *op)
         return;
     double elements = lane_elements(m, value);
     if (cost_is_special(op->op) && value->type.dtype != DT_I32)
-        units->special += weight * elements / target->special_ops;
+        units->special += weight * elements / target->chip.special_ops;
     else
-        units->lanes += weight * elements / target->float_ops;
+        units->lanes += weight * elements / target->chip.float_ops;
 }
 
 /* Whether `value` is computed from `index` by scalar operations. */
@@ -533,9 +533,9 @@ blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
     int32_t registers = cost->registers > target->registers_per_thread ? target->registers_per_thread
                                                                         : cost->registers;
     registers = ceil_div(registers, REGISTER_STEP) * REGISTER_STEP;
-    int32_t by_registers = target->registers_per_sm / (registers * threads);
-    int32_t by_shared = target->shared_per_sm / (cost->shared_bytes + target->shared_reserved);
-    int32_t by_threads = target->threads_per_sm / threads;
+    int32_t by_registers = target->chip.registers_per_sm / (registers * threads);
+    int32_t by_shared = target->chip.shared_per_sm / (cost->shared_bytes + target->chip.shared_reserved);
+    int32_t by_threads = target->chip.threads_per_sm / threads;
     int32_t blocks = by_registers < by_shared ? by_registers : by_shared;
     return blocks < by_threads ? blocks : by_threads;
 }
@@ -547,7 +547,7 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 
     cost->fits = true;
     cost->spilled = cost->registers + SPILL_MARGIN > most ? cost->registers + SPILL_MARGIN - most : 0;
-    if (cost->shared_bytes > target->shared_per_block) {
+    if (cost->shared_bytes > target->chip.shared_per_block) {
         cost->fits = false;
         cost->misfit = "shared memory";
     } else if (cost->spilled > MOST_SPILLED) {
@@ -695,11 +695,11 @@ guess_block(Guess *g, const TirBlock *block)
             m->cost->work += weight * work;
             m->units->tensor += weight * 2 * steps * ATOM_K *
                                 ceil_div(type.dim[0], ATOM_M) * ATOM_M *
-                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->mma_flops;
-            m->units->shared += weight * least_reads(op, g->warps) / target->shared_bytes;
+                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->chip.mma_flops;
+            m->units->shared += weight * least_reads(op, g->warps) / target->chip.shared_bytes;
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);
-            m->units->shared += weight * (double)bytes / target->shared_bytes;
+            m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
             m->units->global += weight * (double)bytes / TRANSACTION;
             if (dtype_bits(op->tensor->dtype) == 16)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
@@ -710,9 +710,9 @@ guess_block(Guess *g, const TirBlock *block)
                    op->op != TIR_PADMASK && op->results[0]->type.rank == 2) {
             double elements = (double)tir_type_elements(op->results[0]->type);
             if (cost_is_special(op->op))
-                m->units->special += weight * elements / target->special_ops;
+                m->units->special += weight * elements / target->chip.special_ops;
             else
-                m->units->lanes += weight * elements / target->float_ops;
+                m->units->lanes += weight * elements / target->chip.float_ops;
         }
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(op);

@@ -76,7 +76,7 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 static bool
 is_legal(const Target *target, const FlowProduct *p, uint32_t consumers, Way way)
 {
-    int32_t entry = target->registers_per_sm / (int32_t)((consumers + 1) * GROUP_THREADS) / 8 * 8;
+    int32_t entry = target->chip.registers_per_sm / (int32_t)((consumers + 1) * GROUP_THREADS) / 8 * 8;
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 

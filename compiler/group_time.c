@@ -20,9 +20,9 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     GroupClocks *c = &plan->clocks;
 
     c->tensor = 2 * plan->work / target->group_flops;
-    c->port = (double)(plan->traffic + plan->copied) / target->shared_bytes;
-    c->special = flow->special / target->special_ops;
-    c->lanes = flow->lanes / target->float_ops;
+    c->port = (double)(plan->traffic + plan->copied) / target->chip.shared_bytes;
+    c->special = flow->special / target->chip.special_ops;
+    c->lanes = flow->lanes / target->chip.float_ops;
     c->chain = (c->tensor + c->special + c->lanes) / plan->consumers + times->chain;
     if (flow->n_values == 0)
         c->chain = 0;

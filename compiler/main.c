@@ -15,6 +15,8 @@
 
 static const FlagRow flag_rows[] = {
     {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET", "sm_80, sm_90, sm_100 (also sm_90a, sm_100a)"},
+    {"-mtune", FLAG_TUNE, FORM_EQUALS, "TARGET",
+     "code for -arch that suits the chip of TARGET: its shared memory, its rates"},
     {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE",
      "write FILE (.cubin: through ptxas); -: standard output"},
     {"-D", FLAG_DEFINE, FORM_NEXT, "NAME=VALUE", "set a compile-time parameter"},
@@ -201,6 +203,7 @@ set_flag(Command *command, const FlagRow *row, const char *value)
         options->arch = value;
         command->arch_given = true;
         return 0;
+    case FLAG_TUNE: options->tune = value; return 0;
     case FLAG_OUTPUT: command->output = value; return 0;
     case FLAG_DEFINE: return add_define("-D", value, command->defines, &options->n_defines);
     case FLAG_INCLUDE: command->folders[command->n_folders++] = value; return 0;

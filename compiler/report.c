@@ -217,7 +217,7 @@ report_kernel(const TirFn *fn, const LirFn *lowered, const Target *target, Buf *
     buf_printf(out,
                "  %" PRIu32 " threads, %" PRIu32 " bytes of shared memory of %" PRId32
                " a block may have\n",
-               lowered->threads, lowered->shared_bytes, target->shared_per_block);
+               lowered->threads, lowered->shared_bytes, target->chip.shared_per_block);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
         buf_printf(out,

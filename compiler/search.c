@@ -191,13 +191,13 @@ predict(const Target *target, const Trips *trips, const GroupClocks *clocks)
 {
     double extra = clocks->total + target->group_times.start;
     double each = trips->each * clocks->total + extra, most = trips->most * clocks->total + extra;
-    double waves = trips->blocks / target->sm_count, total;
+    double waves = trips->blocks / target->chip.sm_count, total;
 
     if (trips->most - trips->each < 0.5)
         total = ceil(waves) * each;
     else
         total = waves * each > most ? waves * each : most;
-    return total / (1e3 * target->clock_mhz);
+    return total / (1e3 * target->chip.clock_mhz);
 }
 
 /* What is shown of a flow must outlive the trial. */

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "compiler/base/arena.h"
 #include "compiler/ir/types.h"
 
 /* A warp-level matrix product m x n x k for one element type. */
@@ -50,6 +51,27 @@ typedef struct BandTimes {
     double products_power, products, turned;
 } BandTimes;
 
+/* What a chip has and how fast it is, whatever instructions it is given. */
+typedef struct Chip {
+    /* limits */
+    int32_t shared_per_block; /* bytes of dynamic shared memory a block may ask for */
+    int32_t shared_per_sm;    /* bytes all blocks of one SM share */
+    int32_t shared_reserved;  /* bytes the driver takes from shared_per_sm for each block */
+    int32_t registers_per_sm;
+    int32_t threads_per_sm;
+
+    /* rates of one SM, a clock: for the cost model */
+    int32_t mma_flops;   /* dense 16-bit, warp-level mma.sync */
+    int32_t special_ops; /* ex2, rcp, .. */
+    int32_t float_ops;   /* f32 lanes */
+    int32_t shared_bytes;
+    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks; /* from the question for a tile until it is there */
+
+    int32_t sm_count, clock_mhz; /* of the whole chip, under a heavy load: for predictions */
+    int32_t burst_mhz;           /* of a chip that is not at its power limit */
+} Chip;
+
 typedef struct Target {
     const char *name;        /* as the user says it: "sm_90" */
     const char *ptx_target;  /* behind .target */
@@ -57,21 +79,8 @@ typedef struct Target {
     int32_t capability;      /* 80, 90, 100: what the launcher compares with the device */
     const char *description;
 
-    /* limits */
-    int32_t shared_per_block; /* bytes of dynamic shared memory a block may ask for */
-    int32_t shared_per_sm;    /* bytes all blocks of one SM share */
-    int32_t shared_reserved;  /* bytes the driver takes from shared_per_sm for each block */
-    int32_t registers_per_sm;
     int32_t registers_per_thread;
-    int32_t threads_per_sm;
-
-    /* rates of one SM, a clock: for the cost model */
-    int32_t mma_flops;      /* dense 16-bit, warp-level mma.sync */
-    int32_t special_ops;    /* ex2, rcp, .. */
-    int32_t float_ops;      /* f32 lanes */
-    int32_t shared_bytes;
-    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
-    int32_t copy_clocks; /* from the question for a tile until it is there */
+    Chip chip;
 
     /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
      * shared memory, registers that go from role to role; NULL: none of these */
@@ -89,8 +98,6 @@ typedef struct Target {
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;
     BandTimes band_times;
-    int32_t sm_count, clock_mhz; /* of the whole chip, under such a load: for predictions */
-    int32_t burst_mhz;           /* of a chip that is not at its power limit */
 
     /* instructions beyond the common base (sm_80) */
     bool store_matrix;   /* stmatrix */
@@ -114,6 +121,8 @@ extern const uint32_t tilec_target_count;
 /* Finds a target by what the user says after -arch: its name, or the name with the letter `a`.
  * NULL when there is none. */
 const Target *target_find(const char *name);
+/* The instructions of `target` on the chip of another; NULL: it does not run them. */
+const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
 /* The product of a warp group for an element type; NULL when the target has none. */
 const MmaAtom *target_group_mma(const Target *target, DType dtype);
 /* The atom for an element type; NULL when the target has none. */

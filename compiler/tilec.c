@@ -95,15 +95,29 @@ ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+static const Target *
+find_target(Compilation *c, const char *name)
+{
+    const Target *target = target_find(name);
+
+    if (target == NULL)
+        diag_error(&c->diag, (Span){0}, "there is no target '%s'; --list-targets shows them", name);
+    return target;
+}
+
 static bool
 read_options(Compilation *c)
 {
     const TilecOptions *options = c->options;
 
-    c->target = target_find(options->arch == NULL ? "" : options->arch);
-    if (c->target == NULL)
-        diag_error(&c->diag, (Span){0}, "there is no target '%s'; --list-targets shows them",
-                   options->arch == NULL ? "" : options->arch);
+    c->target = find_target(c, options->arch == NULL ? "" : options->arch);
+    const Target *chip = options->tune == NULL ? c->target : find_target(c, options->tune);
+    if (c->target != NULL && chip != NULL && chip != c->target) {
+        c->target = target_tuned(&c->arena, c->target, chip);
+        if (c->target == NULL)
+            diag_error(&c->diag, (Span){0}, "-mtune=%s: %s does not run code for %s", options->tune,
+                       chip->name, options->arch);
+    }
     if (options->level < 0 || options->level > 3)
         diag_error(&c->diag, (Span){0}, "the level is %d, expected 0 .. 3", options->level);
     for (size_t k = 0; k < options->n_switches; k++)
@@ -699,7 +713,7 @@ list_tables(Compilation *c)
     } else if (strcmp(c->list, "targets") == 0) {
         for (uint32_t k = 0; k < tilec_target_count; k++)
             buf_printf(&c->output, "%-8s PTX %-5s %4d KiB shared  %s\n", tilec_targets[k]->name,
-                       tilec_targets[k]->ptx_version, tilec_targets[k]->shared_per_block / 1024,
+                       tilec_targets[k]->ptx_version, tilec_targets[k]->chip.shared_per_block / 1024,
                        tilec_targets[k]->description);
     } else {
         diag_error(&c->diag, (Span){0}, "there is no table '%s'", c->list);

@@ -61,6 +61,7 @@ typedef bool (*TilecImport)(void *user, const char *name, const char **path, con
 
 typedef struct TilecOptions {
     const char *arch; /* "sm_80", "sm_90", "sm_100", "sm_90a", "sm_100a" */
+    const char *tune; /* the target whose chip the code is for; NULL: that of `arch` */
     TilecEmit emit;
     int level; /* 0 .. 3 */
     const TilecDefine *defines;

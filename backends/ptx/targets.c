@@ -24,6 +24,21 @@ target_find(const char *name)
     return NULL;
 }
 
+const Target *
+target_tuned(Arena *arena, const Target *target, const Target *chip)
+{
+    if (chip == target)
+        return target;
+    if (chip->capability < target->capability)
+        return NULL;
+    Target *tuned = arena_copy(arena, target, sizeof *target);
+    tuned->name = arena_printf(arena, "%s -mtune=%s", target->name, chip->name);
+    tuned->chip = chip->chip;
+    tuned->group_mma = NULL; /* instructions of one architecture only: the chip has them not */
+    tuned->n_group_mma = 0;
+    return tuned;
+}
+
 const MmaAtom *
 target_group_mma(const Target *target, DType dtype)
 {

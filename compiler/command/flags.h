@@ -6,6 +6,7 @@
 
 typedef enum Flag {
     FLAG_ARCH,
+    FLAG_TUNE,
     FLAG_OUTPUT,
     FLAG_DEFINE,
     FLAG_INCLUDE,

@@ -16,7 +16,7 @@ addition_run(const Target *target, const TirFn *fn)
 {
     int32_t registers = (int32_t)fn->warps * WARP_LANES * target->registers_per_thread;
 
-    return (2 * registers > target->registers_per_sm ? target->addition_piece : SECTOR_BYTES) / 4;
+    return (2 * registers > target->chip.registers_per_sm ? target->addition_piece : SECTOR_BYTES) / 4;
 }
 
 LayoutPass

@@ -220,7 +220,7 @@ check_place(Planner *p, const TirOp *load)
 static int32_t
 entry_registers(const Target *target, uint32_t bands)
 {
-    int32_t each = target->registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
+    int32_t each = target->chip.registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
 
     return each < target->registers_per_thread ? each : target->registers_per_thread;
 }

@@ -68,7 +68,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
         if (first == 0 || second == 0)
             continue;
         /* a power of two: sizes that are multiples of large ones leave no narrow patch at the end */
-        double width = sqrt((double)target->sm_count * (double)first / (double)second);
+        double width = sqrt((double)target->chip.sm_count * (double)first / (double)second);
         uint32_t patch = 1;
         while (patch * sqrt(2) < width)
             patch *= 2;

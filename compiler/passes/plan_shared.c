@@ -446,11 +446,11 @@ pass_plan_shared(PassContext *px, TirFn *fn)
     place_buffers(&p);
     if (px->report != NULL)
         buf_printf(px->report, "shared memory: %u bytes\n", fn->shared_bytes);
-    if (fn->shared_bytes > (uint32_t)px->target->shared_per_block) {
+    if (fn->shared_bytes > (uint32_t)px->target->chip.shared_per_block) {
         diag_error(px->diag, fn->span,
                    "kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
                    "tiles smaller or use fewer stages",
-                   fn->name, fn->shared_bytes, px->target->name, px->target->shared_per_block);
+                   fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
         for (uint32_t k = 0; k < fn->shared.n; k++) {
             const TirShared *shared = fn->shared.at[k];
             diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d)", shared->name,

@@ -58,7 +58,7 @@ padded_bytes(int64_t rows, int64_t cols, int64_t element)
 static int64_t
 panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
 {
-    int64_t left = r->px->target->shared_per_block - OTHER_SHARED, bands = r->fn->plan->bands;
+    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, bands = r->fn->plan->bands;
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];

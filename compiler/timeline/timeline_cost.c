@@ -40,8 +40,8 @@ product_cost(const Target *target, const TirOp *op)
 
     cost.clocks = 2 * rows * cols * depth / target->group_flops;
     cost.bytes = rows / GROUP_ROWS * (left + cols) * depth * 2;
-    if (cost.bytes / target->shared_bytes > cost.clocks)
-        cost.clocks = cost.bytes / target->shared_bytes;
+    if (cost.bytes / target->chip.shared_bytes > cost.clocks)
+        cost.clocks = cost.bytes / target->chip.shared_bytes;
     return cost;
 }
 
@@ -64,7 +64,7 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
     if (cost.unit == UNIT_LANES && op->op == TIR_CAST)
         elements /= 2; /* two at a time */
     cost.clocks =
-        elements / (cost.unit == UNIT_SPECIAL ? target->special_ops : target->float_ops);
+        elements / (cost.unit == UNIT_SPECIAL ? target->chip.special_ops : target->chip.float_ops);
     return cost;
 }
 
@@ -96,13 +96,13 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
         return product_cost(target, op);
     if (op->op == TIR_SHARED_WRITE || timeline_goes_through_shared(op)) {
         bytes = bytes_of(op->args[op->n_args - 1]->type);
-        return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->shared_bytes, .bytes = bytes};
+        return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};
     }
     if (op->op != TIR_COPY_BULK && !writes)
         return arithmetic_cost(target, op, weight);
     bytes = writes ? weight * bytes_of(op->args[op->n_args - 1]->type)
                    : (double)timeline_copy_bytes(op);
-    return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->copy_bytes, .async = true};
+    return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->chip.copy_bytes, .async = true};
 }
 
 /* Whether some operand of a product is computed: its instructions wait for arithmetic. */
@@ -151,7 +151,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
             bytes += cost.bytes;
             if (timeline_goes_through_shared(op)) { /* written, and read by the unit */
                 bytes += cost.bytes;
-                busy[UNIT_COPY] += cost.bytes / target->copy_bytes;
+                busy[UNIT_COPY] += cost.bytes / target->chip.copy_bytes;
             }
             if (op->op == TIR_MMA) {
                 const TirType type = op->results[0]->type;
@@ -160,12 +160,12 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
             }
         }
     }
-    flow->special = busy[UNIT_SPECIAL] * target->special_ops;
-    flow->lanes = busy[UNIT_LANES] * target->float_ops;
+    flow->special = busy[UNIT_SPECIAL] * target->chip.special_ops;
+    flow->lanes = busy[UNIT_LANES] * target->chip.float_ops;
     plan.traffic = (int64_t)bytes;
     plan.copied = (int64_t)copied;
-    busy[UNIT_SHARED] = (bytes + copied) / target->shared_bytes;
-    busy[UNIT_COPY] += copied / target->copy_bytes;
+    busy[UNIT_SHARED] = (bytes + copied) / target->chip.shared_bytes;
+    busy[UNIT_COPY] += copied / target->chip.copy_bytes;
     group_clocks(target, flow, &plan);
     return plan.clocks;
 }

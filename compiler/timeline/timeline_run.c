@@ -361,13 +361,13 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     moment = (Moment){run->line->spans.at[span].end, span};
     if (op->op == TIR_COPY_BULK) {
         part = op->shared->per_band ? (uint32_t)op->integer : 0;
-        moment.at += run->target->copy_clocks;
+        moment.at += run->target->chip.copy_clocks;
         vec_push(run->arena, &ring->full[part], moment);
         ring->copied[part]++;
     } else if (op->op == TIR_MMA && op->async) {
         vec_push(run->arena, &state->products, moment);
     } else if (timeline_goes_through_shared(op)) {
-        cost = (OpCost){UNIT_COPY, cost.bytes / run->target->copy_bytes, 0, true};
+        cost = (OpCost){UNIT_COPY, cost.bytes / run->target->chip.copy_bytes, 0, true};
         span = use_unit(run, role, step, cost);
         state->taken = (Moment){run->line->spans.at[span].end, span};
     }
