@@ -2,7 +2,7 @@
  *
  *   level    tile IR with a plan (pass `plan`)
  *   does     replaces loads by waits for rings and reads of them, and writes the producer, which
- *            fills the rings in the order in which they are waited for.  With `overlapped`, the
+ *            fills the rings (roles_order.c: in which order).  With `overlapped`, the
  *            main loop is turned by a stage: products whose operands are computed from other
  *            products ("late") run while the next iteration's arithmetic does:
  *
@@ -401,7 +401,7 @@ pass_roles(PassContext *px, TirFn *fn)
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
-    if (plan->divided)
+    if (!plan->overlapped)
         roles_order_rings(&r);
     roles_make_producer(&r);
 

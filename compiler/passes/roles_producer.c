@@ -1,4 +1,4 @@
-/* roles_producer.c - the warp that fills the rings, in the order in which they are waited for.
+/* roles_producer.c - the warp that fills the rings, for all bands of a block.
  *
  * It goes through the iterations that some band of the block has, and computes them by itself from
  * the index of the block.
