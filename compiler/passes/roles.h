@@ -19,6 +19,12 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
+/* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
+ * by `start` further, around. */
+typedef struct Spreading {
+    TirVal *lo, *end, *n, *start; /* NULL: they are what they are */
+} Spreading;
+
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -39,6 +45,7 @@ typedef struct Roles {
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
+    Spreading spread, producer_spread; /* in each of the two builders' programs */
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
@@ -97,6 +104,17 @@ TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *num
 void roles_order_rings(Roles *r);
 /* Whether `op` is a product that reads the ring behind `load`, itself or through a part or a transpose. */
 bool roles_reads_ring(const TirOp *op, const TirOp *load);
+
+/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
+ * `turn` makes each segment the one as far from the other end. */
+void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
+
+/* ---- roles_spread.c ---- */
+
+bool roles_can_spread(const Roles *r);
+/* Of the main loop with all iterations of a block. */
+Spreading roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
+TirVal *roles_spread_iteration(TirBuilder *b, const Spreading *spread, TirVal *number);
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 
