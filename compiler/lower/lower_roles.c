@@ -241,9 +241,22 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
 
 enum { CACHE_SHARE = 32 << 20 }; /* bytes of L2 that running programs should share */
 
-/* How many indices of the other axes run together: what their programs share fits the cache. */
+/* The largest power of two that is not above `n`. */
 static LirReg
-section_size(Lowering *lo, LirReg others)
+power_below(LirBuilder *b, LirReg n)
+{
+    for (int32_t by = 1; by < 32; by *= 2) { /* ones behind the first one */
+        LirReg shifted = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n), lir_int(by));
+        n = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(n), lir_reg(shifted));
+    }
+    LirReg half = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n), lir_int(1));
+    return lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(n), lir_reg(half));
+}
+
+/* How many indices of the other axes run together: what their programs share fits the cache.  `even`: a
+ * power of two.  So are most sizes of these axes, and a narrow section at the end shares little. */
+static LirReg
+section_size(Lowering *lo, LirReg others, bool even)
 {
     LirBuilder *b = &lo->b;
     LirReg each = lower_host(lo, lo->fn->plan->shared_bytes_each);
@@ -251,6 +264,7 @@ section_size(Lowering *lo, LirReg others)
     LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(CACHE_SHARE));
     LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
     n = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(n), lir_int(1));
+    n = even ? power_below(b, n) : n;
     return lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(n), lir_reg(others));
 }
 
@@ -471,7 +485,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     }
     bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
     if (sections)
-        section = section_size(lo, others);
+        section = section_size(lo, others, !draws);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     LirOperand begin[] = {lir_reg(tile), lir_reg(first)};

@@ -18,7 +18,7 @@
  * 2. Counts: in every tile each band waits for as many slots of each ring as are filled, and releases
  *    as many.  So a tile leaves the rings as it found them.
  * 3. Contents: the n-th slot of a ring that a band reads holds what the kernel, before it was parted,
- *    has the band load at that place: same tensor, same coordinates.
+ *    has the band load at that place (roles_spread.c: at another, one for all rings): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
  *    stays so until its role takes it, because what it needs - filled slots, released slots, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
@@ -83,6 +83,10 @@ typedef struct Place {
 } Place;
 
 typedef VEC(Place) Places;
+
+typedef struct Order {
+    uint32_t n, *read; /* which of the tiles that a band is to load it reads first, second, .. */
+} Order;
 
 typedef struct Checker {
     PassContext *px;
@@ -454,20 +458,27 @@ say_place(Checker *c, const char *what, const Place *place)
     buf_add(out, "]\n");
 }
 
-/* What one band reads of one ring is what it is to load, in this order. */
+/* What one band reads of one ring is what it is to load, in this order; where programs begin their loops
+ * apart, in the same one as with all rings that have as many: `order`, which the first of them sets. */
 static bool
 check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring,
-           const Places *filled, const Places *wanted)
+           const Places *filled, const Places *wanted, Order *order)
 {
     const RoleEvents *slots = &tile->role[role]->slots[ring->id];
-    uint32_t reads = 0;
+    uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
+    bool *taken = arena_array(c->arena, bool, wanted->n + 1);
+    bool alike = true, spreads = c->fn->plan->spreads;
 
     for (uint32_t i = 0; i < slots->n && i < filled->n; i++) {
         if (slots->at[i] == NULL)
             continue;
-        const Place *want = reads < wanted->n ? &wanted->at[reads] : NULL;
-        if (want != NULL && same_place(want, &filled->at[i])) {
-            reads++;
+        uint32_t k = spreads ? 0 : reads;
+        for (; spreads && k < wanted->n; k++)
+            if (!taken[k] && same_place(&wanted->at[k], &filled->at[i]))
+                break;
+        if (k < wanted->n && same_place(&wanted->at[k], &filled->at[i])) {
+            taken[k] = true;
+            read[reads++] = k;
             continue;
         }
         if (c->fn->plan->joint) /* it takes part in what others have to do, all of it masked */
@@ -476,17 +487,21 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
                     ring_name(c, ring), role_name(c, role));
         say_place(c, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
-        if (want != NULL)
-            say_place(c, "the band wants", want);
+        if (reads < wanted->n)
+            say_place(c, "the band wants", &wanted->at[reads]);
         else
             buf_add(c->px->bugs, "    the band wants no more\n");
         say_op(c, slots->at[i]);
         return false;
     }
-    if (reads == wanted->n)
+    if (order->read == NULL && reads > 1)
+        *order = (Order){reads, read};
+    for (uint32_t i = 0; i < reads && order->n == reads; i++)
+        alike = alike && read[i] == order->read[i];
+    if (reads == wanted->n && alike)
         return true;
-    begin_fault(c, tile, "%s reads %u slots of %s in a tile, but should %u", role_name(c, role),
-                reads, ring_name(c, ring), wanted->n);
+    begin_fault(c, tile, "%s reads %u slots of %s in a tile%s %u", role_name(c, role), reads,
+                ring_name(c, ring), alike ? ", but should" : " in its own order, of", wanted->n);
     return false;
 }
 
@@ -509,12 +524,13 @@ check_contents(Checker *c, TileRun *tile)
 
     for (uint32_t role = 1; filled != NULL && role <= there; role++) {
         Places *wanted = collect_places(c, c->loads, role);
+        Order order = {0};
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
             const TirShared *ring = c->fn->shared.at[k];
             uint32_t at = k * MOST_BANDS;
             if (ring->is_ring &&
                 !check_ring(c, tile, role, ring, &filled[at + (ring->per_band ? role - 1 : 0)],
-                            &wanted[at]))
+                            &wanted[at], &order))
                 return false;
         }
     }

@@ -567,7 +567,7 @@ count_blocks(TirFn *fn)
 static void
 plan_drawing(Planner *p)
 {
-    enum { COUNTER_BYTES = 8 };
+    enum { COUNTER_BYTES = 8, ADDED = 2 }; /* what is added to is read and written */
     TirFn *fn = p->fn;
     const TirBlock *body = p->loop->blocks[0];
     const HostExpr *bytes = host_int(fn->arena, 0);
@@ -585,7 +585,7 @@ plan_drawing(Planner *p)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
                  (added->def->joint || fn->plan->divided))
-            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8;
+            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
             const TensorDim *dim = &op->tensor->dim[d];

@@ -2,7 +2,7 @@
  *
  *   level    tile IR with a plan (pass `plan`)
  *   does     replaces loads by waits for rings and reads of them, and writes the producer, which
- *            fills the rings in the order in which they are waited for.  With `overlapped`, the
+ *            fills the rings (roles_order.c: in which order).  With `overlapped`, the
  *            main loop is turned by a stage: products whose operands are computed from other
  *            products ("late") run while the next iteration's arithmetic does:
  *
@@ -197,6 +197,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
+    if (plan->spreads)
+        r->spread = roles_spread(
+            r, &r->b, tir_binary(&r->b, TIR_DIV, own, tir_const_int(&r->b, plan->bands)), range);
     if (plan->divided)
         roles_divided(r, map, range);
     else if (plan->overlapped)
@@ -301,17 +304,15 @@ joint_products(const Roles *r)
     return n;
 }
 
-/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
- * `turn` makes each segment the one as far from the other end. */
-static void
-visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
+void
+roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
 {
     uint32_t n = r->loop->n_segments;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            visit_masks(r, op->blocks[k], turn, first, last);
+            roles_visit_masks(r, op->blocks[k], turn, first, last);
         if (op->op != TIR_MASK && op->op != TIR_PADMASK)
             continue;
         uint32_t turned = 0;
@@ -349,7 +350,7 @@ choose_first_iteration(Roles *r)
 
     if (r->loop->n_segments < 2 || !r->fn->plan->overlapped)
         return;
-    visit_masks(r, r->body, false, &first, &last);
+    roles_visit_masks(r, r->body, false, &first, &last);
     if (first)
         return;
     r->clean_head = !r->bounds_differ && has_slots(r);
@@ -359,7 +360,7 @@ choose_first_iteration(Roles *r)
     r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
     r->loop->hints.backwards = r->backwards;
     if (r->backwards)
-        visit_masks(r, r->body, true, &first, &last);
+        roles_visit_masks(r, r->body, true, &first, &last);
 }
 
 bool
@@ -401,8 +402,9 @@ pass_roles(PassContext *px, TirFn *fn)
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
-    if (plan->divided)
+    if (!plan->overlapped)
         roles_order_rings(&r);
+    plan->spreads = roles_can_spread(&r);
     roles_make_producer(&r);
 
     TirBlock *root = tir_block_new(fn);

@@ -19,6 +19,12 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
+/* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
+ * by `start` further, around. */
+typedef struct Spreading {
+    TirVal *lo, *end, *n, *start; /* NULL: they are what they are */
+} Spreading;
+
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -32,13 +38,14 @@ typedef struct Roles {
     bool *late;                            /* by value: of the late stage */
     int8_t *level;                         /* by value: how many products deep */
     TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
-    OpList early_rings, late_rings; /* loads of the loop, in order of their first use */
+    OpList early_rings, late_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the bands' iterations are not the same */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
+    Spreading spread, producer_spread; /* in each of the two builders' programs */
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
@@ -90,6 +97,24 @@ bool roles_is_same(const TirVal *a, const TirVal *b);
 Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
 /* The iteration that `number` stands for. */
 TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
+
+/* ---- roles_order.c ---- */
+
+/* Before the producer is made: the order in which it fills the rings of a loop that is not turned. */
+void roles_order_rings(Roles *r);
+/* Whether `op` is a product that reads the ring behind `load`, itself or through a part or a transpose. */
+bool roles_reads_ring(const TirOp *op, const TirOp *load);
+
+/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
+ * `turn` makes each segment the one as far from the other end. */
+void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
+
+/* ---- roles_spread.c ---- */
+
+bool roles_can_spread(const Roles *r);
+/* Of the main loop with all iterations of a block. */
+Spreading roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
+TirVal *roles_spread_iteration(TirBuilder *b, const Spreading *spread, TirVal *number);
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 
@@ -158,8 +183,6 @@ void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
 void roles_settle_first(TirFn *fn);
 /* .. and of bands that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
-/* Before the producer is made: the order in which it fills the rings of such a loop. */
-void roles_order_rings(Roles *r);
 /* Before rings are listed: parts of vectors that have none become loads of their own. */
 void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);

@@ -140,25 +140,6 @@ read_own(Divided *d, const TirOp *own)
 
 /* ---- order ---- */
 
-/* Whether `op` reads the ring behind `load`, itself or through a part or a transpose of it. */
-static bool
-reads_ring(const TirOp *op, const TirOp *load)
-{
-    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
-        const TirOp *def = op->args[k]->def;
-        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
-            def = def->args[0]->def;
-        for (uint32_t j = 0; def != NULL && def->op == TIR_OWN && j < def->n_args; j++) {
-            if (def->args[j]->def == load)
-                return true;
-        }
-        if (def == load)
-            return true;
-    }
-    return false;
-}
-
-
 /* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
 static void
 order_with_needs(Divided *d, TirOp *op)
@@ -202,7 +183,7 @@ order_iteration(Divided *d)
     }
     for (uint32_t k = 0; k < d->r->early_rings.n; k++) { /* in the order in which they are filled */
         for (uint32_t i = 0; i < body->ops.n; i++) {
-            if (is_first_product(d, body->ops.at[i]) && reads_ring(body->ops.at[i], d->r->early_rings.at[k]))
+            if (is_first_product(d, body->ops.at[i]) && roles_reads_ring(body->ops.at[i], d->r->early_rings.at[k]))
                 order_with_needs(d, body->ops.at[i]);
         }
     }
@@ -255,10 +236,10 @@ release_ended(Divided *d, uint32_t from)
         const TirOp *load = rings->at[k];
         bool busy = d->released[k];
         for (uint32_t i = from; i < d->order.n && !busy; i++)
-            busy = d->order.at[i] == load || reads_ring(d->order.at[i], load) ||
+            busy = d->order.at[i] == load || roles_reads_ring(d->order.at[i], load) ||
                    reads_vector(d->order.at[i], load);
         for (uint32_t i = 0; i < d->flying.n && !busy; i++)
-            busy = reads_ring(d->flying.at[i]->def, load);
+            busy = roles_reads_ring(d->flying.at[i]->def, load);
         if (busy)
             continue;
         d->released[k] = true;
@@ -308,32 +289,6 @@ roles_narrow_vectors(Roles *r)
         }
         tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
         i = (uint32_t)b.at; /* the part, which nobody uses now */
-    }
-}
-
-/* The place in the loop's body of the last product that reads the ring behind `load`. */
-static uint32_t
-last_reader(const Roles *r, const TirOp *load)
-{
-    uint32_t last = 0;
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++)
-        last = reads_ring(r->body->ops.at[i], load) ? i : last;
-    return last;
-}
-
-/* Those that are given back first are filled first: the producer waits for one after the other. */
-void
-roles_order_rings(Roles *r)
-{
-    OpList *rings = &r->early_rings;
-
-    for (uint32_t i = 1; i < rings->n; i++) {
-        TirOp *load = rings->at[i];
-        uint32_t k = i;
-        for (; k > 0 && last_reader(r, load) < last_reader(r, rings->at[k - 1]); k--)
-            rings->at[k] = rings->at[k - 1];
-        rings->at[k] = load;
     }
 }
 

@@ -1,4 +1,4 @@
-/* roles_producer.c - the warp that fills the rings, in the order in which they are waited for.
+/* roles_producer.c - the warp that fills the rings, for all bands of a block.
  *
  * It goes through the iterations that some band of the block has, and computes them by itself from
  * the index of the block.
@@ -181,6 +181,10 @@ roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
 TirVal *
 roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
 {
+    const Spreading *spread = b == &r->pb ? &r->producer_spread : &r->spread;
+
+    if (spread->start != NULL)
+        return roles_spread_iteration(b, spread, number);
     if (!r->backwards)
         return number;
     return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
@@ -190,8 +194,9 @@ roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
 static void
 produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, TirVal *number)
 {
+    if (rings->n == 0)
+        return;
     TirVal *iteration = number == NULL ? NULL : roles_iteration(r, &r->pb, base, number);
-
     for (uint32_t k = 0; k < rings->n; k++)
         produce(r, rings->at[k], block_index, iteration);
 }
@@ -234,6 +239,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
                       ? roles_block_range(r, b, index, extent, &first_lo)
                       : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
+    r->producer_spread = roles_spread(r, b, index, range);
     if (!r->fn->plan->overlapped) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];

@@ -289,17 +289,6 @@ adds_joint(const TirOp *op)
     return def != NULL && def->op == TIR_MMA && def->joint;
 }
 
-/* Whether a product reads the ring behind `load`. */
-static bool
-reads_ring(const TirOp *op, const TirOp *load)
-{
-    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
-        if (source_of(op->args[k]) == load->results[0])
-            return true;
-    }
-    return false;
-}
-
 /* Gives back the rings whose last product has ended: none of those to come, from place `from` on and
  * in `meanwhile`, and none in flight reads them. */
 static void
@@ -315,11 +304,11 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
             bool busy = released[n];
             for (uint32_t i = from; i < order->n && !busy; i++)
                 busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
-                       reads_ring(order->at[i], load);
+                       roles_reads_ring(order->at[i], load);
             for (uint32_t i = 0; i < meanwhile->n && !busy; i++)
-                busy = reads_ring(meanwhile->at[i], load);
+                busy = roles_reads_ring(meanwhile->at[i], load);
             for (uint32_t i = 0; i < flying->results.n && !busy; i++)
-                busy = reads_ring(flying->results.at[i]->def, load);
+                busy = roles_reads_ring(flying->results.at[i]->def, load);
             if (busy)
                 continue;
             released[n] = true;

@@ -357,6 +357,14 @@ def written_cases(optional):
             spec = at(d=64, dv=64, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
+    # .. in programs that begin the loop apart, with and without masks that need to know where they are
+    for features in [dict(rows=530, keys=460), dict(rows=512, keys=330, alibi=True, heads=2, kv_heads=1),
+                     dict(rows=400, keys=256, softcap=True)]:
+        for d, m, plan in [(64, 32, "bands=2,stages=2,persistent=0,turns=1"), (64, 64, "bands=2,stages=2"),
+                           (128, 48, "bands=2,stages=2,persistent=0,turns=1")]:
+            spec = at(d=d, dv=d, **features)
+            yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
+                       backward("attention_bwd", spec, random, m), plan, 2)
     # bands that divide the tiles of the main loop
     for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
                      dict(d=256, dv=256, rows=129, keys=65, dtype="f16"),

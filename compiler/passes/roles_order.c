@@ -1,0 +1,74 @@
+/* roles_order.c - the order in which the producer fills the rings of the main loop.
+ *
+ * One warp fills them all, and waits for a free slot of one after the other: rings that are given back
+ * first are filled first.  In the order in which they are read, a tile that is read to the end of an
+ * iteration keeps one that was free half an iteration before from being fetched, and then both are
+ * fetched at once, each behind the other.
+ *
+ *     products read  Q dO  dO  dS Q        read first: Q; given back first: dO
+ *     filled         dO(i + 2) under the last products of iteration i, Q(i + 2) at its end
+ *
+ * Who reads may wait for them in another order: the producer fills all of an iteration before it
+ * begins the next, so a ring's slot is given back by an iteration whose tiles are all there.
+ */
+#include "compiler/passes/roles.h"
+
+bool
+roles_reads_ring(const TirOp *op, const TirOp *load)
+{
+    for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+        const TirOp *def = op->args[k]->def;
+        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+            def = def->args[0]->def;
+        for (uint32_t j = 0; def != NULL && def->op == TIR_OWN && j < def->n_args; j++) {
+            if (def->args[j]->def == load)
+                return true;
+        }
+        if (def == load)
+            return true;
+    }
+    return false;
+}
+
+/* The place in the loop's body of the last product that reads the ring behind `load`; vectors stay
+ * behind the tile whose barriers they may share. */
+static uint32_t
+last_reader(const Roles *r, const TirOp *load)
+{
+    uint32_t last = 0;
+
+    if (load->shared->is_vector && !r->fn->plan->divided && roles_first_tile(r) != NULL)
+        load = roles_first_tile(r);
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        last = roles_reads_ring(r->body->ops.at[i], load) ? i : last;
+    return last;
+}
+
+/* Whether `a` is given back before `b`, as seen from the iteration that they are filled for. */
+static bool
+is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
+{
+    if (a->shared->slots != b->shared->slots)
+        return a->shared->slots > b->shared->slots;
+    return last_reader(r, a) < last_reader(r, b);
+}
+
+void
+roles_order_rings(Roles *r)
+{
+    OpList *rings = &r->early_rings;
+
+    /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
+     * gives back its own: with one slot that would have to be filled first. */
+    for (uint32_t i = 0; i < rings->n && !r->fn->plan->divided; i++) {
+        if (rings->at[i]->shared->slots < 2)
+            return;
+    }
+    for (uint32_t i = 1; i < rings->n; i++) {
+        TirOp *load = rings->at[i];
+        uint32_t k = i;
+        for (; k > 0 && is_free_before(r, load, rings->at[k - 1]); k--)
+            rings->at[k] = rings->at[k - 1];
+        rings->at[k] = load;
+    }
+}
