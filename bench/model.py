@@ -72,7 +72,8 @@ def predict(features, plan, t):
     start = t["tile"] + n * work["stored"] / t["copy_bytes"]
     if not plan["persistent"]:
         start += t["block"]
-    if features["joint"] and features["uneven"] and plan["persistent"] and plan["dynamic"]:
+    draws = features["uneven"] and plan["persistent"] and plan["dynamic"]
+    if features["joint"] and not features["ahead"] and draws:
         start += t["draw"]
     masks = 0 if features["joint"] else t["issue"] * trips["masks"] * n * t["mask"]
     tile = trips["each"] * clocks + start + masks

@@ -2,10 +2,10 @@
  *
  * A candidate is a value for each parameter that is `auto`, of which those that say how many rows a
  * band has are 64 (or more, where nothing is computed between products), and a number of bands; its
- * blocks go through several tiles of the grid or, where tiles differ in length, also through one, and
- * only through one where bands share a product.  Its kernel is made as far as the pass `plan`; from
- * what an iteration asks of the units band_time.c predicts the time of a launch.  What does not fit
- * shared memory or registers is no candidate.
+ * blocks go through several tiles of the grid or, where tiles differ in length or bands share a product,
+ * also through one; only through one where they share it and no product begins ahead.  Its kernel is
+ * made as far as the pass `plan`; from what an iteration asks of the units band_time.c predicts the
+ * time of a launch.  What does not fit shared memory or registers is no candidate.
  */
 #include "compiler/auto_plan.h"
 
@@ -89,7 +89,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && w->uneven;
+    bool draws = plan.persistent && plan.dynamic && w->uneven && !w->ahead;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
@@ -157,7 +157,9 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .dynamic = true,
                       .overlap = true,
                       .turns = bands > 1 && !fn->plan->divided};
-    if (!w->joint) /* there the place of a tile takes registers that are short */
+    /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
+     * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
+    if (!w->joint || (slots > 1 && w->ahead))
         add_plan(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot

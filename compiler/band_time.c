@@ -119,7 +119,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     c.start = times->tile + plan->bands * work->stored / target->chip.copy_bytes;
     if (!plan->persistent)
         c.start += times->block;
-    if (work->joint && drawn && plan->persistent)
+    if (work->joint && drawn && plan->persistent && !work->ahead) /* measured to cost nothing there */
         c.start += times->draw;
     if (band_is_products(work)) { /* the next tile's copies run under what ends a tile */
         c.start = plan->persistent ? 0 : times->block;

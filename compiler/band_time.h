@@ -32,6 +32,7 @@ typedef struct BandWork {
     bool positions;              /* it computes with the elements' places, as numbers */
     bool turned;                 /* some sum is computed turned */
     bool joint;                  /* bands share a product: all have all iterations */
+    bool ahead;                  /* a product begins an iteration ahead, which takes what registers there are */
     bool program_masks;          /* the program masks elements itself */
     bool uneven;                 /* tiles of the grid differ in length */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */

@@ -66,7 +66,7 @@ check_facts(Verifier *v)
                                      ? NULL
                                      : fn->shared.at[ring->rides - 1];
         if (ring->rides != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
-                                 other->is_vector || other->per_band || other->lags ||
+                                 other->rides != 0 || other->per_band || other->lags ||
                                  other->slots != ring->slots || other->barriers != ring->barriers))
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
         if (ring->per_band && !ring->is_ring)

@@ -40,6 +40,7 @@ typedef struct Borrowed {
 /* Where a role is on its way around a ring. */
 typedef struct RingCursor {
     LirReg slot, phase; /* homes */
+    bool follows;       /* they are another ring's, which moves on for both */
     struct RingCursor *oldest; /* of a ring that lags: at the slot to be released next; NULL: it is
                                   the one waited for last, and a release moves on */
     LirReg base;        /* of the slot last waited for: its address, in units of 16 bytes */
@@ -59,6 +60,7 @@ typedef struct Role {
     Elem lane_grid[3];     /* the same, but not known to be */
     RingCursor *rings;     /* by number of the buffer */
     RingCursor tiles;      /* of the ring of tile numbers */
+    bool tiles_stay;       /* it moves on at the end of a tile, for rings that follow it */
 } Role;
 
 typedef struct Lowering {

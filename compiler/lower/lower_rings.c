@@ -56,10 +56,117 @@ lower_new_cursor(Lowering *lo)
     return cursor;
 }
 
+/* The place, counted from 1, of the only operation of a kind with `ring` that is in no loop or branch; 0:
+ * there is not exactly one. */
+static uint32_t
+only_place(const TirBlock *body, TirOpcode op, const TirShared *ring)
+{
+    uint32_t n = 0, at = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op != op || body->ops.at[i]->shared != ring)
+            continue;
+        n++;
+        at = i + 1;
+    }
+    return n == 1 ? at : 0;
+}
+
+/* Whether the producer fills both rings wherever it fills one, once a block and with no loop or branch
+ * between, `ring` before `other`. */
+static bool
+filled_together(const Lowering *lo, const TirBlock *block, const TirShared *ring, const TirShared *other)
+{
+    uint32_t n[2] = {0, 0}, last[2] = {0, 0}, owners = 0, inside = 0;
+    bool together;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        owners += op->n_blocks > 0 && n[0] + n[1] > 0;
+        if (op->op != TIR_COPY_BULK || (op->shared != ring && op->shared != other))
+            continue;
+        n[op->shared == other]++;
+        last[op->shared == other] = i;
+        inside = owners;
+    }
+    together = (n[0] == 0 && n[1] == 0) || (n[0] == parts_of(lo, ring) && n[1] == parts_of(lo, other) &&
+                                            last[0] < last[1] && inside == 0);
+    for (uint32_t i = 0; i < block->ops.n && together; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks && together; k++)
+            together = filled_together(lo, op->blocks[k], ring, other);
+    }
+    return together;
+}
+
+/* The last ring that the producer fills together with `ring`: one cursor is enough for those.  One that
+ * draws tiles, where bands can spare no register, has few. */
+static const TirShared *
+ring_to_fill_with(const Lowering *lo, const TirShared *ring)
+{
+    const TirShared *found = NULL;
+
+    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->ahead; k++) {
+        const TirShared *other = lo->fn->shared.at[k];
+        const TirShared *before = found == NULL ? ring : found;
+        if (other->is_ring && other != ring && other != found && other->slots == ring->slots &&
+            filled_together(lo, lo->fn->plan->producer, before, other))
+            found = other;
+    }
+    return found;
+}
+
+/* Rings that are filled once for a tile and have as many slots go around together: one cursor is enough, that
+ * of the ring given back last, and bands that keep it from tile to tile are short of registers.  (What
+ * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
+static const TirShared *
+ring_to_follow(const Lowering *lo, const TirShared *ring)
+{
+    const TirBlock *body = lo->fn->body;
+    uint32_t first = only_place(body, TIR_RING_WAIT, ring);
+    uint32_t own = only_place(body, TIR_RING_RELEASE, ring), last = own;
+    const TirShared *found = NULL;
+
+    if (!lo->fn->plan->persistent || !lo->fn->plan->ahead || first == 0 || own < first)
+        return NULL;
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *other = lo->fn->shared.at[k];
+        uint32_t begins = only_place(body, TIR_RING_WAIT, other);
+        uint32_t ends = only_place(body, TIR_RING_RELEASE, other);
+        if (!other->is_ring || other->lags || other->slots != ring->slots || begins == 0 ||
+            begins > own || ends <= last || ring_to_follow(lo, other) != NULL)
+            continue;
+        last = ends;
+        found = other;
+    }
+    return found;
+}
+
+/* Whether a ring goes around with that of tile numbers, which then waits for the end of a tile. */
+static bool
+follows_tiles(const Lowering *lo, const TirShared *ring)
+{
+    const TirPlan *plan = lo->fn->plan;
+    const TirBlock *body = lo->fn->body;
+    bool once = false;
+
+    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->slots != TILE_SLOTS)
+        return false;
+    if (!lo->role->producer)
+        return only_place(body, TIR_RING_WAIT, ring) != 0 &&
+               only_place(body, TIR_RING_RELEASE, ring) > only_place(body, TIR_RING_WAIT, ring);
+    for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
+        const TirOp *op = plan->producer->ops.at[i];
+        once = once || (op->op == TIR_COPY_BULK && op->shared == ring);
+    }
+    return once;
+}
+
 void
 lower_begin_rings(Lowering *lo)
 {
     lo->role->rings = arena_array(lo->arena, RingCursor, lo->fn->shared.n + 1);
+    lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         if (!lo->fn->shared.at[k]->is_ring && !lo->fn->shared.at[k]->is_joint)
             continue;
@@ -76,6 +183,24 @@ lower_begin_rings(Lowering *lo)
     }
     if (lo->fn->plan->dynamic)
         lo->role->tiles = lower_new_cursor(lo);
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *ring = lo->fn->shared.at[k];
+        const TirShared *other = NULL;
+        if (ring->is_ring && lo->role->producer)
+            other = ring_to_fill_with(lo, ring);
+        else if (ring->is_ring && !ring->lags)
+            other = ring_to_follow(lo, ring);
+        const RingCursor *leader = other == NULL ? NULL : &lo->role->rings[other->id];
+        if (ring->is_ring && follows_tiles(lo, other == NULL ? ring : other)) {
+            leader = &lo->role->tiles;
+            lo->role->tiles_stay = true;
+        }
+        if (leader != NULL) {
+            lo->role->rings[k].slot = leader->slot;
+            lo->role->rings[k].phase = leader->phase;
+            lo->role->rings[k].follows = true;
+        }
+    }
 }
 
 void
@@ -276,7 +401,8 @@ lower_ring_release(Lowering *lo, TirOp *op)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
     }
-    lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
+    if (!cursor->follows)
+        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
 }
 
 /* The assembler moves arithmetic below a wait for products, where it does not run under them, and
@@ -579,6 +705,6 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         operands[at++] = full;
         lir_emit(b, loads[tensor->rank], 0, at, operands);
     }
-    if (part + 1 == parts)
-        lower_advance(lo, &lo->role->rings[ring->id], ring->slots);
+    if (part + 1 == parts && !cursor->follows)
+        lower_advance(lo, cursor, ring->slots);
 }

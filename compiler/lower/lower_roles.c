@@ -322,7 +322,8 @@ tell_tile(Lowering *lo, LirReg none)
     lir_emit(b, LIR_ST_SHARED_V4, 0, 5, words);
     LirOperand full = tile_slot(lo, 8, TILE_FULL);
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
-    lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+    if (!lo->role->tiles_stay)
+        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
 }
 
 /* What the producer told; returns the predicate that there is no further tile. */
@@ -345,7 +346,8 @@ hear_tile(Lowering *lo)
     }
     empty = tile_slot(lo, 8, TILE_EMPTY);
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
-    lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+    if (!lo->role->tiles_stay)
+        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         set_place(lo, k, same[k]);
     LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, words[3], lir_int(0));
@@ -456,6 +458,27 @@ lower_quotients(Lowering *lo, const TirBlock *block)
     }
 }
 
+/* How many tiles there are; `others`: without the axis along which they differ in length. */
+static LirReg
+count_tiles(Lowering *lo, uint32_t uneven, LirReg counts[3], LirReg *others)
+{
+    LirBuilder *b = &lo->b;
+
+    axis_counts(lo, counts);
+    LirReg total = counts[0];
+    *others = uneven == 0 ? 0 : counts[0];
+    for (uint32_t k = 1; k < lo->fn->grid.n; k++) {
+        total = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(total), lir_reg(counts[k]));
+        if (k != uneven)
+            *others = *others == 0 ? counts[k]
+                                   : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(*others),
+                                             lir_reg(counts[k]));
+    }
+    if (*others == 0)
+        *others = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1));
+    return total;
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
@@ -463,26 +486,15 @@ lower_tiles(Lowering *lo, TirBlock *program)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
     bool draws = plan->dynamic && lo->role->producer, hears = plan->dynamic && !draws;
+    bool share = b->share;
     LirReg counts[3] = {0}, inverses[3] = {0}, total = 0, others = 0, section = 0, none;
     LirReg tile = lir_new_home(b, LIR_B32);
     uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = 0;
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         uneven = lo->fn->grid.at[k].uneven ? k : uneven;
-    if (!hears) {
-        axis_counts(lo, counts);
-        total = counts[0];
-        others = uneven == 0 ? 0 : counts[0];
-        for (uint32_t k = 1; k < lo->fn->grid.n; k++) {
-            total = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(total), lir_reg(counts[k]));
-            if (k != uneven)
-                others = others == 0 ? counts[k]
-                                     : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(others),
-                                               lir_reg(counts[k]));
-        }
-        if (others == 0)
-            others = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1));
-    }
+    if (!hears)
+        total = count_tiles(lo, uneven, counts, &others);
     bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
     if (sections)
         section = section_size(lo, others, !draws);
@@ -503,6 +515,11 @@ lower_tiles(Lowering *lo, TirBlock *program)
     if (hears) {
         none = hear_tile(lo);
     } else {
+        if (draws && plan->ahead) { /* few registers: not kept from tile to tile */
+            b->share = false;
+            total = count_tiles(lo, uneven, counts, &others);
+            b->share = share;
+        }
         none = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(tile), lir_reg(total));
         if (draws) {
             find_drawn_place(lo, tile, uneven, counts, others, section);
@@ -515,6 +532,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     else if (!plan->dynamic)
         find_place(lo, tile, counts, inverses);
     lower_tile_block(lo, program);
+    if (lo->role->tiles_stay)
+        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     if (plan->alternating)
         alternate(lo);
     if (draws)
@@ -529,8 +548,11 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, end);
-    if (draws)
-        clear_counter(lo, stride);
+    if (draws) {
+        b->share = b->share && !plan->ahead;
+        clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
+        b->share = share;
+    }
 }
 
 /* ---- turns ---- */

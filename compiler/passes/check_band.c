@@ -271,9 +271,14 @@ read_all_parts(Band *b, const TirOp *read, uint32_t slot)
 {
     const Stretches *stretches = &b->stretches[read->shared->id];
     uint32_t written = stretches->written[read->shared->is_ring ? 0 : slot];
+    uint32_t before = stretches->read[read->shared->is_ring ? 0 : slot];
 
     if (written == 0)
         return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
+                                          ring_name(b, read->shared)));
+    if (!read->shared->is_ring && written < before && before < b->stretch)
+        return fail(b, read, arena_printf(b->facts->arena,
+                                          "%s is read again before anything new is written to it",
                                           ring_name(b, read->shared)));
     if (written == b->stretch)
         return fail(b, read,

@@ -467,79 +467,6 @@ make_rings(Planner *p)
     }
 }
 
-/* Whether a value follows from loads and constants of the body, or from outside, without products. */
-static bool
-before_products(const TirVal *value, const TirBlock *body, uint32_t depth)
-{
-    const TirOp *def = value->def;
-
-    if (value->block != body)
-        return true;
-    if (def == NULL || depth > 12)
-        return def == NULL && value == body->params.at[0];
-    if (def->op == TIR_MMA || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!before_products(def->args[k], body, depth + 1))
-            return false;
-    }
-    return true;
-}
-
-/* -value, negated where it is smallest: before it is spread over a tile. */
-static TirVal *
-negated(TirBuilder *b, TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (def == NULL || (def->op != TIR_BROADCAST && def->op != TIR_EXPAND) || value->block != b->block)
-        return tir_unary(b, TIR_NEG, value);
-    TirVal *less = negated(b, def->args[0]);
-    TirOp *again = tir_op_new(b, def->op, 1, &less, 1, &value->type);
-    again->axis = def->axis;
-    return again->results[0];
-}
-
-/* a b - x, with nothing else made of a b: the sum begins at -x, and the subtraction is done by the
- * product. */
-static void
-preload_subtractions(Planner *p)
-{
-    TirBlock *body = p->loop->blocks[0];
-
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *op = body->ops.at[i];
-        TirOp *mma = op->op == TIR_SUB ? op->args[0]->def : NULL;
-        if (mma == NULL || mma->op != TIR_MMA || mma->parent != body || mma->args[2]->def == NULL ||
-            mma->args[2]->def->op != TIR_CONST || mma->args[2]->def->number != 0 ||
-            count_uses(p->fn, mma->results[0]) != 1)
-            continue;
-        /* Only what does not come from products: it has to be there before this one starts. */
-        if (!before_products(op->args[1], body, 0))
-            continue;
-        TirBuilder b = {.fn = p->fn, .block = body, .at = (int32_t)i, .span = op->span};
-        TirVal *args[] = {mma->args[0], mma->args[1], negated(&b, op->args[1])};
-        TirOp *sum = tir_op_new(&b, TIR_MMA, 3, args, 1, &op->results[0]->type);
-        tir_replace_uses(p->fn, op->results[0], sum->results[0]);
-        uint32_t kept = 0; /* the old product and the subtraction go */
-        for (uint32_t k = 0; k < body->ops.n; k++) {
-            if (body->ops.at[k] != op && body->ops.at[k] != mma)
-                body->ops.at[kept++] = body->ops.at[k];
-        }
-        body->ops.n = kept;
-        i = 0;
-    }
-    for (uint32_t i = body->ops.n; i-- > 0;) { /* what nobody uses any more */
-        const TirOp *op = body->ops.at[i];
-        if ((tir_op_info(op->op)->flags & TF_PURE) == 0 || op->n_results != 1 ||
-            count_uses(p->fn, op->results[0]) > 0)
-            continue;
-        for (uint32_t k = i; k + 1 < body->ops.n; k++)
-            body->ops.at[k] = body->ops.at[k + 1];
-        body->ops.n--;
-    }
-}
-
 /* What is launched: a block for the bands of each point of the grid, or, going through them, no more
  * blocks than run at once. */
 static void
@@ -562,6 +489,16 @@ count_blocks(TirFn *fn)
     fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
 }
 
+bool
+plan_draws(const PassContext *px, const TirFn *fn)
+{
+    bool uneven = false;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        uneven = uneven || fn->grid.at[k].uneven;
+    return uneven && px->plan.dynamic;
+}
+
 /* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
  * time of those that share what they load.  Blocks that stay draw them from a counter. */
 static void
@@ -571,11 +508,8 @@ plan_drawing(Planner *p)
     TirFn *fn = p->fn;
     const TirBlock *body = p->loop->blocks[0];
     const HostExpr *bytes = host_int(fn->arena, 0);
-    bool uneven = false;
 
-    for (uint32_t k = 0; k < fn->grid.n; k++)
-        uneven = uneven || fn->grid.at[k].uneven;
-    if (!uneven || !p->px->plan.dynamic)
+    if (!plan_draws(p->px, fn))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
@@ -605,8 +539,11 @@ plan_drawing(Planner *p)
     if (!fn->plan->persistent)
         return;
     fn->plan->dynamic = true;
-    fn->plan->producer_registers = p->px->target->drawing_registers[fn->plan->bands].producer;
-    fn->plan->consumer_registers = p->px->target->drawing_registers[fn->plan->bands].consumer;
+    if (!fn->plan->ahead) { /* there bands can spare none; rings that are filled together take few */
+        const Target *target = p->px->target;
+        fn->plan->producer_registers = target->drawing_registers[fn->plan->bands].producer;
+        fn->plan->consumer_registers = target->drawing_registers[fn->plan->bands].consumer;
+    }
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);
 }
@@ -711,7 +648,7 @@ pass_plan(PassContext *px, TirFn *fn)
     ok = ok && find_main_loop(&p);
     if (ok && hints->divide) {
         if (hints->bands > 1)
-            preload_subtractions(&p);
+            plan_preload(fn, p.loop->blocks[0]);
         ok = divide_tiles(&p);
     } else {
         ok = ok && choose_axis(&p);
@@ -719,7 +656,7 @@ pass_plan(PassContext *px, TirFn *fn)
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
             ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));
             if (!ahead)
-                preload_subtractions(&p);
+                plan_preload(fn, p.loop->blocks[0]);
             ok = try_axis(&p, p.axis);
         }
     }

@@ -41,10 +41,20 @@ typedef struct Ahead {
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Ahead;
 
+/* Whether its programs differ in length, and go in an order that minds it. */
+bool plan_draws(const PassContext *px, const TirFn *fn);
+
+/* ---- plan_preload.c ---- */
+
+/* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */
+void plan_preload(TirFn *fn, TirBlock *body);
+
 /* ---- plan_ahead.c ---- */
 
 /* Finds the product that could begin ahead. */
 bool ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead);
+/* Segments of a loop in which no mask lives, as bits; none if it has but one. */
+uint32_t plan_clean_segments(const TirOp *loop);
 /* Whether it does, in a loop with that many slots; the bands' axis is chosen. */
 bool plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 

@@ -4,6 +4,8 @@
  * costs is registers: its result is there while the last products of the iteration before run.  Masks
  * and elements' places as numbers would take the same registers: with them the assembler spills (H200,
  * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
+ * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
+ * they are.
  */
 #include "compiler/passes/plan.h"
 
@@ -84,26 +86,47 @@ registers_ahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32
     return ((kept > own ? kept : own) + others) / (4 * WARP_LANES) + OTHER_REGISTERS;
 }
 
+/* Takes away from `clean` the segments in which some mask of `block` lives. */
+static uint32_t
+without_masks(const TirBlock *block, uint32_t clean)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+            clean &= ~op->segments;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            clean = without_masks(op->blocks[k], clean);
+    }
+    return clean;
+}
+
+uint32_t
+plan_clean_segments(const TirOp *loop)
+{
+    if (loop->n_segments < 2)
+        return 0;
+    return without_masks(loop->blocks[0], ((uint32_t)1 << loop->n_segments) - 1);
+}
+
 bool
 plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages)
 {
     const PlanHints *hints = &px->plan;
     const TirBlock *body = loop->blocks[0];
-    bool joint = false;
+    bool joint = false, parts = plan_clean_segments(loop) != 0;
     Ahead ahead;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         joint = joint || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint);
         const TirOp *op = body->ops.at[i];
-        if (op->op == TIR_MASK ||
+        if ((op->op == TIR_MASK && !parts) ||
             (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
             return false;
         /* what the bands copy themselves begins behind the first product */
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
             return false;
     }
-    /* blocks that stay have fewer registers, where they draw their tiles */
-    if (!joint || !hints->overlap || hints->persistent || stages < 2 ||
+    if (!joint || !hints->overlap || stages < 2 ||
         !pass_enabled(px, "pipeline") || !ahead_find(fn->arena, body, &ahead))
         return false;
     return registers_ahead(fn, loop, ahead.product, hints->bands) <

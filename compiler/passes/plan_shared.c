@@ -271,8 +271,20 @@ is_of_roles(const TirShared *shared)
     return shared->is_ring || shared->is_joint || shared->is_staging;
 }
 
+/* Whether a product starts between two places of a block: who waits for nothing behind it does before. */
+static bool
+starts_between(const TirBlock *block, uint32_t from, uint32_t to)
+{
+    bool starts = false;
+
+    for (uint32_t i = from; i < to && !starts; i++)
+        starts = block->ops.at[i]->op == TIR_MMA;
+    return starts;
+}
+
 /* Whether `rider` is filled, waited for and given back wherever `ring` is, once a block of operations:
- * filled and waited for behind it, given back before. */
+ * filled and waited for behind it, given back before.  What is read from it must stay behind a product
+ * that stands before the wait: the assembler would move it to the front, and the product starts late. */
 static bool
 goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
 {
@@ -290,6 +302,8 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
         }
         bool before = steps[s] != TIR_RING_RELEASE;
         goes = n[0] == n[1] && n[0] <= 1 && (n[0] == 0 || (at[0] < at[1]) == before);
+        if (goes && n[0] == 1 && steps[s] == TIR_RING_WAIT)
+            goes = !starts_between(block, at[0], at[1]);
     }
     for (uint32_t i = 0; i < block->ops.n && goes; i++) {
         const TirOp *op = block->ops.at[i];
@@ -307,7 +321,7 @@ find_ride(Planner *p, TirShared *vector)
     vector->rides = 0;
     for (uint32_t k = 0; vector->is_vector && vector->rides == 0 && k < vector->id; k++) {
         const TirShared *ring = p->fn->shared.at[k];
-        if (ring->is_ring && !ring->is_vector && !ring->per_band && !ring->lags &&
+        if (ring->is_ring && ring->rides == 0 && !ring->per_band && !ring->lags &&
             ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
             goes_with(p->fn->body, ring, vector))
             vector->rides = k + 1;

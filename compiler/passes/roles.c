@@ -59,7 +59,7 @@ list_ring(Roles *r, TirOp *load)
 static void
 list_rings(Roles *r, OpList *once)
 {
-    TirOp *tile = roles_first_tile(r);
+    TirOp *tile = roles_carrier(r);
 
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         TirOp *op = r->old->ops.at[i];

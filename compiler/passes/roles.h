@@ -11,7 +11,8 @@ typedef VEC(TirVal *) ValueList;
 typedef enum LiveMasks {
     MASKS_BY_SEGMENT, /* as the loop's segments say */
     MASKS_ALL,
-    MASKS_NONE
+    MASKS_NONE,
+    MASKS_OF_ONE /* as one segment says */
 } LiveMasks;
 /* A vector that is loaded in each iteration, and where it is copied to. */
 typedef struct StagedVector {
@@ -44,6 +45,7 @@ typedef struct Roles {
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
+    uint32_t segment; /* the one of MASKS_OF_ONE */
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
     Spreading spread, producer_spread; /* in each of the two builders' programs */
     bool backwards; /* the main loop goes from its last iteration to its first */
@@ -151,9 +153,9 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* The load of the loop whose tile is waited for first, and comes for all bands, as rings of vectors do;
- * NULL: there is none, or no such ring. */
-TirOp *roles_first_tile(const Roles *r);
+/* The load on whose ring vectors can ride: of the tile that is waited for first and comes for all bands, as
+ * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
+TirOp *roles_carrier(const Roles *r);
 /* Makes rings of those that the tensor memory unit can bring for all bands. */
 void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
@@ -194,13 +196,16 @@ bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
 
 /* Emits the product; its result. */
 TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
-void roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead);
+/* The loop; `values` are what it begins with, then what it leaves. */
+void roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **values);
 
 /* ---- roles_segments.c ---- */
 
 /* Lets all bands of a block begin the segments of the main loop together, in `map`, where that is
  * possible; `own`: the index of the band axis. */
 void roles_share_segments(Roles *r, CloneMap *map, TirVal *own);
+/* The iterations of segment `k`, when those before it end at `from`. */
+Range roles_segment(Roles *r, const CloneMap *map, Range all, uint32_t k, TirVal *from);
 
 /* ---- roles_wishes.c ---- */
 

@@ -9,6 +9,9 @@
  *                             what is added to memory }
  *     the last iteration
  *
+ * Of a loop with segments those without masks can be like that, and the others as they were: masks
+ * and the result of the next product together take more registers than there are.
+ *
  * A band holds two slots of that ring then.  The loop ends when the product has: one that a loop's
  * first instructions would wait for makes the assembler wait for all of them.
  */
@@ -52,14 +55,15 @@ emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Ahead *ahead, Tir
 }
 
 void
-roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead)
+roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **initial)
 {
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    TirVal **values = roles_initial(r, map, 1);
+    TirVal **values = arena_array(r->fn->arena, TirVal *, n + 2);
 
-    ahead->load->shared->lags = ahead->load->shared->ahead = true;
-    TirOp *branch = roles_if_any(r, range, values);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = initial[k];
+    TirOp *branch = roles_if_any(r, range, initial);
 
     CloneMap head = clone_map_copy(r->fn, map);
     values[n] = roles_begin_ahead(r, &head, ahead);
@@ -79,11 +83,13 @@ roles_ahead(Roles *r, CloneMap *map, Range range, Ahead *ahead)
     clone_set(&tail, r->body->params.at[0], roles_iteration(r, &r->b, range.base, last));
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
-    r->masks = MASKS_ALL;
+    if (masks == MASKS_BY_SEGMENT)
+        r->masks = MASKS_ALL;
     (void)emit_iteration(r, &tail, map, ahead, loop->results[n], true);
     r->masks = masks;
     roles_yielded(r, &tail, values);
     tir_yield(&r->b, n, values);
     r->b.block = around;
-    roles_set_results(r, map, branch);
+    for (uint32_t k = 0; k < n; k++)
+        initial[k] = branch->results[k];
 }

@@ -30,15 +30,27 @@ roles_reads_ring(const TirOp *op, const TirOp *load)
     return false;
 }
 
+/* The tile that is read first and comes for all bands; NULL: none. */
+static const TirOp *
+first_tile(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector && !op->shared->per_band)
+            return op;
+    }
+    return NULL;
+}
+
 /* The place in the loop's body of the last product that reads the ring behind `load`; vectors stay
- * behind the tile whose barriers they may share. */
+ * behind the first tile, whose barriers they may share. */
 static uint32_t
 last_reader(const Roles *r, const TirOp *load)
 {
     uint32_t last = 0;
 
-    if (load->shared->is_vector && !r->fn->plan->divided && roles_first_tile(r) != NULL)
-        load = roles_first_tile(r);
+    if (load->shared->is_vector && !r->fn->plan->divided && first_tile(r) != NULL)
+        load = first_tile(r);
     for (uint32_t i = 0; i < r->body->ops.n; i++)
         last = roles_reads_ring(r->body->ops.at[i], load) ? i : last;
     return last;

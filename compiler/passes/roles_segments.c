@@ -6,6 +6,9 @@
  * the masks of every band are live.  They then run the same instructions, and come to their barrier
  * at the same one.  (The machine asks that of the threads of a warp alone; compute-sanitizer's
  * synccheck asks it of all that a barrier waits for.)
+ *
+ * Segments are parts of one loop until the lowering, unless they differ in more than masks: then each
+ * becomes a loop of its own here, for what roles_segment says.
  */
 #include "compiler/passes/roles.h"
 
@@ -72,4 +75,17 @@ roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
         place[0] = tir_binary(&r->b, TIR_MIN, place[0], place[1]);
     for (uint32_t k = 0; k + 1 < n; k++)
         clone_set(map, r->loop->args[2 + k], place[k]);
+}
+
+Range
+roles_segment(Roles *r, const CloneMap *map, Range all, uint32_t k, TirVal *from)
+{
+    Range part = {from, all.hi, all.base};
+
+    if (k + 1 == r->loop->n_segments)
+        return part;
+    TirVal *place = clone_of(map, r->loop->args[2 + k]);
+    /* it may lie before the segment, or behind the last iteration */
+    part.hi = tir_binary(&r->b, TIR_MIN, tir_binary(&r->b, TIR_MAX, place, from), all.hi);
+    return part;
 }

@@ -115,6 +115,19 @@ divided_dimension(const TirOp *add, bool by_rows)
     return d;
 }
 
+/* Through which a band's share of a joint product goes to the tensor that `add` adds to. */
+static TirShared *
+staging_of(Roles *r, TirOp *add)
+{
+    JointShare share = joint_share(add->args[add->n_args - 1]->type, r->fn->plan->bands);
+
+    if (add->shared == NULL) {
+        add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
+        add->shared->is_staging = true;
+    }
+    return add->shared;
+}
+
 /* The addition of this band's share of a joint product. */
 static void
 emit_addition(Roles *r, CloneMap *map, TirOp *op)
@@ -150,12 +163,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
         add->index[d] = op->index[d];
     add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
     add->tensor = op->tensor;
-    if (op->shared == NULL) {
-        op->shared = roles_new_buffer(r, op->tensor->name, DT_F32, value->type.dim[0],
-                                      value->type.dim[1], 1);
-        op->shared->is_staging = true;
-    }
-    add->shared = op->shared;
+    add->shared = staging_of(r, op);
 }
 
 /* The source of an operand, through casts of the layout and type that cost nothing to follow. */
@@ -223,15 +231,14 @@ is_of_vectors(const Roles *r, const TirOp *op)
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
  * lists go with the shared one. */
 static void
-order_iteration(Roles *r, OpList *out, OpList *meanwhile)
+order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
 {
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
-    bool ahead = r->fn->plan->ahead;
 
-    if (roles_first_tile(r) != NULL && !ahead) /* vectors ride on it */
-        order_with_needs(r, out, done, roles_first_tile(r));
+    if (roles_carrier(r) != NULL && !ahead) /* vectors ride on it */
+        order_with_needs(r, out, done, roles_carrier(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
         if (is_vector(op) && op->shared == NULL)
@@ -300,7 +307,8 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
 
     for (uint32_t j = 0; j < 2; j++) {
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
-            TirOp *load = lists[j]->at[k];
+            /* a vector that rides on another before that one */
+            TirOp *load = lists[j]->at[r->fn->plan->ahead ? lists[j]->n - 1 - k : k];
             bool busy = released[n];
             for (uint32_t i = from; i < order->n && !busy; i++)
                 busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
@@ -343,7 +351,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
     uint32_t products = 0;
     TirVal *begun = NULL;
 
-    order_iteration(r, &order, &meanwhile);
+    order_iteration(r, ahead != NULL, &order, &meanwhile);
     for (uint32_t i = 0; i < order.n; i++)
         products += order.at[i]->op == TIR_MMA && !is_begun(ahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
@@ -410,33 +418,112 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
     return begun;
 }
 
+/* The loop, or one of its segments; `values` are what it begins with, then what it leaves. */
+static void
+emit_loop(Roles *r, CloneMap *map, Range range, TirVal **values)
+{
+    uint32_t n = r->loop->n_results;
+    TirBlock *around = r->b.block;
+
+    TirOp *loop = roles_enter_loop(r, range, n, values, map, NULL);
+    (void)roles_straight_iteration(r, map, NULL);
+    roles_yielded(r, map, values);
+    tir_yield(&r->b, n, values);
+    r->b.block = around;
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = loop->results[k];
+}
+
+/* Lets what is emitted from now on come from `body`, a copy of the loop's. */
+static void
+use_body(Roles *r, TirBlock *body, OpList rings)
+{
+    r->body = r->loop->blocks[0] = body;
+    r->early_rings = rings;
+    roles_mark(r);
+}
+
+/* A copy of the body whose products begin with what is subtracted from them; its rings to `rings`.  (A
+ * loop that is not turned has no late ones.) */
+static TirBlock *
+preloaded_body(Roles *r, OpList *rings)
+{
+    Arena *arena = r->fn->arena;
+    TirBlock *body = r->body, *copy = tir_block_new(r->fn);
+    TirBuilder b = {.fn = r->fn, .block = copy, .at = -1};
+    CloneMap map = clone_map(r->fn);
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (adds_joint(op)) /* they share it */
+            (void)staging_of(r, op);
+        clone_op(&b, &map, op);
+    }
+    for (uint32_t k = 0; k < body->params.n; k++)
+        vec_push(arena, &copy->params, body->params.at[k]);
+    for (uint32_t k = 0; k < r->early_rings.n; k++)
+        vec_push(arena, rings, clone_of(&map, r->early_rings.at[k]->results[0])->def);
+    r->loop->blocks[0] = copy;
+    plan_preload(r->fn, copy);
+    r->loop->blocks[0] = body;
+    return copy;
+}
+
+/* The segments one after the other: those without masks begin ahead. */
+static void
+emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Ahead *ahead,
+              TirVal **values)
+{
+    TirVal *from = range.lo;
+    TirBlock *body = r->body;
+    OpList rings = r->early_rings, others = {0};
+    TirBlock *preloaded = preloaded_body(r, &others);
+
+    for (uint32_t k = 0; k < r->loop->n_segments; k++) {
+        Range part = roles_segment(r, map, range, k, from);
+        CloneMap own = clone_map_copy(r->fn, map);
+        r->masks = MASKS_OF_ONE;
+        r->segment = k;
+        if ((clean >> k & 1) != 0) {
+            roles_ahead(r, &own, part, ahead, values);
+        } else {
+            use_body(r, preloaded, others);
+            emit_loop(r, &own, part, values);
+            use_body(r, body, rings);
+        }
+        from = part.hi;
+    }
+    r->masks = MASKS_BY_SEGMENT;
+}
+
 void
 roles_straight(Roles *r, CloneMap *map, Range range)
 {
-    uint32_t n = r->loop->n_results;
+    uint32_t clean;
     TirVal **values = roles_initial(r, map, 0);
-    TirBlock *around = r->b.block;
     Ahead ahead;
     TirPlan *plan = r->fn->plan;
 
     roles_find_vectors(r);
     plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn->arena, r->body, &ahead);
     if (plan->ahead) {
-        roles_ahead(r, map, range, &ahead);
-        return;
+        ahead.load->shared->lags = ahead.load->shared->ahead = true;
+        clean = plan_clean_segments(r->loop);
+        if (clean != 0)
+            emit_segments(r, map, range, clean, &ahead, values);
+        else
+            roles_ahead(r, map, range, &ahead, values);
+    } else {
+        if (r->vectors.n > 0) {
+            roles_copy_vectors(r, range.lo);
+            if (plan->joint)
+                roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
+            roles_vectors_there(r);
+            tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+        }
+        emit_loop(r, map, range, values);
+        roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
     }
-    if (r->vectors.n > 0) {
-        roles_copy_vectors(r, range.lo);
-        if (r->fn->plan->joint)
-            roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
-        roles_vectors_there(r);
-        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
-    }
-    TirOp *loop = roles_enter_loop(r, range, n, values, map, NULL);
-    (void)roles_straight_iteration(r, map, NULL);
-    roles_yielded(r, map, values);
-    tir_yield(&r->b, n, values);
-    r->b.block = around;
-    roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
-    roles_set_results(r, map, loop);
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        clone_set(map, r->loop->results[k], values[k]);
 }

@@ -54,20 +54,20 @@ can_copy(const Roles *r, const TirOp *op)
 }
 
 TirOp *
-roles_first_tile(const Roles *r)
+roles_carrier(const Roles *r)
 {
-    TirOp *tile = NULL;
-    bool vectors = false;
+    TirOp *tile = NULL, *vector = NULL;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        vectors = vectors || op->shared->is_vector;
+        if (vector == NULL && op->shared->is_vector)
+            vector = op;
         if (tile == NULL && !op->shared->is_vector && !op->shared->per_band)
             tile = op;
     }
-    return vectors ? tile : NULL;
+    return vector == NULL || r->fn->plan->ahead ? vector : tile;
 }
 
 /* The slots of the loop's rings: of vectors there are as many, so that the producer runs ahead as

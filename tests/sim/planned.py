@@ -353,10 +353,12 @@ def written_cases(optional):
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=300, keys=250), dict(rows=200, keys=130, dtype="f16"),
                      dict(window=70, rows=400, keys=300)]:
         for m, plan in [(128, "bands=2,stages=2,persistent=0,turns=1"), (96, "bands=2,stages=2,persistent=0,overlap=0"),
-                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,turns=1")]:
+                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,turns=1"),
+                        (128, "bands=2,stages=2,slots=2,turns=1"), (128, "bands=2,stages=2,slots=2,dynamic=0,turns=1"),
+                        (48, "bands=3,stages=3,slots=2,dynamic=0")]:
             spec = at(d=64, dv=64, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
-                       backward("attention_bwd", spec, random, m), plan, 2)
+                       backward("attention_bwd", spec, random, m), plan, 1 if "slots" in plan else 2)
     # .. in programs that begin the loop apart, with and without masks that need to know where they are
     for features in [dict(rows=530, keys=460), dict(rows=512, keys=330, alibi=True, heads=2, kv_heads=1),
                      dict(rows=400, keys=256, softcap=True)]:

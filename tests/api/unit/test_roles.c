@@ -50,7 +50,7 @@ static const Recipe recipes[] = {
     {"gemm.tile", "bands=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},
     {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
     {"attention_bwd.tile", "bands=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
-    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 0},
+    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
     {"attention_bwd.tile", "bands=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
 };
