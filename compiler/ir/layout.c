@@ -534,7 +534,7 @@ layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most)
         const LayoutDigit *digit = &layout->reg.at[d];
         if (digit->step[axis] != run || digit->step[1 - axis] != 0)
             continue;
-        for (uint32_t b = 5; b-- > 0;) { /* the same lanes stay neighbours as long as may be */
+        for (uint32_t b = 5; b-- > 0;) { /* any would do; from above ptxas 13.0 spills less */
             const Layout *longer = NULL;
             if (bits[b].step[axis] == 0)
                 longer = layout_exchange(arena, layout, b, d, d);
