@@ -5,9 +5,9 @@
  * arithmetic beside its products and is turned by a stage: bands with the same number of iterations
  * share the tensor cores evenly, so that they end together, too.  So the end is made short: a band
  * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks the tensor
- * memory unit to bring it to memory, which clips it at the ends of the tensor.  That takes a third of
- * the instructions that exchange elements between neighbours until each has 16 bytes to store, and
- * compute where; and the next tile's products start meanwhile.
+ * memory unit to bring it to memory, which clips it at the ends of the tensor.  That spares threads
+ * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
+ * and the next tile's products start meanwhile.
  */
 #include "compiler/passes/roles.h"
 
