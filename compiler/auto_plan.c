@@ -18,6 +18,7 @@
 enum {
     MOST_BANDS = 4,
     MOST_STAGES = 4,
+    ENOUGH_STAGES = 3,      /* for a fourth one to be worth less than what follows the loop */
     MOST_CHOICES = 160,
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OPERAND_REGISTERS = 30, /* of one product, beside its result */
@@ -157,6 +158,10 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .dynamic = true,
                       .overlap = true,
                       .turns = bands > 1 && !fn->plan->divided};
+    int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;
+    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
+        band_overlaps(target, w, &plan))
+        plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->joint || (slots > 1 && w->ahead))

@@ -21,6 +21,7 @@ typedef struct BandWork {
     double issue;   /* instructions of tile arithmetic, for each of four schedulers */
     double multiplies;     /* of an iteration */
     double stored;         /* bytes that leave after the loop */
+    int64_t panel_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
     int64_t ring_bytes_shared, ring_bytes_own; /* of a slot, of rings the loop goes around */
     int64_t once_bytes_shared, once_bytes_own;
     int64_t exchange_bytes; /* of a band: buffers of products that bands share out */

@@ -16,6 +16,8 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
+enum { PANEL_BYTES = 128 }; /* of a row, in a staging buffer */
+
 typedef struct Sum {
     BandWork *work;
     const TirBlock *body;
@@ -190,9 +192,13 @@ add_rings(BandWork *w, const TirBlock *block, bool in_loop)
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_FOR)
             add_rings(w, op->blocks[0], true);
-        if (op->op == TIR_STORE && !in_loop) /* the value is the last operand */
-            w->stored += (double)tir_type_elements(op->args[op->n_args - 1]->type) *
-                         dtype_bits(op->tensor->dtype) / 8;
+        if (op->op == TIR_STORE && !in_loop) { /* the value is the last operand */
+            TirType type = op->args[op->n_args - 1]->type;
+            int64_t bits = dtype_bits(op->tensor->dtype);
+            w->stored += (double)(tir_type_elements(type) * bits) / 8;
+            if (type.rank == 2 && type.dim[1] * bits / 8 % PANEL_BYTES == 0)
+                w->panel_bytes += (int64_t)type.dim[0] * PANEL_BYTES;
+        }
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
         int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;

@@ -63,6 +63,17 @@ typedef struct Role {
     bool tiles_stay;       /* it moves on at the end of a tile, for rings that follow it */
 } Role;
 
+/* What a vote has found out about the elements that a thread holds: the largest or smallest of each
+ * row.  A branch that the vote decides may go on from there. */
+typedef struct Extremes {
+    const TirOp *vote;
+    const TirVal *of; /* whose elements; NULL: nothing is known */
+    ReduceKind kind;
+    uint32_t axis;
+    const Layout *layout; /* of the rows */
+    Elem *rows;           /* by register */
+} Extremes;
+
 typedef struct Lowering {
     PassContext *px;
     Arena *arena;
@@ -78,6 +89,8 @@ typedef struct Lowering {
     const char **map_names; /* of parameters, by number of the ring */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
+    Extremes extremes; /* of the last vote */
+    const TirOp *voted; /* that vote, in what is lowered under it; NULL */
     bool whole_sums;   /* lanes combine each sum at once: partial ones are whole */
     bool fast;         /* approximate special functions with flushed denormals */
     bool failed;

@@ -254,6 +254,47 @@ extreme_of(const TirOp *rows)
     return none;
 }
 
+/* The value whose elements these are in this segment of a loop: masks that are not live there make
+ * no difference. */
+static const TirVal *
+unmasked(const Lowering *lo, const TirVal *value)
+{
+    while (value->def != NULL && (value->def->op == TIR_MASK || value->def->op == TIR_PADMASK) &&
+           !lower_mask_is_live(lo, value->def))
+        value = value->def->args[0];
+    return value;
+}
+
+/* Keeps the extreme of a row for the branch that `vote` decides. */
+static void
+keep_extreme(Lowering *lo, const TirOp *vote, const TirOp *rows, const Extreme *extreme, int32_t row)
+{
+    Extremes *kept = &lo->extremes;
+
+    if (row == 0)
+        *kept = (Extremes){.vote = vote,
+                           .of = unmasked(lo, extreme->test->args[0]),
+                           .kind = extreme->kind,
+                           .axis = rows->axis,
+                           .layout = rows->results[0]->layout,
+                           .rows = arena_array(lo->arena, Elem, lower_registers(rows->results[0]))};
+    if (kept->vote == vote)
+        kept->rows[row] = extreme->elem;
+}
+
+/* Whether the vote that decides over the code being lowered has reduced this thread's elements
+ * already: half the work of a maximum that is raised where the vote found a greater element. */
+static bool
+is_known(const Lowering *lo, const TirOp *op)
+{
+    const Extremes *known = &lo->extremes;
+
+    return lo->voted != NULL && known->vote == lo->voted && known->of != NULL &&
+           known->kind == op->reduce && known->axis == op->axis &&
+           op->results[0]->type.rank == 1 && layout_eq(known->layout, op->results[0]->layout) &&
+           known->of == unmasked(lo, op->args[0]);
+}
+
 static bool
 same_elem(Elem a, Elem b)
 {
@@ -277,7 +318,7 @@ take_in(Lowering *lo, Extreme *extreme, int32_t r, bool begun)
 /* What this thread knows of element `row` of the voted values: elements that other lanes hold of
  * the same row are left to the vote. */
 static Elem
-partial_row(Lowering *lo, const TirOp *rows, int32_t row)
+partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
 {
     const Layout *from = rows->args[0]->layout, *to = rows->results[0]->layout;
     Elem found = identity_of(rows->reduce, DT_BOOL);
@@ -294,8 +335,11 @@ partial_row(Lowering *lo, const TirOp *rows, int32_t row)
             extreme.test = NULL;
         begun = true;
     }
-    if (begun && extreme.test != NULL)
+    if (begun && extreme.test != NULL) {
+        keep_extreme(lo, vote, rows, &extreme, row);
         return lower_comparison(lo, extreme.test, extreme.elem, extreme.bound);
+    }
+    lo->extremes = (Extremes){0};
     begun = false;
     for (int32_t r = 0; r < n; r++) {
         layout_coordinates(from, r, 0, 0, at);
@@ -321,7 +365,7 @@ lower_vote(Lowering *lo, TirOp *op)
     Elem found = identity_of(op->reduce, DT_BOOL);
 
     for (int32_t r = 0; r < n; r++) {
-        Elem elem = rows != NULL ? partial_row(lo, rows, r) : lower_elem(lo, op->args[0], r);
+        Elem elem = rows != NULL ? partial_row(lo, op, rows, r) : lower_elem(lo, op->args[0], r);
         for (uint32_t k = n_masks; rows != NULL && k-- > 0;) {
             if ((masks[k]->segments >> lo->segment & 1) == 0)
                 continue;
@@ -387,7 +431,10 @@ lower_reduce(Lowering *lo, TirOp *op)
         lower_vote(lo, op);
         return;
     }
-    for (int32_t r = 0; r < n; r++) {
+    bool known = is_known(lo, op);
+    for (int32_t k = 0; k < m && known; k++)
+        totals[k] = lo->extremes.rows[k];
+    for (int32_t r = 0; r < n && !known; r++) {
         int32_t at[LAYOUT_RANK], into = 0;
         layout_coordinates(layout, r, 0, 0, at);
         for (int32_t k = 0; k < m; k++) {

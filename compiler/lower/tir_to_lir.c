@@ -359,7 +359,10 @@ lower_if(Lowering *lo, TirOp *op)
     uint32_t no = lir_new_label(b), end = has_else ? lir_new_label(b) : no;
     lir_branch(b, no, condition.reg, true);
     lir_open(b, false);
+    const TirOp *voted = lo->voted;
+    lo->voted = op->args[0]->def;
     lower_tile_block(lo, op->blocks[0]);
+    lo->voted = voted;
     lower_yield(lo, block_yield(op->blocks[0]), &results);
     if (has_else)
         lir_branch(b, end, 0, false);

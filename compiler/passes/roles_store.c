@@ -1,13 +1,13 @@
 /* roles_store.c - results that leave through shared memory, by the tensor memory unit.
  *
  * Where a loop does nothing but add products up, all bands end it at about the same time, and nothing
- * else keeps the tensor cores busy while they store their sums.  So that is made short: a band writes
- * its tile into a staging buffer, a few panels of 128 bytes at a time, and asks the tensor memory unit
- * to bring it to memory, which clips it at the ends of the tensor.  The next tile's products start
- * meanwhile.
- *
- * (A loop with arithmetic between products has other bands' products to run under a store, and stores
- * 16 bytes a thread right from registers: attention loses 2 % with a staging buffer.)
+ * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
+ * arithmetic beside its products and is turned by a stage: bands with the same number of iterations
+ * share the tensor cores evenly, so that they end together, too.  So the end is made short: a band
+ * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks the tensor
+ * memory unit to bring it to memory, which clips it at the ends of the tensor.  That spares threads
+ * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
+ * and the next tile's products start meanwhile.
  */
 #include "compiler/passes/roles.h"
 
@@ -86,7 +86,8 @@ roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
     const TirTensor *tensor = store->tensor;
     TirBuilder *b = &r->b;
 
-    if (store->op != TIR_STORE || !roles_only_sums(r) || is_turned(r) || tensor->rank > 5 ||
+    if (store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
+        is_turned(r) || tensor->rank > 5 ||
         tensor->rank < 2 || tensor->align % 16 != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR)
         return false;
