@@ -219,8 +219,8 @@ def report(cases, quiet):
 
 # ---- fitting -------------------------------------------------------------------------------------------
 
-FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "joint", "vector", "added", "tile", "fill", "block", "slot", "idle",
-          "store_bytes", "mask", "mask_joint", "copy_latency", "copy_part")
+FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "joint", "vector", "added", "tile", "fill",
+          "block", "slot", "idle", "store_bytes", "mask", "mask_joint", "copy_latency", "copy_part")
 
 
 def solved(matrix, right):

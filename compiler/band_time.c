@@ -146,7 +146,8 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
 
     c.iteration = iteration_of(target, work, plan, &c);
-    c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) + plan->bands * work->stored / times->store_bytes;
+    c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
+              plan->bands * work->stored / times->store_bytes;
     if (!plan->persistent)
         c.start += times->block;
     else if (plan->slots == 1)
@@ -156,7 +157,8 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
         whole_waves = true; /* nothing else tells large tiles from small ones */
     }
     /* Bands that wait for one another make masks meanwhile, in part. */
-    double masks = times->issue * trips->masks * plan->bands * times->mask * (work->joint ? times->mask_joint : 1);
+    double masks = times->issue * trips->masks * plan->bands * times->mask *
+                   (work->joint ? times->mask_joint : 1);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */

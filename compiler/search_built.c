@@ -41,7 +41,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                p->overlapped ? "true" : "false", w->joint ? "true" : "false",
                w->uneven ? "true" : "false", p->shared_bytes);
     buf_printf(out,
-               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,\"after\":%.6g,"
+               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
+               "\"after\":%.6g,"
                "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"divided\":%s,"
                "\"ahead\":%s,\"held\":%s,"
                "\"stored\":%.6g,\"ring_bytes\":%" PRId64

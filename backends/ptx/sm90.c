@@ -13,7 +13,7 @@
  * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
  * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  *
- * Times of planned kernels (band_times): bench/model.py --fit, to 1155 launches measured on an H200
+ * Times of planned kernels (band_times): bench/model.py --fit, to 1139 launches measured on an H200
  * (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
  * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
  * first wgmma of a chain, and a straight loop has two such chains; 54 clocks are what an iteration
