@@ -21,8 +21,9 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "overlap", "turns")
-FIELDS = ("dir", "d", "causal", "seqlen", "M", "N") + PLAN + ("burst_ms", "sustained_ms", "around_ms")
+PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "overlap", "turns", "divide")
+CASE = ("kernel", "d", "mask", "seqlen")
+FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
 NOISE = 0.007  # two runs of one plan differ by up to 0.9 %
 
@@ -46,42 +47,55 @@ def norm(a, b, power):
     return most * (1 + (least / most) ** power) ** (1 / power) if most > 0 else 0.0
 
 
-def round_of(n, first, second, gap):
+def round_of(n, waited, under, second, gap):
     at_first = at_second = total = 0.0
+    first = waited + under
     for k in range(1, n + 1):
-        a, b = first * (1 + at_first), second * (1 + at_second)
-        total = a + b + gap
-        at_first, at_second = k * a / total, k * b / total
+        a, b = waited + first * at_first, second * (1 + at_second)
+        total = max(a + b + gap, k * first, k * second)
+        at_first, at_second = k * (a + under) / total, k * b / total
     return total
+
+
+def iteration_of(features, plan, t):
+    """Clocks of an iteration, and what all but a tile's first wait for copies."""
+    work, n = features["work"], plan["bands"]
+    products = norm(work["tensor"], work["shared"], t["port_power"])
+    arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
+    arithmetic += 0 if features["joint"] else t["round"]
+    overlaps = features["overlapped"] and plan["overlap"]
+    ahead = work["ahead"] and plan["overlap"] and not plan["persistent"] and plan["stages"] > 1
+    share = work["early"] if overlaps else work["after"] + (0 if ahead else work["first"])
+    share += t["under"] * (1 - share) if overlaps else 0
+    clocks = round_of(n, products * share, products * (1 - share), arithmetic,
+                      t["gap"] + (0 if overlaps else t["gap_straight"]))
+    clocks = max(clocks + (t["joint"] if features["joint"] else 0), work["ring_bytes"] / t["copy_bytes"])
+    clocks += t["added"] * n * work["added"]
+    if plan["stages"] > 1 or work["divided"]:
+        return clocks, 0.0
+    if features["joint"]:
+        return clocks, t["copy_latency"] + work["tensor"]
+    return clocks, t["copy_latency"] * (1 if overlaps or work["held"] else t["copy_part"])
 
 
 def predict(features, plan, t):
     """Milliseconds; None for what the model has no features of."""
     work, trips, n = features["work"], features["trips"], plan["bands"]
-    products = norm(work["tensor"], work["shared"], t["port_power"])
-    arithmetic = work["special"] + t["issue"] * work["issue"]
-    if features["joint"]:
-        clocks = n * (products + arithmetic) + t["joint"]
-    elif features["overlapped"] and plan["overlap"]:
-        clocks = round_of(2 * n, products / 2, arithmetic / 2, t["gap"])
-    else:
-        clocks = round_of(n, products, arithmetic, t["gap"])
-    clocks = max(clocks + n * t["band"], work["ring_bytes"] / t["copy_bytes"])
-    if plan["stages"] == 1:
-        clocks += t["copy_latency"] + work["ring_bytes"] / t["copy_bytes"] / 2
-    start = t["tile"] + n * work["stored"] / t["copy_bytes"]
+    clocks, wait = iteration_of(features, plan, t)
+    start = t["tile"] + t["fill"] * clocks + n * work["stored"] / t["store_bytes"]
     if not plan["persistent"]:
         start += t["block"]
-    draws = features["uneven"] and plan["persistent"] and plan["dynamic"]
-    if features["joint"] and not features["ahead"] and draws:
-        start += t["draw"]
-    masks = 0 if features["joint"] else t["issue"] * trips["masks"] * n * t["mask"]
-    tile = trips["each"] * clocks + start + masks
+    elif plan["slots"] == 1:
+        overlaps = features["overlapped"] and plan["overlap"]
+        start += (t["slot"] if overlaps else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
+    masks = t["issue"] * trips["masks"] * n * t["mask"] * (t["mask_joint"] if features["joint"] else 1)
+    each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
+    tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
     if not features["uneven"]:
         total = math.ceil(waves) * tile
     elif plan["dynamic"] or not plan["persistent"]:
-        total = (waves + t["tail"]) * tile
+        total = waves * tile
     else:
         return None  # tiles of different length, dealt out blindly: nobody chooses that
     return (total + t["launch"]) / t["burst_mhz"] / 1e3
@@ -89,44 +103,75 @@ def predict(features, plan, t):
 
 # ---- features ------------------------------------------------------------------------------------------
 
+MASKS = {"full": {}, "causal": {"CAUSAL": "true"}, "window1024": {"CAUSAL": "true", "WINDOW": "1024"},
+         "softcap": {"SOFTCAP": "true"}}
+EVERY_16 = ",".join(str(n) for n in range(32, 257, 16))
+UP_TO_128 = "32,48,64,80,96,112,128"
+# sizes of tiles to look at, by kernel
+EVERY = {"attention": ["--tile-m", "64", "--tile-n", EVERY_16],
+         "attention_bwd": ["--tile-m", UP_TO_128, "--tile-n", "64"],
+         "attention_bwd_dkdv": ["--tile-m", UP_TO_128, "--tile-n", "64"],
+         "attention_bwd_dq": ["--tile-m", "64", "--tile-n", EVERY_16]}
+
+
+def source_of(kernel):
+    return os.path.join(ROOT, "examples", "attention.tile" if kernel == "attention" else "attention_bwd.tile")
+
+
+def defines(d, mask):
+    return [word for name, value in {"D": d, **MASKS[mask]}.items() for word in ("-D", f"{name}={value}")]
+
+
+def search(tilec, kernel, d, mask, length, lists):
+    """What tilec says of all plans that it builds, with such lists of tiles: [line of JSON]"""
+    command = [tilec, "search", source_of(kernel), "--kernel", kernel, "-arch", "sm_90", "--built", "--json", "--rows",
+               "0"] + defines(d, mask) + lists
+    heads, batch = 2048 // d, 16384 // length
+    for name, value in (("Sq", length), ("Sk", length), ("Hq", heads), ("Hk", heads), ("B", batch)):
+        command += ["--size", f"{name}={value}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return [json.loads(text) for text in done.stdout.splitlines()] if done.returncode == 0 else []
+
+
+def plan_of(line):
+    said = dict(p.split("=") for p in line["plan"].split(","))
+    return {name: int(said.get(name, 0)) for name in PLAN}
+
 
 def key_of(row):
-    return (row["dir"], row["d"], row["causal"], row["seqlen"])
+    return tuple(row[name] for name in CASE)
 
 
 def features_of(tilec, rows):
     """{(case, M, N, bands): the line of JSON}, checked against this file's own formula."""
-    record, found = read_record(), {}
-    cases = {}
+    record, found, cases = read_record(), {}, {}
     for row in rows:
-        cases.setdefault(key_of(row), set()).add((row["M"], row["N"], row["bands"]))
+        cases.setdefault(key_of(row), set()).add((row["M"], row["N"], row["divide"]))
     for case, wanted in cases.items():
-        direction, d, causal, length = case
-        heads, batch = 2048 // d, 16384 // length
-        lists = ["--tile-m", ",".join(str(m) for m in sorted({w[0] for w in wanted})),
-                 "--tile-n", ",".join(str(n) for n in sorted({w[1] for w in wanted}))]
-        command = [tilec, "search", os.path.join(ROOT, "examples", "attention.tile"), "-arch", "sm_90", "--built",
-                   "--json", "--rows", "0", "-D", f"D={d}", "-D", f"CAUSAL={'true' if causal else 'false'}"] + lists
-        for name, value in (("Sq", length), ("Sk", length), ("Hq", heads), ("Hk", heads), ("B", batch)):
-            command += ["--size", f"{name}={value}"]
-        if direction == "bwd":
-            command += ["--mode", "bwd"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        for text in done.stdout.splitlines():
-            line = json.loads(text)
-            plan = {name: int(value) for name, value in (p.split("=") for p in line["plan"].split(","))}
+        lines = []
+        for divide in sorted({w[2] for w in wanted}):
+            lists = ["--tile-m", ",".join(str(m) for m in sorted({w[0] for w in wanted if w[2] == divide})),
+                     "--tile-n", ",".join(str(n) for n in sorted({w[1] for w in wanted if w[2] == divide}))]
+            lines += search(tilec, *case, [] if divide else lists)
+        for line in lines:
+            plan = plan_of(line)
             mine = predict(line, plan, record)
             if mine is not None and abs(mine / line["predicted_ms"] - 1) > 1e-4:
-                raise SystemExit(f"{text}\nmodel.py predicts {mine} ms: it does not compute as band_time.c does")
+                raise SystemExit(f"{line}\nmodel.py predicts {mine} ms: it does not compute as band_time.c does")
             found[case, line["tiles"]["M"], line["tiles"]["N"], plan["bands"]] = line
     return found
+
+
+def value_of(name, text):
+    if name in ("kernel", "mask"):
+        return text
+    return (float(text) if text else None) if name.endswith("_ms") else int(text)
 
 
 def read_rows(path):
     with open(path, newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
-        return [{name: value if name == "dir" else float(value) if name.endswith("_ms") else int(value)
-                 for name, value in row.items()} for row in csv.DictReader(lines)]
+        return [{name: value_of(name, text) for name, text in row.items()} for row in csv.DictReader(lines)]
 
 
 def judged(rows, features, times):
@@ -136,7 +181,7 @@ def judged(rows, features, times):
         line = features.get((key_of(row), row["M"], row["N"], row["bands"]))
         predicted = predict(line, row, times) if line else None
         if predicted is not None:
-            cases.setdefault(key_of(row), []).append((row["burst_ms"] - row["around_ms"], predicted, row))
+            cases.setdefault(key_of(row), []).append((row["burst_ms"], predicted, row))
     return {case: sorted(of_case, key=lambda r: r[0]) for case, of_case in cases.items()}
 
 
@@ -157,12 +202,12 @@ def rank_of_best(of_case):
 def report(cases, quiet):
     worst, last = 0.0, 0
     for case, of_case in cases.items():
-        direction, d, causal, length = case
+        kernel, d, mask, length = case
         best = of_case[:BEST]
         errors = [predicted / measured - 1 for measured, predicted, _ in best]
         rank = rank_of_best(of_case)
         largest = max(errors, key=abs)
-        print(f"{direction} d={d} {'causal' if causal else 'full'} s={length}: {len(of_case)} plans; the {len(best)} "
+        print(f"{kernel} d={d} {mask} s={length}: {len(of_case)} plans; the {len(best)} "
               f"best: largest error {100 * largest:+.1f} %, mean {100 * sum(map(abs, errors)) / len(best):.1f} %; "
               f"the measured best is predicted to be number {rank}")
         worst, last = max(worst, abs(largest)), max(last, rank)
@@ -174,39 +219,66 @@ def report(cases, quiet):
 
 # ---- fitting -------------------------------------------------------------------------------------------
 
-FITTED = ("port_power", "issue", "gap", "band", "joint", "tile", "block", "draw", "mask", "tail",
-          "copy_latency")
+FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "joint", "vector", "added", "tile", "fill",
+          "block", "slot", "idle", "store_bytes", "mask", "mask_joint", "copy_latency", "copy_part")
 
 
-def loss(rows, features, times):
-    total = n = 0.0
-    for of_case in judged(rows, features, times).values():
-        best = of_case[0][0]
-        for measured, predicted, _ in of_case:
-            weight = (best / measured) ** 4  # what is far from the best matters little
-            total += weight * math.log(predicted / measured) ** 2
-            n += weight
-    return math.sqrt(total / n)
+def solved(matrix, right):
+    """x of matrix x = right, by elimination."""
+    n = len(right)
+    rows = [matrix[i][:] + [right[i]] for i in range(n)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda r: abs(rows[r][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        for r in range(n):
+            if r != i:
+                times = rows[r][i] / rows[i][i]
+                rows[r] = [a - times * b for a, b in zip(rows[r], rows[i])]
+    return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
 def fit(rows, features, times, rounds):
-    steps = {name: 0.2 for name in FITTED}
-    best = loss(rows, features, times)
+    """The method of Levenberg and Marquardt; what is far from the best of its case matters little."""
+    chosen = []
+    for of_case in judged(rows, features, times).values():
+        best = of_case[0][0]
+        chosen += [(features[key_of(row), row["M"], row["N"], row["bands"]], row, (best / measured) ** 2)
+                   for measured, _, row in of_case]
+
+    def errors():
+        return [math.log(max(predict(line, row, times), 1e-6) / row["burst_ms"]) for line, row, _ in chosen]
+
+    weights = [w for _, _, w in chosen]
+
+    def loss(of):
+        return sum(w * e * e for e, w in zip(of, weights))
+    now, damping = errors(), 1e-2
     for _ in range(rounds):
+        slopes = []
         for name in FITTED:
             before = times[name]
-            for sign in (1, -1):
-                times[name] = before * (1 + sign * steps[name])
-                now = loss(rows, features, times)
-                if now < best - 1e-9:
-                    best, steps[name] = now, min(0.5, steps[name] * 1.3)
-                    break
-                times[name] = before
-            else:
-                steps[name] *= 0.6
-        if max(steps.values()) < 1e-3:
+            step = max(before * 1e-3, 1e-4)
+            times[name] = before + step
+            slopes.append([(a - b) / step for a, b in zip(errors(), now)])
+            times[name] = before
+        square = [[sum(a * b * w for a, b, w in zip(s, r, weights)) for r in slopes] for s in slopes]
+        right = [-sum(a * e * w for a, e, w in zip(s, now, weights)) for s in slopes]
+        before, better = {name: times[name] for name in FITTED}, False
+        while not better and damping < 1e6:
+            damped = [[v * (1 + damping) + 1e-12 if i == k else v for k, v in enumerate(row)]
+                      for i, row in enumerate(square)]
+            for name, step in zip(FITTED, solved(damped, right)):
+                times[name] = max(before[name] + step, 1e-3)
+            after = errors()
+            better = loss(after) < loss(now)
+            damping *= 0.25 if better else 5
+        if not better:
+            times.update(before)
             break
-    print(f"root of the mean square error {100 * best:.2f} %")
+        small, now = loss(after) > loss(now) * (1 - 1e-5), after
+        if small:
+            break
+    print(f"root of the mean square error {100 * math.sqrt(loss(now) / sum(weights)):.2f} %")
     for name in FITTED:
         print(f"  .{name} = {times[name]:.4g}")
 
@@ -216,14 +288,16 @@ def main():
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--csv", default=os.path.join(ROOT, "tests", "search", "measured_h200.csv"))
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--only", default="", metavar="REGEX", help="fit these cases alone: KERNEL-D-MASK-LENGTH")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--check", type=float, metavar="BOUND", help="largest error allowed, as 0.15")
     options = parser.parse_args()
     rows, times = read_rows(options.csv), read_record()
     features = features_of(os.path.abspath(options.tilec), rows)
     if options.fit:
-        fit(rows, features, times, options.rounds)
+        fit([row for row in rows if re.search(options.only, "-".join(map(str, key_of(row))))], features, times,
+            options.rounds)
     worst, last = report(judged(rows, features, times), options.quiet)
     print(f"largest error {100 * worst:.1f} %, worst place of a measured best {last}")
     return 1 if options.check is not None and (worst > options.check or last > 3) else 0

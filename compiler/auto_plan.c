@@ -71,11 +71,12 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 static int64_t
 registers_needed(const BandWork *w)
 {
-    enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4 };
+    enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
     int64_t needed = w->accumulators + w->fresh;
 
     if (!w->joint)
-        return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+        return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0) +
+               (w->vectors > 0 ? VECTOR_REGISTERS : 0);
     needed += w->vector + FEW_REGISTERS; /* that is added to a tile, or to what it begins with */
     if (w->kept > w->fresh / 2)
         return needed + w->kept - w->fresh / 2;
@@ -204,7 +205,7 @@ try_values(PlanSearch *s, TileChoice *values)
         if (!bands_wanted(s, bands))
             continue;
         values->plan = (PlanHints){
-            .bands = bands, .stages = 2, .slots = 1, .persistent = true, .overlap = true};
+            .bands = bands, .stages = 2, .slots = 1, .overlap = true};
         TirFn *fn = planned_kernel(s, values);
         if (fn == NULL)
             continue;
@@ -336,6 +337,13 @@ has_lists(const TilecSearch *asked)
     return false;
 }
 
+/* Clocks of the loop for each multiplication. */
+static double
+loop_clocks(const PlanCandidate *found)
+{
+    return found->clocks.iteration / (found->choice.plan.bands * found->work.multiplies);
+}
+
 static void
 sort_found(PlanSearch *s)
 {
@@ -348,6 +356,28 @@ sort_found(PlanSearch *s)
         }
         s->found[k] = found;
     }
+}
+
+/* Of those that are as good for usual sizes, one whose loop is clearly quicker comes first: where sizes
+ * are not known, it gains more in large launches than it may lose in small ones. */
+static void
+prefer_quick_loop(PlanSearch *s)
+{
+    static const double as_good = 1.009; /* two runs of one plan differ by as much */
+    static const double clearly = 0.97;  /* the model's mean error */
+    double limit = as_good * s->found[0].choice.cost.per_work;
+    double quick = clearly * loop_clocks(&s->found[0]);
+    uint32_t best = 0;
+
+    for (uint32_t k = 1; k < s->n && s->found[k].choice.cost.per_work < limit; k++) {
+        if (loop_clocks(&s->found[k]) < quick) {
+            quick = loop_clocks(&s->found[k]);
+            best = k;
+        }
+    }
+    PlanCandidate found = s->found[best];
+    memmove(&s->found[1], &s->found[0], best * sizeof found);
+    s->found[0] = found;
 }
 
 /* Whether the source or the command line says of all sizes what they are most often. */
@@ -401,6 +431,8 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     if (s.n == 0 && !has_lists(asked))
         try_divided(&s, &values);
     sort_found(&s);
+    if (!s.sizes_known && s.n > 0)
+        prefer_quick_loop(&s);
     return (PlanCandidates){s.found, s.n, s.open};
 }
 

@@ -5,8 +5,11 @@
  * value analysis says how long a round takes when others stand in the queues: with n customers a
  * station takes its time times one more than the customers that n - 1 leave in it on average.  That
  * is how imperfectly arithmetic hides behind products: one band hides nothing, more bands more.
- * Where a band's products run under its own arithmetic it is two customers with half of the work
- * each, who need not wait for one another.
+ *
+ * A band does not wait for all of its products: others run under its own arithmetic, and only keep the
+ * tensor cores from the other bands.  Where late products run into the next iteration (overlapped) it
+ * waits for the early ones, in a straight loop for the first of the early ones and the first of the late
+ * ones, where an iteration's first product begins in the one before for the latter.
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
  * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
@@ -22,16 +25,17 @@
 
 #include <math.h>
 
-/* Clocks in which each of `n` customers goes round once. */
+/* Clocks in which each of `n` customers goes round once: it waits for some clocks of the first station,
+ * others it only asks for. */
 static double
-round_of(uint32_t n, double first, double second, double gap)
+round_of(uint32_t n, double waited, double under, double second, double gap)
 {
-    double at_first = 0, at_second = 0, all = 0;
+    double at_first = 0, at_second = 0, all = 0, first = waited + under;
 
     for (uint32_t k = 1; k <= n; k++) {
-        double a = first * (1 + at_first), b = second * (1 + at_second);
-        all = a + b + gap;
-        at_first = k * a / all;
+        double a = waited + first * at_first, b = second * (1 + at_second);
+        all = unit_larger(a + b + gap, k * unit_larger(first, second));
+        at_first = k * (a + under) / all;
         at_second = k * b / all;
     }
     return all;
@@ -68,25 +72,49 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
     return (busy + times->products + copies / slots) * (work->turned ? times->turned : 1);
 }
 
+/* What a band waits for where a copy begins when its slot has been read.  Bands that divide tiles have a
+ * slot for each part, and give it back early. */
+static double
+copy_wait(const BandTimes *times, const BandWork *work, bool overlaps)
+{
+    if (work->divided)
+        return 0;
+    if (work->joint) /* and so do all others: nothing runs beside its products */
+        return times->copy_latency + work->tensor;
+    return times->copy_latency * (overlaps || work->held ? 1 : times->copy_part);
+}
+
 static double
 iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, BandClocks *c)
 {
     const BandTimes *times = &target->band_times;
     uint32_t n = plan->bands;
-    double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own), clocks;
+    bool overlaps = band_overlaps(target, work, plan);
+    bool ahead = work->ahead && plan->overlap && plan->stages > 1;
+    double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
+    double share = overlaps ? work->early : work->after + (ahead ? 0 : work->first);
 
     if (band_is_products(work))
         return iteration_of_products(target, work, plan);
-    if (work->joint) /* they wait for one another in each iteration */
-        clocks = n * (c->products + c->arithmetic) + times->joint;
-    else if (band_overlaps(target, work, plan))
-        clocks = round_of(2 * n, c->products / 2, c->arithmetic / 2, times->gap);
-    else
-        clocks = round_of(n, c->products, c->arithmetic, times->gap);
-    clocks = unit_larger(clocks + n * times->band, bytes / target->chip.copy_bytes);
-    if (plan->stages == 1) /* a copy begins when the slot has been read */
-        clocks += times->copy_latency + bytes / target->chip.copy_bytes / 2;
-    return clocks;
+    if (overlaps)
+        share += times->under * (1 - share);
+    double clocks = round_of(n, c->products * share, c->products * (1 - share), c->arithmetic,
+                             times->gap + (overlaps ? 0 : times->gap_straight));
+    clocks = unit_larger(clocks + (work->joint ? times->joint : 0), bytes / target->chip.copy_bytes);
+    clocks += times->added * n * work->added;
+    c->wait = plan->stages == 1 ? copy_wait(times, work, overlaps) : 0;
+    return clocks + c->wait;
+}
+
+/* What a tile of the grid waits for the copies that it needs once, where the slot is the only one: the
+ * last tile's products read it to their end, unless late ones come behind them. */
+static double
+slot_wait(const Target *target, const BandWork *work, const PlanHints *plan)
+{
+    double bytes = (double)(work->once_bytes_shared + plan->bands * work->once_bytes_own);
+    double share = band_overlaps(target, work, plan) ? target->band_times.slot : 1;
+
+    return share * (target->band_times.copy_latency + bytes / target->chip.copy_bytes);
 }
 
 /* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
@@ -111,25 +139,30 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
 {
     const BandTimes *times = &target->band_times;
     BandClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
-                    .arithmetic = work->special + times->issue * work->issue};
+                    .arithmetic = work->special + times->issue * work->issue +
+                                  times->vector * work->vectors +
+                                  (work->joint ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
 
     c.iteration = iteration_of(target, work, plan, &c);
-    c.start = times->tile + plan->bands * work->stored / target->chip.copy_bytes;
+    c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
+              plan->bands * work->stored / times->store_bytes;
     if (!plan->persistent)
         c.start += times->block;
-    if (work->joint && drawn && plan->persistent && !work->ahead) /* measured to cost nothing there */
-        c.start += times->draw;
+    else if (plan->slots == 1)
+        c.start += slot_wait(target, work, plan);
     if (band_is_products(work)) { /* the next tile's copies run under what ends a tile */
         c.start = plan->persistent ? 0 : times->block;
         whole_waves = true; /* nothing else tells large tiles from small ones */
     }
-    /* Bands that share a product make masks while they wait for one another. */
-    double masks = work->joint ? 0 : times->issue * trips->masks * plan->bands * times->mask;
-    c.tile = trips->each * c.iteration + c.start + masks;
+    /* Bands that wait for one another make masks meanwhile, in part. */
+    double masks = times->issue * trips->masks * plan->bands * times->mask *
+                   (work->joint ? times->mask_joint : 1);
+    double each = trips->each + times->idle * (trips->most - trips->each);
+    c.tile = each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */
-        c.total = waves * c.tile + times->tail * c.tile;
+        c.total = waves * c.tile;
     else if (work->uneven && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * most_by_stride(target, trips);
     else

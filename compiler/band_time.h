@@ -19,6 +19,10 @@ typedef struct BandWork {
     double shared;  /* the port of shared memory */
     double special; /* exp2, .. */
     double issue;   /* instructions of tile arithmetic, for each of four schedulers */
+    double early;          /* shares of the products: those of loaded tiles alone, .. */
+    double first, after;   /* .. the first of these, and of all others */
+    double vectors;        /* elements of vectors that a band loads itself, an iteration */
+    double added;          /* elements that it adds to memory from registers */
     double multiplies;     /* of an iteration */
     double stored;         /* bytes that leave after the loop */
     int64_t panel_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
@@ -33,7 +37,9 @@ typedef struct BandWork {
     bool positions;              /* it computes with the elements' places, as numbers */
     bool turned;                 /* some sum is computed turned */
     bool joint;                  /* bands share a product: all have all iterations */
-    bool ahead;                  /* a product begins an iteration ahead, which takes what registers there are */
+    bool divided;                /* bands divide the tiles */
+    bool ahead;                  /* an iteration's first product begins in the one before */
+    bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */
     bool uneven;                 /* tiles of the grid differ in length */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
@@ -53,6 +59,7 @@ bool band_is_products(const BandWork *work);
 typedef struct BandClocks {
     double products, arithmetic; /* of one band and iteration, alone */
     double iteration;            /* of all bands */
+    double wait;                 /* of that, for copies; not in a tile's first one */
     double start;                /* to begin and end a tile */
     double tile;                 /* of the grid, on average */
     double total;                /* the launch */

@@ -126,6 +126,84 @@ is_carried(const TirBlock *body, const TirVal *value)
     return false;
 }
 
+/* The tile that `value` is a view of. */
+static const TirVal *
+viewed(const TirVal *value)
+{
+    while (value->def != NULL &&
+           (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_OWN || value->def->op == TIR_PART))
+        value = value->def->args[0];
+    return value;
+}
+
+/* Whether a product needs nothing that its iteration computes. */
+static bool
+is_early(const TirBlock *body, const TirOp *product)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *def = viewed(product->args[k])->def;
+        if (def == NULL || (def->op != TIR_LOAD && def->parent == body))
+            return false;
+    }
+    return true;
+}
+
+/* What a band waits for: of the products that could run one under the other's arithmetic the first. */
+static void
+add_waits(BandWork *w, const TirBlock *body, const TirOp *product, double clocks)
+{
+    bool early = is_early(body, product);
+    double *first = early ? &w->first : &w->after;
+
+    w->early += early ? clocks : 0;
+    *first = *first > 0 ? *first : clocks;
+}
+
+static bool
+reads(const TirOp *product, const TirOp *load)
+{
+    return viewed(product->args[0])->def == load || viewed(product->args[1])->def == load;
+}
+
+/* Whether both early and late products read some tile of the loop. */
+static bool
+is_held(const TirBlock *body)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *load = body->ops.at[i];
+        bool early = false, late = false;
+        for (uint32_t k = 0; load->op == TIR_LOAD && k < body->ops.n; k++) {
+            const TirOp *op = body->ops.at[k];
+            if (op->op != TIR_MMA || !reads(op, load))
+                continue;
+            early |= is_early(body, op);
+            late |= !is_early(body, op);
+        }
+        if (early && late)
+            return true;
+    }
+    return false;
+}
+
+/* Vectors that bands load, and what they add to memory: a product that they share goes through shared
+ * memory to the unit that makes tensor copies, all else is added from registers. */
+static void
+add_memory(const Sum *sum)
+{
+    BandWork *w = sum->work;
+
+    for (uint32_t i = 0; i < sum->body->ops.n; i++) {
+        const TirOp *op = sum->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !w->joint)
+            w->vectors += op->results[0]->type.dim[0];
+        if (op->op != TIR_ATOMIC_ADD)
+            continue;
+        const TirVal *value = op->args[op->n_args - 1];
+        if (sum->divided || value->def == NULL || !value->def->joint)
+            w->added += (double)tir_type_elements(value->type);
+    }
+}
+
 static void
 add_product(const Sum *sum, const TirOp *op)
 {
@@ -161,6 +239,7 @@ add_product(const Sum *sum, const TirOp *op)
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
     w->tensor += steps * blocks * n / 2;
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
+    add_waits(w, sum->body, op, steps * blocks * n / 2);
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
     if (shares || (op->joint && !is_carried(sum->body, op->results[0])))
@@ -222,7 +301,7 @@ add_rings_of(BandWork *w, const TirFn *fn, const TirOp *main_loop)
 BandWork
 band_work(const TirFn *fn, uint32_t bands)
 {
-    BandWork w = {.axis = fn->plan->band_axis};
+    BandWork w = {.axis = fn->plan->band_axis, .divided = fn->plan->divided, .ahead = fn->plan->ahead};
     const TirOp *plain = NULL;
     double least = 0;
 
@@ -252,6 +331,11 @@ band_work(const TirFn *fn, uint32_t bands)
         for (uint32_t j = 0; j < body->ops.n; j++)
             w.program_masks |= body->ops.at[j]->op == TIR_MASK;
     }
+    w.early /= w.tensor > 0 ? w.tensor : 1;
+    w.first /= w.tensor > 0 ? w.tensor : 1;
+    w.after /= w.tensor > 0 ? w.tensor : 1;
+    w.held = is_held(plain->blocks[0]);
+    add_memory(&sum);
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     add_rings_of(&w, fn, plain);

@@ -42,12 +42,19 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                p->overlapped ? "true" : "false", w->joint ? "true" : "false", w->ahead ? "true" : "false",
                w->uneven ? "true" : "false", p->shared_bytes);
     buf_printf(out,
-               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"special\":%.6g,\"issue\":%.6g,"
-               "\"stored\":%.6g,\"ring_bytes\":%" PRId64 "}",
-               w->tensor, w->shared, w->special, w->issue, w->stored,
-               w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own);
-    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"masks\":%.6g}", t->blocks, t->each,
-               t->masks);
+               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
+               "\"after\":%.6g,"
+               "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"divided\":%s,"
+               "\"ahead\":%s,\"held\":%s,"
+               "\"stored\":%.6g,\"ring_bytes\":%" PRId64
+               ",\"once_bytes\":%" PRId64 "}",
+               w->tensor, w->shared, w->early, w->first, w->after, w->special, w->issue, w->vectors,
+               w->added, w->divided ? "true" : "false", w->ahead ? "true" : "false",
+               w->held ? "true" : "false", w->stored,
+               w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own,
+               w->once_bytes_shared + p->choice.plan.bands * w->once_bytes_own);
+    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g}", t->blocks,
+               t->each, t->most, t->masks);
     buf_printf(out,
                ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
                "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",

@@ -36,15 +36,23 @@ typedef struct GroupTimes {
 typedef struct BandTimes {
     double port_power;      /* products that read much wait for the port: a norm of the two */
     double issue;           /* of a clock, for an instruction of tile arithmetic */
-    double gap;             /* in which a band needs no unit, an iteration */
-    double band;            /* of the tensor cores, an iteration and band: to begin its products */
+    double round;           /* arithmetic of an iteration that does not grow with its tiles */
+    double gap;             /* in which a band needs no unit, an iteration .. */
+    double gap_straight;    /* .. and that much more where no product runs into the next iteration */
+    double under;           /* of products that run under arithmetic: the part that is waited for */
     double joint;           /* where bands wait for one another, an iteration */
-    double tile;            /* to begin and end a tile of the grid .. */
+    double vector;          /* an element of a vector that each band loads itself */
+    double added;           /* an element that is added to memory from registers */
+    double tile;            /* to begin and end a tile of the grid, .. */
+    double fill;            /* .. iterations in which nothing runs beside it .. */
     double block;           /* .. and to begin a block */
-    double draw;            /* to draw a tile, where no band runs ahead of the others */
-    double mask;            /* instructions for an element that is masked */
-    double tail;            /* tiles, at the end, when they differ in length */
-    double copy_latency;    /* of a tile that nothing runs ahead of */
+    double slot;            /* of what a tile's first copy takes, where its slot is the only one */
+    double idle;            /* of an iteration that other bands of the block do not have */
+    double store_bytes;     /* that one SM of a busy chip writes in a clock */
+    double mask;            /* instructions for an element that is masked .. */
+    double mask_joint;      /* .. of which so much counts where bands wait for one another */
+    double copy_latency;    /* of a tile that nothing runs ahead of .. */
+    double copy_part;       /* .. of which so much counts where its slot is read in a part of an iteration */
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
      * takes beside them, and how much longer it takes where results are turned */

@@ -213,7 +213,7 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
-        double sum = 0, masks = 0;
+        double sum = 0, masks = 0, most = 0;
         for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
             double all = 0;
             at.grid[axis] = block * bands + band;
@@ -222,7 +222,9 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
                 masks += masks_at(&loops[k], &at);
             }
             sum += all;
+            most = all > most ? all : most;
         }
+        trips.most += most / (double)samples;
         trips.block[trips.n++] = sum / bands;
         trips.each += sum / bands / (double)samples;
         trips.masks += masks / bands / (double)samples;

@@ -24,6 +24,7 @@ typedef struct TripLoop {
 typedef struct BandTrips {
     double blocks; /* of the launch */
     double each;   /* iterations of a band, on average over all places in all blocks */
+    double most;   /* iterations of the band that has the most in its block, on average over blocks */
     double masks;  /* what masks cost in all of these */
     double along;  /* blocks along the axis, .. */
     double block[TRIP_SAMPLES]; /* .. and iterations of n of them, evenly spaced: averages of bands */

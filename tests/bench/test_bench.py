@@ -15,6 +15,8 @@ sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "examples", "pyt
 import bench  # noqa: E402
 import case as cases_of  # noqa: E402
 import gemm  # noqa: E402
+import model  # noqa: E402
+import plans  # noqa: E402
 import report  # noqa: E402
 import tilec_torch  # noqa: E402
 import variants  # noqa: E402
@@ -321,3 +323,26 @@ def test_gemm_shapes_and_files(tmp_path):
     assert [name for name, _ in gemm.files_of(f"x-={tmp_path}")] == ["x-a", "x-b"]
     with pytest.raises(SystemExit):
         gemm.files_of(f"{tmp_path}/none.ptx")
+
+
+# ---- the model's plans -----------------------------------------------------------------------------
+
+
+def test_plans_to_measure():
+    plan = dict.fromkeys(model.PLAN, 1) | {"bands": 2, "stages": 2, "slots": 2}
+    work = {"tensor": 512.0, "shared": 400.0, "early": 0.5, "first": 0.5, "after": 0.5, "special": 256.0,
+            "issue": 100.0, "vectors": 0.0, "added": 0.0, "divided": False, "ahead": False, "held": False, "stored": 16384.0,
+            "ring_bytes": 32768, "once_bytes": 16384}
+    lines = [{"tiles": {"M": 64, "N": n}, "plan": ",".join(f"{k}={v}" for k, v in plan.items()), "joint": False,
+              "overlapped": True, "uneven": False,
+              "trips": {"blocks": 2048.0, "each": 4096 / n, "most": 4096 / n, "masks": 0.0},
+              "work": {**work, "tensor": 4.0 * n, "special": 4.0 * n}} for n in (32, 64, 96, 128)]
+    chosen = plans.choose(lines, model.read_record(), 2, 1)
+    assert [tiles["N"] for tiles, _ in chosen[:2]] == [128, 96]  # the best predicted come first
+    assert {plan["stages"] for _, plan in chosen} == {1, 2}      # .. and have variants in one point
+    assert all(sum(a[k] != plan[k] for k in model.PLAN) <= 1 for _, a in chosen)
+
+
+def test_fit_finds_constants():
+    right = model.solved([[4.0, 1.0], [1.0, 3.0]], [9.0, 5.0])
+    assert right == pytest.approx([2.0, 1.0])
