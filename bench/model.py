@@ -64,7 +64,7 @@ def iteration_of(features, plan, t):
     arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
     arithmetic += 0 if features["joint"] else t["round"]
     overlaps = features["overlapped"] and plan["overlap"]
-    ahead = work["ahead"] and plan["overlap"] and not plan["persistent"] and plan["stages"] > 1
+    ahead = work["ahead"] and plan["overlap"] and plan["stages"] > 1
     share = work["early"] if overlaps else work["after"] + (0 if ahead else work["first"])
     share += t["under"] * (1 - share) if overlaps else 0
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
