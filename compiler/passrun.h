@@ -55,6 +55,7 @@ void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const cha
 bool pass_enabled(const PassContext *px, const char *name);
 
 /* The passes, in compiler/passes/NAME.c; each returns whether it changed something. */
+bool pass_align_tiles(PassContext *px, TirFn *fn);
 bool pass_split_loops(PassContext *px, TirFn *fn);
 bool pass_imply_masks(PassContext *px, TirFn *fn);
 bool pass_simplify(PassContext *px, TirFn *fn);

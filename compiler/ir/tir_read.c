@@ -268,6 +268,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         return;
     case TIR_PARAM: op->integer = take_named(r, reader_find_scalar, "a scalar"); return;
     case TIR_SIZE: op->integer = take_named(r, reader_find_size, "a size"); return;
+    case TIR_GRID_FIRST:
     case TIR_GRID:
         op->integer = take_named(r, find_axis, "a grid axis");
         op->steers = reader_accept(r, "steers");

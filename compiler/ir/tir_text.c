@@ -413,6 +413,7 @@ print_operands(Printer *p, const TirOp *op)
     case TIR_PARAM: buf_add(out, scalar_name(p->fn, op->integer)); return;
     case TIR_SIZE: buf_add(out, size_name(p->fn, op->integer)); return;
     case TIR_GRID:
+    case TIR_GRID_FIRST:
         buf_printf(out, "%s%s", grid_name(p->fn, op->integer), op->steers ? " steers" : "");
         return;
     case TIR_LOAD: print_index(p, op, op->args); return;
@@ -533,6 +534,7 @@ print_op(Printer *p, const TirOp *op)
     buf_add(p->out, tir_op_info(op->op)->text);
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
+        op->op == TIR_GRID_FIRST ||
         op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_RING_WAIT)
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)

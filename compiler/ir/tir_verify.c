@@ -480,7 +480,8 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_CONST:
     case TIR_PARAM:
     case TIR_SIZE:
-    case TIR_GRID: check_leaf(v, op); return;
+    case TIR_GRID:
+    case TIR_GRID_FIRST: check_leaf(v, op); return;
     case TIR_IOTA:
         want_type(v, op, "the start", op->args[0]->type, tir_scalar(DT_I32));
         want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));

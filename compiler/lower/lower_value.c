@@ -675,6 +675,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
                                                 lo->fn->sizes.at[op->integer].name)};
         return elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at));
     }
+    case TIR_GRID_FIRST: /* without a plan a block has one program */
     case TIR_GRID: {
         if (lo->role != NULL)
             return op->steers ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);

@@ -35,7 +35,7 @@ same_value(const TirVal *a, const TirVal *b)
         return true;
     if (x == NULL || y == NULL || x->op != y->op || x->integer != y->integer)
         return false;
-    return x->op == TIR_SIZE || x->op == TIR_GRID || (x->op == TIR_CONST && a->type.rank == 0);
+    return x->op == TIR_SIZE || x->op == TIR_GRID || x->op == TIR_GRID_FIRST || (x->op == TIR_CONST && a->type.rank == 0);
 }
 
 static bool

@@ -411,6 +411,7 @@ eval_op(Prover *p, const TirOp *op)
     case TIR_LOAD:
     case TIR_SIZE:
     case TIR_GRID:
+    case TIR_GRID_FIRST:
     case TIR_IOTA:
         return intern(p, (Symbol){.kind = SYM_DATA, .value = result});
     default:

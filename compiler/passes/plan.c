@@ -548,6 +548,30 @@ plan_drawing(Planner *p)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+/* The index of a block's first program: of its bands' axis by their number, else that of all. */
+static void
+settle_first_programs(TirFn *fn, TirBlock *block)
+{
+    const TirPlan *plan = fn->plan;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            settle_first_programs(fn, op->blocks[k]);
+        if (op->op != TIR_GRID_FIRST)
+            continue;
+        op->op = TIR_GRID;
+        if (plan->divided || plan->bands == 1 || op->integer != (int64_t)plan->band_axis)
+            continue;
+        TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+        TirVal *bands = tir_const_int(&b, plan->bands);
+        TirVal *first = tir_binary(&b, TIR_DIV, bands, bands);
+        TirVal *index = tir_binary(&b, TIR_MUL, first, bands);
+        tir_replace_uses(fn, op->results[0], index);
+        first->def->args[0] = op->results[0];
+    }
+}
+
 /* Whether grid axis `axis` can be that of the bands; leaves what follows from it. */
 static bool
 try_axis(Planner *p, uint32_t axis)
@@ -693,5 +717,6 @@ pass_plan(PassContext *px, TirFn *fn)
     make_rings(&p);
     plan_drawing(&p);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
+    settle_first_programs(fn, fn->body);
     return true;
 }

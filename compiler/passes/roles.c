@@ -76,6 +76,16 @@ list_rings(Roles *r, OpList *once)
     }
 }
 
+/* Whether an operation makes the index of the block, which its bands have in common, of a band's. */
+static bool
+is_block_index(const TirPlan *plan, const TirOp *op)
+{
+    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL, *by = index ? op->args[1]->def : NULL;
+
+    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->band_axis &&
+           by->op == TIR_CONST && by->integer == plan->bands;
+}
+
 /* Whether a scalar depends on the index of the band axis. */
 bool
 roles_depends_on_band(const Roles *r, const TirVal *value)
@@ -88,6 +98,8 @@ roles_depends_on_band(const Roles *r, const TirVal *value)
         return true;
     if (def->op == TIR_GRID)
         return def->integer == (int64_t)r->fn->plan->band_axis;
+    if (is_block_index(r->fn->plan, def))
+        return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (roles_depends_on_band(r, def->args[k]))
             return true;

@@ -25,25 +25,10 @@
  */
 #include <string.h>
 
+#include "compiler/passes/affine.h"
 #include "compiler/passes/noop_proof.h"
 #include "compiler/passes/tir_util.h"
 #include "compiler/passrun.h"
-
-enum { MAX_TERMS = 16, MAX_CONDITIONS = 16 };
-
-/* alpha * i + sum of coefficient * value + constant + coordinates. */
-typedef struct Affine {
-    bool ok;
-    int64_t alpha, constant;
-    int64_t beta[2];  /* coefficients of the coordinates along each axis of the tile */
-    int32_t extent[2]; /* and how far they run */
-    int32_t inner[2];  /* the coordinate is that of a part of a pack (TirIndex); 0: of the tile */
-    uint32_t n;
-    struct {
-        int64_t coefficient;
-        TirVal *value; /* i32 scalar from outside the loop */
-    } terms[MAX_TERMS];
-} Affine;
 
 typedef struct Condition {
     TirOp *mask;
@@ -57,219 +42,13 @@ typedef struct Splitter {
     bool changed;
 } Splitter;
 
-/* ---- affine forms ---- */
-
-static void
-add_term(Affine *a, TirVal *value, int64_t coefficient)
-{
-    for (uint32_t k = 0; k < a->n; k++) {
-        if (a->terms[k].value == value) {
-            a->terms[k].coefficient += coefficient;
-            return;
-        }
-    }
-    if (a->n == MAX_TERMS) {
-        a->ok = false;
-        return;
-    }
-    a->terms[a->n].value = value;
-    a->terms[a->n++].coefficient = coefficient;
-}
-
-/* a + scale * b */
-static Affine
-combine(Affine a, const Affine *b, int64_t scale)
-{
-    a.ok = a.ok && b->ok;
-    a.alpha += scale * b->alpha;
-    a.constant += scale * b->constant;
-    for (uint32_t axis = 0; axis < 2; axis++) {
-        bool same = a.inner[axis] == b->inner[axis] &&
-                    (a.inner[axis] == 0 || a.extent[axis] == b->extent[axis]);
-        if (a.beta[axis] != 0 && b->beta[axis] != 0 && !same)
-            a.ok = false; /* two coordinates */
-        if (b->beta[axis] != 0)
-            a.inner[axis] = b->inner[axis];
-        a.beta[axis] += scale * b->beta[axis];
-        if (b->extent[axis] > a.extent[axis])
-            a.extent[axis] = b->extent[axis];
-    }
-    for (uint32_t k = 0; k < b->n; k++)
-        add_term(&a, b->terms[k].value, scale * b->terms[k].coefficient);
-    return a;
-}
-
-static bool
-is_inside(const TirVal *value, const TirBlock *body)
-{
-    for (const TirBlock *at = value->block; at != NULL;
-         at = at->owner == NULL ? NULL : at->owner->parent) {
-        if (at == body)
-            return true;
-    }
-    return false;
-}
-
-static Affine
-affine_of(TirVal *value, const TirBlock *body)
-{
-    Affine result = {.ok = true};
-    TirOp *op = value->def;
-
-    if (value == body->params.at[0]) {
-        result.alpha = 1;
-        return result;
-    }
-    if (op != NULL && op->op == TIR_CONST) {
-        result.constant = op->integer;
-        return result;
-    }
-    if (value->type.rank == 0 && !is_inside(value, body)) {
-        /* Sums and products by constants are taken apart here too, so that equal terms cancel. */
-        if (op == NULL || (op->op != TIR_ADD && op->op != TIR_SUB && op->op != TIR_MUL)) {
-            add_term(&result, value, 1);
-            return result;
-        }
-    }
-    if (op == NULL) {
-        result.ok = false;
-        return result;
-    }
-    Affine a, b;
-    switch (op->op) {
-    case TIR_ADD:
-    case TIR_SUB:
-        a = affine_of(op->args[0], body);
-        b = affine_of(op->args[1], body);
-        return combine(a, &b, op->op == TIR_ADD ? 1 : -1);
-    case TIR_MUL:
-        a = affine_of(op->args[0], body);
-        b = affine_of(op->args[1], body);
-        if (a.ok && a.alpha == 0 && a.n == 0 && a.beta[0] == 0 && a.beta[1] == 0)
-            return combine(result, &b, a.constant);
-        if (b.ok && b.alpha == 0 && b.n == 0 && b.beta[0] == 0 && b.beta[1] == 0)
-            return combine(result, &a, b.constant);
-        if (value->type.rank == 0 && !is_inside(value, body)) {
-            add_term(&result, value, 1);
-            return result;
-        }
-        result.ok = false;
-        return result;
-    case TIR_IOTA:
-        result = affine_of(op->args[0], body);
-        result.beta[0] += 1;
-        result.extent[0] = value->type.dim[0];
-        if (op->index[0].rows > 0) {
-            result.extent[0] = op->index[0].length;
-            result.inner[0] = op->index[0].inner;
-        }
-        return result;
-    case TIR_EXPAND:
-        result = affine_of(op->args[0], body);
-        if (op->axis == 0) { /* what ran along axis 0 runs along axis 1 now */
-            result.beta[1] = result.beta[0];
-            result.extent[1] = result.extent[0];
-            result.inner[1] = result.inner[0];
-            result.beta[0] = 0;
-            result.extent[0] = 1;
-        }
-        return result;
-    case TIR_BROADCAST:
-        return affine_of(op->args[0], body);
-    default:
-        result.ok = false;
-        return result;
-    }
-}
-
-/* The comparisons whose conjunction is `value`, each as f >= 0; false: not of that form. */
-static bool
-conditions_of(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
-{
-    TirOp *op = value->def;
-
-    if (op == NULL || *n == MAX_CONDITIONS)
-        return false;
-    if (op->op == TIR_AND)
-        return conditions_of(op->args[0], body, out, n) && conditions_of(op->args[1], body, out, n);
-    if (op->op == TIR_BROADCAST || op->op == TIR_EXPAND) {
-        uint32_t first = *n;
-        if (!conditions_of(op->args[0], body, out, n))
-            return false;
-        for (uint32_t k = first; op->op == TIR_EXPAND && op->axis == 0 && k < *n; k++) {
-            out[k].beta[1] = out[k].beta[0];
-            out[k].extent[1] = out[k].extent[0];
-            out[k].inner[1] = out[k].inner[0];
-            out[k].beta[0] = 0;
-            out[k].extent[0] = 1;
-        }
-        return true;
-    }
-    if (op->n_args != 2 || op->args[0]->type.dtype != DT_I32)
-        return false;
-    Affine a = affine_of(op->args[0], body), b = affine_of(op->args[1], body), f;
-    switch (op->op) {
-    case TIR_LE: /* b - a >= 0 */
-        f = combine(b, &a, -1);
-        break;
-    case TIR_LT:
-        f = combine(b, &a, -1);
-        f.constant -= 1;
-        break;
-    case TIR_GE:
-        f = combine(a, &b, -1);
-        break;
-    case TIR_GT:
-        f = combine(a, &b, -1);
-        f.constant -= 1;
-        break;
-    default:
-        return false;
-    }
-    if (!f.ok)
-        return false;
-    out[(*n)++] = f;
-    return true;
-}
-
 /* ---- bounds ---- */
-
-/* The extreme of the coordinates' part over the tile: its least (or greatest) value. */
-static int64_t
-coordinate_extreme(const Affine *f, bool greatest)
-{
-    int64_t sum = 0;
-    for (uint32_t axis = 0; axis < 2; axis++) {
-        int64_t far = f->beta[axis] * (f->extent[axis] > 0 ? f->extent[axis] - 1 : 0);
-        sum += greatest == (far > 0) ? far : 0;
-    }
-    return sum;
-}
-
-/* The loop-invariant part of f as a scalar, plus `more`, times `sign`. */
-static TirVal *
-emit_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign)
-{
-    TirVal *sum = tir_const_int(b, sign * (f->constant + more));
-
-    for (uint32_t k = 0; k < f->n; k++) {
-        int64_t coefficient = sign * f->terms[k].coefficient;
-        TirVal *term = f->terms[k].value;
-        if (coefficient == 0)
-            continue;
-        if (coefficient != 1 && coefficient != -1)
-            term = tir_binary(b, TIR_MUL, term,
-                              tir_const_int(b, coefficient < 0 ? -coefficient : coefficient));
-        sum = tir_binary(b, coefficient < 0 ? TIR_SUB : TIR_ADD, sum, term);
-    }
-    return sum;
-}
 
 /* The first i (alpha > 0) at which f's extreme is >= 0, at least 0. */
 static TirVal *
 emit_first(TirBuilder *b, const Affine *f, bool greatest)
 {
-    TirVal *need = emit_rest(b, f, coordinate_extreme(f, greatest), -1);
+    TirVal *need = affine_rest(b, f, affine_extreme(f, greatest), -1);
     need = tir_binary(b, TIR_MAX, need, tir_const_int(b, 0));
     need = tir_binary(b, TIR_ADD, need, tir_const_int(b, f->alpha - 1));
     return tir_binary(b, TIR_DIV, need, tir_const_int(b, f->alpha));
@@ -279,7 +58,7 @@ emit_first(TirBuilder *b, const Affine *f, bool greatest)
 static TirVal *
 emit_end(TirBuilder *b, const Affine *f, bool greatest)
 {
-    TirVal *have = emit_rest(b, f, coordinate_extreme(f, greatest), 1);
+    TirVal *have = affine_rest(b, f, affine_extreme(f, greatest), 1);
     have = tir_binary(b, TIR_MAX, have, tir_const_int(b, f->alpha));
     have = tir_binary(b, TIR_SUB, have, tir_const_int(b, f->alpha));
     return tir_binary(b, TIR_DIV, have, tir_const_int(b, -f->alpha));
@@ -290,7 +69,7 @@ static TirVal *
 emit_whole(TirBuilder *b, const Affine *f, TirVal *end)
 {
     TirVal *zero = tir_const_int(b, 0);
-    TirVal *least = emit_rest(b, f, coordinate_extreme(f, false), 1);
+    TirVal *least = affine_rest(b, f, affine_extreme(f, false), 1);
     return tir_select(b, tir_binary(b, TIR_GE, least, zero), end, zero);
 }
 
@@ -344,17 +123,17 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
-        Affine forms[MAX_CONDITIONS];
+        Affine forms[AFFINE_CONDITIONS];
         uint32_t count = 0;
         if (op->op != TIR_MASK && op->op != TIR_PADMASK)
             continue;
-        if (!conditions_of(op->args[1], body, forms, &count)) {
+        if (!affine_conditions(op->args[1], body, forms, &count)) {
             diag_remark(s->px->diag, op->span,
                         "this mask is not a conjunction of affine comparisons: it is applied in "
                         "every iteration");
             continue;
         }
-        if (n + count > MAX_CONDITIONS)
+        if (n + count > AFFINE_CONDITIONS)
             continue;
         bool moves = true, stays = true;
         for (uint32_t k = 0; k < count; k++) {
@@ -384,7 +163,7 @@ clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
 static void
 split_loop(Splitter *s, TirOp *loop)
 {
-    Condition conditions[MAX_CONDITIONS];
+    Condition conditions[AFFINE_CONDITIONS];
     uint32_t n = find_conditions(s, loop, conditions);
     bool below = false, above = false;
     /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */

@@ -249,6 +249,7 @@ is_not_negative(const TirVal *value)
     case TIR_CONST:
         return def->integer >= 0;
     case TIR_GRID:
+    case TIR_GRID_FIRST:
     case TIR_SIZE:
         return true;
     case TIR_ADD:
