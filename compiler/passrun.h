@@ -41,6 +41,7 @@ typedef struct PassContext {
                            {0, 0}: the source does not */
     const char *no_plan; /* set by pass `plan`: why there is none, and where */
     Span no_plan_at;
+    bool in_sequence;   /* the module has other kernels, which run before this one or behind it */
     bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
     Buf *report;        /* facts for --report; NULL: not wanted */
     Buf *bugs;          /* where a pass writes what it finds to be wrong with another one's work */

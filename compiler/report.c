@@ -62,6 +62,7 @@ static const KindRow kind_rows[] = {
     {"mbarrier", COUNT_BARRIER},
     {"fence", COUNT_BARRIER},
     {"setmaxnreg", COUNT_BARRIER},
+    {"griddepcontrol", COUNT_BARRIER},
     {"cp.async.bulk.commit", COUNT_BARRIER},
     {"cp.async.bulk.wait", COUNT_BARRIER},
     {"cp.async.bulk", COUNT_BULK},

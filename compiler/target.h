@@ -109,6 +109,7 @@ typedef struct Target {
 
     /* instructions beyond the common base (sm_80) */
     bool store_matrix;   /* stmatrix */
+    bool early_start;    /* griddepcontrol: blocks of a kernel are set up while the one before it ends */
     int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */
     int32_t addition_piece; /* bytes of a row that lanes should add together: longer pieces take less
                                of the L2 cache's time, and exchanges between lanes */

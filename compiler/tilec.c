@@ -232,6 +232,7 @@ pass_context(Compilation *c)
         .warps = c->options->warps,
         .stages = c->options->stages,
         .plan = c->plan,
+        .in_sequence = c->module != NULL && c->module->fns.n > 1,
         .report = c->options->report ? &c->report : NULL,
         .bugs = &c->bugs,
     };

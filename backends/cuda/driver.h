@@ -28,6 +28,7 @@ enum {
     CUDA_DEVICE_MAX_SHARED_OPTIN = 97,
     CUDA_FUNCTION_MAX_DYNAMIC_SHARED = 8,
     CUDA_LAUNCH_CLUSTER_DIMENSION = 4,
+    CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION = 6,
     CUDA_ERROR_NOT_FOUND = 500,
 };
 
@@ -39,6 +40,7 @@ typedef struct CudaLaunchAttribute {
         struct {
             uint32_t x, y, z;
         } cluster;
+        int serialization; /* 1: blocks may begin while the kernel before this one runs */
     } value;
 } CudaLaunchAttribute;
 

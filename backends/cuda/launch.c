@@ -255,6 +255,7 @@ launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
     *out = (LaunchReady){.entry = kernel->entry,
                          .block = {kernel->block, 1, 1},
                          .shared = kernel->shared,
+                         .early_start = kernel->early_start,
                          .param_bytes = kernel->param_bytes,
                          .n_args = kernel->params.n,
                          .maps = maps};

@@ -76,6 +76,7 @@ typedef struct MetaKernel {
     VEC(MetaRequire) requires;
     const char *grid[3];
     uint32_t block, shared, cluster[3];
+    bool early_start; /* it waits by itself for the kernels before it in the stream */
     uint32_t param_bytes;
 } MetaKernel;
 
@@ -135,6 +136,7 @@ typedef struct TensorMapValues {
 typedef struct LaunchReady {
     const char *entry;
     uint32_t grid[3], block[3], cluster[3], shared;
+    bool early_start;
     unsigned char *params; /* packed */
     uint32_t param_bytes;
     void **args; /* pointers into `params`, as cuLaunchKernel wants them */

@@ -175,20 +175,24 @@ issue(Gpu *gpu, CudaFunction function, const LaunchReady *ready, Fault *fault)
 
     if (g[0] == 0 || g[1] == 0 || g[2] == 0)
         return true; /* nothing to do; the driver would refuse it */
-    if (c[0] * c[1] * c[2] <= 1) {
-        result = gpu->cuda.launch(function, g[0], g[1], g[2], b[0], b[1], b[2], ready->shared, NULL,
-                                  ready->args, NULL);
-    } else if (!gpu->cuda.launch_ex) {
+    bool clusters = c[0] * c[1] * c[2] > 1;
+    if (clusters && !gpu->cuda.launch_ex)
         return fault_set(fault, "%s runs in clusters, which this CUDA driver does not know",
                          ready->entry);
-    } else {
-        CudaLaunchAttribute attribute = {.id = CUDA_LAUNCH_CLUSTER_DIMENSION,
-                                         .value.cluster = {c[0], c[1], c[2]}};
-        CudaLaunchConfig config = {.grid = {g[0], g[1], g[2]}, .block = {b[0], b[1], b[2]},
-                                   .shared_bytes = ready->shared, .attributes = &attribute,
-                                   .n_attributes = 1};
+    CudaLaunchAttribute attributes[2];
+    CudaLaunchConfig config = {.grid = {g[0], g[1], g[2]}, .block = {b[0], b[1], b[2]},
+                               .shared_bytes = ready->shared, .attributes = attributes};
+    if (clusters)
+        attributes[config.n_attributes++] = (CudaLaunchAttribute){.id = CUDA_LAUNCH_CLUSTER_DIMENSION,
+                                                                  .value.cluster = {c[0], c[1], c[2]}};
+    if (ready->early_start && gpu->cuda.launch_ex) /* an old driver starts it behind the others */
+        attributes[config.n_attributes++] = (CudaLaunchAttribute){
+            .id = CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION, .value.serialization = 1};
+    if (config.n_attributes == 0)
+        result = gpu->cuda.launch(function, g[0], g[1], g[2], b[0], b[1], b[2], ready->shared, NULL,
+                                  ready->args, NULL);
+    else
         result = gpu->cuda.launch_ex(&config, function, ready->args, NULL);
-    }
     return cuda_ok(&gpu->cuda, result, ready->entry, fault);
 }
 

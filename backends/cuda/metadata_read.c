@@ -301,6 +301,8 @@ read_kernel(Reader *r, Metadata *meta, const Json *object)
     kernel.block = get_number(r, object, "block");
     kernel.shared = get_number(r, object, "shared");
     get_numbers(r, object, "cluster", kernel.cluster, 3);
+    const Json *early = json_get(object, "early_start");
+    kernel.early_start = early != NULL && early->kind == JSON_BOOL && early->number != 0;
     json_each (item, get_array(r, object, "require")) {
         MetaRequire require = {get_text(r, item, "condition"), get_text(r, item, "message")};
         vec_push(r->arena, &kernel.requires, require);

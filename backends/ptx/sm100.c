@@ -24,6 +24,7 @@ const Target target_sm100 = {
         .shared_bytes = 128,
     },
     .store_matrix = true,
+    .early_start = true,
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,

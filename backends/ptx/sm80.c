@@ -30,6 +30,7 @@ const Target target_sm80 = {
         .shared_bytes = 128,
     },
     .store_matrix = false,
+    .early_start = false,
     .addition_bytes = 4,
     .addition_piece = 128,
     .addition_clocks = 0.2,

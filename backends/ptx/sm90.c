@@ -99,6 +99,7 @@ const Target target_sm90 = {
                    .products = 60,
                    .turned = 1.01},
     .store_matrix = true,
+    .early_start = true,
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,

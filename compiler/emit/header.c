@@ -620,7 +620,8 @@ write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index
     for (uint32_t i = 0; i < code->maps.n; i++)
         write_tensor_map(w, fn, &code->maps.at[i], i);
     write_param_values(w, fn, code);
-    if (!has_cluster(code)) {
+    bool cluster = has_cluster(code), early = lir_starts_early(code);
+    if (!cluster && !early) {
         buf_printf(out,
                    "    return cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
                    "(unsigned)grid[2],\n                          %s_BLOCK, 1, 1, %s_SHARED, stream, "
@@ -628,19 +629,27 @@ write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index
         return;
     }
     buf_printf(out,
-               "    CUlaunchAttribute attribute;\n    CUlaunchConfig config;\n"
-               "    memset(&attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n"
-               "    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n"
-               "    attribute.value.clusterDim.x = %s_CLUSTER_X;\n"
-               "    attribute.value.clusterDim.y = %s_CLUSTER_Y;\n"
-               "    attribute.value.clusterDim.z = %s_CLUSTER_Z;\n"
+               "    CUlaunchAttribute attribute[%d];\n    CUlaunchConfig config;\n"
+               "    memset(attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n",
+               cluster + early);
+    if (cluster)
+        buf_printf(out,
+                   "    attribute[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n"
+                   "    attribute[0].value.clusterDim.x = %s_CLUSTER_X;\n"
+                   "    attribute[0].value.clusterDim.y = %s_CLUSTER_Y;\n"
+                   "    attribute[0].value.clusterDim.z = %s_CLUSTER_Z;\n", big, big, big);
+    if (early) /* the kernel itself waits for those before it */
+        buf_printf(out,
+                   "    attribute[%d].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;\n"
+                   "    attribute[%d].value.programmaticStreamSerializationAllowed = 1;\n", cluster, cluster);
+    buf_printf(out,
                "    config.gridDimX = (unsigned)grid[0];\n    config.gridDimY = (unsigned)grid[1];\n"
                "    config.gridDimZ = (unsigned)grid[2];\n    config.blockDimX = %s_BLOCK;\n"
                "    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
                "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
-               "    config.attrs = &attribute;\n    config.numAttrs = 1;\n"
+               "    config.attrs = attribute;\n    config.numAttrs = %d;\n"
                "    return cuLaunchKernelEx(&config, module->kernel[%u], params, NULL);\n}\n\n",
-               big, big, big, big, big, (unsigned)index);
+               big, big, cluster + early, (unsigned)index);
 }
 
 /* ---- the module ---- */

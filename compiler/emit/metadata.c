@@ -364,7 +364,7 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
         add_field(out, "message", fn->requires.at[i].message ? fn->requires.at[i].message : "");
         buf_char(out, '}');
     }
-    buf_add(out, "]}");
+    buf_printf(out, "]%s}", lir_starts_early(code) ? ",\"early_start\":true" : "");
 }
 
 void
@@ -529,7 +529,7 @@ comment_kernel(Buf *out, const TirFn *fn, const LirFn *code)
     if (has_cluster(code))
         buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_extent(code, 0),
                    (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
-    buf_char(out, '\n');
+    buf_add(out, lir_starts_early(code) ? ",\n//             may start early\n" : "\n");
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         buf_printf(out, "//   %-9s ", i ? "" : "requires");
         host_print(fn, fn->requires.at[i].condition, out);

@@ -327,6 +327,16 @@ lir_has_roles(const LirFn *fn)
 }
 
 bool
+lir_starts_early(const LirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        if (fn->insns.at[i]->op == LIR_GRID_WAIT)
+            return true;
+    }
+    return false;
+}
+
+bool
 lir_remove_dead(LirFn *fn)
 {
     uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);

@@ -196,6 +196,7 @@ void lower_describe_ring(Lowering *lo, const TirOp *wait);
 
 /* The body of a kernel with a plan: all roles. */
 void lower_roles(Lowering *lo);
+void lower_early_start(Lowering *lo);
 void lower_tile_block(Lowering *lo, TirBlock *block);
 /* Waits for this band's turn, or passes it to the next band. */
 void lower_turn(Lowering *lo, bool pass);

@@ -619,6 +619,7 @@ set_up(Lowering *lo, LirReg thread)
     lir_close(b);
     lir_label(b, ready);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    lower_early_start(lo);
     lir_emit(b, LIR_BAR_SYNC, 0, 1, &zero);
 }
 

@@ -539,6 +539,18 @@ add_params(Lowering *lo)
                       arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k, 0);
 }
 
+/* Nothing stands in front of the wait but what the block itself has: no memory is read or written that
+ * an earlier kernel of the stream may still write or read.  As all blocks of a kernel wait, one that has
+ * ended is behind all that were before it, and the next one need only wait for this one. */
+void
+lower_early_start(Lowering *lo)
+{
+    if (!lo->px->in_sequence || !lo->px->target->early_start || !pass_enabled(lo->px, "early-start"))
+        return;
+    lir_emit(&lo->b, LIR_GRID_WAIT, 0, 0, NULL);
+    lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);
+}
+
 static LirFn *
 lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 {
@@ -555,10 +567,12 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     lo.out->shared_bytes = fn->shared_bytes;
     add_params(&lo);
     lir_begin(&lo.b, lo.out);
-    if (fn->plan != NULL)
+    if (fn->plan != NULL) {
         lower_roles(&lo);
-    else
+    } else {
+        lower_early_start(&lo);
         lower_tile_block(&lo, fn->body);
+    }
     lir_emit(&lo.b, LIR_RET, 0, 0, NULL);
     lir_end(&lo.b);
     while (lir_remove_dead(lo.out))

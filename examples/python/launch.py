@@ -24,6 +24,11 @@ TYPE = {"u64": ctypes.c_uint64, "s64": ctypes.c_int64, "s32": ctypes.c_int32, "u
         "f32": ctypes.c_float}
 
 
+class LaunchConfig(ctypes.Structure):  # CUlaunchConfig
+    _fields_ = [("extents", ctypes.c_uint * 6), ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.c_void_p), ("n_attributes", ctypes.c_uint)]
+
+
 def value(expression, names):
     """Of an expression of the metadata: C's operators, on sizes, so that `//` rounds as C does."""
     text = re.sub("!(?!=)", " not ", expression.replace("&&", " and ").replace("||", " or "))
@@ -116,9 +121,12 @@ def launch(path, arrays, scalars, device):
         function, grid = ctypes.c_void_p(), [value(axis, names) for axis in kernel["grid"]]
         device.call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
         device.call("cuFuncSetAttribute", function, 8, kernel["shared"])
-        assert kernel["cluster"] == [1, 1, 1], "clusters are launched with cuLaunchKernelEx"
+        assert kernel["cluster"] == [1, 1, 1], "clusters are an attribute of the launch, too"
+        early = (ctypes.c_uint32 * 18)(6, 0, 1)  # CUlaunchAttribute: programmatic stream serialization
+        config = LaunchConfig((*grid, kernel["block"], 1, 1), kernel["shared"], None, ctypes.addressof(early),
+                              1 if kernel.get("early_start") else 0)
         if 0 not in grid:
-            device.call("cuLaunchKernel", function, *grid, kernel["block"], 1, 1, kernel["shared"], None, pointers, None)
+            device.call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
     device.call("cuCtxSynchronize")
     for name, array in arrays.items():
         if array.nbytes > 0:

@@ -204,6 +204,7 @@ class _LaunchConfig(ctypes.Structure):  # CUlaunchConfig
 
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
@@ -459,15 +460,21 @@ class Kernel:
         return self.functions[device]
 
     def call(self, grid, pointers, stream):
-        block, shared, cluster = self.meta["block"], self.meta["shared"], self.meta["cluster"]
-        if cluster == [1, 1, 1]:
+        block, shared, n = self.meta["block"], self.meta["shared"], 0
+        attributes = (_LaunchAttribute * 2)()
+        if self.meta["cluster"] != [1, 1, 1]:
+            attributes[n].id, attributes[n].value[0:3] = CLUSTER_DIMENSION, self.meta["cluster"]
+            n += 1
+        # The kernel waits by itself for those before it; old drivers do not take that into a graph.
+        if self.meta.get("early_start") and not _torch().cuda.is_current_stream_capturing():
+            attributes[n].id, attributes[n].value[0] = STREAM_SERIALIZATION, 1
+            n += 1
+        if n == 0:
             result = driver().cuLaunchKernel(self.function(), *grid, block, 1, 1, shared,
                                              ctypes.c_void_p(stream), pointers, None)
         else:
-            attribute = _LaunchAttribute(id=CLUSTER_DIMENSION)
-            attribute.value[0:3] = cluster
             config = _LaunchConfig(grid=grid, block=(block, 1, 1), shared=shared, stream=stream,
-                                   attributes=ctypes.addressof(attribute), n=1)
+                                   attributes=ctypes.addressof(attributes), n=n)
             result = driver().cuLaunchKernelEx(ctypes.byref(config), self.function(), pointers, None)
         _check(result, f"launching {self.name}")
 

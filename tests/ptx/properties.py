@@ -11,6 +11,9 @@ time.
 With a plan: the loop has products of warp groups and nothing that keeps ptxas from running them
 side by side (accumulators stay in their registers), next to no integer arithmetic, and the copies
 are the tensor memory unit's.
+
+Kernels that may start early touch no global memory before they have waited for those before them,
+and no thread goes past the wait.
 """
 import argparse
 import os
@@ -65,6 +68,22 @@ def opcodes(body):
 
 def count(body, pattern):
     return sum(bool(re.fullmatch(pattern, op)) for op in opcodes(body))
+
+
+def waits_first(lines):
+    """What is wrong with how a kernel waits for those before it; "": nothing."""
+    places = [k for k, line in enumerate(lines) if "griddepcontrol.wait" in line]
+    if len(places) != 1 or lines[places[0]].strip() != "griddepcontrol.wait;":
+        return "no wait of all threads, or several"
+    before = lines[:places[0]]
+    labels = {line.rstrip(":") for line in before if line.startswith("$")}
+    for line in before:
+        if re.search(r"\.global|cp\.async|cp\.reduce|prefetch", line) and "cvta" not in line:
+            return f"before the wait: {line.strip()}"
+        branch = re.search(r"bra(?:\.uni)? (\$L\d+);", line)
+        if (branch and branch[1] not in labels) or re.search(r"\bret;|\bexit;", line):
+            return f"past the wait: {line.strip()}"
+    return ""
 
 
 def exponentials(body):
@@ -181,6 +200,13 @@ def main():
                 for name, lines in kernels(ptx).items():
                     for k, body in enumerate(b for b in loops(lines) if count(b, r"mma\S*")):
                         common(tester, f"{what} {name}, loop {k}", body, 1.5, 4)
+    for example, flags in [("attention_bwd", ["-DCAUSAL=true"]), ("attention_bwd", ["-DD=256"]),
+                           ("attention_bwd", ["-DD=64", "--plan=none"]), ("attention_decode", [])]:
+        for arch in ["sm_90", "sm_100"]:
+            ptx, _ = tester.compile(example, arch, *flags)
+            for name, lines in kernels(ptx).items():
+                wrong = waits_first(lines)
+                tester.check(f"{example} {arch} {' '.join(flags)} {name}", not wrong, wrong)
     print(f"{tester.good} hold, {tester.bad} do not")
     return 1 if tester.bad or not tester.good else 0
 

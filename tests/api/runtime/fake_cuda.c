@@ -488,7 +488,7 @@ EXPORT Result
 cuLaunchKernelEx(const Config *config, void *function, void **args, void **extra)
 {
     for (unsigned i = 0; i < config->n; i++)
-        note("cluster attribute %u: %u %u %u", config->attributes[i].id,
+        note("attribute %u: %u %u %u", config->attributes[i].id,
              config->attributes[i].value[0], config->attributes[i].value[1],
              config->attributes[i].value[2]);
     return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],

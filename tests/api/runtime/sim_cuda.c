@@ -249,3 +249,27 @@ cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
     sim_report_free(report);
     return result;
 }
+
+/* CUlaunchConfig; of its attributes only the leave to start early is known, which says nothing where
+ * launches run one behind the other. */
+typedef struct Config {
+    unsigned grid[3], block[3], shared;
+    void *stream;
+    struct {
+        unsigned id, pad, value[16];
+    } *attributes;
+    unsigned n;
+} Config;
+
+EXPORT Result
+cuLaunchKernelEx(const Config *config, void *handle, void **args, void **extra)
+{
+    enum { PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+
+    for (unsigned i = 0; i < config->n; i++)
+        if (config->attributes[i].id != PROGRAMMATIC_STREAM_SERIALIZATION ||
+            config->attributes[i].value[0] != 1)
+            return INVALID_VALUE;
+    return cuLaunchKernel(handle, config->grid[0], config->grid[1], config->grid[2], config->block[0],
+                          config->block[1], config->block[2], config->shared, config->stream, args, extra);
+}

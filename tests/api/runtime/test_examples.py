@@ -92,3 +92,25 @@ def test_launch_py_every_parameter(driver, tmp_path):
     done = subprocess.run([sys.executable, "-c", EVERY_PARAMETER, os.path.join(EXAMPLES, "python"), run,
                            str(tmp_path / "k.ptx")], capture_output=True, text=True, env=environment(driver, "9.0"))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SEVERAL_KERNELS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import launch
+x = np.arange(100 * 64, dtype=np.float32).reshape(100, 64)
+arrays = {"X": x, "Y": np.zeros_like(x), "Z": np.zeros(100, np.float32)}
+launch.launch(sys.argv[2], arrays, {}, launch.Device())
+assert np.array_equal(arrays["Y"], 2 * x) and np.allclose(arrays["Z"], 2 * x.sum(1))
+"""
+
+
+def test_launch_py_several_kernels(driver, tmp_path, pytestconfig):
+    """Kernels that may start early."""
+    ptx = str(tmp_path / "k.ptx")
+    source = os.path.join(HERE, "..", "..", "ptx", "early-start.tile")
+    subprocess.run([pytestconfig.option.tilec, source, "-arch", "sm_90", "-o", ptx], check=True)
+    done = subprocess.run([sys.executable, "-c", SEVERAL_KERNELS, os.path.join(EXAMPLES, "python"), ptx],
+                          capture_output=True, text=True, env=environment(driver, "9.0"))
+    assert done.returncode == 0, done.stdout + done.stderr

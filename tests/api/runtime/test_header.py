@@ -25,16 +25,16 @@ def tilec(pytestconfig):
     return pytestconfig.option.tilec
 
 
-def make_header(tilec, folder, name, *options):
+def make_header(tilec, folder, name, *options, arch="sm_80"):
     path = str(folder / f"{name}.h")
-    subprocess.run([tilec, os.path.join(EXAMPLES, name + ".tile"), "-arch", "sm_80", "--emit=header", *options,
+    subprocess.run([tilec, os.path.join(EXAMPLES, name + ".tile"), "-arch", arch, "--emit=header", *options,
                     "-o", path], check=True)
     return path
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_compiles_as_c_and_cpp(tilec, tmp_path, kernel):
-    make_header(tilec, tmp_path, kernel, "--header-ptx")
+@pytest.mark.parametrize("kernel, arch", [(k, "sm_80") for k in KERNELS] + [("attention_bwd", "sm_90")])
+def test_compiles_as_c_and_cpp(tilec, tmp_path, kernel, arch):
+    make_header(tilec, tmp_path, kernel, "--header-ptx", arch=arch)
     (tmp_path / "use.c").write_text(f'#include "{kernel}.h"\n#include "{kernel}.h"\nint main(void) {{ return 0; }}\n')
     shutil.copy(tmp_path / "use.c", tmp_path / "use.cpp")
     common = [*WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"), "-c", "-o", os.devnull]

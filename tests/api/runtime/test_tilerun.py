@@ -135,7 +135,26 @@ def test_cluster(bench):
     meta["kernels"][0]["cluster"] = [2, 1, 1]
     _, _, calls = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(1, 33)), "--set",
                             "factor=1")
-    assert "cluster attribute 4: 2 1 1" in calls
+    assert "attribute 4: 2 1 1" in calls
+
+
+def test_early_start(bench):
+    """A kernel that waits by itself is launched with leave to begin while the one before it runs."""
+    meta = metadata()
+    meta["kernels"][1]["early_start"] = True
+    _, _, calls = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(2, 33)), "--set", "factor=1",
+                            "--out", "S=" + bench.path("s.npy"))
+    assert calls.index("launch scale_entry") < calls.index("attribute 6: 1 0 0") < calls.index("launch sum_entry")
+    assert calls.count("attribute 6") == 1
+
+
+def test_early_start_in_clusters(bench):
+    meta = metadata()
+    meta["kernels"] = meta["kernels"][:1]
+    meta["kernels"][0].update(cluster=[2, 1, 1], early_start=True)
+    _, _, calls = bench.run(bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(1, 33)), "--set",
+                            "factor=1")
+    assert "attribute 4: 2 1 1" in calls and "attribute 6: 1 0 0" in calls
 
 
 def test_time(bench):

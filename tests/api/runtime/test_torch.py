@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_tilerun import Bench
+from test_tilerun import Bench, metadata
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.join(HERE, "..", "..", "..", "examples", "python")
@@ -27,6 +27,22 @@ def test_launches(tmp_path, pytestconfig):
     assert "WRONG" not in calls
     assert "map type 6 1:0:64 1:16:32 1:16:1 1:16:1 swizzle 3 promotion 0 interleave 0 fill 0" in calls
     assert calls.count("launch sum_entry grid 4 1 1 block 64 1 1 shared 0") == 3
+
+
+def test_early_start(tmp_path, pytestconfig):
+    bench = Bench(tmp_path, pytestconfig.option)
+    meta = metadata()
+    meta["kernels"][1]["early_start"] = True
+    log = tmp_path / "log"
+    env = dict(os.environ, LD_LIBRARY_PATH=bench.fake + ":" + os.environ.get("LD_LIBRARY_PATH", ""),
+               FAKE_CUDA_LOG=str(log))
+    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_program.py"), PYTHON, bench.ptx(meta)],
+                          capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+    lines = log.read_text().splitlines()
+    launches = [k for k, line in enumerate(lines) if line.startswith("launch sum_entry")]
+    assert len(launches) == 3 and all("attribute 6: 1 0 0" in lines[k - 1] + lines[k - 2] for k in launches)
+    assert sum("attribute 6" in line for line in lines) == 3
 
 
 @pytest.mark.parametrize("text, value", [
