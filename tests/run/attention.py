@@ -53,6 +53,10 @@ def cases():
     for name in ["swizzle", "pipeline", "split-loops", "fuse", "ldmatrix-x4", "stage-output",
                  "keep-operands", "launch-order", "share", "hoist"]:
         out.append(make(150, 200, causal=True, window=70, flags=["-fno-" + name]))
+    for rows, keys, arch in [(300, 413, "sm_80"), (413, 300, "sm_90"), (333, 333, "sm_100")]:
+        # tiles of queries and keys that do not fall together
+        out.append(make(rows, keys, causal=True, flags=["-DM=48", "-DN=64", "--plan=none"], arch=arch))
+    out.append(make(333, 333, causal=True, flags=["-DM=48", "-DN=64", "-fno-align-tiles"]))
     for d in [64, 256]:  # operands that take turns
         out += [make(130, 200, d=d, causal=True, flags=["--stages=1"])]
     out += [make(150, 200, causal=True, heads=2, kv_heads=1, deterministic=True),
