@@ -4,7 +4,8 @@
 
 The kernels of tests/run/parameters.ptx (sm_90a) on tensors in many layouts, also empty ones and ones
 whose rows are all the same memory; twice over one scratch, on two streams at a time, and in a CUDA
-graph.  With --tilerun also tests/run/parameters.py on the GPU.
+graph; and all that once more with kernels that may start early.  With --tilerun also
+tests/run/parameters.py on the GPU.
 """
 
 import argparse
@@ -57,22 +58,18 @@ def layouts():
     yield "K the same for all heads (stride 0)", integers(2, 70, 3, 128), integers(2, 70, 1, 128).expand(2, 70, 3, 128)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilerun")
-    options = parser.parse_args()
-    module = tilec_torch.load(parameters.ptx_of(parameters.metadata(), None))
+def check_module(kind, module):
     for what, x, k in layouts():
         try:
-            check(what, right(module.launch(X=x, K=k), x, k))
+            check(kind + what, right(module.launch(X=x, K=k), x, k))
         except tilec_torch.TilecError as error:
-            check(f"{what}: {error}", False)
+            check(f"{kind}{what}: {error}", False)
 
     x, k = integers(4, 1000, 8, 128), integers(4, 900, 8, 128)
     plan = module.prepare(X=x, K=k)
     for _ in range(50):
         plan.run()
-    check("50 launches over one scratch", right(plan.tensors, x, k))
+    check(kind + "50 launches over one scratch", right(plan.tensors, x, k))
 
     streams = [torch.cuda.Stream() for _ in range(2)]
     plans = [module.prepare(X=x, K=k) for _ in streams]
@@ -82,7 +79,7 @@ def main():
             with torch.cuda.stream(stream):
                 one.run()
     torch.cuda.synchronize()
-    check("two streams at a time", all(right(one.tensors, x, k) for one in plans))
+    check(kind + "two streams at a time", all(right(one.tensors, x, k) for one in plans))
 
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -92,7 +89,15 @@ def main():
     for _ in range(5):
         graph.replay()
     torch.cuda.synchronize()
-    check("a CUDA graph", right(plan.tensors, x, k))
+    check(kind + "a CUDA graph", right(plan.tensors, x, k))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilerun")
+    options = parser.parse_args()
+    check_module("", tilec_torch.load(parameters.ptx_of(parameters.metadata(), None)))
+    check_module("kernels that start early, ", tilec_torch.load(parameters.early_ptx()))
 
     failed = bool(bad)
     if options.tilerun:

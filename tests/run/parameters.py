@@ -9,6 +9,7 @@ that must come back zero, a workspace from one kernel to the next, the zero, and
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,17 @@ def ptx_of(meta, body=None):
     data = json.dumps(meta).encode() + b"\0"
     return (body + f"\n.visible .const .align 8 .b8 tilec_metadata[{len(data)}] = {{\n    "
             + ",".join(map(str, data)) + "\n};\n")
+
+
+def early_ptx():
+    """The same kernels, each waiting by itself for those before it: they may start early."""
+    with open(os.path.join(HERE, "parameters.ptx"), encoding="utf-8") as file:
+        body = file.read()
+    wait = "    griddepcontrol.wait;\n    griddepcontrol.launch_dependents;\n"
+    meta = metadata()
+    for kernel in meta["kernels"]:
+        kernel["early_start"] = True
+    return ptx_of(meta, re.sub(r"((?:    \.reg [^\n]*\n)+)", lambda found: found[1] + wait, body))
 
 
 def expected(x, k):

@@ -85,10 +85,11 @@ for keys in (20, 0):
 """
 
 
-def test_launch_py_every_parameter(driver, tmp_path):
+@pytest.mark.parametrize("early", [False, True])
+def test_launch_py_every_parameter(driver, tmp_path, early):
     """Maps, also of an empty tensor, a scratch, a workspace from kernel to kernel, a persistent grid."""
     run = os.path.join(HERE, "..", "..", "run")
-    (tmp_path / "k.ptx").write_text(parameters.ptx_of(parameters.metadata()))
+    (tmp_path / "k.ptx").write_text(parameters.early_ptx() if early else parameters.ptx_of(parameters.metadata()))
     done = subprocess.run([sys.executable, "-c", EVERY_PARAMETER, os.path.join(EXAMPLES, "python"), run,
                            str(tmp_path / "k.ptx")], capture_output=True, text=True, env=environment(driver, "9.0"))
     assert done.returncode == 0, done.stdout + done.stderr
