@@ -20,6 +20,19 @@ bool plan_spread(Spread *p, const TirBlock *block);
  * kernel is half done then. */
 const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *where);
 
+/* plan_pairs.c: how two blocks share out the filling of a ring's slot: each copies every second panel
+ * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
+typedef struct PairShare {
+    bool possible, by_panels;
+    uint32_t dim;
+} PairShare;
+
+/* `access`: the load or the copy of it. */
+PairShare pair_share(const TirOp *access, const TirShared *ring);
+/* Lets neighbouring blocks share what does not depend on the band axis, for a plan whose rings are made;
+ * `tainted`: by value, what does.  NULL, or why they can not, and where. */
+const char *plan_pairs(TirFn *fn, const TirOp *loop, const bool *tainted, Span *where);
+
 /* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 
