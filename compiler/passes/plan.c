@@ -486,7 +486,7 @@ count_blocks(TirFn *fn)
         HostExpr *sms = host_int(fn->arena, 0);
         sms->kind = HOST_SM_COUNT;
         if (fn->plan->paired)
-            sms = host_binary(fn->arena, HOST_DIV, sms, host_int(fn->arena, 2));
+            sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
         all = host_binary(fn->arena, HOST_MIN, sms, all);
     }
     if (fn->plan->paired)

@@ -515,6 +515,8 @@ def drawn_case(seed):
         program = linear(random, *sizes, dtype, causal, store, 64, n)
         name = f"{sizes} {dtype} {causal=} {store=} N={n}"
     sms = pick(1, 2, 3, 5, 132)
+    if np.random.default_rng([seed, 2]).random() < 1.3:  # of its own: all else stays as it was
+        plan += ",cluster=2"
     return Case(f"seed {seed}: {kind} {name} {plan} sms={sms}", program, plan, sms)
 
 

@@ -53,6 +53,9 @@ static const Recipe recipes[] = {
     {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
     {"attention_bwd.tile", "bands=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
+    {"attention.tile", "bands=2,stages=2,slots=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
+    {"gemm.tile", "bands=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
+    {"attention_bwd.tile", "bands=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
 };
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
