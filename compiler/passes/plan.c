@@ -645,13 +645,15 @@ divide_tiles(Planner *p)
 static void
 pair_blocks(Planner *p)
 {
-    Span where = p->loop->span;
+    Span where;
 
     if (!p->px->plan.paired)
         return;
-    const char *why = plan_pairs(p->fn, p->loop, p->tainted, &where);
-    if (why == NULL)
+    const char *why = plan_can_pair(p->fn, p->loop, &where);
+    if (why == NULL) {
+        plan_pairs(p->fn);
         return;
+    }
     diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);
     plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
 }

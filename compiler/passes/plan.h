@@ -29,9 +29,10 @@ typedef struct PairShare {
 
 /* `access`: the load or the copy of it. */
 PairShare pair_share(const TirOp *access, const TirShared *ring);
-/* Lets neighbouring blocks share what does not depend on the band axis, for a plan whose rings are made;
- * `tainted`: by value, what does.  NULL, or why they can not, and where. */
-const char *plan_pairs(TirFn *fn, const TirOp *loop, const bool *tainted, Span *where);
+/* Of a plan whose rings are made: NULL, or why neighbouring blocks can not share what they load, and where. */
+const char *plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where);
+/* Lets them. */
+void plan_pairs(TirFn *fn);
 
 /* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);

@@ -34,39 +34,60 @@ pair_share(const TirOp *access, const TirShared *ring)
     return share;
 }
 
-/* Whether every load into a ring in `block` can be shared; counts them. */
+/* Counts the rings whose tiles can be halved; with `mark`, they become paired. */
 static uint32_t
-pair_rings(const TirBlock *block)
+count_rings(const TirBlock *block, bool mark)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_ring && !op->shared->per_band) {
-            op->shared->paired = pair_share(op, op->shared).possible;
-            n += op->shared->paired;
+            bool possible = pair_share(op, op->shared).possible;
+            op->shared->paired = mark && possible;
+            n += possible;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += pair_rings(op->blocks[k]);
+            n += count_rings(op->blocks[k], mark);
     }
     return n;
 }
 
-const char *
-plan_pairs(TirFn *fn, const TirOp *loop, const bool *tainted, Span *where)
+/* Whether a bound of a loop may differ from block to block of a pair. */
+static bool
+differs(const TirFn *fn, const TirVal *value)
 {
-    const char *differ = "neighbouring blocks have not the same iterations";
+    const TirOp *def = value->def;
 
+    if (def == NULL) /* the number of an iteration; else nobody knows */
+        return value->block->owner == NULL || value != value->block->params.at[0];
+    if (def->op == TIR_GRID)
+        return def->integer == (int64_t)fn->plan->band_axis;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (differs(fn, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+const char *
+plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
+{
+    *where = loop->span;
     if (fn->plan->divided)
-        return "the bands divide one program, and blocks have no axis along which they share loads";
+        return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
-        if (around->op != TIR_FOR || tainted[around->args[0]->id] || tainted[around->args[1]->id])
-            return differ;
+        if (around->op != TIR_FOR || differs(fn, around->args[0]) || differs(fn, around->args[1]))
+            return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
-    if (pair_rings(fn->body) == 0)
-        return "no tile that neighbouring blocks share can be halved";
+    return count_rings(fn->body, false) > 0 ? NULL : "neighbouring blocks have no tile in common that can be halved";
+}
+
+void
+plan_pairs(TirFn *fn)
+{
+    count_rings(fn->body, true);
     fn->plan->paired = true;
-    return NULL;
 }
