@@ -71,7 +71,8 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
-        if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL || !plan->paired))
+        if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
+                             !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
             tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);

@@ -504,8 +504,8 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
             same++;
         if (same == a->n && same == b->n)
             continue;
-        begin_fault(c, tile, "the two blocks of a pair fill slot %u of %s with halves of different tiles", same + 1,
-                    ring_name(c, ring));
+        begin_fault(c, tile, "the two blocks of a pair fill slot %u of %s with halves of different tiles",
+                    same + 1, ring_name(c, ring));
         for (uint32_t block = 0; block < PAIR; block++) {
             const Places *own = block == 0 ? a : b;
             if (same >= own->n)

@@ -82,7 +82,9 @@ plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
-    return count_rings(fn->body, false) > 0 ? NULL : "neighbouring blocks have no tile in common that can be halved";
+    if (count_rings(fn->body, false) == 0)
+        return "neighbouring blocks have no tile in common that can be halved";
+    return NULL;
 }
 
 void
