@@ -207,6 +207,8 @@ TirBlock *lower_find_additions(Lowering *lo);
 void lower_tensor_add(Lowering *lo, TirOp *op);
 /* Stores a tile through its staging buffer, panel by panel. */
 void lower_tensor_store(Lowering *lo, TirOp *op);
+/* A role goes on to its next tile. */
+void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);

@@ -150,7 +150,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->stays || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -258,6 +258,19 @@ behind_bands(Lowering *lo, LirReg start, int64_t bytes)
     return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes), lir_reg(start));
 }
 
+/* Of the tile before the first one: the last slot. */
+static LirReg
+slot_before(Lowering *lo, const TirShared *ring, LirReg slot)
+{
+    LirBuilder *b = &lo->b;
+
+    if (ring->slots == 2)
+        return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(slot), lir_int(1));
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(slot), lir_int(0));
+    LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(slot), lir_int(-1));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->slots - 1), lir_reg(less), lir_reg(first));
+}
+
 /* The address of the current slot's full or empty barrier; `of_band`: of the ring for this band's part. */
 static LirOperand
 barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool of_band)
@@ -265,6 +278,8 @@ barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool 
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
     LirReg slot = empty && cursor->oldest != NULL ? cursor->oldest->slot : cursor->slot;
+    if (empty && ring->stays && !lo->role->producer)
+        slot = slot_before(lo, ring, slot);
     uint32_t parts = parts_of(lo, ring);
     LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
@@ -307,8 +322,9 @@ lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
     lir_branch(b, again, done, true);
 }
 
-void
-lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+/* Goes on to the next slot; the phase turns where the cursor comes to slot `turns`. */
+static void
+advance(Lowering *lo, const RingCursor *cursor, uint32_t slots, uint32_t turns)
 {
     LirBuilder *b = &lo->b;
     LirOperand turn[] = {lir_reg(cursor->phase), lir_reg(cursor->phase), lir_int(1)};
@@ -320,12 +336,20 @@ lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
     LirOperand next[] = {lir_reg(cursor->slot), lir_reg(cursor->slot), lir_int(1)};
     lir_emit(b, LIR_ADD_S32, 1, 3, next);
     LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(slots));
-    LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(around));
+    LirReg there = turns == 0 ? around
+                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(turns));
+    LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(there));
     LirOperand first[] = {lir_reg(cursor->slot), lir_int(0), lir_reg(cursor->slot),
                           lir_reg(around)};
     lir_emit(b, LIR_SEL_B32, 1, 4, first);
     turn[2] = lir_reg(by);
     lir_emit(b, LIR_XOR_B32, 1, 3, turn);
+}
+
+void
+lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+{
+    advance(lo, cursor, slots, 0);
 }
 
 void
@@ -387,6 +411,48 @@ pinned_zero(Lowering *lo, TirVal *pin)
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
 }
 
+/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
+ * warp that the machine elects, always the same.  Between begin and end only that one's instructions
+ * are guarded; the branch around keeps the other warps out, and every warp together. */
+static LirReg
+begin_asking(Lowering *lo, uint32_t *end)
+{
+    LirBuilder *b = &lo->b;
+
+    *end = lir_new_label(b);
+    lir_branch(b, *end, lo->role->first_warp, true);
+    lir_open(b, false);
+    LirReg elected = lir_new_reg(b, LIR_PRED);
+    LirOperand operand = lir_reg(elected);
+    lir_emit(b, LIR_ELECT, 1, 1, &operand);
+    return elected;
+}
+
+static void
+end_asking(Lowering *lo, uint32_t end)
+{
+    lir_close(&lo->b);
+    lir_label(&lo->b, end);
+}
+
+/* The slot of the tile before: who asked for what leaves from there waits until it has been read, and
+ * arrives for its warp. */
+static void
+release_before(Lowering *lo, const TirShared *ring)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand at = barrier_at(lo, ring, 0, true), none = lir_int(0);
+    uint32_t others, done = lir_new_label(b);
+
+    LirReg asks = begin_asking(lo, &others);
+    lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = asks;
+    lir_branch(b, done, 0, false);
+    end_asking(lo, others);
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+    lir_label(b, done);
+}
+
 void
 lower_ring_release(Lowering *lo, TirOp *op)
 {
@@ -394,6 +460,10 @@ lower_ring_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     RingCursor *cursor = &lo->role->rings[ring->id];
 
+    if (ring->stays) {
+        release_before(lo, ring);
+        return;
+    }
     if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
         LirOperand at[] = {barrier_at(lo, ring, 0, true)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
@@ -501,30 +571,6 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
 
 /* ---- stores ---- */
 
-/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
- * warp that the machine elects, always the same.  Between begin and end only that one's instructions
- * are guarded; the branch around keeps the other warps out, and every warp together. */
-static LirReg
-begin_asking(Lowering *lo, uint32_t *end)
-{
-    LirBuilder *b = &lo->b;
-
-    *end = lir_new_label(b);
-    lir_branch(b, *end, lo->role->first_warp, true);
-    lir_open(b, false);
-    LirReg elected = lir_new_reg(b, LIR_PRED);
-    LirOperand operand = lir_reg(elected);
-    lir_emit(b, LIR_ELECT, 1, 1, &operand);
-    return elected;
-}
-
-static void
-end_asking(Lowering *lo, uint32_t end)
-{
-    lir_close(&lo->b);
-    lir_label(&lo->b, end);
-}
-
 void
 lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {
@@ -550,6 +596,16 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
         operands[d] = lir_reg(lower_elem_reg(lo, coordinate, LIR_B32));
     }
     return box->rank;
+}
+
+/* Rings over whose slots results leave go on when a tile ends: until then the slot is this tile's. */
+void
+lower_end_tile(Lowering *lo)
+{
+    for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
+        if (lo->fn->shared.at[k]->stays)
+            lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->slots);
+    }
 }
 
 /* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
@@ -593,16 +649,54 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
     }
 }
 
-void
-lower_tensor_store(Lowering *lo, TirOp *op)
+/* Asks for the stores of `n` panels from `first` on, which all threads have written. */
+static void
+ask_for_stores(Lowering *lo, const TirOp *op, const LowerBox *box, Elem base, int32_t first, int32_t n)
 {
     static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
                                        LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
+    const TirShared *staging = op->shared;
+    LirBuilder *b = &lo->b;
+    int32_t width = panel_width(staging), places = staging->layout->cols / width;
+    uint32_t end;
+
+    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    lower_barrier(lo);
+    LirReg asks = begin_asking(lo, &end);
+    for (int32_t p = first; p < first + n; p++) {
+        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, staging))};
+        uint32_t k = 1;
+        k += lower_box_coordinates(lo, box, p * width, operands + k);
+        operands[k++] = lir_address(
+            base.reg, base.integer + (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES);
+        lir_emit(b, stores[op->tensor->rank], 0, k, operands)->guard = asks;
+    }
+    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+    end_asking(lo, end);
+}
+
+/* Over a slot of a ring: nothing was stored from there since it was filled, and it has room for all. */
+static void
+store_over_slot(Lowering *lo, const TirOp *op, const LowerBox *box, Elem base, Elem row, Elem col)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    int32_t width = panel_width(op->shared), panels = value->type.dim[1] / width;
+
+    for (int32_t p = 0; p < panels; p++) {
+        Elem here = base;
+        here.integer += (int64_t)p * op->shared->layout->rows * PANEL_BYTES;
+        write_panel(lo, value, p * width, here, row, col);
+    }
+    ask_for_stores(lo, op, box, base, 0, panels);
+}
+
+void
+lower_tensor_store(Lowering *lo, TirOp *op)
+{
     TirVal *value = op->args[op->n_args - 1];
     const TirShared *staging = op->shared;
-    const TirTensor *tensor = op->tensor;
     LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t width = panel_width(staging);
     int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
     Elem base = lower_slot_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
@@ -610,26 +704,21 @@ lower_tensor_store(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
+    if (staging->over != 0) {
+        store_over_slot(lo, op, &box, base, row, col);
+        return;
+    }
     for (int32_t p = 0; p < panels; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
         Elem here = base;
         here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
-        LirReg asks = begin_asking(lo, &end);
-        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
+        LirReg waits = begin_asking(lo, &end);
+        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = waits;
         end_asking(lo, end);
         lower_barrier(lo);
         write_panel(lo, value, p * width, here, row, col);
-        lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-        lower_barrier(lo);
-        asks = begin_asking(lo, &end);
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, staging))};
-        uint32_t k = 1;
-        k += lower_box_coordinates(lo, &box, p * width, operands + k);
-        operands[k++] = lir_address(here.reg, here.integer);
-        lir_emit(b, stores[tensor->rank], 0, k, operands)->guard = asks;
-        lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
-        end_asking(lo, end);
+        ask_for_stores(lo, op, &box, base, p, 1);
     }
 }
 
@@ -705,6 +794,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         operands[at++] = full;
         lir_emit(b, loads[tensor->rank], 0, at, operands);
     }
+    /* The last slot of a ring that stays is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        lower_advance(lo, cursor, ring->slots);
+        advance(lo, cursor, ring->slots, ring->stays ? ring->slots - 1 : 0);
 }

@@ -532,6 +532,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     else if (!plan->dynamic)
         find_place(lo, tile, counts, inverses);
     lower_tile_block(lo, program);
+    lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     if (plan->alternating)

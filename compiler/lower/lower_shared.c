@@ -28,6 +28,15 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
+    if (shared->over != 0) { /* this band's part of the current slot of the ring */
+        const TirShared *ring = lo->fn->shared.at[shared->over - 1];
+        int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->bands;
+        LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].slot),
+                            lir_int(slot_bytes), lir_reg(base.reg));
+        base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
+        return base;
+    }
     if (shared->is_joint || shared->is_staging) { /* this band's part of a slot */
         int64_t part = shared->bytes / shared->slots / lo->fn->plan->bands;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));

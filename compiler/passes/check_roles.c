@@ -730,6 +730,10 @@ check_together(Checker *c, const Sequence *sequence)
     t.copied = arena_alloc(c->arena, rings * sizeof *t.copied);
     t.waited = arena_alloc(c->arena, rings * sizeof *t.waited);
     t.released = arena_alloc(c->arena, rings * sizeof *t.released);
+    for (uint32_t k = 0; k < c->fn->shared.n; k++) {
+        for (uint32_t band = 0; band < c->bands; band++) /* as if a tile had gone before */
+            t.copied[k][band] = t.waited[k][band] = c->fn->shared.at[k]->stays;
+    }
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t role = 0; role <= c->bands; role++) {

@@ -178,15 +178,14 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     for (uint32_t k = 0; k < n; k++)
         clone_set(&own, r->loop->results[k], values[k]);
     roles_emit_behind(r, &own, values + n);
-    if (r->once_given_back)
-        roles_release(&r->b, &r->once, NULL);
+    roles_give_back_once(r, true);
+    roles_give_back_once(r, false);
     tir_yield(&r->b, n + r->left.n, values);
 }
 
-/* Whether the late stage reads nothing of the rings that are filled once for a tile: then they are
- * given back before it, and the next tile's loads run under the last products. */
-static bool
-reads_once_early(const Roles *r)
+/* Then they are given back before it, and the next tile's loads run under the last products. */
+bool
+roles_reads_once_early(const Roles *r)
 {
     if (r->loop->parent != r->old)
         return false;
@@ -209,8 +208,7 @@ reads_once_early(const Roles *r)
 static void
 emit_end(Roles *r, CloneMap *tail, TirVal **left)
 {
-    if (r->once_given_back)
-        roles_release(&r->b, &r->once, NULL);
+    roles_give_back_once(r, false);
     emit_late(r, tail);
     roles_emit_behind(r, tail, left);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
@@ -257,7 +255,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     roles_find_behind(r);
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
-    r->once_given_back = reads_once_early(r);
+    r->once_given_back = roles_reads_once_early(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);
@@ -274,6 +272,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
     emit_early(r, &head, NULL, true);
+    roles_give_back_once(r, true);
     r->masks = MASKS_BY_SEGMENT;
     for (uint32_t k = 0; k < n; k++) {
         if (!r->late[r->body->params.at[k + 1]->id])
