@@ -53,6 +53,7 @@ typedef struct Role {
     bool adds;             /* a warp that adds a band's tiles to memory: `group` is the band's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
+    LirReg warp;           /* of the warp group, known to be the same in the whole warp */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
     LirReg turned;         /* 1: in this tile warp groups have bands in reverse order; else 0 */
     LirReg next_turn;      /* number of the barrier that the next band waits at for its turn */
@@ -205,8 +206,10 @@ void lower_band_barrier(Lowering *lo);
 TirBlock *lower_find_additions(Lowering *lo);
 /* Of a band: leaves the tile to its warp; of that warp: adds it. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
-/* Stores a tile through its staging buffer, panel by panel. */
+/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */
 void lower_tensor_store(Lowering *lo, TirOp *op);
+/* A predicate that one lane of the warp has, always the same. */
+LirReg lower_elect(Lowering *lo);
 /* A role goes on to its next tile. */
 void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */

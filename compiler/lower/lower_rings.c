@@ -411,46 +411,17 @@ pinned_zero(Lowering *lo, TirVal *pin)
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
 }
 
-/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
- * warp that the machine elects, always the same.  Between begin and end only that one's instructions
- * are guarded; the branch around keeps the other warps out, and every warp together. */
-static LirReg
-begin_asking(Lowering *lo, uint32_t *end)
-{
-    LirBuilder *b = &lo->b;
-
-    *end = lir_new_label(b);
-    lir_branch(b, *end, lo->role->first_warp, true);
-    lir_open(b, false);
-    LirReg elected = lir_new_reg(b, LIR_PRED);
-    LirOperand operand = lir_reg(elected);
-    lir_emit(b, LIR_ELECT, 1, 1, &operand);
-    return elected;
-}
-
-static void
-end_asking(Lowering *lo, uint32_t end)
-{
-    lir_close(&lo->b);
-    lir_label(&lo->b, end);
-}
-
-/* The slot of the tile before: who asked for what leaves from there waits until it has been read, and
- * arrives for its warp. */
+/* The slot of the tile before: the lane that asked for what leaves from there waits until it has been
+ * read, and arrives for its warp. */
 static void
 release_before(Lowering *lo, const TirShared *ring)
 {
     LirBuilder *b = &lo->b;
     LirOperand at = barrier_at(lo, ring, 0, true), none = lir_int(0);
-    uint32_t others, done = lir_new_label(b);
+    LirReg asks = lower_elect(lo);
 
-    LirReg asks = begin_asking(lo, &others);
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = asks;
-    lir_branch(b, done, 0, false);
-    end_asking(lo, others);
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
-    lir_label(b, done);
 }
 
 void
@@ -522,14 +493,16 @@ map_of(const Lowering *lo, const TirOp *copy)
                         .swizzle_bytes = copy->shared->is_vector ? 0 : PANEL_BYTES,
                         .l2_promotion_bytes = 128};
 
-    (void)lo;
     tir_box_order(copy, order);
+    bool over = copy->op == TIR_TENSOR_STORE && copy->shared->over != 0; /* each warp asks for its rows */
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
         map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
+        if (over && d > 0 && copy->index[dim].kind == INDEX_RANGE)
+            map.box[d] /= lo->fn->warps;
     }
     return map;
 }
@@ -569,7 +542,7 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
     }
 }
 
-/* ---- stores ---- */
+/* ---- boxes ---- */
 
 void
 lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
@@ -606,133 +579,6 @@ lower_end_tile(Lowering *lo)
         if (lo->fn->shared.at[k]->stays)
             lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->slots);
     }
-}
-
-/* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
- * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread. */
-static void
-write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
-{
-    LirBuilder *b = &lo->b;
-    const Layout *layout = value->layout;
-    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
-    int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
-    bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
-
-    for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
-        layout_coordinates(layout, r, 0, 0, at);
-        if (at[1] < first || at[1] >= first + width)
-            continue;
-        LirReg own = lower_elem_reg(lo, lower_add(lo, row, elem_int(at[0] % 8)), LIR_B32);
-        Elem place = lower_add(lo, col, elem_int(at[1] - first));
-        LirReg bytes = lower_elem_reg(lo, lower_mul_const(lo, place, element), LIR_B32);
-        LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
-        turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
-        bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
-        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(PANEL_BYTES),
-                            lir_reg(bytes));
-        Elem sum = lower_add(lo, elem_reg(to), base);
-        /* Rows 8 apart are swizzled alike: their distance is a constant. */
-        LirOperand operands[] = {
-            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * PANEL_BYTES), {0}};
-        LirOpcode store = LIR_ST_SHARED_B32;
-        if (pairs) {
-            operands[1] = lir_reg(lower_packed(lo, value, r / 2));
-        } else if (element == 2) {
-            store = LIR_ST_SHARED_U16;
-            operands[1] = lir_reg(lower_half(lo, lower_packed(lo, value, r / 2), r % 2 != 0));
-        } else {
-            LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
-            operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
-        }
-        lir_emit(b, store, 0, 2, operands);
-    }
-}
-
-/* Asks for the stores of `n` panels from `first` on, which all threads have written. */
-static void
-ask_for_stores(Lowering *lo, const TirOp *op, const LowerBox *box, Elem base, int32_t first, int32_t n)
-{
-    static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
-                                       LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
-    const TirShared *staging = op->shared;
-    LirBuilder *b = &lo->b;
-    int32_t width = panel_width(staging), places = staging->layout->cols / width;
-    uint32_t end;
-
-    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    lower_barrier(lo);
-    LirReg asks = begin_asking(lo, &end);
-    for (int32_t p = first; p < first + n; p++) {
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, staging))};
-        uint32_t k = 1;
-        k += lower_box_coordinates(lo, box, p * width, operands + k);
-        operands[k++] = lir_address(
-            base.reg, base.integer + (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES);
-        lir_emit(b, stores[op->tensor->rank], 0, k, operands)->guard = asks;
-    }
-    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
-    end_asking(lo, end);
-}
-
-/* Over a slot of a ring: nothing was stored from there since it was filled, and it has room for all. */
-static void
-store_over_slot(Lowering *lo, const TirOp *op, const LowerBox *box, Elem base, Elem row, Elem col)
-{
-    TirVal *value = op->args[op->n_args - 1];
-    int32_t width = panel_width(op->shared), panels = value->type.dim[1] / width;
-
-    for (int32_t p = 0; p < panels; p++) {
-        Elem here = base;
-        here.integer += (int64_t)p * op->shared->layout->rows * PANEL_BYTES;
-        write_panel(lo, value, p * width, here, row, col);
-    }
-    ask_for_stores(lo, op, box, base, 0, panels);
-}
-
-void
-lower_tensor_store(Lowering *lo, TirOp *op)
-{
-    TirVal *value = op->args[op->n_args - 1];
-    const TirShared *staging = op->shared;
-    LirBuilder *b = &lo->b;
-    int32_t width = panel_width(staging);
-    int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
-    Elem base = lower_slot_base(lo, staging, NULL);
-    Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
-    uint32_t end;
-    LowerBox box;
-
-    lower_find_box(lo, op, &box);
-    if (staging->over != 0) {
-        store_over_slot(lo, op, &box, base, row, col);
-        return;
-    }
-    for (int32_t p = 0; p < panels; p++) {
-        /* what was stored from here before has been read; a tile begins at the first place again */
-        LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
-        Elem here = base;
-        here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
-        LirReg waits = begin_asking(lo, &end);
-        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = waits;
-        end_asking(lo, end);
-        lower_barrier(lo);
-        write_panel(lo, value, p * width, here, row, col);
-        ask_for_stores(lo, op, &box, base, p, 1);
-    }
-}
-
-void
-lower_end_stores(Lowering *lo)
-{
-    LirOperand none = lir_int(0);
-    uint32_t end;
-
-    if (!has_operation(lo->fn->body, TIR_TENSOR_STORE))
-        return;
-    LirReg asks = begin_asking(lo, &end);
-    lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
-    end_asking(lo, end);
 }
 
 void

@@ -101,7 +101,16 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     const SharedLayout *layout = place->layout;
     uint32_t row_low = (1u << (layout->shift + layout->bits)) - 1;
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
-    Elem address;
+    Elem address, start = place->base;
+
+    if (layout->panels) {
+        start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
+        byte %= layout->pitch;
+        if (byte + (int64_t)place->byte_mask >= layout->pitch) { /* what a lane adds leaves its panel */
+            buf_add(lo->px->bugs, "a thread's part of a tile lies in several panels\n");
+            lo->failed = true;
+        }
+    }
 
     if (layout->bits == 0)
         row_low = swizzled = byte_low = 0;
@@ -114,7 +123,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem lane = lower_add(lo, row_start, xor_elems(lo, place->lane_byte, swizzle));
         int32_t fixed = (int32_t)(((uint32_t)row >> layout->shift & ((1u << layout->bits) - 1)) << 4);
         int32_t turn = (int32_t)((uint32_t)byte & swizzled) ^ (layout->bits > 0 ? fixed : 0);
-        Elem base = place->base;
+        Elem base = start;
         int64_t constant = (int64_t)row * layout->pitch + (int32_t)((uint32_t)byte & ~swizzled);
         if (base.kind == ELEM_REG) {
             constant += base.integer; /* a multiple of the swizzle's span: not touched by the XOR */
@@ -136,7 +145,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem swizzle = swizzle_of(lo, layout, whole_row);
         Elem row_start = lower_mul_const(lo, whole_row, layout->pitch);
         address = lower_add(lo, row_start, xor_elems(lo, whole_byte, swizzle));
-        address = lower_add(lo, address, place->base);
+        address = lower_add(lo, address, start);
     }
     if (address.kind == ELEM_INT)
         return lir_address(lower_elem_reg(lo, address, LIR_B32), 0);

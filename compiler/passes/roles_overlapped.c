@@ -178,7 +178,6 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     for (uint32_t k = 0; k < n; k++)
         clone_set(&own, r->loop->results[k], values[k]);
     roles_emit_behind(r, &own, values + n);
-    roles_give_back_once(r, true);
     roles_give_back_once(r, false);
     tir_yield(&r->b, n + r->left.n, values);
 }
@@ -256,6 +255,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
     r->once_given_back = roles_reads_once_early(r);
+    roles_give_back_once(r, true);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);
@@ -272,7 +272,6 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
     emit_early(r, &head, NULL, true);
-    roles_give_back_once(r, true);
     r->masks = MASKS_BY_SEGMENT;
     for (uint32_t k = 0; k < n; k++) {
         if (!r->late[r->body->params.at[k + 1]->id])

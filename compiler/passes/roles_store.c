@@ -12,14 +12,13 @@
  * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
  * the next tile's load goes to.  The band gives it back when the tensor memory unit has read it; who
- * waits for that at once holds the band up, so it does so in the next tile, behind the first iteration's
- * arithmetic (`stays`).
+ * waits for that at once holds the band up, so it does so when the next tile begins (`stays`).
  */
 #include "compiler/passes/roles.h"
 
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024 };
+enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024, WARP_ROWS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
@@ -107,6 +106,19 @@ panels_to_store(const Roles *r, const TirOp *store)
     return value->type.dim[1] / (PANEL_BYTES / element);
 }
 
+/* Whether the tile's rows lie along one dimension of the tensor: each warp stores some of them. */
+static bool
+has_rows_along_one(const TirOp *store, int32_t rows)
+{
+    uint32_t ranges = 0, whole = 0;
+
+    for (uint32_t d = 0; d + 1 < store->tensor->rank; d++) {
+        ranges += store->index[d].kind != INDEX_SCALAR;
+        whole += store->index[d].kind == INDEX_RANGE && store->index[d].length == rows;
+    }
+    return ranges == 1 && whole == 1;
+}
+
 /* The rows are the same: what a warp writes no other warp's product has read. */
 static bool
 fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
@@ -114,7 +126,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
     int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
     return ring->per_band && ring->slots >= 2 && !ring->stays && ring->rows == value->type.dim[0] &&
-           slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
+           ring->rows % WARP_ROWS == 0 && slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
 }
 
 void
@@ -127,7 +139,8 @@ roles_find_places(Roles *r)
         int64_t panels = panels_to_store(r, store);
         for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
             TirShared *ring = r->once.at[k]->shared;
-            if (!fits_slot(ring, store->args[store->n_args - 1], panels))
+            if (!fits_slot(ring, store->args[store->n_args - 1], panels) ||
+                !has_rows_along_one(store, ring->rows))
                 continue;
             ring->stays = true;
             vec_push(r->fn->arena, &r->places, ((StorePlace){store, ring}));
