@@ -475,7 +475,11 @@ tir_check_plan(Verifier *v)
     if (flow.turn)
         tir_fault(v, NULL, "a turn is not passed on");
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
-        if (flow.held[k] != v->fn->shared.at[k]->stays)
+        bool stays = v->fn->shared.at[k]->stays;
+        if (stays && flow.held[k] != 1)
+            tir_fault(v, NULL, "ring %" PRIu32 " stays, but %" PRIu32 " slots of it are held at the end",
+                      k, flow.held[k]);
+        if (!stays && flow.held[k] > 0)
             tir_fault(v, NULL, "%" PRIu32 " slots of ring %" PRIu32 " are not given back",
                       flow.held[k], k);
     }

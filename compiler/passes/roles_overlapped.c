@@ -147,6 +147,8 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
             products = emit_late(r, before);
         if (taken)
             roles_plain(&r->b, TIR_TURN_PASS, NULL, 0);
+        if (before == NULL) /* under the tile's first product: it may have to wait */
+            roles_give_back_once(r, true);
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
     }
     if (!released)
@@ -178,6 +180,7 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     for (uint32_t k = 0; k < n; k++)
         clone_set(&own, r->loop->results[k], values[k]);
     roles_emit_behind(r, &own, values + n);
+    roles_give_back_once(r, true);
     roles_give_back_once(r, false);
     tir_yield(&r->b, n + r->left.n, values);
 }
@@ -255,7 +258,6 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
     r->once_given_back = roles_reads_once_early(r);
-    roles_give_back_once(r, true);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);

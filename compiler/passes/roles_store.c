@@ -12,13 +12,13 @@
  * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
  * the next tile's load goes to.  The band gives it back when the tensor memory unit has read it; who
- * waits for that at once holds the band up, so it does so when the next tile begins (`stays`).
+ * waits for that at once holds the band up, so it does so under the next tile's first product (`stays`).
  */
 #include "compiler/passes/roles.h"
 
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024, WARP_ROWS = 32 };
+enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
@@ -119,14 +119,15 @@ has_rows_along_one(const TirOp *store, int32_t rows)
     return ranges == 1 && whole == 1;
 }
 
-/* The rows are the same: what a warp writes no other warp's product has read. */
+/* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
+ * the swizzle, 8 rows. */
 static bool
 fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
 {
     int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
     return ring->per_band && ring->slots >= 2 && !ring->stays && ring->rows == value->type.dim[0] &&
-           ring->rows % WARP_ROWS == 0 && slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
+           ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
 }
 
 void
