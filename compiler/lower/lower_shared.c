@@ -103,15 +103,14 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
     Elem address, start = place->base;
 
-    if (layout->panels) {
+    if (layout->panels && byte >= layout->pitch) { /* what a lane adds stays in its panel */
         start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
         byte %= layout->pitch;
-        if (byte + (int64_t)place->byte_mask >= layout->pitch) { /* what a lane adds leaves its panel */
+        if ((place->byte_mask & (uint32_t)byte) != 0 || place->byte_mask >= (uint32_t)layout->pitch) {
             buf_add(lo->px->bugs, "a thread's part of a tile lies in several panels\n");
             lo->failed = true;
         }
     }
-
     if (layout->bits == 0)
         row_low = swizzled = byte_low = 0;
     if ((place->row_mask & row_low & (uint32_t)row) == 0 &&

@@ -119,6 +119,17 @@ has_rows_along_one(const TirOp *store, int32_t rows)
     return ranges == 1 && whole == 1;
 }
 
+/* Whether products read the tile as their left operand, as it is: each warp its own rows. */
+static bool
+is_read_by_rows(const Roles *r, const TirVal *tile)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        left += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->args[0] == tile;
+    return count_uses(r->fn, tile) == left;
+}
+
 /* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
  * the swizzle, 8 rows. */
 static bool
@@ -141,7 +152,8 @@ roles_find_places(Roles *r)
         for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
             TirShared *ring = r->once.at[k]->shared;
             if (!fits_slot(ring, store->args[store->n_args - 1], panels) ||
-                !has_rows_along_one(store, ring->rows))
+                !has_rows_along_one(store, ring->rows) ||
+                !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
             ring->stays = true;
             vec_push(r->fn->arena, &r->places, ((StorePlace){store, ring}));
