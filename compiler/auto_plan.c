@@ -91,7 +91,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && w->uneven && !w->ahead;
+    bool draws = plan.persistent && plan.dynamic && w->uneven && !w->ahead && !plan.paired;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
@@ -118,6 +118,17 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
         if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
             found->choice.cost.per_work *= 1.015;
     }
+}
+
+/* The same with pairs of blocks, where the user wants to see them.  `auto` does not take them: with the
+ * plans that are best without, they were not quicker (docs/measurements.md). */
+static void
+add_plans(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandTrips *trips, PlanHints plan)
+{
+    add_plan(s, values, w, trips, plan);
+    plan.paired = true;
+    if (s->asked != NULL && s->asked->clusters && w->pairs)
+        add_plan(s, values, w, trips, plan);
 }
 
 static void
@@ -168,13 +179,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
     /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->joint || (slots > 1 && w->ahead))
-        add_plan(s, values, w, &trips, plan);
+        add_plans(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot
      * as for nothing, and so it was measured. */
     plan.slots = w->joint ? slots : 1;
     if (w->uneven || w->joint)
-        add_plan(s, values, w, &trips, plan);
+        add_plans(s, values, w, &trips, plan);
 }
 
 /* Of a thread, before the roles part. */
@@ -449,6 +460,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
     buf_printf(out, "bands %u stages %u slots %u%s%s", plan->bands, plan->stages, plan->slots,
                plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
+    buf_add(out, plan->paired ? ", pairs of blocks" : "");
 }
 
 /* What the tuning database says.  True with no plan in `choice`: something else is better. */

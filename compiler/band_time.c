@@ -17,6 +17,9 @@
  * turned leaves its result turned, which costs more to store.  Of the last tiles of a launch there may be
  * fewer than the chip has room for.
  *
+ * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what
+ * copies take.  A slot that both must give back comes a little later.
+ *
  * The constants are in the target's record, with their source.
  */
 #include "compiler/band_time.h"
@@ -143,9 +146,9 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
                                   times->vector * work->vectors +
                                   (work->joint ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
-    bool drawn = work->uneven && (plan->dynamic || !plan->persistent);
+    bool drawn = work->uneven && (plan->dynamic || !plan->persistent) && !plan->paired;
 
-    c.iteration = iteration_of(target, work, plan, &c);
+    c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
               plan->bands * work->stored / times->store_bytes;
     if (!plan->persistent)

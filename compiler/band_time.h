@@ -42,6 +42,7 @@ typedef struct BandWork {
     bool ahead;                  /* an iteration's first product begins in the one before */
     bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */
+    bool pairs;                  /* blocks can run in pairs that share loads */
     bool uneven;                 /* tiles of the grid differ in length */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
     uint32_t n_loops;

@@ -356,6 +356,7 @@ band_work(const TirFn *fn, uint32_t bands)
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     add_rings_of(&w, fn, plain);
+    w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.ahead = fn->plan->ahead;
     if (w.joint)
         add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);

@@ -14,6 +14,7 @@ typedef struct PlanHints {
     bool persistent;  /* blocks go through several tiles of the grid */
     bool dynamic;     /* .. drawn from a counter where they differ in length */
     bool turns;       /* bands that have equally many iterations start products in turns */
+    bool paired;      /* blocks run in clusters of two, which share what they load */
     bool divide;      /* bands divide the tiles of one program, not the programs among them */
     bool overlap;     /* products under the arithmetic of the next iteration, if registers allow */
     uint32_t given;   /* bits: what was asked for by name, see plan_is_given */

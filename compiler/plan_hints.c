@@ -12,14 +12,14 @@ typedef struct HintRow {
 static const HintRow rows[] = {
     {"bands", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
     {"persistent", 0, 1}, {"overlap", 0, 1}, {"dynamic", 0, 1},
-    {"turns", 0, 1},      {"divide", 0, 1},
+    {"turns", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
-    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0}, given = 0;
+    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1}, given = 0;
 
     *out = (PlanHints){0};
     if (strcmp(text, "none") == 0)
@@ -38,7 +38,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
         if (end == text + n + 1 || value < rows[row].least || value > rows[row].most ||
             (*end != '\0' && *end != ',')) {
             *fault = "a number is missing or out of range: bands 1 to 4, stages 1 to 8, slots 1 to 4, "
-                     "the others 0 or 1";
+                     "cluster 1 or 2, the others 0 or 1";
             return false;
         }
         values[row] = (uint32_t)value;
@@ -53,6 +53,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .dynamic = values[5] != 0,
                        .turns = values[6] != 0,
                        .divide = values[7] != 0,
+                       .paired = values[8] == 2,
                        .given = given};
     return true;
 }

@@ -16,9 +16,9 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
-               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d%s",
+               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d%s%s",
                plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
-               plan->overlap, plan->turns, plan->divide ? ",divide=1" : "");
+               plan->overlap, plan->turns, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
 static void
@@ -93,7 +93,10 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
         buf_printf(
             out,
             "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
-            plan->bands, plan->stages, plan->slots, plan->persistent ? "persistent" : "of a tile",
+            plan->bands, plan->stages, plan->slots,
+            plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
+            : plan->persistent ? "persistent"
+                               : "of a tile",
             p->work.joint   ? "joint"
             : p->overlapped ? "ahead"
                             : "in turn",

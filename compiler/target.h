@@ -53,6 +53,7 @@ typedef struct BandTimes {
     double mask_joint;      /* .. of which so much counts where bands wait for one another */
     double copy_latency;    /* of a tile that nothing runs ahead of .. */
     double copy_part;       /* .. of which so much counts where its slot is read in a part of an iteration */
+    double pair;            /* an iteration of blocks that run in pairs */
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
      * takes beside them, and how much longer it takes where results are turned */

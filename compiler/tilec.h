@@ -135,6 +135,7 @@ typedef struct TilecSearch {
     bool json;   /* a line of JSON for each plan, not a table */
     bool built;  /* only plans that tilec builds, by the time predicted for them; the order does not
                     count.  A line of JSON has the options of tilec that give this plan */
+    bool clusters; /* `built`: also plans whose blocks run in pairs */
 } TilecSearch;
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most

@@ -49,6 +49,7 @@ typedef enum Flag {
     FLAG_SORT,
     FLAG_JSON,
     FLAG_BUILT,
+    FLAG_CLUSTERS,
     FLAG_MEASURE,
     FLAG_AGAIN,
     FLAG_RUNS,

@@ -15,6 +15,8 @@ const FlagRow search_rows[] = {
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
     {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "traffic (of shared memory) or time (predicted)"},
     {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by predicted time"},
+    {"--clusters", FLAG_CLUSTERS, FORM_ALONE, NULL,
+     "of these also plans whose blocks run in clusters of two"},
     {"--measure", FLAG_MEASURE, FORM_ALONE, NULL,
      "time these plans on the GPU, and keep the times for 'auto' (--tuning)"},
     {"--again", FLAG_AGAIN, FORM_ALONE, NULL, "also those that were timed before"},
@@ -119,6 +121,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         return 0;
     case FLAG_JSON: asked->json = true; return 0;
     case FLAG_BUILT: asked->built = true; return 0;
+    case FLAG_CLUSTERS: asked->clusters = true; return 0;
     case FLAG_MEASURE: flags->measure = true; return 0;
     case FLAG_AGAIN: flags->again = true; return 0;
     case FLAG_TILERUN: flags->tilerun = value; return 0;

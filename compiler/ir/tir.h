@@ -233,6 +233,7 @@ typedef struct TirShared {
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
     bool is_ring, per_band;
+    bool paired;                   /* each block of a pair fills half of every slot, in both */
     uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
                                       for no part */
     bool lags;                     /* a band gives a slot back after it waited for the next one */
@@ -268,6 +269,8 @@ typedef struct TirPlan {
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
+    bool paired;                 /* blocks run in clusters of two, neighbours on the band axis: what
+                                    does not depend on it is fetched once for both */
     uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
                                     and so many indices of this one, which runs fastest; 0: the
                                     axes run in their order */

@@ -679,6 +679,7 @@ take_shared_line(Reader *r)
     shared->is_ring = reader_accept(r, "ring");
     if (shared->is_ring) {
         shared->per_band = reader_accept(r, "per_band");
+        shared->paired = reader_accept(r, "paired");
         shared->is_vector = reader_accept(r, "vector");
         if (reader_accept(r, "band")) {
             reader_expect(r, "(");
@@ -701,7 +702,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m registers 32 160 dynamic overlapped turns alternating tight joint ahead
+/* bands 3 axis m registers 32 160 dynamic overlapped paired turns alternating tight joint ahead
  * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -722,6 +723,7 @@ take_plan_line(Reader *r)
     plan->dynamic = reader_accept(r, "dynamic");
     plan->persistent = plan->dynamic || reader_accept(r, "persistent");
     plan->overlapped = reader_accept(r, "overlapped");
+    plan->paired = reader_accept(r, "paired");
     plan->turns = reader_accept(r, "turns");
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");

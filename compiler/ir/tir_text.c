@@ -641,6 +641,7 @@ print_schedule(Printer *p)
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
+        buf_add(p->out, fn->plan->paired ? " paired" : "");
         buf_add(p->out, fn->plan->turns ? " turns" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
@@ -683,6 +684,7 @@ print_schedule(Printer *p)
         if (shared->is_ring)
             buf_printf(p->out, " ring%s",
                        shared->per_band    ? " per_band"
+                       : shared->paired    ? " paired"
                        : shared->is_vector ? " vector"
                                            : "");
         if (shared->is_ring && shared->of_band > 0)

@@ -89,6 +89,9 @@ check_facts(Verifier *v)
                                 !below->stays || below->rows != ring->rows ||
                                 row_bytes(below) < row_bytes(ring)))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over a slot of a ring that stays", k);
+        if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
+                             !plan->paired))
+            tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
             tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
     }
@@ -101,6 +104,8 @@ check_facts(Verifier *v)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
+    if (plan->paired && (plan->divided || plan->dynamic))
+        tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
     if (plan->dynamic && !plan->persistent)

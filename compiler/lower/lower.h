@@ -54,6 +54,8 @@ typedef struct Role {
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg warp;           /* of the warp group, known to be the same in the whole warp */
+    LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
+    LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
     LirReg turned;         /* 1: in this tile warp groups have bands in reverse order; else 0 */
     LirReg next_turn;      /* number of the barrier that the next band waits at for its turn */
@@ -175,6 +177,8 @@ void lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared
                             bool transposed);
 /* The address of the kernel's shared memory. */
 LirReg lower_shared_start(Lowering *lo);
+/* An address in it as descriptors of operands have it: in units of 16 bytes, 14 bits. */
+LirReg lower_described(Lowering *lo, LirReg address);
 void lower_barrier(Lowering *lo);
 
 /* ---- products (lower_mma.c) ---- */
@@ -214,6 +218,10 @@ LirReg lower_elect(Lowering *lo);
 void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
+/* Pairs of blocks: this block's number in the pair, and what a band and the producer do for the other. */
+LirReg lower_pair_rank(Lowering *lo);
+void lower_begin_pairs(Lowering *lo);
+void lower_end_pairs(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);
 /* The address of the tensor map for copies to a ring, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const TirShared *shared);

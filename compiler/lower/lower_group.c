@@ -220,7 +220,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
 
     int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one band's alone */
     start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
-    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(start), lir_int(4));
+    LirReg base = lower_described(lo, start);
     if (shared->slots > 1) {
         LirReg slot = lo->role->rings[shared->id].slot;
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(slot_bytes >> 4),

@@ -10,9 +10,10 @@
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
  */
 #include "compiler/lower/lower.h"
+#include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
-enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1 };
+enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1, BOTH_BLOCKS = 3 };
 
 /* Parts of a slot that have barriers of their own. */
 static uint32_t
@@ -216,6 +217,7 @@ lower_init_barriers(Lowering *lo)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
+        readers *= ring->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
                                      lir_int(i < n ? 1 : readers)};
@@ -271,9 +273,10 @@ slot_before(Lowering *lo, const TirShared *ring, LirReg slot)
     return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->slots - 1), lir_reg(less), lir_reg(first));
 }
 
-/* The address of the current slot's full or empty barrier; `of_band`: of the ring for this band's part. */
+/* The address of the current slot's full or empty barrier, in shared memory that begins at `start`;
+ * `of_band`: of the ring for this band's part. */
 static LirOperand
-barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool of_band)
+barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, bool empty, bool of_band)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
@@ -281,7 +284,6 @@ barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool 
     if (empty && ring->stays && !lo->role->producer)
         slot = slot_before(lo, ring, slot);
     uint32_t parts = parts_of(lo, ring);
-    LirReg start = lower_shared_start(lo);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
 
     if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
@@ -306,7 +308,7 @@ barrier_of(Lowering *lo, const TirShared *ring, uint32_t part, bool empty, bool 
 static LirOperand
 barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
 {
-    return barrier_of(lo, ring, part, empty, false);
+    return barrier_of(lo, lower_shared_start(lo), ring, part, empty, false);
 }
 
 void
@@ -362,7 +364,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     /* The start of the slot in the units of descriptors, 16 bytes, before the wait: it does not
      * depend on it.  Shared addresses have 18 bits.  Where the ring begins is left to descriptors,
      * which add a constant anyway: all rings then have one base. */
-    LirReg base = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lower_shared_start(lo)), lir_int(4));
+    LirReg base = lower_described(lo, lower_shared_start(lo));
     if (ring->per_band) {
         int64_t part = part_bytes(lo, ring) >> 4;
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
@@ -376,7 +378,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
     if (op->own) {
         cursor->base = base;
         cursor->described[0] = cursor->described[1] = NULL;
-        lower_wait_barrier(lo, barrier_of(lo, ring, 0, false, true), cursor->phase);
+        lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), ring, 0, false, true), cursor->phase);
         return;
     }
     if (ring->ahead) { /* the next iteration reads it */
@@ -390,6 +392,36 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
         lower_advance(lo, cursor, ring->slots);
+}
+
+/* A slot that two blocks fill is empty when the bands of both have given it back, in each of the two:
+ * lanes 0 and 1 of a warp arrive in block 0 and 1. */
+void
+lower_begin_pairs(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    LirReg rank = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1));
+    LirReg start = lir_op2(b, LIR_MAPA, LIR_B32, lir_reg(lower_shared_start(lo)), lir_reg(rank));
+    LirOperand kept[] = {lir_reg(lir_new_home(b, LIR_B32)), lir_reg(start)};
+
+    lir_emit(b, LIR_MOV_B32, 1, 2, kept);
+    lo->role->pair_start = kept[0].reg;
+    lo->role->pair_lane = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(2));
+}
+
+/* A block must not end while the other one may arrive at its barriers, or is being copied to: the
+ * producer waits until every slot that it filled is empty again. */
+void
+lower_end_pairs(Lowering *lo)
+{
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *ring = lo->fn->shared.at[k];
+        RingCursor *cursor = &lo->role->rings[k];
+        for (uint32_t i = 0; ring->is_ring && ring->paired && i < ring->slots; i++) {
+            lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), cursor->phase);
+            lower_advance(lo, cursor, ring->slots);
+        }
+    }
 }
 
 /* A register that is 0, but not before the last element of `pin` is computed, as far as the assembler
@@ -436,11 +468,13 @@ lower_ring_release(Lowering *lo, TirOp *op)
         return;
     }
     if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
-        LirOperand at[] = {barrier_at(lo, ring, 0, true)};
+        LirReg start = ring->paired ? lo->role->pair_start : lower_shared_start(lo);
+        LirOperand at[] = {barrier_of(lo, start, ring, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
+        lir_emit(b, ring->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)->guard =
+            ring->paired ? lo->role->pair_lane : lo->role->first_lane;
     }
     if (!cursor->follows)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
@@ -495,6 +529,7 @@ map_of(const Lowering *lo, const TirOp *copy)
 
     tir_box_order(copy, order);
     bool over = copy->op == TIR_TENSOR_STORE && copy->shared->over != 0; /* each warp asks for its rows */
+    PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
@@ -503,6 +538,8 @@ map_of(const Lowering *lo, const TirOp *copy)
                                                              : (uint32_t)copy->index[dim].length;
         if (over && d > 0 && copy->index[dim].kind == INDEX_RANGE)
             map.box[d] /= lo->fn->warps;
+        if (copy->shared->paired && !share.by_panels && dim == share.dim)
+            map.box[d] /= 2;
     }
     return map;
 }
@@ -596,11 +633,37 @@ lower_map_address(Lowering *lo, const TirShared *ring)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
+/* Moves a copy to what this block of a pair brings: the rows or the first panel in `box`, the place in
+ * shared memory.  Returns the distance of its panels. */
+static int32_t
+own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t panel, LirReg *start)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t order[TENSOR_MAX_RANK], d = 0;
+    PairShare share = pair_share(op, op->shared);
+    int32_t along = panel_width(op->shared), bytes = panel;
+
+    if (!share.by_panels) {
+        tir_box_order(op, order);
+        while (order[d] != share.dim)
+            d++;
+        along = op->index[share.dim].length / 2;
+        bytes = along * PANEL_BYTES;
+    }
+    Elem rank = elem_reg(lower_pair_rank(lo));
+    box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));
+    *start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank.reg), lir_int(bytes), lir_reg(*start));
+    return share.by_panels ? 2 : 1;
+}
+
 void
 lower_copy_bulk(Lowering *lo, TirOp *op)
 {
     static const LirOpcode loads[] = {0, LIR_TENSOR_LOAD_1, LIR_TENSOR_LOAD_2, LIR_TENSOR_LOAD_3,
                                       LIR_TENSOR_LOAD_4, LIR_TENSOR_LOAD_5};
+    static const LirOpcode shared_loads[] = {0, LIR_TENSOR_LOAD_BOTH_1, LIR_TENSOR_LOAD_BOTH_2,
+                                             LIR_TENSOR_LOAD_BOTH_3, LIR_TENSOR_LOAD_BOTH_4,
+                                             LIR_TENSOR_LOAD_BOTH_5};
     const TirShared *ring = op->shared;
     const TirTensor *tensor = op->tensor;
     RingCursor *cursor = &lo->role->rings[ring->id];
@@ -630,15 +693,20 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
         start = before_band(lo, start, part, part_bytes(lo, ring));
         offset = ring->offset;
     }
+    int32_t step = 1;
+    if (ring->paired)
+        step = own_share(lo, op, &box, panel, &start);
     LirReg map = lower_map_address(lo, ring);
-    for (int32_t p = 0; p < panels; p++) {
-        LirOperand operands[LIR_MAP_MAX_RANK + 3];
+    for (int32_t p = 0; p < panels; p += step) {
+        LirOperand operands[LIR_MAP_MAX_RANK + 4];
         uint32_t at = 0;
         operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);
         at += lower_box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
-        lir_emit(b, loads[tensor->rank], 0, at, operands);
+        if (ring->paired)
+            operands[at++] = lir_int(BOTH_BLOCKS);
+        lir_emit(b, (ring->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
     }
     /* The last slot of a ring that stays is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)

@@ -64,18 +64,17 @@ lower_host(Lowering *lo, const HostExpr *expr)
 
 /* ---- tiles of the grid ---- */
 
-/* The blocks' share of each axis of the grid: the band axis counts blocks of bands. */
+/* The blocks' share of each axis of the grid: the band axis counts blocks of bands, or pairs of them. */
 static void
 axis_counts(Lowering *lo, LirReg counts[3])
 {
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         counts[k] = lower_host(lo, lo->fn->grid.at[k].extent);
-        if (k != lo->fn->plan->band_axis || lo->fn->plan->bands == 1)
+        int32_t programs = (int32_t)lo->fn->plan->bands * (lo->fn->plan->paired ? 2 : 1);
+        if (k != lo->fn->plan->band_axis || programs == 1)
             continue;
-        LirReg up = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(counts[k]),
-                            lir_int(lo->fn->plan->bands - 1));
-        counts[k] = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(up),
-                            lir_int(lo->fn->plan->bands));
+        LirReg up = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(counts[k]), lir_int(programs - 1));
+        counts[k] = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(up), lir_int(programs));
     }
 }
 
@@ -102,13 +101,24 @@ turned_band(Lowering *lo, LirReg own)
                    lir_reg(own));
 }
 
-/* The program's own indices from those of the block. */
+/* Clusters are two blocks along x. */
+LirReg
+lower_pair_rank(Lowering *lo)
+{
+    LirReg block = lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
+
+    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(block), lir_int(1));
+}
+
+/* The program's own indices from those of the block, or of the pair. */
 static void
 set_place(Lowering *lo, uint32_t axis, LirReg index)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
+    if (axis == plan->band_axis && plan->paired)
+        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2), lir_reg(lower_pair_rank(lo)));
     if (axis == plan->band_axis && !lo->role->producer) {
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         if (plan->alternating)
@@ -500,6 +510,10 @@ lower_tiles(Lowering *lo, TirBlock *program)
         section = section_size(lo, others, !draws);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
+    if (plan->paired) { /* both blocks of a pair have its number */
+        first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
+        stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(stride), lir_int(1));
+    }
     LirOperand begin[] = {lir_reg(tile), lir_reg(first)};
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
     lower_begin_rings(lo);
@@ -554,6 +568,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
         clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }
+    if (lo->role->producer)
+        lower_end_pairs(lo);
 }
 
 /* ---- turns ---- */
@@ -620,6 +636,11 @@ set_up(Lowering *lo, LirReg thread)
     lir_close(b);
     lir_label(b, ready);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    if (lo->fn->plan->paired) { /* the other block's barriers, too */
+        lir_emit(b, LIR_CLUSTER_ARRIVE, 0, 0, NULL);
+        lir_emit(b, LIR_CLUSTER_WAIT, 0, 0, NULL);
+        return;
+    }
     lir_emit(b, LIR_BAR_SYNC, 0, 1, &zero);
 }
 
@@ -687,6 +708,10 @@ lower_roles(Lowering *lo)
                       0);
     lo->out->threads = (1 + plan->bands) * lo->fn->warps * WARP_LANES;
     lo->out->min_blocks = 1;
+    if (plan->paired) {
+        lo->out->cluster[0] = 2;
+        lo->out->cluster[1] = lo->out->cluster[2] = 1;
+    }
     LirReg thread = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
     LirReg number = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(7));
     role.group = lir_new_reg(b, LIR_B32);
@@ -736,6 +761,8 @@ lower_roles(Lowering *lo)
     lo->b.share = lo->b.share && !plan->scarce; /* likewise, and the assembler shares what it can */
     set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
+    if (plan->paired)
+        lower_begin_pairs(lo);
     if (plan->turns)
         begin_turns(lo);
     if (lower_find_homes(lo))

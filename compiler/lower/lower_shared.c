@@ -9,6 +9,16 @@ lower_shared_start(Lowering *lo)
                    lir_symbol(arena_printf(lo->arena, "%s_shared", lo->fn->name)));
 }
 
+LirReg
+lower_described(Lowering *lo, LirReg address)
+{
+    LirBuilder *b = &lo->b;
+    LirReg start = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(address), lir_int(4));
+
+    /* In a cluster the block's number stands above an address of its own shared memory. */
+    return lo->fn->plan->paired ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(start), lir_int(0x3fff)) : start;
+}
+
 void
 lower_barrier(Lowering *lo)
 {

@@ -38,21 +38,9 @@
 #include "compiler/passrun.h"
 
 enum {
-    MOST_BANDS = 4,
-    MOST_TILES = 4,      /* one after the other */
     MOST_BLOCKS = 20000, /* runs of blocks in one role's run */
-    MOST_PLACES = 4 * MOST_BANDS,
     HISTORY = 10         /* events shown with a fault */
 };
-
-/* One way through a role's program: what it does to others. */
-typedef struct RoleRun {
-    WalkWay way;
-    WalkWay class;     /* the same with long loops cut short */
-    RoleEvents events;
-    uint32_t *counts;  /* by ring: slots that it fills, or waits for */
-    RoleEvents *slots; /* by ring, of a band: the shared_read of each slot; NULL: let pass */
-} RoleRun;
 
 typedef VEC(RoleRun *) RoleRuns;
 
@@ -62,19 +50,6 @@ typedef struct LaunchRun {
     uint32_t role;
     RoleRun *run;
 } LaunchRun;
-
-/* A tile: the runs of the producer and the bands. */
-typedef struct TileRun {
-    RoleRun *role[1 + MOST_BANDS];
-    bool seen[MOST_PLACES]; /* contents were checked at such a place */
-} TileRun;
-
-typedef VEC(TileRun *) TileRuns;
-
-typedef struct Sequence {
-    const TileRun *tile[MOST_TILES];
-    uint32_t n;
-} Sequence;
 
 /* Where a load or a copy lies. */
 typedef struct Place {
@@ -104,13 +79,14 @@ typedef struct Checker {
     bool chose;             /* some way depended on data */
     RoleRuns known[2];
     VEC(LaunchRun) here;
-    TileRuns tiles;
+    VEC(TileRun *) tiles;
     VEC(Sequence) sequences;
     uint32_t slots;         /* of the deepest ring */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t band_indices;      /* along the band axis */
     int64_t tile_index[WALK_AXES];
+    uint32_t rank;             /* of the block in its pair */
     bool failed;
 } Checker;
 
@@ -130,10 +106,14 @@ say_op(Checker *c, const TirOp *op)
     buf_char(out, '\n');
 }
 
+/* `role`: see Together. */
 static const char *
 role_name(Checker *c, uint32_t role)
 {
-    return role == 0 ? "the producer" : arena_printf(c->arena, "band %u", role - 1);
+    uint32_t block = role / (1 + c->bands), own = role % (1 + c->bands);
+    const char *name = own == 0 ? "the producer" : arena_printf(c->arena, "band %u", own - 1);
+
+    return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
 }
 
 static void
@@ -505,6 +485,39 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
     return false;
 }
 
+/* The two blocks of a pair fill the halves of the same tiles: `filled` by the second one. */
+static bool
+check_halves(Checker *c, const TileRun *tile, const Places *filled)
+{
+    uint32_t axis = c->fn->plan->band_axis;
+
+    c->tile_index[axis]--;
+    const Places *first = collect_places(c, c->copies, 0);
+    c->tile_index[axis]++;
+    for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
+        const TirShared *ring = c->fn->shared.at[k];
+        const Places *a = &first[k * MOST_BANDS], *b = &filled[k * MOST_BANDS];
+        uint32_t same = 0;
+        if (!ring->paired)
+            continue;
+        while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
+            same++;
+        if (same == a->n && same == b->n)
+            continue;
+        begin_fault(c, tile, "the two blocks of a pair fill slot %u of %s with halves of different tiles",
+                    same + 1, ring_name(c, ring));
+        for (uint32_t block = 0; block < PAIR; block++) {
+            const Places *own = block == 0 ? a : b;
+            if (same >= own->n)
+                continue;
+            say_place(c, block == 0 ? "the first one" : "the second one", &own->at[same]);
+            say_op(c, own->at[same].op);
+        }
+        return false;
+    }
+    return true;
+}
+
 /* Of bands past the end of their axis nobody wants results.  Tiles whose roles go the same ways are
  * looked at once for each number of bands that are there, at the beginning of the axes and not. */
 static bool
@@ -513,15 +526,17 @@ check_contents(Checker *c, TileRun *tile)
     uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
     int64_t left = axis == NO_AXIS ? there : c->band_indices - c->tile_index[axis] * c->bands;
 
-    there = left < there ? (uint32_t)left : there;
+    there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         place |= c->tile_index[k] > 0 ? (k == axis ? 1 : 2) : 0;
-    place += 4 * (there - 1);
+    place = PAIR * (place + 4 * there) + c->rank;
     if (tile->seen[place])
         return true;
     tile->seen[place] = true;
     Places *filled = c->loads == NULL ? NULL : collect_places(c, c->copies, 0);
 
+    if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
+        return false;
     for (uint32_t role = 1; filled != NULL && role <= there; role++) {
         Places *wanted = collect_places(c, c->loads, role);
         Order order = {0};
@@ -581,121 +596,16 @@ run_tile(Checker *c)
 
 /* ---- the roles together ---- */
 
-/* How far each role is, and what has gone through each ring. */
-typedef struct Together {
-    uint32_t tile[1 + MOST_BANDS];    /* how many tiles it has begun */
-    uint32_t event[1 + MOST_BANDS];   /* .. what comes next in the last one */
-    uint32_t (*copied)[MOST_BANDS];   /* by ring and part */
-    uint32_t (*waited)[MOST_BANDS];   /* by ring and band */
-    uint32_t (*released)[MOST_BANDS];
-    uint32_t turn;                    /* the band whose turn it is; MOST_BANDS: it is taken */
-    uint32_t arrived[MOST_BANDS], passed[MOST_BANDS]; /* barriers of all bands */
-} Together;
-
-/* The next event of a role in its tile; NULL when it is through with it. */
-static const TirOp *
-next_event(const Sequence *sequence, const Together *t, uint32_t role)
-{
-    if (t->tile[role] == 0 || t->tile[role] > sequence->n)
-        return NULL;
-    const RoleEvents *events = &sequence->tile[t->tile[role] - 1]->role[role]->events;
-    return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
-}
-
-static bool
-is_done(const Checker *c, const Sequence *sequence, const Together *t, uint32_t role)
-{
-    uint32_t tiles = sequence->n + c->fn->plan->dynamic; /* one more says that there is none */
-    return t->tile[role] == tiles && next_event(sequence, t, role) == NULL;
-}
-
-/* Goes on to the next tile.  Where the producer draws tiles, it tells the bands, TILE_SLOTS ahead at
- * most; they hear it and give the slot back at once. */
-static bool
-begin_tile(const Checker *c, Together *t, uint32_t role)
-{
-    for (uint32_t band = 1; c->fn->plan->dynamic && band <= c->bands; band++) {
-        if (role == 0 && t->tile[0] - t->tile[band] >= TILE_SLOTS)
-            return false;
-        if (role == band && t->tile[role] == t->tile[0])
-            return false;
-    }
-    t->tile[role]++;
-    t->event[role] = 0;
-    return true;
-}
-
-static bool
-take_event(const Checker *c, Together *t, uint32_t role, const TirOp *op)
-{
-    const TirShared *ring = op->shared;
-    uint32_t band = role - 1;
-
-    if (op->op == TIR_TURN_TAKE) {
-        bool mine = t->turn == band;
-        t->turn = mine ? MOST_BANDS : t->turn;
-        return mine;
-    }
-    if (op->op == TIR_TURN_PASS) {
-        t->turn = (band + 1) % c->bands;
-        return true;
-    }
-    if (op->op == TIR_BAND_BARRIER) {
-        if (t->arrived[band] == t->passed[band])
-            t->arrived[band]++;
-        for (uint32_t b = 0; b < c->bands; b++) {
-            if (t->arrived[b] == t->passed[band])
-                return false;
-        }
-        t->passed[band]++;
-        return true;
-    }
-    uint32_t id = ring->id, part = ring->per_band ? band : 0;
-    if (op->own) /* of the rings for parts of a tile this band's */
-        return t->waited[id + band][band] != t->copied[id + band][0];
-    if (op->op == TIR_COPY_BULK) {
-        part = ring->per_band ? (uint32_t)op->integer : 0;
-        for (uint32_t b = 0; b < c->bands; b++) {
-            if ((!ring->per_band || b == part) &&
-                t->copied[id][part] - t->released[id][b] >= ring->slots)
-                return false;
-        }
-        t->copied[id][part]++;
-        return true;
-    }
-    if (op->op == TIR_RING_RELEASE) {
-        t->released[id][band]++;
-        return true;
-    }
-    if (t->waited[id][band] == t->copied[id][part])
-        return false;
-    t->waited[id][band]++;
-    return true;
-}
-
-/* Takes a step if one can be taken. */
-static bool
-take_step(const Checker *c, const Sequence *sequence, Together *t, uint32_t role)
-{
-    const TirOp *op = next_event(sequence, t, role);
-
-    if (op == NULL)
-        return !is_done(c, sequence, t, role) && begin_tile(c, t, role);
-    if (!take_event(c, t, role, op))
-        return false;
-    t->event[role]++;
-    return true;
-}
-
 static void
-say_stuck(Checker *c, const Sequence *sequence, const Together *t, uint32_t role)
+say_stuck(Checker *c, const Together *t, uint32_t role)
 {
-    const TirOp *op = next_event(sequence, t, role);
+    const TirOp *op = role_next_event(t, role);
+    uint32_t block = role / (1 + c->bands), own = role % (1 + c->bands);
     Buf *out = c->px->bugs;
 
     buf_printf(out, "    %s ", role_name(c, role));
     if (op == NULL) {
-        buf_add(out, is_done(c, sequence, t, role) ? "is done\n" : "waits to tell or hear the next tile\n");
+        buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to tell or hear the next tile\n");
         return;
     }
     const TirShared *ring = op->shared;
@@ -705,18 +615,20 @@ say_stuck(Checker *c, const Sequence *sequence, const Together *t, uint32_t role
     } else if (op->op == TIR_COPY_BULK) {
         uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),
-                   ring->slots, t->copied[ring->id][part]);
-        for (uint32_t b = 0; b < c->bands; b++) {
-            if (!ring->per_band || b == part)
-                buf_printf(out, ", band %u has released %u", b, t->released[ring->id][b]);
+                   ring->slots, t->copied[ring->id][block][part]);
+        for (uint32_t k = 0; k < t->roles; k++) {
+            uint32_t of = k / (1 + c->bands), band = k % (1 + c->bands);
+            if (band > 0 && (of == block || ring->paired) && (!ring->per_band || band - 1 == part))
+                buf_printf(out, ", %s has released %u", role_name(c, k),
+                           t->released[ring->id][of][band - 1]);
         }
     } else {
         buf_printf(out, "waits for slot %u of %s, which is not filled",
-                   t->waited[ring->id][role - 1] + 1, ring_name(c, ring));
+                   t->waited[ring->id][block][own - 1] + 1, ring_name(c, ring));
     }
     buf_add(out, " at\n");
     say_op(c, op);
-    RoleEvents done = sequence->tile[t->tile[role] - 1]->role[role]->events;
+    RoleEvents done = t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
     done.n = t->event[role];
     say_history(c, role, &done);
 }
@@ -724,30 +636,16 @@ say_stuck(Checker *c, const Sequence *sequence, const Together *t, uint32_t role
 static bool
 check_together(Checker *c, const Sequence *sequence)
 {
-    uint32_t rings = c->fn->shared.n + 1;
-    Together t = {0};
+    const Together *t = roles_run_together(c->arena, c->fn, sequence);
 
-    t.copied = arena_alloc(c->arena, rings * sizeof *t.copied);
-    t.waited = arena_alloc(c->arena, rings * sizeof *t.waited);
-    t.released = arena_alloc(c->arena, rings * sizeof *t.released);
-    for (uint32_t k = 0; k < c->fn->shared.n; k++) {
-        for (uint32_t band = 0; band < c->bands; band++) /* as if a tile had gone before */
-            t.copied[k][band] = t.waited[k][band] = c->fn->shared.at[k]->stays;
-    }
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (uint32_t role = 0; role <= c->bands; role++) {
-            while (take_step(c, sequence, &t, role))
-                moved = true;
-        }
-    }
-    for (uint32_t role = 0; role <= c->bands; role++) {
-        if (is_done(c, sequence, &t, role))
+    for (uint32_t role = 0; role < t->roles; role++) {
+        if (role_is_done(t, role))
             continue;
-        uint32_t tile = t.tile[role] == 0 || t.tile[role] > sequence->n ? 1 : t.tile[role];
-        begin_fault(c, sequence->tile[tile - 1], "the roles wait for each other for ever");
-        for (uint32_t stuck = 0; stuck <= c->bands; stuck++)
-            say_stuck(c, sequence, &t, stuck);
+        uint32_t tile = t->tile[role] == 0 || t->tile[role] > sequence->n ? 1 : t->tile[role];
+        begin_fault(c, sequence->tile[role / (1 + c->bands)][tile - 1],
+                    "the roles wait for each other for ever");
+        for (uint32_t stuck = 0; stuck < t->roles; stuck++)
+            say_stuck(c, t, stuck);
         return false;
     }
     return true;
@@ -755,7 +653,7 @@ check_together(Checker *c, const Sequence *sequence)
 
 /* ---- launches ---- */
 
-/* The block's indices of tile number `tile`: the first axis runs fastest. */
+/* The block's indices of tile number `tile`, the first block's of a pair: the first axis runs fastest. */
 static void
 find_tile(Checker *c, int64_t tile)
 {
@@ -775,6 +673,8 @@ find_tile(Checker *c, int64_t tile)
         int64_t index = of_patch ? patched[k > 0] : tile % c->counts[k];
         tile = of_patch ? tile : tile / c->counts[k];
         c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
+        if (plan->paired && k == plan->band_axis)
+            c->tile_index[k] *= PAIR;
     }
 }
 
@@ -789,7 +689,8 @@ count_blocks(Checker *c, int64_t *total)
         c->counts[k] = n.value;
         if (k == c->fn->plan->band_axis) {
             c->band_indices = n.value;
-            c->counts[k] = (n.value + c->bands - 1) / c->bands;
+            int64_t programs = (int64_t)c->bands * (c->fn->plan->paired ? PAIR : 1);
+            c->counts[k] = (n.value + programs - 1) / programs;
         }
         *total *= c->counts[k];
     }
@@ -805,9 +706,14 @@ check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
 
     for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
         find_tile(c, tile);
-        sequence.tile[sequence.n] = run_tile(c);
-        if (sequence.tile[sequence.n++] == NULL)
-            return !c->failed;
+        for (c->rank = 0; c->rank < (c->fn->plan->paired ? PAIR : 1); c->rank++) {
+            if (c->rank > 0)
+                c->tile_index[c->fn->plan->band_axis]++;
+            sequence.tile[c->rank][sequence.n] = run_tile(c);
+            if (sequence.tile[c->rank][sequence.n] == NULL)
+                return !c->failed;
+        }
+        sequence.n++;
     }
     for (uint32_t i = 0; i < c->sequences.n; i++) {
         if (memcmp(&c->sequences.at[i], &sequence, sizeof sequence) == 0)

@@ -32,4 +32,56 @@ bool list_band_events(Arena *arena, Walk *walk, const WalkProgram *program, Role
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
+/* ---- the roles together: check_together.c ---- */
+
+enum {
+    MOST_BANDS = 4,
+    MOST_TILES = 4,                     /* one after the other */
+    PAIR = 2,                           /* blocks that share rings, at most */
+    MOST_PLACES = 4 * PAIR * (MOST_BANDS + 1), /* of a block in the grid, as far as contents go */
+    MOST_ROLES = PAIR * (1 + MOST_BANDS)
+};
+
+/* One way through a role's program: what it does to others. */
+typedef struct RoleRun {
+    WalkWay way;
+    WalkWay class;     /* the same with long loops cut short */
+    RoleEvents events;
+    uint32_t *counts;  /* by ring: slots that it fills, or waits for */
+    RoleEvents *slots; /* by ring, of a band: the shared_read of each slot; NULL: let pass */
+} RoleRun;
+
+/* A tile of one block: the runs of the producer and the bands. */
+typedef struct TileRun {
+    RoleRun *role[1 + MOST_BANDS];
+    bool seen[MOST_PLACES]; /* contents were checked at such a place */
+} TileRun;
+
+/* The tiles of a block, or of the two of a pair. */
+typedef struct Sequence {
+    const TileRun *tile[PAIR][MOST_TILES];
+    uint32_t n;
+} Sequence;
+
+/* How far each role is, and what has gone through each ring; a role's number is that in its block, and
+ * 1 + bands more in a pair's second one. */
+typedef struct Together {
+    const TirFn *fn;
+    const Sequence *sequence;
+    uint32_t bands, roles;          /* in a block; in all */
+    uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
+    uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
+    uint32_t (*copied)[PAIR][MOST_BANDS]; /* by ring, block and part */
+    uint32_t (*waited)[PAIR][MOST_BANDS]; /* by ring, block and band */
+    uint32_t (*released)[PAIR][MOST_BANDS];
+    uint32_t turn[PAIR];            /* the band whose turn it is; MOST_BANDS: it is taken */
+    uint32_t arrived[PAIR][MOST_BANDS], passed[PAIR][MOST_BANDS]; /* barriers of all bands */
+} Together;
+
+/* Runs them until nothing moves. */
+Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence);
+/* The next event of a role in its tile; NULL when it is through with it. */
+const TirOp *role_next_event(const Together *t, uint32_t role);
+bool role_is_done(const Together *t, uint32_t role);
+
 #endif

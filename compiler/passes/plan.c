@@ -478,13 +478,19 @@ count_blocks(TirFn *fn)
         const HostExpr *n = fn->grid.at[k].extent;
         if (k == fn->plan->band_axis && fn->plan->bands > 1) /* none, where bands divide a program */
             n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->bands));
+        if (k == fn->plan->band_axis && fn->plan->paired)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
     if (fn->plan->persistent) {
         HostExpr *sms = host_int(fn->arena, 0);
         sms->kind = HOST_SM_COUNT;
+        if (fn->plan->paired)
+            sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
         all = host_binary(fn->arena, HOST_MIN, sms, all);
     }
+    if (fn->plan->paired)
+        all = host_binary(fn->arena, HOST_MUL, all, host_int(fn->arena, 2));
     fn->blocks[0] = all;
     fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
 }
@@ -496,7 +502,7 @@ plan_draws(const PassContext *px, const TirFn *fn)
 
     for (uint32_t k = 0; k < fn->grid.n; k++)
         uneven = uneven || fn->grid.at[k].uneven;
-    return uneven && px->plan.dynamic;
+    return uneven && px->plan.dynamic && (fn->plan == NULL || !fn->plan->paired);
 }
 
 /* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
@@ -635,6 +641,23 @@ divide_tiles(Planner *p)
     return why == NULL ? false : refuse(p, where, why);
 }
 
+/* Makes pairs of the blocks, if that was asked for; that they can not be is no reason to have no plan. */
+static void
+pair_blocks(Planner *p)
+{
+    Span where;
+
+    if (!p->px->plan.paired)
+        return;
+    const char *why = plan_can_pair(p->fn, p->loop, &where);
+    if (why == NULL) {
+        plan_pairs(p->fn);
+        return;
+    }
+    diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);
+    plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -689,8 +712,9 @@ pass_plan(PassContext *px, TirFn *fn)
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
     fn->warps = 4;
-    count_blocks(fn);
     make_rings(&p);
+    pair_blocks(&p);
+    count_blocks(fn);
     plan_drawing(&p);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
     return true;

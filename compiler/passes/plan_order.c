@@ -74,6 +74,8 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
             patch *= 2;
         if (patch == 1)
             return;
+        if (plan->paired && axis == plan->band_axis) /* counts pairs of blocks */
+            patch = (patch + 1) / 2;
         plan->patch_axis = axis;
         plan->patch = patch;
         return;

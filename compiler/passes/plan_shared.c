@@ -364,7 +364,11 @@ place_rings(Planner *p)
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u slots%s, %u bytes in all\n",
                        ring->is_ring ? "ring" : "buffer", ring->name,
-                       ring->slots, ring->per_band ? " for each warp group" : "", ring->bytes);
+                       ring->slots,
+                       ring->per_band ? " for each warp group"
+                       : ring->paired ? ", filled by two blocks"
+                                      : "",
+                       ring->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *ring = p->fn->shared.at[k];

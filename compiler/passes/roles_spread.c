@@ -55,6 +55,8 @@ roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
         CloneMap map = roles_band_map(r, b, roles_band_index(r, b, block_index, w));
         s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
     }
+    if (r->fn->plan->paired) /* a pair goes through the same iterations */
+        block_index = tir_binary(b, TIR_DIV, block_index, tir_const_int(b, 2));
     TirVal *apart = tir_const_int(b, APART), *none = tir_const_int(b, 0);
     s.n = tir_binary(b, TIR_SUB, s.end, s.lo);
     TirVal *start = tir_binary(b, TIR_AND, block_index, tir_const_int(b, APART - 1));

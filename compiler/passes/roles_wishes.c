@@ -22,7 +22,9 @@ roles_check_wishes(const Roles *r)
                               "share out"
         : !plan->overlapped ? "turns=1 needs a loop whose iterations overlap, and this one's do not"
                             : "turns=1 needs warp groups that all have the same iterations";
-    const char *not_drawn = plan->persistent ? "dynamic=1 is for programs that differ in length, "
+    const char *not_drawn = plan->paired ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
+                                           "take the same tile"
+                            : plan->persistent ? "dynamic=1 is for programs that differ in length, "
                                                "and these do not"
                                              : "dynamic=1 needs persistent=1";
     const Wish wishes[] = {{"overlap", hints->overlap, plan->overlapped, no_overlap},

@@ -29,11 +29,17 @@ print_roles(const TirFn *fn, Buf *out)
         if (plan->divided)
             buf_printf(out, "computes part %u of every tile\n", band);
         else
-            buf_printf(out, "computes programs %s = %u, %u, ..\n", axis, band, band + plan->bands);
+            buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, band,
+                       band + plan->bands * (plan->paired ? 2 : 1),
+                       plan->paired
+                           ? arena_printf(out->arena, "; in the second block %u, ..", band + plan->bands)
+                           : "");
     }
-    buf_printf(out, "    a block %s%s%s%s\n",
+    buf_printf(out, "    %s %s%s%s%s\n", plan->paired ? "a pair of blocks" : "a block",
                plan->dynamic      ? "draws tiles of the grid from a counter, the longest first"
-               : plan->persistent ? "goes through tiles of the grid"
+               : plan->persistent ? plan->paired ? "goes through tiles of the grid, two at a time"
+                                                 : "goes through tiles of the grid"
+               : plan->paired     ? "has two tiles of the grid, side by side"
                                   : "has one tile of the grid",
                plan->overlapped ? "; products run under the arithmetic of the next iteration" : "",
                plan->turns ? "; bands take turns in starting products" : "",
@@ -71,7 +77,9 @@ print_buffers(const TirFn *fn, Buf *out)
         if (fn->plan != NULL && (shared->per_band || shared->is_staging))
             snprintf(slots, sizeof slots, "%u x %u", shared->slots, fn->plan->bands);
         const char *what = shared->is_ring
-                               ? shared->per_band ? "ring, each band its own" : "ring, for all bands"
+                               ? shared->per_band ? "ring, each band its own"
+                                 : shared->paired ? "ring, for all bands, filled with the other block"
+                                                  : "ring, for all bands"
                            : shared->is_joint   ? "each band writes its part, all read it"
                            : shared->over != 0  ? "on its way to memory, over a ring's slot"
                            : shared->is_staging ? "on its way to memory, a band each"
@@ -123,17 +131,20 @@ print_barriers(const TirFn *fn, Buf *out)
         if (!ring->is_ring)
             continue;
         uint32_t parts = parts_of(fn, ring), readers = WARPS * (ring->per_band ? 1 : plan->bands);
+        readers *= ring->paired ? 2 : 1;
         const TirOp *copy = find_copy(plan->producer, ring);
         const char *name = timeline_buffer_name(arena, ring);
         const char *who = ring->per_band ? "its band" : "all bands";
         print_barrier(out, arena_printf(arena, "%s full", name), ring->slots, parts, ring->barriers,
                       1,
-                      arena_printf(arena, "the producer, expecting %lld bytes; %s wait%s",
-                                   copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy), who,
+                      arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
+                                   copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
+                                   ring->paired ? ", half of them from the other block" : "", who,
                                    ring->per_band ? "s" : ""));
         print_barrier(out, arena_printf(arena, "%s empty", name), ring->slots, parts,
                       ring->barriers + BARRIER_BYTES * ring->slots * parts, readers,
-                      arena_printf(arena, "a lane of each warp of %s; the producer waits", who));
+                      arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
+                                   ring->paired ? " in both blocks" : ""));
     }
     if (plan->dynamic) {
         print_barrier(out, "next tile told", TILE_SLOTS, 1, plan->tiles + TILE_BYTES * TILE_SLOTS,
@@ -161,7 +172,8 @@ print_launch(const TirFn *fn, Buf *out)
         buf_add(out, k == 0 ? "" : " x ");
         host_print(fn, none ? fn->grid.at[k].extent : fn->blocks[0], out);
     }
-    buf_printf(out, " blocks of %u threads\n", groups * fn->warps * WARP_LANES);
+    buf_printf(out, " blocks of %u threads%s\n", groups * fn->warps * WARP_LANES,
+               fn->plan != NULL && fn->plan->paired ? ", in clusters of two" : "");
 }
 
 void

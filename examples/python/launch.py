@@ -116,8 +116,7 @@ def launch(path, arrays, scalars, device):
         function, grid = ctypes.c_void_p(), [value(axis, names) for axis in kernel["grid"]]
         device.call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
         device.call("cuFuncSetAttribute", function, 8, kernel["shared"])
-        assert kernel["cluster"] == [1, 1, 1], "clusters are launched with cuLaunchKernelEx"
-        if 0 not in grid:
+        if 0 not in grid:  # of clusters there are whole ones, and their size is in the PTX
             device.call("cuLaunchKernel", function, *grid, kernel["block"], 1, 1, kernel["shared"], None, pointers, None)
     device.call("cuCtxSynchronize")
     for name, array in arrays.items():

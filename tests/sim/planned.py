@@ -394,6 +394,24 @@ def written_cases(optional):
             (700, 48, 32, 0, (64, 16, 32), "bands=1"), (530, 48, 16, 1, (64, 16, 16), "bands=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
+    # pairs of blocks: whole pairs, one block of two past the end, bands past it; halves of panels and of rows
+    for m, n, k, tiles, plan, sms in [
+            (256, 264, 200, (64, 128, 64), "bands=2,stages=3", 4), (300, 136, 96, (64, 64, 32), "bands=2,stages=1", 2),
+            (130, 520, 72, (64, 256, 64), "bands=1,stages=2,persistent=0", 132),
+            (700, 200, 136, (64, 192, 64), "bands=3,stages=2", 5), (64, 72, 8, (128, 64, 64), "bands=2,stages=4", 1)]:
+        yield case(f"gemm in pairs {m}x{n}x{k} {tiles}",
+                   gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",cluster=2", sms)
+    for m, n, d, plan, sms in [(520, 200, 64, "bands=3,stages=4,slots=2,turns=1", 4), (65, 70, 128, "bands=2,stages=2", 3),
+                               (200, 1, 64, "bands=2,stages=1,overlap=0", 2), (300, 150, 40, "bands=1,stages=3", 6),
+                               (400, 130, 256, "bands=2,stages=2,slots=1,turns=1", 2)]:
+        spec = at(m, n, d=d, heads=2, kv_heads=1)
+        yield case(f"attention in pairs {attention.name_of(spec)}", forward(spec, random, 64, 64),
+                   plan + ",cluster=2", sms)
+    for kernel, m, n in [("attention_bwd", 64, 64), ("attention_bwd_dkdv", 64, 64), ("attention_bwd_dq", 64, 64)]:
+        spec = at(150, 280, d=64)
+        yield case(f"{kernel} in pairs {attention.name_of(spec)}", backward(kernel, spec, random, m, n),
+                   "bands=2,stages=2,persistent=0,cluster=2", 2)
+    yield case("mlp in pairs", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2,cluster=2", 2)
     for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,overlap=0"),
                            (128, 40, 64, "bands=2,stages=3,turns=1")]:
         spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
@@ -525,6 +543,8 @@ def drawn_case(seed):
         program = linear(random, *sizes, dtype, causal, store, 64, n)
         name = f"{sizes} {dtype} {causal=} {store=} N={n}"
     sms = pick(1, 2, 3, 5, 132)
+    if np.random.default_rng([seed, 2]).random() < 0.3:  # of its own: all else stays as it was
+        plan += ",cluster=2"
     return Case(f"seed {seed}: {kind} {name} {plan} sms={sms}", program, plan, sms)
 
 

@@ -70,6 +70,29 @@ def test_launch_py(driver, tmp_path, pytestconfig, arch, capability):
     assert "300 tokens, 2 heads: largest error 0.0" in done.stdout and done.stderr == ""
 
 
+IN_PAIRS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import launch
+bits = lambda x: (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+rng = np.random.default_rng(0)
+a, b = rng.integers(-1, 2, (200, 72)), rng.integers(-1, 2, (72, 136))  # bf16 has the sums exactly
+arrays = {"A": bits(a), "B": bits(b), "bias": np.zeros(136, np.float32), "C": np.zeros((200, 136), np.uint16)}
+launch.launch(sys.argv[2], arrays, {}, launch.Device())
+assert np.array_equal(arrays["C"], bits(a @ b))
+"""
+
+
+def test_launch_py_clusters(driver, tmp_path, pytestconfig):
+    ptx = str(tmp_path / "gemm.ptx")
+    subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "gemm.tile"), "-arch", "sm_90", "-D", "TM=64",
+                    "-D", "TN=64", "-D", "TK=64", "--plan=bands=1,stages=2,cluster=2", "-o", ptx], check=True)
+    done = subprocess.run([sys.executable, "-c", IN_PAIRS, os.path.join(EXAMPLES, "python"), ptx],
+                          capture_output=True, text=True, env=environment(driver, "9.0"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 EVERY_PARAMETER = """
 import sys
 sys.path[:0] = sys.argv[1:3]

@@ -53,6 +53,9 @@ static const Recipe recipes[] = {
     {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
     {"attention_bwd.tile", "bands=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
+    {"attention.tile", "bands=2,stages=2,slots=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
+    {"gemm.tile", "bands=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
+    {"attention_bwd.tile", "bands=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
 };
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
@@ -621,6 +624,27 @@ warps_must_stay_together(void **state)
     expect_none_missed();
 }
 
+/* Half of a slot from each block: of one tile. */
+static void
+halves_of_different_tiles_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        for (uint32_t i = 0; i < k.fn->shared.n && k.fn->plan->paired; i++) {
+            TirShared *ring = k.fn->shared.at[i];
+            if (!ring->is_ring || !ring->per_band)
+                continue;
+            ring->paired = true;
+            expect(&k, &recipes[r], "a ring of bands paired", NULL, "halves of different tiles");
+            ring->paired = false;
+        }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -637,6 +661,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(exchanges_are_checked, begin_test),
         cmocka_unit_test_setup(results_over_slots_are_checked, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
+        cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
     };
 
     folder = argc > 1 ? argv[1] : "examples";

@@ -1,0 +1,156 @@
+/* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a pair, run
+ * against each other.
+ *
+ * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
+ * pair each producer fills half of every slot of the paired rings, in both blocks: a slot is full when
+ * both have, and neither fills it again before the bands of both blocks have given it back.
+ */
+#include "compiler/passes/check_roles.h"
+
+const TirOp *
+role_next_event(const Together *t, uint32_t role)
+{
+    uint32_t block = role / (1 + t->bands), own = role % (1 + t->bands);
+
+    if (t->tile[role] == 0 || t->tile[role] > t->sequence->n)
+        return NULL;
+    const RoleEvents *events = &t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
+    return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+}
+
+bool
+role_is_done(const Together *t, uint32_t role)
+{
+    uint32_t tiles = t->sequence->n + t->fn->plan->dynamic; /* one more says that there is none */
+    return t->tile[role] == tiles && role_next_event(t, role) == NULL;
+}
+
+/* Goes on to the next tile.  Where the producer draws tiles, it tells the bands, TILE_SLOTS ahead at
+ * most; they hear it and give the slot back at once. */
+static bool
+begin_tile(Together *t, uint32_t role)
+{
+    for (uint32_t band = 1; t->fn->plan->dynamic && band <= t->bands; band++) {
+        if (role == 0 && t->tile[0] - t->tile[band] >= TILE_SLOTS)
+            return false;
+        if (role == band && t->tile[role] == t->tile[0])
+            return false;
+    }
+    t->tile[role]++;
+    t->event[role] = 0;
+    return true;
+}
+
+static uint32_t
+filled(const Together *t, const TirShared *ring, uint32_t block, uint32_t part)
+{
+    const uint32_t(*copied)[MOST_BANDS] = t->copied[ring->id];
+    uint32_t own = copied[block][part];
+
+    if (!ring->paired)
+        return own;
+    return own < copied[1 - block][part] ? own : copied[1 - block][part];
+}
+
+static bool
+take_copy(Together *t, uint32_t block, const TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+    uint32_t *copied = &t->copied[ring->id][block][part];
+
+    for (uint32_t reader = 0; reader < PAIR; reader++) {
+        if (reader != block && !ring->paired)
+            continue;
+        for (uint32_t b = 0; b < t->bands; b++) {
+            if ((!ring->per_band || b == part) &&
+                *copied - t->released[ring->id][reader][b] >= ring->slots)
+                return false;
+        }
+    }
+    ++*copied;
+    return true;
+}
+
+static bool
+take_event(Together *t, uint32_t role, const TirOp *op)
+{
+    const TirShared *ring = op->shared;
+    uint32_t block = role / (1 + t->bands), band = role % (1 + t->bands) - 1;
+
+    if (op->op == TIR_TURN_TAKE) {
+        bool mine = t->turn[block] == band;
+        t->turn[block] = mine ? MOST_BANDS : t->turn[block];
+        return mine;
+    }
+    if (op->op == TIR_TURN_PASS) {
+        t->turn[block] = (band + 1) % t->bands;
+        return true;
+    }
+    if (op->op == TIR_BAND_BARRIER) {
+        uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
+        if (arrived[band] == passed[band])
+            arrived[band]++;
+        for (uint32_t b = 0; b < t->bands; b++) {
+            if (arrived[b] == passed[band])
+                return false;
+        }
+        passed[band]++;
+        return true;
+    }
+    uint32_t id = ring->id, part = ring->per_band ? band : 0;
+    if (op->own) /* of the rings for parts of a tile this band's */
+        return t->waited[id + band][block][band] != t->copied[id + band][block][0];
+    if (op->op == TIR_COPY_BULK)
+        return take_copy(t, block, op);
+    if (op->op == TIR_RING_RELEASE) {
+        t->released[id][block][band]++;
+        return true;
+    }
+    if (t->waited[id][block][band] == filled(t, ring, block, part))
+        return false;
+    t->waited[id][block][band]++;
+    return true;
+}
+
+/* Takes a step if one can be taken. */
+static bool
+take_step(Together *t, uint32_t role)
+{
+    const TirOp *op = role_next_event(t, role);
+
+    if (op == NULL)
+        return !role_is_done(t, role) && begin_tile(t, role);
+    if (!take_event(t, role, op))
+        return false;
+    t->event[role]++;
+    return true;
+}
+
+Together *
+roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
+{
+    Together *t = arena_new(arena, Together);
+    uint32_t rings = fn->shared.n + 1;
+
+    t->fn = fn;
+    t->sequence = sequence;
+    t->bands = fn->plan->bands;
+    t->roles = (1 + t->bands) * (fn->plan->paired ? PAIR : 1);
+    t->copied = arena_alloc(arena, rings * sizeof *t->copied);
+    t->waited = arena_alloc(arena, rings * sizeof *t->waited);
+    t->released = arena_alloc(arena, rings * sizeof *t->released);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        for (uint32_t at = 0; at < PAIR * MOST_BANDS; at++) /* as if a tile had gone before */
+            t->copied[k][at / MOST_BANDS][at % MOST_BANDS] =
+                t->waited[k][at / MOST_BANDS][at % MOST_BANDS] = fn->shared.at[k]->stays;
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t role = 0; role < t->roles; role++) {
+            while (take_step(t, role))
+                moved = true;
+        }
+    }
+    return t;
+}

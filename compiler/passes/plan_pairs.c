@@ -1,0 +1,95 @@
+/* plan_pairs.c - part of pass `plan`: pairs of blocks that fetch what both read once.
+ *
+ * Two blocks that are neighbours on the band axis read the same tiles of what does not depend on it.  As
+ * a cluster, they run at the same time on two neighbouring multiprocessors, and a tensor copy of one can
+ * write into the shared memory of both: each fetches half of every tile, and what comes from the L2 cache
+ * is half as much.  The price is that a slot is filled again only when both blocks have read it.
+ *
+ * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
+ * lies past the end of the axis does all that it has to do for the other: its bands let pass what comes.
+ */
+#include "compiler/passes/plan.h"
+
+enum {
+    PANEL_BITS = 128 * 8,
+    SWIZZLED_ROWS = 8 /* what a half begins with must be a multiple of these */
+};
+
+PairShare
+pair_share(const TirOp *access, const TirShared *ring)
+{
+    PairShare share = {0};
+    int32_t width = PANEL_BITS / (int32_t)dtype_bits(ring->dtype);
+    uint32_t ranges = 0;
+
+    share.by_panels = share.possible = (ring->cols + width - 1) / width % 2 == 0;
+    for (uint32_t d = 0; d + 1 < access->tensor->rank && !share.by_panels; d++) {
+        if (access->index[d].kind == INDEX_SCALAR)
+            continue;
+        ranges++;
+        share.dim = d;
+        share.possible = ranges == 1 && access->index[d].kind == INDEX_RANGE && access->index[d].rows == 0 &&
+                         access->index[d].length % (2 * SWIZZLED_ROWS) == 0;
+    }
+    return share;
+}
+
+/* Counts the rings whose tiles can be halved; with `mark`, they become paired. */
+static uint32_t
+count_rings(const TirBlock *block, bool mark)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_ring && !op->shared->per_band) {
+            bool possible = pair_share(op, op->shared).possible;
+            op->shared->paired = mark && possible;
+            n += possible;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_rings(op->blocks[k], mark);
+    }
+    return n;
+}
+
+/* Whether a bound of a loop may differ from block to block of a pair. */
+static bool
+differs(const TirFn *fn, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) /* the number of an iteration; else nobody knows */
+        return value->block->owner == NULL || value != value->block->params.at[0];
+    if (def->op == TIR_GRID)
+        return def->integer == (int64_t)fn->plan->band_axis;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (differs(fn, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+const char *
+plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
+{
+    *where = loop->span;
+    if (fn->plan->divided)
+        return "warp groups that divide one program have no axis on which blocks are neighbours";
+    for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
+        *where = around->span;
+        if (around->op != TIR_FOR || differs(fn, around->args[0]) || differs(fn, around->args[1]))
+            return "neighbouring blocks do not have the same iterations";
+    }
+    *where = loop->span;
+    if (count_rings(fn->body, false) == 0)
+        return "neighbouring blocks have no tile in common that can be halved";
+    return NULL;
+}
+
+void
+plan_pairs(TirFn *fn)
+{
+    count_rings(fn->body, true);
+    fn->plan->paired = true;
+}
