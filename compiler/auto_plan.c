@@ -171,6 +171,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .overlap = true,
                       .turns = bands > 1 && !fn->plan->divided};
     int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;
+    if (slots > 1 && w->leaves_over)
+        panels = 0;
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
         band_overlaps(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */

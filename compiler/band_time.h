@@ -26,6 +26,7 @@ typedef struct BandWork {
     double multiplies;     /* of an iteration */
     double stored;         /* bytes that leave after the loop */
     int64_t panel_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
+    bool leaves_over;      /* it fits the slot of a tile that a band loads once (roles_store.c) */
     int64_t ring_bytes_shared, ring_bytes_own; /* of a slot, of rings the loop goes around */
     int64_t once_bytes_shared, once_bytes_own;
     int64_t exchange_bytes; /* of a band: buffers of products that bands share out */

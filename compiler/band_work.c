@@ -264,19 +264,36 @@ find_loops(BandWork *w, const TirBlock *block)
     }
 }
 
+/* A tile that leaves: it fits the slot of a tile with as many rows that a band loads once, and is the only
+ * one (roles_store.c would have another slot for each). */
 static void
-add_rings(BandWork *w, const TirBlock *block, bool in_loop)
+add_leaving(BandWork *w, const TirBlock *body, TirType type, int64_t bits)
+{
+    bool first = w->panel_bytes == (int64_t)type.dim[0] * PANEL_BYTES, fits = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirShared *ring = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
+        fits = fits || (ring != NULL && ring->per_band && ring->rows == type.dim[0] &&
+                        (int64_t)ring->cols * dtype_bits(ring->dtype) >= type.dim[1] * bits);
+    }
+    w->leaves_over = first && fits;
+}
+
+static void
+add_rings(BandWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_FOR)
-            add_rings(w, op->blocks[0], true);
+            add_rings(w, fn, op->blocks[0], true);
         if (op->op == TIR_STORE && !in_loop) { /* the value is the last operand */
             TirType type = op->args[op->n_args - 1]->type;
             int64_t bits = dtype_bits(op->tensor->dtype);
             w->stored += (double)(tir_type_elements(type) * bits) / 8;
-            if (type.rank == 2 && type.dim[1] * bits / 8 % PANEL_BYTES == 0)
+            if (type.rank == 2 && type.dim[1] * bits / 8 % PANEL_BYTES == 0) {
                 w->panel_bytes += (int64_t)type.dim[0] * PANEL_BYTES;
+                add_leaving(w, fn->body, type, bits);
+            }
         }
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
@@ -293,9 +310,9 @@ add_rings(BandWork *w, const TirBlock *block, bool in_loop)
 static void
 add_rings_of(BandWork *w, const TirFn *fn, const TirOp *main_loop)
 {
-    add_rings(w, fn->body, false);
+    add_rings(w, fn, fn->body, false);
     w->ring_bytes_shared = w->ring_bytes_own = 0;
-    add_rings(w, main_loop->blocks[0], true);
+    add_rings(w, fn, main_loop->blocks[0], true);
 }
 
 BandWork

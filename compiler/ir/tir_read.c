@@ -692,9 +692,12 @@ take_shared_line(Reader *r)
             shared->rides = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
         shared->ahead = shared->lags && reader_accept(r, "ahead");
+        shared->stays = reader_accept(r, "stays");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");
+    if (shared->is_staging && reader_accept(r, "over"))
+        shared->over = reader_u32(r) + 1;
     if (reader_sees(r, "{"))
         shared->layout = reader_shared_layout(r);
     vec_push(r->arena, &r->fn->shared, shared);

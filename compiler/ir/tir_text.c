@@ -681,6 +681,8 @@ print_schedule(Printer *p)
                    shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
+        if (shared->over != 0)
+            buf_printf(p->out, " over %" PRIu32, shared->over - 1);
         if (shared->is_ring)
             buf_printf(p->out, " ring%s",
                        shared->per_band    ? " per_band"
@@ -695,6 +697,8 @@ print_schedule(Printer *p)
             buf_printf(p->out, " rides %" PRIu32, shared->rides - 1);
         if (shared->lags)
             buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
+        if (shared->stays)
+            buf_add(p->out, " stays");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

@@ -40,6 +40,16 @@ parts_of(const Verifier *v, const TirShared *ring)
     return ring->per_band ? v->fn->plan->bands : 1;
 }
 
+/* Of a row, in panels. */
+static int64_t
+row_bytes(const TirShared *shared)
+{
+    enum { PANEL_BYTES = 128 };
+    int64_t bytes = (int64_t)shared->cols * dtype_bits(shared->dtype) / 8;
+
+    return (bytes + PANEL_BYTES - 1) / PANEL_BYTES * PANEL_BYTES;
+}
+
 static void
 check_registers(Verifier *v, const char *whose, uint32_t n)
 {
@@ -71,6 +81,14 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
+        if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->lags || ring->is_vector))
+            tir_fault(v, NULL, "buffer %" PRIu32 " stays, but is no ring of tiles of two slots", k);
+        const TirShared *below =
+            ring->over == 0 || ring->over > k ? NULL : fn->shared.at[ring->over - 1];
+        if (ring->over != 0 && (!ring->is_staging || below == NULL || !below->per_band ||
+                                !below->stays || below->rows != ring->rows ||
+                                row_bytes(below) < row_bytes(ring)))
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over a slot of a ring that stays", k);
         if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
                              !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
@@ -318,6 +336,25 @@ check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
         flow->slot[ring->id] = 0;
 }
 
+/* What leaves over a slot of a ring is written to the one waited for last, which no product reads. */
+static void
+check_store(Verifier *v, const TirOp *op, const Flow *flow)
+{
+    const TirShared *ring = op->shared->over == 0 ? NULL : v->fn->shared.at[op->shared->over - 1];
+    bool read = false;
+
+    if (ring == NULL)
+        return;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            read = read || (flow->flying[i].slots[k].ring == ring && flow->flying[i].slots[k].behind == 0);
+    }
+    if (flow->held[ring->id] == 0)
+        tir_fault(v, op, "leaves over a ring of which no slot is held");
+    if (read)
+        tir_fault(v, op, "leaves over a slot that a product still reads");
+}
+
 static void
 check_turn(Verifier *v, const TirOp *op, Flow *flow)
 {
@@ -396,6 +433,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_MMA_WAIT: check_wait(v, op, flow); break;
         case TIR_RING_WAIT: check_ring_wait(v, op, flow); break;
         case TIR_RING_RELEASE: check_ring_release(v, op, flow); break;
+        case TIR_TENSOR_STORE: check_store(v, op, flow); break;
         case TIR_TURN_TAKE:
         case TIR_TURN_PASS: check_turn(v, op, flow); break;
         case TIR_COPY_BULK: tir_fault(v, op, "is for the producer"); break;
@@ -434,13 +472,19 @@ tir_check_plan(Verifier *v)
     check_producer(v, plan->producer);
     v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
+    for (uint32_t k = 0; k < v->fn->shared.n; k++)
+        flow.held[k] = v->fn->shared.at[k]->stays;
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)
         tir_fault(v, NULL, "products may still run at the end");
     if (flow.turn)
         tir_fault(v, NULL, "a turn is not passed on");
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
-        if (flow.held[k] > 0)
+        bool stays = v->fn->shared.at[k]->stays;
+        if (stays && flow.held[k] != 1)
+            tir_fault(v, NULL, "ring %" PRIu32 " stays, but %" PRIu32 " slots of it are held at the end",
+                      k, flow.held[k]);
+        if (!stays && flow.held[k] > 0)
             tir_fault(v, NULL, "%" PRIu32 " slots of ring %" PRIu32 " are not given back",
                       flow.held[k], k);
     }

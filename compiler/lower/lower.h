@@ -53,6 +53,7 @@ typedef struct Role {
     bool adds;             /* a warp that adds a band's tiles to memory: `group` is the band's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
+    LirReg warp;           /* of the warp group, known to be the same in the whole warp */
     LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
     LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
@@ -210,8 +211,12 @@ void lower_band_barrier(Lowering *lo);
 TirBlock *lower_find_additions(Lowering *lo);
 /* Of a band: leaves the tile to its warp; of that warp: adds it. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
-/* Stores a tile through its staging buffer, panel by panel. */
+/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */
 void lower_tensor_store(Lowering *lo, TirOp *op);
+/* A predicate that one lane of the warp has, always the same. */
+LirReg lower_elect(Lowering *lo);
+/* A role goes on to its next tile. */
+void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
 /* Pairs of blocks: this block's number in the pair, and what a band and the producer do for the other. */

@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->stays || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -260,6 +260,19 @@ behind_bands(Lowering *lo, LirReg start, int64_t bytes)
     return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes), lir_reg(start));
 }
 
+/* Of the tile before the first one: the last slot. */
+static LirReg
+slot_before(Lowering *lo, const TirShared *ring, LirReg slot)
+{
+    LirBuilder *b = &lo->b;
+
+    if (ring->slots == 2)
+        return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(slot), lir_int(1));
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(slot), lir_int(0));
+    LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(slot), lir_int(-1));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->slots - 1), lir_reg(less), lir_reg(first));
+}
+
 /* The address of the current slot's full or empty barrier, in shared memory that begins at `start`;
  * `of_band`: of the ring for this band's part. */
 static LirOperand
@@ -268,6 +281,8 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
     LirReg slot = empty && cursor->oldest != NULL ? cursor->oldest->slot : cursor->slot;
+    if (empty && ring->stays && !lo->role->producer)
+        slot = slot_before(lo, ring, slot);
     uint32_t parts = parts_of(lo, ring);
     int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
 
@@ -309,8 +324,9 @@ lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
     lir_branch(b, again, done, true);
 }
 
-void
-lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+/* Goes on to the next slot; the phase turns where the cursor comes to slot `turns`. */
+static void
+advance(Lowering *lo, const RingCursor *cursor, uint32_t slots, uint32_t turns)
 {
     LirBuilder *b = &lo->b;
     LirOperand turn[] = {lir_reg(cursor->phase), lir_reg(cursor->phase), lir_int(1)};
@@ -322,12 +338,20 @@ lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
     LirOperand next[] = {lir_reg(cursor->slot), lir_reg(cursor->slot), lir_int(1)};
     lir_emit(b, LIR_ADD_S32, 1, 3, next);
     LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(slots));
-    LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(around));
+    LirReg there = turns == 0 ? around
+                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(turns));
+    LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(there));
     LirOperand first[] = {lir_reg(cursor->slot), lir_int(0), lir_reg(cursor->slot),
                           lir_reg(around)};
     lir_emit(b, LIR_SEL_B32, 1, 4, first);
     turn[2] = lir_reg(by);
     lir_emit(b, LIR_XOR_B32, 1, 3, turn);
+}
+
+void
+lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+{
+    advance(lo, cursor, slots, 0);
 }
 
 void
@@ -419,6 +443,19 @@ pinned_zero(Lowering *lo, TirVal *pin)
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
 }
 
+/* The slot of the tile before: the lane that asked for what leaves from there waits until it has been
+ * read, and arrives for its warp. */
+static void
+release_before(Lowering *lo, const TirShared *ring)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand at = barrier_at(lo, ring, 0, true), none = lir_int(0);
+    LirReg asks = lower_elect(lo);
+
+    lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
+    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = asks;
+}
+
 void
 lower_ring_release(Lowering *lo, TirOp *op)
 {
@@ -426,6 +463,10 @@ lower_ring_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     RingCursor *cursor = &lo->role->rings[ring->id];
 
+    if (ring->stays) {
+        release_before(lo, ring);
+        return;
+    }
     if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
         LirReg start = ring->paired ? lo->role->pair_start : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, ring, 0, true, false)};
@@ -486,8 +527,8 @@ map_of(const Lowering *lo, const TirOp *copy)
                         .swizzle_bytes = copy->shared->is_vector ? 0 : PANEL_BYTES,
                         .l2_promotion_bytes = 128};
 
-    (void)lo;
     tir_box_order(copy, order);
+    bool over = copy->op == TIR_TENSOR_STORE && copy->shared->over != 0; /* each warp asks for its rows */
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
@@ -495,6 +536,8 @@ map_of(const Lowering *lo, const TirOp *copy)
         map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
+        if (over && d > 0 && copy->index[dim].kind == INDEX_RANGE)
+            map.box[d] /= lo->fn->warps;
         if (copy->shared->paired && !share.by_panels && dim == share.dim)
             map.box[d] /= 2;
     }
@@ -536,31 +579,7 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
     }
 }
 
-/* ---- stores ---- */
-
-/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
- * warp that the machine elects, always the same.  Between begin and end only that one's instructions
- * are guarded; the branch around keeps the other warps out, and every warp together. */
-static LirReg
-begin_asking(Lowering *lo, uint32_t *end)
-{
-    LirBuilder *b = &lo->b;
-
-    *end = lir_new_label(b);
-    lir_branch(b, *end, lo->role->first_warp, true);
-    lir_open(b, false);
-    LirReg elected = lir_new_reg(b, LIR_PRED);
-    LirOperand operand = lir_reg(elected);
-    lir_emit(b, LIR_ELECT, 1, 1, &operand);
-    return elected;
-}
-
-static void
-end_asking(Lowering *lo, uint32_t end)
-{
-    lir_close(&lo->b);
-    lir_label(&lo->b, end);
-}
+/* ---- boxes ---- */
 
 void
 lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
@@ -589,98 +608,14 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
     return box->rank;
 }
 
-/* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
- * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread. */
-static void
-write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
-{
-    LirBuilder *b = &lo->b;
-    const Layout *layout = value->layout;
-    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
-    int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
-    bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
-
-    for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
-        layout_coordinates(layout, r, 0, 0, at);
-        if (at[1] < first || at[1] >= first + width)
-            continue;
-        LirReg own = lower_elem_reg(lo, lower_add(lo, row, elem_int(at[0] % 8)), LIR_B32);
-        Elem place = lower_add(lo, col, elem_int(at[1] - first));
-        LirReg bytes = lower_elem_reg(lo, lower_mul_const(lo, place, element), LIR_B32);
-        LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
-        turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
-        bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
-        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(PANEL_BYTES),
-                            lir_reg(bytes));
-        Elem sum = lower_add(lo, elem_reg(to), base);
-        /* Rows 8 apart are swizzled alike: their distance is a constant. */
-        LirOperand operands[] = {
-            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * PANEL_BYTES), {0}};
-        LirOpcode store = LIR_ST_SHARED_B32;
-        if (pairs) {
-            operands[1] = lir_reg(lower_packed(lo, value, r / 2));
-        } else if (element == 2) {
-            store = LIR_ST_SHARED_U16;
-            operands[1] = lir_reg(lower_half(lo, lower_packed(lo, value, r / 2), r % 2 != 0));
-        } else {
-            LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
-            operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
-        }
-        lir_emit(b, store, 0, 2, operands);
-    }
-}
-
+/* Rings over whose slots results leave go on when a tile ends: until then the slot is this tile's. */
 void
-lower_tensor_store(Lowering *lo, TirOp *op)
+lower_end_tile(Lowering *lo)
 {
-    static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
-                                       LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
-    TirVal *value = op->args[op->n_args - 1];
-    const TirShared *staging = op->shared;
-    const TirTensor *tensor = op->tensor;
-    LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
-    int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
-    Elem base = lower_slot_base(lo, staging, NULL);
-    Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
-    uint32_t end;
-    LowerBox box;
-
-    lower_find_box(lo, op, &box);
-    for (int32_t p = 0; p < panels; p++) {
-        /* what was stored from here before has been read; a tile begins at the first place again */
-        LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
-        Elem here = base;
-        here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
-        LirReg asks = begin_asking(lo, &end);
-        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
-        end_asking(lo, end);
-        lower_barrier(lo);
-        write_panel(lo, value, p * width, here, row, col);
-        lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-        lower_barrier(lo);
-        asks = begin_asking(lo, &end);
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, staging))};
-        uint32_t k = 1;
-        k += lower_box_coordinates(lo, &box, p * width, operands + k);
-        operands[k++] = lir_address(here.reg, here.integer);
-        lir_emit(b, stores[tensor->rank], 0, k, operands)->guard = asks;
-        lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
-        end_asking(lo, end);
+    for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
+        if (lo->fn->shared.at[k]->stays)
+            lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->slots);
     }
-}
-
-void
-lower_end_stores(Lowering *lo)
-{
-    LirOperand none = lir_int(0);
-    uint32_t end;
-
-    if (!has_operation(lo->fn->body, TIR_TENSOR_STORE))
-        return;
-    LirReg asks = begin_asking(lo, &end);
-    lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
-    end_asking(lo, end);
 }
 
 void
@@ -773,6 +708,7 @@ lower_copy_bulk(Lowering *lo, TirOp *op)
             operands[at++] = lir_int(BOTH_BLOCKS);
         lir_emit(b, (ring->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
     }
+    /* The last slot of a ring that stays is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        lower_advance(lo, cursor, ring->slots);
+        advance(lo, cursor, ring->slots, ring->stays ? ring->slots - 1 : 0);
 }

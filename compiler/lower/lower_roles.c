@@ -546,6 +546,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     else if (!plan->dynamic)
         find_place(lo, tile, counts, inverses);
     lower_tile_block(lo, program);
+    lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     if (plan->alternating)
@@ -722,6 +723,7 @@ lower_roles(Lowering *lo)
     LirOperand of_warp[] = {lir_reg(same_warp), lir_reg(warp), lir_int(0)};
     lir_emit(b, LIR_SHFL_IDX, 1, 3, of_warp);
     LirReg in_group = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(same_warp), lir_int(3));
+    role.warp = in_group;
     role.first_warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_group), lir_int(0));
     lo->role = &role;
     set_up(lo, thread);

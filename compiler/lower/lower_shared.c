@@ -38,6 +38,15 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
+    if (shared->over != 0) { /* this band's part of the current slot of the ring */
+        const TirShared *ring = lo->fn->shared.at[shared->over - 1];
+        int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->bands;
+        LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].slot),
+                            lir_int(slot_bytes), lir_reg(base.reg));
+        base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
+        return base;
+    }
     if (shared->is_joint || shared->is_staging) { /* this band's part of a slot */
         int64_t part = shared->bytes / shared->slots / lo->fn->plan->bands;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
@@ -102,8 +111,16 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     const SharedLayout *layout = place->layout;
     uint32_t row_low = (1u << (layout->shift + layout->bits)) - 1;
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
-    Elem address;
+    Elem address, start = place->base;
 
+    if (layout->panels && byte >= layout->pitch) { /* what a lane adds stays in its panel */
+        start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
+        byte %= layout->pitch;
+        if ((place->byte_mask & (uint32_t)byte) != 0 || place->byte_mask >= (uint32_t)layout->pitch) {
+            buf_add(lo->px->bugs, "a thread's part of a tile lies in several panels\n");
+            lo->failed = true;
+        }
+    }
     if (layout->bits == 0)
         row_low = swizzled = byte_low = 0;
     if ((place->row_mask & row_low & (uint32_t)row) == 0 &&
@@ -115,7 +132,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem lane = lower_add(lo, row_start, xor_elems(lo, place->lane_byte, swizzle));
         int32_t fixed = (int32_t)(((uint32_t)row >> layout->shift & ((1u << layout->bits) - 1)) << 4);
         int32_t turn = (int32_t)((uint32_t)byte & swizzled) ^ (layout->bits > 0 ? fixed : 0);
-        Elem base = place->base;
+        Elem base = start;
         int64_t constant = (int64_t)row * layout->pitch + (int32_t)((uint32_t)byte & ~swizzled);
         if (base.kind == ELEM_REG) {
             constant += base.integer; /* a multiple of the swizzle's span: not touched by the XOR */
@@ -137,7 +154,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem swizzle = swizzle_of(lo, layout, whole_row);
         Elem row_start = lower_mul_const(lo, whole_row, layout->pitch);
         address = lower_add(lo, row_start, xor_elems(lo, whole_byte, swizzle));
-        address = lower_add(lo, address, place->base);
+        address = lower_add(lo, address, start);
     }
     if (address.kind == ELEM_INT)
         return lir_address(lower_elem_reg(lo, address, LIR_B32), 0);

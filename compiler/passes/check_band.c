@@ -12,6 +12,9 @@
  * reads it.  Bands that meet at barriers go the same way (check_roles.c), so that what one does in a
  * stretch they all do.
  *
+ * A ring that stays has one slot held when a tile begins, that of the tile before, which is slot 1
+ * here; the tile gives that back, and leaves the one that it waited for.
+ *
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
  * reductions, products, stores, conversions, a yield, or to be in its home.  It keeps it until the
  * block is run again.  So an operation reads its operands not where it stands but where its result is
@@ -64,6 +67,7 @@ typedef struct Band {
     const TirOp *now;
     VEC(Flight) flights;
     uint32_t *waited, *released; /* by ring */
+    uint32_t *left_over;         /* by ring: the slot that results were written to; 0: none */
     uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
     uint32_t stretch;            /* between barriers of all bands: which, from 1 on */
     Stretches *stretches;        /* by buffer */
@@ -331,6 +335,10 @@ read_slot(Band *b, const TirOp *read, uint32_t *slot)
                     arena_printf(b->facts->arena,
                                  "a slot of %s is read after the next one was waited for",
                                  ring_name(b, read->shared)));
+    if (*slot == b->left_over[ring])
+        return fail(b, read,
+                    arena_printf(b->facts->arena, "a slot of %s is read after results were written to it",
+                                 ring_name(b, read->shared)));
     return !read->joint || read_all_parts(b, read, *slot);
 }
 
@@ -441,7 +449,8 @@ wait_for_products(Band *b, int64_t most)
 static bool
 wait_for_slot(Band *b, const TirOp *op)
 {
-    uint32_t ring = op->shared->id, most = op->shared->lags ? RING_HELD_LAGGING : RING_HELD_MOST;
+    uint32_t ring = op->shared->id;
+    uint32_t most = op->shared->lags || op->shared->stays ? RING_HELD_LAGGING : RING_HELD_MOST;
 
     if (op->own) { /* its slot is taken later */
         vec_push(b->facts->arena, b->events, op);
@@ -452,6 +461,12 @@ wait_for_slot(Band *b, const TirOp *op)
                     arena_printf(b->facts->arena,
                                  "another slot of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
+                                 ring_name(b, op->shared)));
+    if (op->shared->stays && b->waited[ring] > 1)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a second slot of %s is waited for in a tile, which the lowering does "
+                                 "not keep apart",
                                  ring_name(b, op->shared)));
     b->waited[ring]++;
     b->stretches[ring].written[0] = b->stretch;
@@ -511,6 +526,10 @@ release_slot(Band *b, const TirOp *op)
                     arena_printf(b->facts->arena, "a slot of %s is released that was not waited for",
                                  ring_name(b, op->shared)));
     b->released[ring]++;
+    if (b->released[ring] == b->left_over[ring])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a slot of %s is released while results leave from it",
+                                 ring_name(b, op->shared)));
     for (uint32_t i = 0; i < b->flights.n; i++) {
         const Flight *flight = &b->flights.at[i];
         for (uint32_t k = 0; k < 2; k++) {
@@ -560,6 +579,38 @@ write_part(Band *b, const TirOp *op)
                                  "products that read it",
                                  ring_name(b, buffer)));
     b->stretches[buffer->id].written[slot] = b->stretch;
+    return true;
+}
+
+/* Results leave over the slot of this tile: no product reads it any more, nobody writes there again, and it
+ * is not given back in this tile (`release_slot`), for the lowering waits in the next one until the tensor
+ * memory unit has read it. */
+static bool
+leave_over(Band *b, const TirOp *op)
+{
+    const TirShared *ring = b->facts->fn->shared.at[op->shared->over - 1];
+    uint32_t slot = b->waited[ring->id];
+
+    if (slot < 2 || slot == b->released[ring->id])
+        return fail(b, NULL, arena_printf(b->facts->arena,
+                                          "results leave over a slot of %s that was not waited for",
+                                          ring_name(b, ring)));
+    if (slot == b->left_over[ring->id])
+        return fail(b, NULL, arena_printf(b->facts->arena,
+                                          "a slot of %s is written while results leave from it",
+                                          ring_name(b, ring)));
+    for (uint32_t i = 0; i < b->flights.n; i++) {
+        const Flight *flight = &b->flights.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            if (flight->read[k] != NULL && flight->read[k]->shared == ring && flight->slot[k] == slot)
+                return fail(b, flight->op,
+                            arena_printf(b->facts->arena,
+                                         "results are written to a slot of %s while a product that "
+                                         "reads it may still run",
+                                         ring_name(b, ring)));
+        }
+    }
+    b->left_over[ring->id] = slot;
     return true;
 }
 
@@ -631,6 +682,10 @@ do_op(Band *b, const TirOp *op)
                                      ring_name(b, op->shared)));
         b->stretches[op->shared->id].written[0] = b->stretch;
         break;
+    case TIR_TENSOR_STORE:
+        if (op->shared->over != 0 && !leave_over(b, op))
+            return false;
+        break;
     case TIR_SHARED_WRITE:
         if (op->shared->is_joint && !write_part(b, op))
             return false;
@@ -699,12 +754,15 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
               .fault = fault,
               .waited = arena_array(arena, uint32_t, rings),
               .released = arena_array(arena, uint32_t, rings),
+              .left_over = arena_array(arena, uint32_t, rings),
               .slot_of = arena_array(arena, uint32_t, values),
               .stretch = 1,
               .stretches = arena_array(arena, Stretches, rings),
               .written_slot = arena_array(arena, uint32_t, rings),
               .made = arena_array(arena, bool, values)};
 
+    for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* slot 1 is that of the tile before */
+        b.waited[k] = facts->fn->shared.at[k]->stays;
     walk->visit = visit_band;
     walk->user = &b;
     if (!walk_run(walk, program))
@@ -730,10 +788,11 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *ring = events->at[i]->shared;
-        if (ring == NULL || b.waited[ring->id] == b.released[ring->id])
+        if (ring == NULL || b.waited[ring->id] - b.released[ring->id] == ring->stays)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL, arena_printf(arena, "a slot of %s is still held when the tile is done",
+        return fail(&b, NULL, arena_printf(arena, ring->stays ? "%s is not left with a slot when the tile is done"
+                                                              : "a slot of %s is still held when the tile is done",
                                            ring_name(&b, ring)));
     }
     return true;

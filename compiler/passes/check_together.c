@@ -140,6 +140,11 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->copied = arena_alloc(arena, rings * sizeof *t->copied);
     t->waited = arena_alloc(arena, rings * sizeof *t->waited);
     t->released = arena_alloc(arena, rings * sizeof *t->released);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        for (uint32_t at = 0; at < PAIR * MOST_BANDS; at++) /* as if a tile had gone before */
+            t->copied[k][at / MOST_BANDS][at % MOST_BANDS] =
+                t->waited[k][at / MOST_BANDS][at % MOST_BANDS] = fn->shared.at[k]->stays;
+    }
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t role = 0; role < t->roles; role++) {

@@ -350,6 +350,13 @@ place_rings(Planner *p)
                                  .bits = 3,
                                  .panels = true};
         ring->layout = layout;
+        if (ring->over != 0) {
+            const TirShared *below = p->fn->shared.at[ring->over - 1];
+            ring->offset = below->offset;
+            if (p->px->report != NULL)
+                buf_printf(p->px->report, "buffer %s: over the slots of %s\n", ring->name, below->name);
+            continue;
+        }
         ring->offset = offset;
         ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->slots *
                       (ring->per_band || !ring->is_ring ? plan->bands : 1);

@@ -400,6 +400,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->divided)
         roles_narrow_vectors(&r);
     list_rings(&r, &r.once);
+    roles_find_places(&r);
     r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
                                           roles_depends_on_band(&r, r.loop->args[1]) ||
                                           (r.has_effects && !plan->divided));

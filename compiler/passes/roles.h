@@ -20,6 +20,13 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
+/* A store behind the loop, and the ring in whose slot of this tile its value is written for the tensor
+ * memory unit. */
+typedef struct StorePlace {
+    const TirOp *store;
+    TirShared *ring;
+} StorePlace;
+
 /* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
  * by `start` further, around. */
 typedef struct Spreading {
@@ -51,6 +58,7 @@ typedef struct Roles {
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
+    VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */
     ValueList fillers; /* results of branches on the side where nobody reads them */
@@ -189,7 +197,14 @@ void roles_divided(Roles *r, CloneMap *map, Range range);
 void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
-/* roles_store.c: emits a store behind the loop through shared memory; false: it stays as it is. */
+/* Whether the late stage reads nothing of the rings that are filled once for a tile. */
+bool roles_reads_once_early(const Roles *r);
+/* roles_store.c: finds results that leave over the slots of rings that are filled once for a tile. */
+void roles_find_places(Roles *r);
+/* Gives back the slots of rings that are filled once for a tile: of this tile, or, of those over which
+ * results leave, that of the tile before (`stays`). */
+void roles_give_back_once(Roles *r, bool stays);
+/* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
 
 /* ---- roles_ahead.c ---- */

@@ -147,6 +147,8 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
             products = emit_late(r, before);
         if (taken)
             roles_plain(&r->b, TIR_TURN_PASS, NULL, 0);
+        if (before == NULL) /* under the tile's first product: it may have to wait */
+            roles_give_back_once(r, true);
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
     }
     if (!released)
@@ -178,15 +180,14 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     for (uint32_t k = 0; k < n; k++)
         clone_set(&own, r->loop->results[k], values[k]);
     roles_emit_behind(r, &own, values + n);
-    if (r->once_given_back)
-        roles_release(&r->b, &r->once, NULL);
+    roles_give_back_once(r, true);
+    roles_give_back_once(r, false);
     tir_yield(&r->b, n + r->left.n, values);
 }
 
-/* Whether the late stage reads nothing of the rings that are filled once for a tile: then they are
- * given back before it, and the next tile's loads run under the last products. */
-static bool
-reads_once_early(const Roles *r)
+/* Then they are given back before it, and the next tile's loads run under the last products. */
+bool
+roles_reads_once_early(const Roles *r)
 {
     if (r->loop->parent != r->old)
         return false;
@@ -209,8 +210,7 @@ reads_once_early(const Roles *r)
 static void
 emit_end(Roles *r, CloneMap *tail, TirVal **left)
 {
-    if (r->once_given_back)
-        roles_release(&r->b, &r->once, NULL);
+    roles_give_back_once(r, false);
     emit_late(r, tail);
     roles_emit_behind(r, tail, left);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
@@ -257,7 +257,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     roles_find_behind(r);
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
-    r->once_given_back = reads_once_early(r);
+    r->once_given_back = roles_reads_once_early(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);

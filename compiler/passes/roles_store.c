@@ -8,12 +8,17 @@
  * memory unit to bring it to memory, which clips it at the ends of the tensor.  That spares threads
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
+ *
+ * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
+ * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
+ * the next tile's load goes to.  The band gives it back when the tensor memory unit has read it; who
+ * waits for that at once holds the band up, so it does so under the next tile's first product (`stays`).
  */
 #include "compiler/passes/roles.h"
 
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024 };
+enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
@@ -63,6 +68,8 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
+        if (shared->over != 0)
+            continue;
         left -= each * shared->slots * (shared->per_band || shared->is_staging ? bands : 1);
     }
     int64_t fit = left / (bands * padded_bytes(rows, PANEL_BYTES, 1));
@@ -79,26 +86,107 @@ is_turned(const Roles *r)
     return false;
 }
 
-/* Emits a store as one of the tensor memory unit; false: it is better left as it is, or must be. */
-bool
-roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
+/* The panels of a store's tile, if it may leave by the tensor memory unit and should; else 0. */
+static int64_t
+panels_to_store(const Roles *r, const TirOp *store)
 {
     const TirTensor *tensor = store->tensor;
-    TirBuilder *b = &r->b;
 
     if (store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
         is_turned(r) || tensor->rank > 5 ||
         tensor->rank < 2 || tensor->align % 16 != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR)
-        return false;
+        return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
     if (value->type.rank != 2 || (element != 2 && element != 4) || value->type.dtype == DT_BOOL ||
         value->type.dim[0] > BOX_MOST || value->type.dim[1] % (PANEL_BYTES / element) != 0 ||
         !comes_from_loop(r, value) || accesses(r->old, tensor) != 1)
+        return 0;
+    return value->type.dim[1] / (PANEL_BYTES / element);
+}
+
+/* Whether the tile's rows lie along one dimension of the tensor: each warp stores some of them. */
+static bool
+has_rows_along_one(const TirOp *store, int32_t rows)
+{
+    uint32_t ranges = 0, whole = 0;
+
+    for (uint32_t d = 0; d + 1 < store->tensor->rank; d++) {
+        ranges += store->index[d].kind != INDEX_SCALAR;
+        whole += store->index[d].kind == INDEX_RANGE && store->index[d].length == rows;
+    }
+    return ranges == 1 && whole == 1;
+}
+
+/* Whether products read the tile as their left operand, as it is: each warp its own rows. */
+static bool
+is_read_by_rows(const Roles *r, const TirVal *tile)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        left += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->args[0] == tile;
+    return count_uses(r->fn, tile) == left;
+}
+
+/* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
+ * the swizzle, 8 rows. */
+static bool
+fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
+{
+    int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
+
+    return ring->per_band && ring->slots >= 2 && !ring->stays && ring->rows == value->type.dim[0] &&
+           ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
+}
+
+void
+roles_find_places(Roles *r)
+{
+    if (!r->fn->plan->overlapped || !roles_reads_once_early(r))
+        return;
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        const TirOp *store = r->old->ops.at[i];
+        int64_t panels = panels_to_store(r, store);
+        for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
+            TirShared *ring = r->once.at[k]->shared;
+            if (!fits_slot(ring, store->args[store->n_args - 1], panels) ||
+                !has_rows_along_one(store, ring->rows) ||
+                !is_read_by_rows(r, r->once.at[k]->results[0]))
+                continue;
+            ring->stays = true;
+            vec_push(r->fn->arena, &r->places, ((StorePlace){store, ring}));
+            break;
+        }
+    }
+}
+
+void
+roles_give_back_once(Roles *r, bool stays)
+{
+    for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
+        TirShared *ring = r->once.at[k]->shared;
+        if (ring->stays == stays)
+            roles_plain(&r->b, TIR_RING_RELEASE, ring, 0);
+    }
+}
+
+/* Emits a store as one of the tensor memory unit; false: it is better left as it is, or must be. */
+bool
+roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
+{
+    TirBuilder *b = &r->b;
+    int64_t panels = panels_to_store(r, store);
+    const TirShared *over = NULL;
+
+    if (panels == 0)
         return false;
-    int32_t width = PANEL_BYTES / element;
-    int64_t panels = panels_that_fit(r, value->type.dim[0], value->type.dim[1] / width);
+    const TirVal *value = store->args[store->n_args - 1];
+    for (uint32_t k = 0; k < r->places.n; k++)
+        over = r->places.at[k].store == store ? r->places.at[k].ring : over;
+    if (over == NULL)
+        panels = panels_that_fit(r, value->type.dim[0], panels);
     if (panels == 0)
         return false;
     TirVal *args[TENSOR_MAX_RANK + 1];
@@ -109,14 +197,10 @@ roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         op->index[d] = store->index[d];
     op->tensor = store->tensor;
-    op->shared = arena_new(r->fn->arena, TirShared);
-    *op->shared = (TirShared){.id = r->fn->shared.n,
-                              .name = tensor->name,
-                              .dtype = value->type.dtype,
-                              .rows = value->type.dim[0],
-                              .cols = (int32_t)panels * width,
-                              .slots = 1,
-                              .is_staging = true};
-    vec_push(r->fn->arena, &r->fn->shared, op->shared);
+    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
+                                  (int32_t)panels * width, 1);
+    op->shared->is_staging = true;
+    op->shared->over = over == NULL ? 0 : over->id + 1;
     return true;
 }

@@ -214,7 +214,8 @@ need_of_copy(const Run *run, const TirOp *op)
     Need need = at_once(&run->role[0]);
     const TirShared *ring = op->shared;
     const RingState *state = &run->rings[ring->id];
-    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0, n = state->copied[part];
+    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+    uint32_t n = state->copied[part] + ring->stays; /* of such one is held from the start */
     const char *text = arena_printf(run->arena, "an empty slot of %s",
                                     timeline_buffer_name(run->arena, ring));
 
@@ -285,7 +286,7 @@ need_of(const Run *run, uint32_t role)
         return need;
     default: break;
     }
-    if (timeline_goes_through_shared(op))
+    if (timeline_goes_through_shared(op) && op->shared->over == 0)
         need_moment(&need, state->taken, "the tile before to be taken from shared memory");
     return need;
 }
@@ -343,6 +344,8 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     case TIR_RING_WAIT: ring->waited[band] += !op->own; return; /* else it takes no slot */
     case TIR_RING_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
+        if (op->shared->stays && state->taken.at > moment.at)
+            moment = state->taken;
         vec_push(run->arena, &ring->released[band], moment);
         return;
     case TIR_TURN_TAKE: run->turn_taken = true; return;

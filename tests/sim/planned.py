@@ -245,7 +245,7 @@ def gram(random, m, k, n, dtype, r, tk, tn):
                    {"C": (want, 1e-5 * np.abs(want).max() + 1e-5, "f32")}, ("C",))
 
 
-def mlp(random, s, f, d, dv, dtype, gated, m, n):
+def mlp(random, s, f, d, dv, dtype, gated, m, n, result=None):
     draw = lambda *size: ladder.rounded(random.standard_normal(size) / 4, dtype)
     x, w1, w3, w2 = draw(s, d), draw(f, d), draw(f, d), draw(f, dv)
     bias = ladder.rounded(random.standard_normal(f), "f32")
@@ -256,10 +256,10 @@ def mlp(random, s, f, d, dv, dtype, gated, m, n):
         return {"Y": cut(cut(h) @ w2), "R": h.sum(axis=1)}
 
     exact, plain = compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype))
-    out = outputs(exact, plain, {"Y": dtype})
+    out = outputs(exact, plain, {"Y": result or dtype})
     out["R"] = (exact["R"], 1e-4 * np.abs(exact["R"]).max() + 1e-4, "f32")
     return Program(HERE / "planned" / "mlp.tile", "mlp",
-                   {"T": dtype, "D": d, "DV": dv, "GATED": gated, "M": m, "N": n}, {},
+                   {"T": dtype, "D": d, "DV": dv, "GATED": gated, "M": m, "N": n, "TY": result or dtype}, {},
                    {"X": (x, dtype), "W1": (w1, dtype), "W2": (w2, dtype), "W3": (w3, dtype),
                     "b": (bias, "f32")}, out)
 
@@ -432,7 +432,17 @@ def written_cases(optional):
     yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "bands=3,stages=1", 1)
     yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2", 2)
     yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "bands=2,stages=3", 1)
-    for group, ms, plan in [(4, 16, "bands=1,stages=2"), (8, 8, "bands=2"), (2, 32, "bands=1,stages=1"),
+    # what leaves over the slot of what a band loads once, and what has no room there
+    for d, dv, result, plan, sms in [(64, 64, None, "bands=2,stages=2,slots=2", 1),
+                                     (128, 64, None, "bands=3,stages=1,slots=3", 2),
+                                     (64, 32, "f32", "bands=2,stages=2,slots=2,turns=1", 1),
+                                     (128, 64, "f32", "bands=1,stages=2,slots=2", 2),
+                                     (64, 64, "f32", "bands=2,stages=2,slots=2", 2),
+                                     (64, 128, None, "bands=2,stages=2,slots=2", 2),
+                                     (128, 128, None, "bands=2,stages=2,slots=2,persistent=0", 2)]:
+        yield case(f"mlp {d} {dv} {result}",
+                   mlp(random, 500, 130, d, dv, "bf16", False, 64, 64, result), plan, sms)
+    for group, ms, plan in [(4, 16, "bands=1,stages=2"), (4, 16, "bands=2,stages=2,slots=2"), (8, 8, "bands=2"), (2, 32, "bands=1,stages=1"),
                             (16, 4, "bands=3,stages=2")]:
         for by_head in [False, True]:
             yield case(f"packed {group=} {by_head=}",

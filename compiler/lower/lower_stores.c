@@ -1,0 +1,232 @@
+/* lower_stores.c - results that leave through shared memory, by the tensor memory unit
+ * (passes/roles_store.c).
+ *
+ * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
+ * group writes some panels and meets, the lane asks for the stores.  Over a slot of a ring: each warp
+ * writes its own rows and asks for them itself, since it need not wait for anybody; it waits until they
+ * have been read when it gives the slot back (lower_rings.c).
+ *
+ * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": what a thread writes is there
+ * for asynchronous operations behind a fence.proxy.async, and the end of a wgmma or of a copy to shared
+ * memory, as it is waited for, is such a fence by itself.
+ */
+#include "compiler/lower/lower.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/tir_util.h"
+
+enum { PANEL_BYTES = 128 };
+
+static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
+                                   LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
+
+/* ---- who asks ---- */
+
+LirReg
+lower_elect(Lowering *lo)
+{
+    LirReg elected = lir_new_reg(&lo->b, LIR_PRED);
+    LirOperand operand = lir_reg(elected);
+
+    lir_emit(&lo->b, LIR_ELECT, 1, 1, &operand);
+    return elected;
+}
+
+/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
+ * warp that the machine elects, always the same.  Between begin and end only that one's instructions
+ * are guarded; the branch around keeps the other warps out, and every warp together. */
+static LirReg
+begin_asking(Lowering *lo, uint32_t *end)
+{
+    LirBuilder *b = &lo->b;
+
+    *end = lir_new_label(b);
+    lir_branch(b, *end, lo->role->first_warp, true);
+    lir_open(b, false);
+    return lower_elect(lo);
+}
+
+static void
+end_asking(Lowering *lo, uint32_t end)
+{
+    lir_close(&lo->b);
+    lir_label(&lo->b, end);
+}
+
+/* ---- tiles ---- */
+
+/* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
+ * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread. */
+static void
+write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
+{
+    LirBuilder *b = &lo->b;
+    const Layout *layout = value->layout;
+    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
+    int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
+    bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
+
+    for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
+        layout_coordinates(layout, r, 0, 0, at);
+        if (at[1] < first || at[1] >= first + width)
+            continue;
+        LirReg own = lower_elem_reg(lo, lower_add(lo, row, elem_int(at[0] % 8)), LIR_B32);
+        Elem place = lower_add(lo, col, elem_int(at[1] - first));
+        LirReg bytes = lower_elem_reg(lo, lower_mul_const(lo, place, element), LIR_B32);
+        LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
+        turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
+        bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
+        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(PANEL_BYTES),
+                            lir_reg(bytes));
+        Elem sum = lower_add(lo, elem_reg(to), base);
+        /* Rows 8 apart are swizzled alike: their distance is a constant. */
+        LirOperand operands[] = {
+            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * PANEL_BYTES), {0}};
+        LirOpcode store = LIR_ST_SHARED_B32;
+        if (pairs) {
+            operands[1] = lir_reg(lower_packed(lo, value, r / 2));
+        } else if (element == 2) {
+            store = LIR_ST_SHARED_U16;
+            operands[1] = lir_reg(lower_half(lo, lower_packed(lo, value, r / 2), r % 2 != 0));
+        } else {
+            LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
+            operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
+        }
+        lir_emit(b, store, 0, 2, operands);
+    }
+}
+
+/* ---- stores ---- */
+
+/* Asks for the store of one panel of a tile, which lies `offset` bytes behind `base`. */
+static void
+ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column, Elem base,
+              int64_t offset)
+{
+    LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, op->shared))};
+    uint32_t k = 1;
+
+    k += lower_box_coordinates(lo, box, column, operands + k);
+    operands[k++] = lir_address(base.reg, base.integer + offset);
+    lir_emit(&lo->b, stores[op->tensor->rank], 0, k, operands)->guard = asks;
+}
+
+static void
+store_staged(Lowering *lo, TirOp *op)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    const TirShared *staging = op->shared;
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
+    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
+    uint32_t end;
+    LowerBox box;
+
+    lower_find_box(lo, op, &box);
+    for (int32_t p = 0; p < panels; p++) {
+        /* what was stored from here before has been read; a tile begins at the first place again */
+        LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
+        Elem here = base;
+        here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
+        LirReg asks = begin_asking(lo, &end);
+        lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
+        end_asking(lo, end);
+        lower_barrier(lo);
+        write_panel(lo, value, p * width, here, row, col);
+        lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+        lower_barrier(lo);
+        asks = begin_asking(lo, &end);
+        ask_for_store(lo, op, &box, asks, p * width, here, 0);
+        lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+        end_asking(lo, end);
+    }
+}
+
+/* Whether every warp holds the rows that it asks for. */
+static bool
+has_own_rows(const Lowering *lo, const TirVal *value)
+{
+    const Layout *layout = value->layout;
+    int32_t rows = value->type.dim[0] / (int32_t)lo->fn->warps, n = layout_registers(layout);
+    bool own = true;
+
+    for (int32_t warp = 0; warp < (int32_t)lo->fn->warps; warp++) {
+        for (int32_t k = 0; k < n * WARP_LANES && own; k++) {
+            int32_t at[LAYOUT_RANK];
+            layout_coordinates(layout, k / WARP_LANES, k % WARP_LANES, warp, at);
+            own = at[0] / rows == warp;
+        }
+    }
+    return own;
+}
+
+/* Over a slot of a ring: nothing has left from there since it was filled, and there is room for all.  Where
+ * a warp writes rows of others, whose products have read them, these must be there, too. */
+static void
+store_over(Lowering *lo, TirOp *op)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    const TirShared *staging = op->shared;
+    LirBuilder *b = &lo->b;
+    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t rows = value->type.dim[0] / (int32_t)lo->fn->warps;
+    bool own = has_own_rows(lo, value);
+    Elem base = lower_slot_base(lo, staging, NULL);
+    uint32_t order[TENSOR_MAX_RANK];
+    LirOperand all = lir_int(-1);
+    LowerBox box;
+
+    lower_find_box(lo, op, &box);
+    tir_box_order(op, order);
+    Elem first = lower_mul_const(lo, elem_reg(lo->role->warp), rows);
+    for (uint32_t d = 1; d < box.rank; d++) {
+        if (op->index[order[d]].kind == INDEX_RANGE)
+            box.at[d] = lower_add(lo, box.at[d], first);
+    }
+    if (!own)
+        lower_barrier(lo);
+    lower_tile_to_shared(lo, value, staging, base);
+    lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    if (own)
+        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    else
+        lower_barrier(lo);
+    LirReg asks = lower_elect(lo);
+    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * PANEL_BYTES));
+    for (int32_t p = 0; p < value->type.dim[1] / width; p++)
+        ask_for_store(lo, op, &box, asks, p * width, base,
+                      (int64_t)p * staging->layout->rows * PANEL_BYTES);
+    lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
+}
+
+void
+lower_tensor_store(Lowering *lo, TirOp *op)
+{
+    if (op->shared->over != 0)
+        store_over(lo, op);
+    else
+        store_staged(lo, op);
+}
+
+void
+lower_end_stores(Lowering *lo)
+{
+    LirOperand none = lir_int(0);
+    bool over = false;
+    uint32_t end;
+
+    if (!has_operation(lo->fn->body, TIR_TENSOR_STORE))
+        return;
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++)
+        over = over || lo->fn->shared.at[k]->over != 0;
+    if (over) { /* every warp has asked */
+        LirReg asks = lower_elect(lo);
+        lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
+        return;
+    }
+    LirReg asks = begin_asking(lo, &end);
+    lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
+    end_asking(lo, end);
+}
