@@ -92,7 +92,12 @@ def predict(features, plan, t):
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
-    if not features["uneven"]:
+    if features["slides"] and plan["dynamic"]:
+        return None  # drawn, which nobody has measured yet
+    if features["slides"] and plan["persistent"]:  # the SM that is dealt the most
+        dealt = each / trips["each"] * trips["dealt"]
+        total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
+    elif not features["uneven"]:
         total = math.ceil(waves) * tile
     elif plan["dynamic"] or not plan["persistent"]:
         total = waves * tile

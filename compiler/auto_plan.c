@@ -91,17 +91,21 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && w->uneven && !w->ahead && !plan.paired;
+    bool draws = plan.persistent && plan.dynamic && (w->uneven || w->slides) && !w->ahead && !plan.paired;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
     if (s->n == MOST_CHOICES || registers_needed(w) > registers)
         return;
     PlanCandidate *found = &s->found[s->n++];
+    /* Of programs that slide, only a list tells those that are drawn from those that are dealt: `auto` has
+     * the choices that were measured. */
+    BandWork timed = *w;
+    timed.slides = w->slides && s->asked != NULL;
     *found = (PlanCandidate){.choice = *values,
                              .work = *w,
                              .trips = *trips,
-                             .clocks = band_time(target, w, trips, &plan, s->sizes_known),
+                             .clocks = band_time(target, &timed, trips, &plan, s->sizes_known),
                              .overlapped = band_overlaps(target, w, &plan)};
     found->work.n_loops = 0;
     found->choice.warps = 4;
@@ -121,11 +125,17 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
 }
 
 /* The same with pairs of blocks, where the user wants to see them.  `auto` does not take them: with the
- * plans that are best without, they were not quicker (docs/measurements.md). */
+ * plans that are best without, they were not quicker (docs/measurements.md).  Nor does it by itself draw
+ * programs that are shorter at the ends of an axis only: that has not been measured yet. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandTrips *trips, PlanHints plan)
 {
     add_plan(s, values, w, trips, plan);
+    if (s->asked != NULL && w->slides) {
+        PlanHints drawn = plan;
+        drawn.dynamic = true;
+        add_plan(s, values, w, trips, drawn);
+    }
     plan.paired = true;
     if (s->asked != NULL && s->asked->clusters && w->pairs)
         add_plan(s, values, w, trips, plan);
@@ -167,7 +177,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .stages = stages,
                       .slots = slots,
                       .persistent = true,
-                      .dynamic = true,
+                      .dynamic = !w->slides,
                       .overlap = true,
                       .turns = bands > 1 && !fn->plan->divided};
     int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;

@@ -120,9 +120,8 @@ slot_wait(const Target *target, const BandWork *work, const PlanHints *plan)
     return share * (target->band_times.copy_latency + bytes / target->chip.copy_bytes);
 }
 
-/* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
-static double
-most_by_stride(const Target *target, const BandTrips *trips)
+double
+band_most_dealt(const Target *target, const BandTrips *trips)
 {
     double most = 0;
     int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
@@ -132,6 +131,22 @@ most_by_stride(const Target *target, const BandTrips *trips)
         for (int64_t tile = sm; tile < blocks; tile += target->chip.sm_count)
             sum += trips->block[tile % along * trips->n / along];
         most = unit_larger(most, sum);
+    }
+    return most;
+}
+
+/* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
+ * all together take, nor than the longest do alone, in whole rounds. */
+static double
+drawn_in_rounds(const Target *target, const BandTrips *trips, double each, const BandClocks *c)
+{
+    double most = trips->blocks / target->chip.sm_count * c->tile;
+
+    for (uint32_t k = 0; k < trips->n; k++) {
+        double as_long = 0, longer = (trips->block[k] / trips->each - 1) * each;
+        for (uint32_t j = 0; j < trips->n; j++)
+            as_long += trips->block[j] >= trips->block[k] ? trips->blocks / trips->n : 0;
+        most = unit_larger(most, ceil(as_long / target->chip.sm_count) * (c->tile + longer * c->iteration));
     }
     return most;
 }
@@ -147,6 +162,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
                                   (work->joint ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
     bool drawn = work->uneven && (plan->dynamic || !plan->persistent) && !plan->paired;
+    bool slides = work->slides && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
@@ -167,7 +183,12 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     if (drawn) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile;
     else if (work->uneven && whole_waves)
-        c.total = ceil(waves) * c.start + c.iteration * most_by_stride(target, trips);
+        c.total = ceil(waves) * c.start + c.iteration * band_most_dealt(target, trips);
+    else if (slides && plan->dynamic && !plan->paired)
+        c.total = drawn_in_rounds(target, trips, each, &c);
+    else if (slides && plan->persistent)
+        c.total = ceil(waves) * (c.start + masks) +
+                  c.iteration * each / trips->each * band_most_dealt(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
     c.total += times->launch;

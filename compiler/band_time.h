@@ -44,6 +44,7 @@ typedef struct BandWork {
     bool program_masks;          /* the program masks elements itself */
     bool pairs;                  /* blocks can run in pairs that share loads */
     bool uneven;                 /* tiles of the grid differ in length */
+    bool slides;                 /* those at the ends of an axis are shorter than others */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
     uint32_t n_loops;
     uint32_t axis;                  /* of the grid, which bands divide */
@@ -67,6 +68,8 @@ typedef struct BandClocks {
     double total;                /* the launch */
 } BandClocks;
 
+/* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
+double band_most_dealt(const Target *target, const BandTrips *trips);
 /* Of a launch with such `trips`; `whole_waves`: the last tiles leave SMs idle (that needs sizes that
  * are known). */
 BandClocks band_time(const Target *target, const BandWork *work, const BandTrips *trips,

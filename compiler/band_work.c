@@ -333,8 +333,9 @@ band_work(const TirFn *fn, uint32_t bands)
             least = masks;
         }
     }
-    for (uint32_t k = 0; k < fn->grid.n; k++)
-        w.uneven |= fn->grid.at[k].uneven;
+    uint32_t axis = tir_length_axis(fn);
+    w.uneven = axis < fn->grid.n && fn->grid.at[axis].uneven;
+    w.slides = axis < fn->grid.n && fn->grid.at[axis].slides;
     if (plain == NULL)
         return w;
     Sum sum = {&w, plain->blocks[0], bands, fn->plan->divided};

@@ -76,6 +76,18 @@ tir_fn_new(TirModule *module, const char *name, Span span)
     return fn;
 }
 
+uint32_t
+tir_length_axis(const TirFn *fn)
+{
+    uint32_t uneven = fn->grid.n, slides = fn->grid.n;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        uneven = fn->grid.at[k].uneven ? k : uneven;
+        slides = fn->grid.at[k].slides ? k : slides;
+    }
+    return uneven < fn->grid.n ? uneven : slides;
+}
+
 TirBlock *
 tir_block_new(TirFn *fn)
 {

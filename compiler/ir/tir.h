@@ -84,6 +84,11 @@ typedef struct TirGridAxis {
     Span span;
     bool reversed; /* set by launch_order: the axis runs from its last index down */
     bool uneven;   /* likewise: programs along the axis have more or less to do */
+    /* Likewise, of axes that are not uneven: what a program goes through moves along with its index, and
+     * is cut short for those at one end of the axis or both. */
+    bool slides;
+    bool short_first; /* more so for the first ones: the axis is turned where programs are drawn */
+    uint32_t slide_trips; /* iterations of such a program at most; 0: no number bounds them */
 } TirGridAxis;
 
 typedef struct TirRequire {
@@ -338,6 +343,9 @@ typedef struct TirBuilder {
 } TirBuilder;
 
 TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
+/* The axis of the grid along which programs differ in length, that slide only if no other's do; the
+ * number of axes: there is none. */
+uint32_t tir_length_axis(const TirFn *fn);
 TirBlock *tir_block_new(TirFn *fn);
 TirVal *tir_block_param(TirFn *fn, TirBlock *block, TirType type, const char *name);
 

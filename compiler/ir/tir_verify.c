@@ -691,8 +691,14 @@ check_interface(Verifier *v)
         check_host(v, fn->requires.at[k].condition, "a require");
     if (fn->grid.n > 3)
         tir_fault(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
-    for (uint32_t k = 0; k < fn->grid.n; k++)
-        check_host(v, fn->grid.at[k].extent, "the grid");
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const TirGridAxis *axis = &fn->grid.at[k];
+        check_host(v, axis->extent, "the grid");
+        if (axis->uneven && axis->slides)
+            tir_fault(v, NULL, "axis '%s' of the grid is uneven, and slides", axis->name);
+        if (!axis->slides && (axis->short_first || axis->slide_trips > 0))
+            tir_fault(v, NULL, "axis '%s' of the grid does not slide", axis->name);
+    }
     for (uint32_t k = 0; k < 3 && fn->blocks[0] != NULL; k++)
         check_host(v, fn->blocks[k], "the blocks to launch");
     for (uint32_t k = 0; k < fn->memories.n; k++) {

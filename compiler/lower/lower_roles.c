@@ -264,7 +264,8 @@ power_below(LirBuilder *b, LirReg n)
 }
 
 /* How many indices of the other axes run together: what their programs share fits the cache.  `even`: a
- * power of two.  So are most sizes of these axes, and a narrow section at the end shares little. */
+ * power of two.  So are most sizes of these axes, and a narrow section at the end shares little, or ends
+ * late: where only some programs are shorter than the others, they should all come last. */
 static LirReg
 section_size(Lowering *lo, LirReg others, bool even)
 {
@@ -499,15 +500,14 @@ lower_tiles(Lowering *lo, TirBlock *program)
     bool share = b->share;
     LirReg counts[3] = {0}, inverses[3] = {0}, total = 0, others = 0, section = 0, none;
     LirReg tile = lir_new_home(b, LIR_B32);
-    uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = 0;
+    uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = tir_length_axis(lo->fn);
 
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++)
-        uneven = lo->fn->grid.at[k].uneven ? k : uneven;
+    uneven = uneven < lo->fn->grid.n ? uneven : 0; /* any, where programs are not drawn */
     if (!hears)
         total = count_tiles(lo, uneven, counts, &others);
     bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
     if (sections)
-        section = section_size(lo, others, !draws);
+        section = section_size(lo, others, !draws || lo->fn->grid.at[uneven].slides);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     if (plan->paired) { /* both blocks of a pair have its number */

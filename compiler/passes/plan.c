@@ -498,15 +498,33 @@ count_blocks(TirFn *fn)
 bool
 plan_draws(const PassContext *px, const TirFn *fn)
 {
-    bool uneven = false;
+    uint32_t axis = tir_length_axis(fn);
 
-    for (uint32_t k = 0; k < fn->grid.n; k++)
-        uneven = uneven || fn->grid.at[k].uneven;
-    return uneven && px->plan.dynamic && (fn->plan == NULL || !fn->plan->paired);
+    if (axis == fn->grid.n || !px->plan.dynamic || (fn->plan != NULL && fn->plan->paired))
+        return false;
+    return fn->grid.at[axis].uneven || plan_is_given(&px->plan, "dynamic");
+}
+
+/* How many indices of dimension `d` programs share that run at the same time and go through `trips`
+ * iterations at most: what these go through; else, where no number bounds them, all. */
+static const HostExpr *
+shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
+{
+    const TensorDim *dim = &op->tensor->dim[d];
+    HostExpr *size = host_int(arena, dim->constant);
+
+    if (dim->constant == 0) {
+        size->kind = HOST_SIZE;
+        size->index = dim->size;
+    }
+    if (trips == 0 || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
+        return size;
+    return host_binary(arena, HOST_MIN, size, host_int(arena, (int64_t)trips * op->index[d].length));
 }
 
 /* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
- * time of those that share what they load.  Blocks that stay draw them from a counter. */
+ * time of those that share what they load.  Blocks that stay draw them from a counter.  Those of an axis
+ * that slides go so only where the plan says it in words: `auto` does not know that it pays. */
 static void
 plan_drawing(Planner *p)
 {
@@ -517,6 +535,9 @@ plan_drawing(Planner *p)
 
     if (!plan_draws(p->px, fn))
         return;
+    TirGridAxis *axis = &fn->grid.at[tir_length_axis(fn)];
+    uint32_t trips = p->loop->n_segments > 1 ? axis->slide_trips : 0;
+    axis->reversed = axis->slides ? axis->short_first : axis->reversed;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
@@ -528,14 +549,8 @@ plan_drawing(Planner *p)
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
-            const TensorDim *dim = &op->tensor->dim[d];
-            HostExpr *size = host_int(fn->arena, dim->constant);
-            if (dim->constant == 0) {
-                size->kind = HOST_SIZE;
-                size->index = dim->size;
-            }
             if (op->index[d].kind != INDEX_SCALAR)
-                rows = size;
+                rows = shared_indices(fn->arena, op, d, trips);
         }
         if (rows != NULL)
             bytes = host_binary(fn->arena, HOST_ADD, bytes,

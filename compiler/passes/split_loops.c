@@ -90,12 +90,55 @@ grid_coefficient(const TirFn *fn, const Affine *f, uint32_t *axis)
     return 0;
 }
 
-/* Blocks start in order of their index: when later ones have more iterations, turn the axis. */
+/* The coefficients in f of what is no term of -g, added up; `none`: there is none. */
+static int64_t
+terms_beside(const Affine *f, const Affine *g, bool *none)
+{
+    int64_t sum = 0;
+
+    for (uint32_t k = 0; k < f->n; k++) {
+        int64_t left = f->terms[k].coefficient;
+        for (uint32_t j = 0; j < g->n; j++)
+            left += g->terms[j].value == f->terms[k].value ? g->terms[j].coefficient : 0;
+        *none = *none && left == 0;
+        sum += left;
+    }
+    return sum;
+}
+
+/* Marks an axis along which the range of iterations that two conditions leave, from `first` on and up to
+ * `last`, moves on as a whole, up or down:
+ *
+ *     first   alpha i - x + a >= 0       last   -alpha i + x + b >= 0
+ *
+ * Its length is a + b, so the terms that are the same in both say nothing.  `a` is by how much the range
+ * reaches out of the loop where the loop begins, and `b` where it ends, if the ends of the axis and of the
+ * loop are one place (rows and columns of a square, or its lower right corner): there the programs are short. */
+static void
+mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
+{
+    enum { SIZE = 1 << 20 }; /* what is no number counts as large */
+    bool bounded = first->alpha == -last->alpha;
+    int64_t at_first = terms_beside(first, last, &bounded) * SIZE + first->constant;
+    int64_t at_last = terms_beside(last, first, &bounded) * SIZE + last->constant;
+    int64_t length = affine_extreme(first, true) + affine_extreme(last, true) + first->constant + last->constant;
+    uint32_t trips = bounded && length >= 0 ? (uint32_t)(length / first->alpha) + 1 : 0;
+
+    if (axis->slides && trips > 0 && (axis->slide_trips == 0 || axis->slide_trips > trips))
+        trips = axis->slide_trips; /* of another loop */
+    axis->slide_trips = trips;
+    axis->short_first = up ? at_first > at_last : at_last > at_first;
+    axis->slides = true;
+}
+
+/* Blocks start in order of their index: when later ones have more iterations, turn the axis.  Where
+ * programs get more at one end and lose as much at the other, as under a window, that is only noted. */
 static void
 choose_order(Splitter *s, const Condition *conditions, uint32_t n)
 {
-    int64_t growth = 0;
-    uint32_t axis = 0;
+    int64_t growth = 0, up = 0;
+    uint32_t axis = 0, axes = 0;
+    const Affine *first = NULL, *last = NULL; /* of the iterations that are not skipped */
 
     if (!pass_enabled(s->px, "launch-order"))
         return;
@@ -106,11 +149,23 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
             continue;
         growth += coefficient; /* the greater f, the more iterations keep something */
         axis = at;
+        axes |= (uint32_t)1 << at;
+        if (conditions[k].f.alpha > 0)
+            first = &conditions[k].f;
+        else
+            last = &conditions[k].f;
+        up += conditions[k].f.alpha > 0 ? -coefficient : coefficient;
     }
+    TirGridAxis *of = &s->fn->grid.at[axis];
     if (growth > 0)
-        s->fn->grid.at[axis].reversed = true;
-    if (growth != 0)
-        s->fn->grid.at[axis].uneven = true;
+        of->reversed = true;
+    if (growth != 0) {
+        of->uneven = true;
+        of->slides = of->short_first = false;
+        of->slide_trips = 0;
+    } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->uneven) {
+        mark_slide(of, first, last, up > 0);
+    }
 }
 
 /* ---- loops ---- */
