@@ -521,6 +521,7 @@ check_types(Verifier *v, const TirOp *op)
         else
             check_panels(v, op, op->args[op->n_args - 1]->type);
         return;
+    case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
     case TIR_BAND: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
     case TIR_COPY_ASYNC:
         check_slot(v, op);

@@ -205,6 +205,8 @@ void lower_early_start(Lowering *lo);
 void lower_tile_block(Lowering *lo, TirBlock *block);
 /* Waits for this band's turn, or passes it to the next band. */
 void lower_turn(Lowering *lo, bool pass);
+/* Goes on when so many clocks have gone by. */
+void lower_delay(Lowering *lo, const TirOp *op);
 /* All bands are here, and their writes to shared memory are there for products. */
 void lower_band_barrier(Lowering *lo);
 /* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */

@@ -604,6 +604,25 @@ lower_turn(Lowering *lo, bool pass)
     lir_emit(&lo->b, pass ? LIR_BAR_ARRIVE_SOME : LIR_BAR_SYNC_SOME, 0, 2, some);
 }
 
+void
+lower_delay(Lowering *lo, const TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    LirReg clocks = lower_scalar_reg(lo, op->args[0]), from = lir_new_reg(b, LIR_B32);
+    LirReg now = lir_new_reg(b, LIR_B32), agreed = lir_new_reg(b, LIR_PRED);
+    LirOperand begin = lir_reg(from), end = lir_reg(now);
+    uint32_t again = lir_new_label(b);
+
+    lir_emit(b, LIR_CLOCK, 1, 1, &begin);
+    lir_label(b, again);
+    lir_emit(b, LIR_CLOCK, 1, 1, &end);
+    LirReg gone = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(now), lir_reg(from));
+    LirReg less = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(gone), lir_reg(clocks));
+    LirOperand vote[] = {lir_reg(agreed), lir_reg(less)}; /* says that the warp stays together */
+    lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
+    lir_branch(b, again, agreed, false);
+}
+
 /* ---- bands together ---- */
 
 enum { BAND_BARRIER = 12 };

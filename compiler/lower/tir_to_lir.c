@@ -426,6 +426,9 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TURN_PASS:
         lower_turn(lo, op->op == TIR_TURN_PASS);
         break;
+    case TIR_DELAY:
+        lower_delay(lo, op);
+        break;
     case TIR_RING_WAIT:
         lower_ring_wait(lo, op);
         break;

@@ -412,6 +412,7 @@ pass_roles(PassContext *px, TirFn *fn)
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
     plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->turns &&
                         !plan->joint;
+    r.staggers = plan->alternating && plan->overlapped && pass_enabled(px, "stagger-bands");
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */

@@ -58,6 +58,8 @@ typedef struct Roles {
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
+    bool staggers; /* bands begin long tiles apart */
+    TirVal *delay; /* of this band, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */

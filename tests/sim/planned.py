@@ -330,6 +330,7 @@ def written_cases(optional):
             yield fwd("bands=2,stages=2", 1, rows=rows, keys=keys, causal=causal, n=80)
     yield fwd("bands=2,stages=2", 3, n=48, lazy=False, causal=True)
     yield fwd("bands=4,stages=2", 3, n=128, lazy=False, window=70)
+    yield fwd("bands=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: bands begin apart
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)
