@@ -141,6 +141,24 @@ class Test:
             same = [line for line in one if ".section" not in line] == [line for line in two if ".section" not in line]
         self.expect("the winner is what was timed", pinned.returncode == 0 and same, pinned.stderr)
 
+    def drawn(self):
+        """Under a window `auto` draws tiles only where that was measured to be quicker."""
+        window = ["-D", "CAUSAL=true", "-D", "WINDOW=1024"]
+        sizes = [w for size in ("B=1", "Sq=16384", "Sk=16384", "Hq=32", "Hk=32") for w in ("--size", size)]
+        os.remove(self.database)
+        self.runs()
+        self.write("answers", "2.0\n3.0\n")
+        self.search(*window, *sizes, rows=2)
+        winner = self.lines()[0]
+        self.expect("drawing is predicted to be best", "dynamic=1" in winner["plan"], winner)
+        for tuning, draws in ((self.database, True), ("none", False)):
+            out = os.path.join(self.folder, "out.ptx")
+            done = subprocess.run([self.tilec, ATTENTION, "-arch", "sm_90", "-D", "D=64", *window,
+                                   f"--tuning={tuning}", "-o", out], capture_output=True, text=True)
+            with open(out) as file:
+                self.expect(f"auto draws, with --tuning={tuning}", done.returncode == 0
+                            and ("tile_counter" in file.read()) == draws, done.stderr)
+
 
 def real_tilerun(tilec, tilerun, folder):
     """--random: what is not given is made up, in the simulator, too."""
@@ -169,6 +187,7 @@ def main():
         test.failures()
         test.resumed()
         test.chosen()
+        test.drawn()
         bad = test.bad + real_tilerun(tilec, os.path.abspath(options.tilerun), folder)
     return 1 if bad else 0
 

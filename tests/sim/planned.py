@@ -331,6 +331,23 @@ def written_cases(optional):
     yield fwd("bands=2,stages=2", 3, n=48, lazy=False, causal=True)
     yield fwd("bands=4,stages=2", 3, n=128, lazy=False, window=70)
     yield fwd("bands=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: bands begin apart
+    # windows that slide, drawn from either end, whole and of which one block or none is left
+    for features in [dict(causal=True, window=70), dict(window=90, right=40), dict(window=20, right=100),
+                     dict(causal=True, window=1, rows=300), dict(causal=True, window=300, rows=130, keys=450),
+                     dict(causal=True, window=64, rows=450, keys=130)]:
+        features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
+        for ways in ["bands=2,stages=2,slots=2,turns=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
+                     "bands=2,stages=2,persistent=0"]:
+            yield fwd(ways + ",dynamic=1", 3, **features)
+        spec = at(features.pop("rows"), features.pop("keys"), **features)
+        for kernel, m, ways in [("attention_bwd_dq", 64, "bands=2,stages=2"), ("attention_bwd_dkdv", 64, "bands=2,stages=2"),
+                                ("attention_bwd", 64, "bands=2,stages=2,slots=2,turns=1"),
+                                ("attention_bwd", 96, "bands=2,stages=2,persistent=0,turns=1")]:
+            yield case(f"{kernel} {attention.name_of(spec)} M={m} drawn", backward(kernel, spec, random, m),
+                       ways + ",dynamic=1", 3)
+    spec = at(400, 300, causal=True, window=100, d=128, dv=128)
+    yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128 drawn",
+               backward("attention_bwd_dkdv", spec, random, 128), "bands=2,stages=1,divide=1,dynamic=1", 2)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)
@@ -466,8 +483,11 @@ def draw_plan(random):
     pick = lambda *choices: choices[random.integers(len(choices))]
     plan = {"bands": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
     for name, value in [("persistent", 0), ("overlap", 0), ("dynamic", 0), ("turns", 1)]:
-        if random.random() < 0.3:
+        drawn = random.random()
+        if drawn < 0.3:
             plan[name] = value
+        elif name == "dynamic" and drawn < 0.7:  # by name, as programs that slide need it
+            plan[name] = 1
     return ",".join(f"{k}={v}" for k, v in plan.items())
 
 
