@@ -517,9 +517,10 @@ shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
         size->kind = HOST_SIZE;
         size->index = dim->size;
     }
-    if (trips == 0 || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
+    int64_t most = (int64_t)trips * op->index[d].length;
+    if (most == 0 || most > INT32_MAX || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
         return size;
-    return host_binary(arena, HOST_MIN, size, host_int(arena, (int64_t)trips * op->index[d].length));
+    return host_binary(arena, HOST_MIN, size, host_int(arena, most));
 }
 
 /* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
