@@ -391,6 +391,16 @@ tir_tile_dimension(const TirOp *op, uint32_t dim)
     return at;
 }
 
+uint8_t
+tir_moved_dimensions(const TirOp *op, uint8_t dimensions)
+{
+    switch (op->op) {
+    case TIR_EXPAND: return (uint8_t)(op->axis == 0 ? dimensions << 1 : dimensions);
+    case TIR_TRANSPOSE: return (uint8_t)((dimensions & 1) << 1 | dimensions >> 1);
+    default: return (uint8_t)(op->axis == 0 ? dimensions >> 1 : dimensions & 1);
+    }
+}
+
 bool
 tir_is_contiguous(const TirOp *op)
 {

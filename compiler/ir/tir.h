@@ -398,6 +398,9 @@ TirType tir_index_type(const TirOp *op);
 bool tir_same_index(const TirIndex *a, const TirIndex *b);
 /* The dimension of the tile that dimension `dim` of the tensor runs along; not of a scalar index. */
 uint32_t tir_tile_dimension(const TirOp *op, uint32_t dim);
+/* A set of dimensions (bit d: dimension d) of the operand of an expand, squeeze, transpose or reduce: the
+ * same ones of its result. */
+uint8_t tir_moved_dimensions(const TirOp *op, uint8_t dimensions);
 /* Whether the tile's last dimension is the tensor's last, and by itself. */
 bool tir_is_contiguous(const TirOp *op);
 /* The tensor's dimensions in the order in which a box of them is the tile, the fastest first; false:

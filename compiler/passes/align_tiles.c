@@ -136,22 +136,15 @@ is_by_rows(Aligner *a, const TirOp *op)
         along = op->args[0] == a->base;
         break;
     case TIR_EXPAND:
-        along = a->along[op->args[0]->id];
-        along = (uint8_t)(op->axis == 0 ? along << 1 : along);
-        break;
     case TIR_SQUEEZE:
-        along = a->along[op->args[0]->id];
-        along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
-        break;
     case TIR_TRANSPOSE:
-        along = a->along[op->args[0]->id];
-        along = (uint8_t)((along & 1) << 1 | along >> 1);
+        along = tir_moved_dimensions(op, a->along[op->args[0]->id]);
         break;
     case TIR_REDUCE:
         along = a->along[op->args[0]->id];
         if ((along >> op->axis & 1) != 0 || op->results[0]->type.rank == 0)
             return along == 0;
-        along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
+        along = tir_moved_dimensions(op, along);
         break;
     default:
         if ((tir_op_info(op->op)->flags & TF_PURE) == 0 || op->n_results != 1)

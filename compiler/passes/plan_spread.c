@@ -35,16 +35,9 @@ plan_spread(Spread *p, const TirBlock *block)
             along = p->tainted[op->args[0]->id] ? 1 : 0;
             break;
         case TIR_EXPAND:
-            along = p->along[op->args[0]->id];
-            along = (uint8_t)(op->axis == 0 ? along << 1 : along);
-            break;
         case TIR_SQUEEZE:
-            along = p->along[op->args[0]->id];
-            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
-            break;
         case TIR_TRANSPOSE:
-            along = p->along[op->args[0]->id];
-            along = (uint8_t)((along & 1) << 1 | along >> 1);
+            along = tir_moved_dimensions(op, p->along[op->args[0]->id]);
             break;
         case TIR_PART:
             along = p->along[op->args[0]->id];
@@ -58,7 +51,7 @@ plan_spread(Spread *p, const TirBlock *block)
             break;
         case TIR_REDUCE:
             along = p->along[op->args[0]->id];
-            along = op->axis == 0 ? (uint8_t)(along >> 1) : (uint8_t)(along & 1);
+            along = tir_moved_dimensions(op, along);
             if (op->results[0]->type.rank == 0)
                 along = 0;
             break;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch_config.h"
+
 typedef int Result;
 
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_PTX = 218, NOT_FOUND = 500 };
@@ -473,16 +475,6 @@ cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned b
     kernel->run(args);
     return OK;
 }
-
-/* CUlaunchConfig and CUlaunchAttribute. */
-typedef struct Config {
-    unsigned grid[3], block[3], shared;
-    void *stream;
-    struct {
-        unsigned id, pad, value[16];
-    } *attributes;
-    unsigned n;
-} Config;
 
 EXPORT Result
 cuLaunchKernelEx(const Config *config, void *function, void **args, void **extra)

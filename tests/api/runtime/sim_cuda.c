@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backends/sim/sim.h"
+#include "launch_config.h"
 
 typedef int Result;
 
@@ -250,17 +251,8 @@ cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
     return result;
 }
 
-/* CUlaunchConfig; of its attributes only the leave to start early is known, which says nothing where
- * launches run one behind the other. */
-typedef struct Config {
-    unsigned grid[3], block[3], shared;
-    void *stream;
-    struct {
-        unsigned id, pad, value[16];
-    } *attributes;
-    unsigned n;
-} Config;
-
+/* Of the attributes only the leave to start early is known, which says nothing where launches run one
+ * behind the other. */
 EXPORT Result
 cuLaunchKernelEx(const Config *config, void *handle, void **args, void **extra)
 {
