@@ -210,14 +210,17 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
     }
     int64_t along = (extent[axis] + bands - 1) / bands;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
+    int64_t none = fn->plan != NULL && fn->plan->from_end ? along * bands - extent[axis] : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
         double sum = 0, masks = 0, most = 0;
-        for (int64_t band = 0; band < bands && block * bands + band < extent[axis]; band++) {
+        for (int64_t band = 0; band < bands; band++) {
             double all = 0;
-            at.grid[axis] = block * bands + band;
+            at.grid[axis] = block * bands + band - none;
+            if (at.grid[axis] < 0 || at.grid[axis] >= extent[axis])
+                continue;
             for (uint32_t k = 0; k < n_loops; k++) {
                 all += iterations(loops[k].op, &at);
                 masks += masks_at(&loops[k], &at);

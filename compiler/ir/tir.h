@@ -279,6 +279,8 @@ typedef struct TirPlan {
     uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
                                     and so many indices of this one, which runs fastest; 0: the
                                     axes run in their order */
+    bool from_end;               /* tiles are counted from the band axis' last program on: the one with
+                                    fewer than `bands` is the first, its first bands have none */
     bool turns;                  /* bands take turns in starting products */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */

@@ -641,9 +641,10 @@ print_schedule(Printer *p)
     }
     if (fn->plan != NULL) {
         begin_line(p);
-        buf_printf(p->out, "plan bands %" PRIu32 " %s%s registers %" PRIu32 " %" PRIu32 "%s%s",
+        buf_printf(p->out, "plan bands %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
                    fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
                    fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis),
+                   fn->plan->from_end ? " from_end" : "",
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");

@@ -226,6 +226,13 @@ LirReg lower_pair_rank(Lowering *lo);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);
+/* The index of the block's first program: what TIR_GRID_FIRST `op` reads where tiles are counted from the end. */
+Elem lower_first_program(Lowering *lo, const TirOp *op);
+/* The size of a tensor's dimension. */
+Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
+/* Whether a value is less than it would be in any program where a band lies in front of its axis: tiles are
+ * counted from the end, and it depends on the index. */
+bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
 /* The address of the tensor map for copies to a ring, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const TirShared *shared);
 /* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost

@@ -56,8 +56,8 @@ stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
                       : lir_op2(&lo->b, LIR_SHL_B64, LIR_B64, lir_reg(stride), lir_int(shift));
 }
 
-static Elem
-dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+Elem
+lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
 {
     if (tensor->dim[dim].constant != 0)
         return elem_int(tensor->dim[dim].constant);
@@ -95,7 +95,7 @@ known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const Ti
     if (index->def->op != TIR_GRID)
         return false;
     if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->band_axis)
-        return false; /* the last block may have bands past the end */
+        return false; /* a block may have bands past the end, or in front of the axis */
     const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
     if (tensor->dim[dim].constant > 0)
         return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
@@ -158,6 +158,7 @@ add_part(Axis *axis, const Axis *alone, TirIndex index)
                        .dim = UINT32_MAX - 1,
                        .length = index.rows,
                        .full = true,
+                       .counts_up = true,
                        .not_negative = true};
     }
     axis->part[axis->n_parts++] = (Part){.index = index,
@@ -167,6 +168,7 @@ add_part(Axis *axis, const Axis *alone, TirIndex index)
                                          .full = alone->full,
                                          .not_negative = alone->not_negative};
     axis->full = axis->full && alone->full;
+    axis->counts_up = axis->counts_up && alone->counts_up;
     axis->not_negative = axis->not_negative && alone->not_negative;
 }
 
@@ -219,16 +221,17 @@ access_begin(Lowering *lo, TirOp *op, uint32_t first)
             Elem index = lower_elem(lo, operand, 0);
             if (!known_inside(lo, tensor, d, operand))
                 access.inside = access_both(lo, access.inside,
-                                            access_in_range(lo, index, dim_size(lo, tensor, d)));
+                                            access_in_range(lo, index, lower_dim_size(lo, tensor, d)));
             if (index.kind != ELEM_INT || index.integer != 0)
                 add_term(lo, &terms, access_term(lo, index, stride, access.bytes));
             continue;
         }
         Axis axis = {.there = true, .dim = d, .length = op->index[d].length, .start = operand};
         axis.stride = stride;
-        axis.size = dim_size(lo, tensor, d);
+        axis.size = lower_dim_size(lo, tensor, d);
         axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
-        axis.not_negative = operand == NULL || is_not_negative(operand);
+        axis.counts_up = operand == NULL || is_not_negative(operand);
+        axis.not_negative = axis.counts_up && (operand == NULL || !lower_may_lie_in_front(lo, operand));
         if (operand != NULL) {
             Elem start = lower_elem(lo, operand, 0);
             if (start.kind != ELEM_INT || start.integer != 0)
@@ -295,7 +298,7 @@ access_tile_guard(Lowering *lo, const Access *access, bool *testable)
     for (uint32_t k = 0; k < 2; k++) {
         if (!axes[k]->there || axes[k]->full)
             continue;
-        *testable = *testable && axes[k]->not_negative;
+        *testable = *testable && axes[k]->counts_up;
         if (axes[k]->n_parts > 0) { /* the last element is the last of each part */
             whole = access_both(lo, whole, pack_guard(lo, axes[k], elem_int(axes[k]->length - 1)));
             continue;

@@ -581,6 +581,19 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
 
 /* ---- boxes ---- */
 
+/* A box may begin in front of a tensor where it is read, not where it is written: what a band without a
+ * program writes, which is nothing, lies behind. */
+static Elem
+past_the_end(Lowering *lo, Elem place, Elem size)
+{
+    LirBuilder *b = &lo->b;
+    LirReg own = lo->role->grid[lo->fn->plan->band_axis].reg;
+    LirReg there = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(own), lir_int(0));
+
+    return elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(lower_elem_reg(lo, place, LIR_B32)),
+                            lower_operand(lo, size), lir_reg(there)));
+}
+
 void
 lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {
@@ -589,9 +602,12 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
 
     box->rank = op->tensor->rank;
     tir_box_order(op, order);
-    for (uint32_t d = 0; d < box->rank; d++)
-        place[d] = op->index[d].kind == INDEX_FULL ? elem_int(0)
-                                                   : lower_elem(lo, op->args[next++], 0);
+    for (uint32_t d = 0; d < box->rank; d++) {
+        TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
+        place[d] = start == NULL ? elem_int(0) : lower_elem(lo, start, 0);
+        if (op->op != TIR_COPY_BULK && start != NULL && lower_may_lie_in_front(lo, start))
+            place[d] = past_the_end(lo, place[d], lower_dim_size(lo, op->tensor, d));
+    }
     for (uint32_t d = 0; d < box->rank; d++)
         box->at[d] = place[order[d]];
 }

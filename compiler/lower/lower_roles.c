@@ -110,7 +110,17 @@ lower_pair_rank(Lowering *lo)
     return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(block), lir_int(1));
 }
 
-/* The program's own indices from those of the block, or of the pair. */
+/* The number of a warp group's band. */
+static LirReg
+own_band(Lowering *lo)
+{
+    LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+
+    return lo->fn->plan->alternating ? turned_band(lo, own) : own;
+}
+
+/* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
+ * from that of the block's first program. */
 static void
 set_place(Lowering *lo, uint32_t axis, LirReg index)
 {
@@ -120,11 +130,10 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
     if (axis == plan->band_axis && plan->paired)
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2), lir_reg(lower_pair_rank(lo)));
     if (axis == plan->band_axis && !lo->role->producer) {
-        LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
-        if (plan->alternating)
-            own = turned_band(lo, own);
-        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
-                        lir_reg(own));
+        LirReg own = own_band(lo);
+        index = plan->from_end ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
+                               : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
+                                         lir_reg(own));
     }
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
     if (lo->role->producer || lo->role->adds || plan->scarce)
@@ -138,6 +147,37 @@ lower_lane_grid(Lowering *lo, uint32_t axis)
     if (lo->role->producer || lo->role->adds || !lo->fn->plan->scarce)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
+}
+
+Elem
+lower_first_program(Lowering *lo, const TirOp *op)
+{
+    uint32_t axis = (uint32_t)op->integer;
+    Elem own = op->steers ? lo->role->grid[axis] : lower_lane_grid(lo, axis);
+
+    if (lo->role->producer)
+        return own;
+    return elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_band(lo))));
+}
+
+bool
+lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (lo->role == NULL || !lo->fn->plan->from_end)
+        return false;
+    if (def == NULL) { /* the induction variable of a loop */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && loop->op == TIR_FOR && lower_may_lie_in_front(lo, loop->args[0]);
+    }
+    if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
+        return def->integer == (int64_t)lo->fn->plan->band_axis;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (lower_may_lie_in_front(lo, def->args[k]))
+            return true;
+    }
+    return false;
 }
 
 static LirReg
@@ -180,11 +220,25 @@ divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
     return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(less), lir_reg(left), lir_reg(more));
 }
 
+/* The index on axis `axis`, which has `count` of them, of what comes there with rank `rank`; of tiles that
+ * are counted from the end, that of the first program: bands times the tiles from it on before the end. */
 static LirReg
-turned(Lowering *lo, LirReg index, LirReg count)
+index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
 {
-    LirReg down = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(index));
-    return lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(down), lir_int(-1));
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+    bool reversed = lo->fn->grid.at[axis].reversed;
+
+    if (plan->from_end && axis == plan->band_axis) {
+        LirReg left = reversed ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(rank), lir_int(1))
+                               : lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(rank));
+        return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left), lir_int(-(int64_t)plan->bands),
+                       lir_reg(lower_host(lo, lo->fn->grid.at[axis].extent)));
+    }
+    if (!reversed)
+        return rank;
+    LirReg down = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(rank));
+    return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(down), lir_int(-1));
 }
 
 static LirReg
@@ -220,9 +274,7 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         if (k != 0 && k != axis)
             index[k] = rest;
-        if (lo->fn->grid.at[k].reversed)
-            index[k] = turned(lo, index[k], counts[k]);
-        set_place(lo, k, index[k]);
+        set_place(lo, k, index_of_rank(lo, k, index[k], counts[k]));
     }
 }
 
@@ -241,9 +293,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
         if (k + 1 < lo->fn->grid.n)
             index = inverses[k] != 0 ? divide_fast(lo, &rest, counts[k], inverses[k])
                                      : divide(lo, &rest, counts[k]);
-        if (lo->fn->grid.at[k].reversed)
-            index = turned(lo, index, counts[k]);
-        set_place(lo, k, index);
+        set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
     }
 }
 
@@ -302,9 +352,7 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
         LirReg index = k == uneven                          ? rank
                        : lo->fn->grid.n > 1 && k == last    ? rest
                                                             : divide(lo, &rest, counts[k]);
-        if (lo->fn->grid.at[k].reversed)
-            index = turned(lo, index, counts[k]);
-        set_place(lo, k, index);
+        set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
     }
 }
 

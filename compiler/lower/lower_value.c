@@ -677,6 +677,8 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
     }
     case TIR_GRID_FIRST: /* without a plan a block has one program */
     case TIR_GRID: {
+        if (lo->role != NULL && op->op == TIR_GRID_FIRST)
+            return lower_first_program(lo, op);
         if (lo->role != NULL)
             return op->steers ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);
         static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};

@@ -191,11 +191,14 @@ ring_name(Checker *c, const TirShared *ring)
 static void
 set_place(Checker *c, uint32_t role)
 {
-    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
-        int64_t index = c->tile_index[k];
-        if (k == c->fn->plan->band_axis && role > 0)
-            index = index * c->bands + role - 1;
-        c->setting.grid[k] = index;
+    const TirPlan *plan = c->fn->plan;
+
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        c->setting.grid[k] = c->tile_index[k];
+    if (!plan->divided) {
+        c->setting.first = walk_first_program(plan, c->tile_index[plan->band_axis], c->band_indices);
+        if (role > 0)
+            c->setting.grid[plan->band_axis] = c->setting.first + role - 1;
     }
     c->setting.band = role > 0 ? role - 1 : 0;
 }
@@ -518,15 +521,18 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     return true;
 }
 
-/* Of bands past the end of their axis nobody wants results.  Tiles whose roles go the same ways are
+/* Of bands past the end of their axis, or in front of it, nobody wants results.  Tiles whose roles go the same ways are
  * looked at once for each number of bands that are there, at the beginning of the axes and not. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
-    int64_t left = axis == NO_AXIS ? there : c->band_indices - c->tile_index[axis] * c->bands;
+    int64_t first = axis == NO_AXIS ? 0 : walk_first_program(c->fn->plan, c->tile_index[axis], c->band_indices);
+    int64_t left = axis == NO_AXIS ? there : c->band_indices - first;
+    uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
     there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
+    there -= in_front;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         place |= c->tile_index[k] > 0 ? (k == axis ? 1 : 2) : 0;
     place = PAIR * (place + 4 * there) + c->rank;
@@ -537,7 +543,7 @@ check_contents(Checker *c, TileRun *tile)
 
     if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
         return false;
-    for (uint32_t role = 1; filled != NULL && role <= there; role++) {
+    for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
         Places *wanted = collect_places(c, c->loads, role);
         Order order = {0};
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
@@ -769,7 +775,7 @@ find_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_GRID && walk_is_decided_by(program, op->results[0]))
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && walk_is_decided_by(program, op->results[0]))
             decides[op->integer] = true;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_axes(program, op->blocks[k], decides);

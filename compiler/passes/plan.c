@@ -570,6 +570,21 @@ plan_drawing(Planner *p)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+/* A tile with fewer programs than bands takes most of the time of a whole one, so it should have short
+ * programs.  Those of the band axis are counted from its end if its first programs are the short ones;
+ * where all are alike, or nobody knows, from its beginning.  Bands that work on a product together need
+ * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
+static bool
+counts_from_end(const TirFn *fn)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan->divided || plan->paired || plan->joint || plan->bands == 1)
+        return false;
+    const TirGridAxis *axis = &fn->grid.at[plan->band_axis];
+    return axis->slides ? axis->short_first : axis->uneven && axis->reversed;
+}
+
 /* The index of a block's first program: of its bands' axis by their number, else that of all. */
 static void
 settle_first_programs(TirFn *fn, TirBlock *block)
@@ -582,6 +597,13 @@ settle_first_programs(TirFn *fn, TirBlock *block)
             settle_first_programs(fn, op->blocks[k]);
         if (op->op != TIR_GRID_FIRST)
             continue;
+        if (plan->from_end && op->integer == (int64_t)plan->band_axis) { /* the first that is there */
+            TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+            TirVal *none = tir_const_int(&after, 0), *index = tir_binary(&after, TIR_MAX, none, none);
+            tir_replace_uses(fn, op->results[0], index);
+            index->def->args[0] = op->results[0];
+            continue;
+        }
         op->op = TIR_GRID;
         if (plan->divided || plan->bands == 1 || op->integer != (int64_t)plan->band_axis)
             continue;
@@ -756,6 +778,7 @@ pass_plan(PassContext *px, TirFn *fn)
     pair_blocks(&p);
     count_blocks(fn);
     plan_drawing(&p);
+    fn->plan->from_end = counts_from_end(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
     settle_first_programs(fn, fn->body);
     return true;

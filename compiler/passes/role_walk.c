@@ -286,6 +286,7 @@ evaluate(const Walk *w, const WalkStep *step)
     case TIR_SIZE: return known(w->setting->sizes[op->integer]);
     case TIR_PARAM: return w->setting->scalars[op->integer];
     case TIR_GRID: return known(w->setting->grid[op->integer]);
+    case TIR_GRID_FIRST: return known(w->setting->first);
     case TIR_BAND: return known(w->setting->band);
     default: break;
     }
@@ -310,6 +311,14 @@ Scalar
 walk_value(const Walk *walk, const TirVal *value)
 {
     return walk->values[walk->program->same[value->id]];
+}
+
+int64_t
+walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
+{
+    int64_t bands = plan->bands, tiles = (programs + bands - 1) / bands;
+
+    return tile * bands - (plan->from_end ? tiles * bands - programs : 0);
 }
 
 Scalar

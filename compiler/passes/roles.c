@@ -18,7 +18,8 @@
  *   leaves   fn->plan->producer; a body without loads of products
  *
  * Bands may differ in how many iterations they have.  The producer copies for all of them, and a
- * band lets pass unread what it does not need.  A band past the end of its grid axis does nothing.
+ * band lets pass unread what it does not need.  A band past the end of its grid axis does nothing, nor one
+ * in front of it, where tiles are counted from the end.
  */
 #include "compiler/passes/roles.h"
 
@@ -107,8 +108,8 @@ roles_depends_on_band(const Roles *r, const TirVal *value)
     return false;
 }
 
-/* Whether a write of a band past the end of its axis lies outside of the tensor, so that nothing
- * is written: the axis counts tiles of the dimension that it addresses, or its elements. */
+/* Whether a write of a band past the end of its axis, or in front of it, lies outside of the tensor, so that
+ * nothing is written: the axis counts tiles of the dimension that it addresses, or its elements. */
 static bool
 is_outside_by_itself(const Roles *r, const TirOp *write)
 {
@@ -190,9 +191,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         roles_share_segments(r, map, own);
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
-        TirVal *bands = tir_const_int(&r->b, plan->bands), *first_lo;
-        Range all =
-            roles_block_range(r, &r->b, tir_binary(&r->b, TIR_DIV, own, bands), extent, &first_lo);
+        TirVal *first_lo;
+        Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, own), extent, &first_lo);
         if (r->span_all) {
             range = all;
         } else {
@@ -210,8 +210,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         range = roles_numbers(r, &r->b, range, range);
     }
     if (plan->spreads)
-        r->spread = roles_spread(
-            r, &r->b, tir_binary(&r->b, TIR_DIV, own, tir_const_int(&r->b, plan->bands)), range);
+        r->spread = roles_spread(r, &r->b, roles_block_index(r, &r->b, own), range);
     if (plan->divided)
         roles_divided(r, map, range);
     else if (plan->overlapped)
@@ -228,11 +227,9 @@ emit_rest(Roles *r, TirVal *extent)
 {
     /* Computed once more: the bounds of the main loop would have to be kept over it. */
     TirVal *again = roles_grid(r, &r->b), *first_lo;
-    TirVal *bands = tir_const_int(&r->b, r->fn->plan->bands);
 
     again->def->steers = false;
-    Range all =
-        roles_block_range(r, &r->b, tir_binary(&r->b, TIR_DIV, again, bands), extent, &first_lo);
+    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), extent, &first_lo);
     Range mine = roles_band_range(r, &r->b, again, extent, first_lo);
     if (r->backwards && roles_is_same(mine.lo, all.lo))
         return;
@@ -427,7 +424,7 @@ pass_roles(PassContext *px, TirFn *fn)
     TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
     if (plan->bands > 1 && !plan->divided) {
         extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
-        there = tir_binary(&r.b, TIR_LT, own, extent);
+        there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
     if (plan->joint) /* a band reads the others' parts: nobody gives one back before all are done */

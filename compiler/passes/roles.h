@@ -87,6 +87,9 @@ bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* Writes the producer. */
 void roles_make_producer(Roles *r);
+/* The block's index on the band axis, from a reading of a band's; where tiles are counted from the end, its
+ * first program's, which may be less than 0. */
+TirVal *roles_block_index(Roles *r, TirBuilder *b, TirVal *own);
 /* The index of the band axis for band `w` of this block. */
 TirVal *roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
 /* A map in which the band axis has `index`, for scalars computed from it. */
@@ -97,7 +100,9 @@ TirVal *roles_grid(Roles *r, TirBuilder *b);
  * own, made by `b`, that steers. */
 void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
                     TirVal *index);
-/* Of one band: nothing, at `none`, when its index lies past the end of the axis. */
+/* Whether a band with this index has a program: not in front of the axis, nor past its end. */
+TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
+/* Of one band: nothing, at `none`, when it has no program. */
 Range roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
 /* Of all bands of a block; also where the first one begins. */
 Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,

@@ -12,19 +12,42 @@ roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
     if (r->fn->plan->divided) /* there is no such axis */
         return NULL;
-    TirVal *first = tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
+    TirVal *first = r->fn->plan->from_end
+                        ? block_index
+                        : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
+}
+
+static TirVal *
+read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool steers)
+{
+    TirType i32 = tir_scalar(DT_I32);
+    TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
+
+    grid->integer = r->fn->plan->band_axis;
+    grid->steers = steers;
+    return grid->results[0];
 }
 
 TirVal *
 roles_grid(Roles *r, TirBuilder *b)
 {
-    TirType i32 = tir_scalar(DT_I32);
-    TirOp *grid = tir_op_new(b, TIR_GRID, 0, NULL, 1, &i32);
+    return read_grid(r, b, TIR_GRID, true);
+}
 
-    grid->integer = r->fn->plan->band_axis;
-    grid->steers = true;
-    return grid->results[0];
+TirVal *
+roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
+{
+    if (r->fn->plan->from_end)
+        return read_grid(r, b, TIR_GRID_FIRST, own->def->steers);
+    return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->bands));
+}
+
+TirVal *
+roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
+{
+    return r->fn->plan->from_end ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
+                                 : tir_binary(b, TIR_LT, index, extent);
 }
 
 /* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
@@ -38,8 +61,8 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
             clone_set(map, op->results[0], index);
-        if (op->op == TIR_GRID && index == NULL) {
-            TirOp *again = tir_op_new(b, TIR_GRID, 0, NULL, 1, &i32);
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && index == NULL) {
+            TirOp *again = tir_op_new(b, op->op, 0, NULL, 1, &i32);
             again->integer = op->integer;
             again->steers = true;
             clone_set(map, op->results[0], again->results[0]);
@@ -87,7 +110,6 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
     }
 }
 
-/* Of one band: nothing, at `none`, when its index lies past the end of the axis. */
 bool
 roles_is_same(const TirVal *a, const TirVal *b)
 {
@@ -104,7 +126,7 @@ roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal 
 
     range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
     if (none != NULL) {
-        TirVal *there = tir_binary(b, TIR_LT, index, extent);
+        TirVal *there = roles_is_there(r, b, index, extent);
         if (!roles_is_same(range.lo, none))
             range.lo = tir_select(b, there, range.lo, none);
         range.hi = tir_select(b, there, range.hi, none);
@@ -146,20 +168,30 @@ Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
     uint32_t bands = r->fn->plan->bands;
+    bool from_end = r->fn->plan->from_end;
     if (bands > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
-        /* from where the first band begins to where the last one that is there ends */
-        TirVal *end = tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
-        TirVal *last = tir_binary(b, TIR_MIN, roles_band_index(r, b, block_index, bands - 1), end);
+        /* from where the first band that is there begins to where the last one ends */
+        TirVal *end = from_end ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
+        TirVal *last = roles_band_index(r, b, block_index, bands - 1);
+        if (end != NULL)
+            last = tir_binary(b, TIR_MIN, last, end);
         Range to = roles_band_range(r, b, last, extent, NULL);
-        if (roles_depends_on_band(r, r->loop->args[0]))
-            to.lo = roles_band_range(r, b, roles_band_index(r, b, block_index, 0), extent, NULL).lo;
+        if (roles_depends_on_band(r, r->loop->args[0])) {
+            TirVal *first = roles_band_index(r, b, block_index, 0);
+            if (from_end)
+                first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
+            to.lo = roles_band_range(r, b, first, extent, NULL).lo;
+        }
         *first_lo = to.lo;
         return to;
     }
-    Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, 0), extent, NULL);
+    uint32_t sure = from_end ? bands - 1 : 0; /* a band that is there */
+    Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, sure), extent, NULL);
 
     *first_lo = all.lo;
-    for (uint32_t w = 1; w < r->fn->plan->bands; w++) {
+    for (uint32_t w = 0; w < bands; w++) {
+        if (w == sure)
+            continue;
         Range one = roles_band_range(r, b, roles_band_index(r, b, block_index, w), extent, *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
@@ -282,7 +314,7 @@ roles_make_producer(Roles *r)
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = NULL, *extent = NULL;
     if (!r->fn->plan->divided) {
-        index = roles_grid(r, b);
+        index = read_grid(r, b, r->fn->plan->from_end ? TIR_GRID_FIRST : TIR_GRID, true);
         extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
     }
     if (!once_behind(r))

@@ -60,8 +60,7 @@ roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
     if (n == 3 && (!is_within(r->body, 1, 0) || !is_within(r->body, 1, 2) ||
                    (!falls && !is_within(r->body, 0, 2))))
         return;
-    TirVal *bands = tir_const_int(&r->b, r->fn->plan->bands);
-    TirVal *block_index = tir_binary(&r->b, TIR_DIV, own, bands);
+    TirVal *block_index = roles_block_index(r, &r->b, own);
     for (uint32_t k = 0; k + 1 < n; k++) {
         place[k] = extreme_place(r, block_index, k, k == 0 && (n == 3 || down) ? TIR_MAX : TIR_MIN);
         if (place[k] == NULL)

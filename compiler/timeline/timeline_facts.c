@@ -28,6 +28,9 @@ print_roles(const TirFn *fn, Buf *out)
         buf_printf(out, "    band %u       %-7s   %3u     ", band, warps, plan->consumer_registers);
         if (plan->divided)
             buf_printf(out, "computes part %u of every tile\n", band);
+        else if (plan->from_end)
+            buf_printf(out, "computes programs %s = last - %u, last - %u, ..\n", axis, plan->bands - 1 - band,
+                       2 * plan->bands - 1 - band);
         else
             buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, band,
                        band + plan->bands * (plan->paired ? 2 : 1),

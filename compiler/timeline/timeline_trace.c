@@ -110,10 +110,13 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
                  .visit = visit,
                  .user = &tracer};
 
-    for (uint32_t k = 0; k < s->fn->grid.n; k++) {
+    for (uint32_t k = 0; k < s->fn->grid.n; k++)
         s->setting.grid[k] = s->tile[k];
-        if (k == s->fn->plan->band_axis && role > 0)
-            s->setting.grid[k] = s->tile[k] * s->fn->plan->bands + role - 1;
+    if (!s->fn->plan->divided) {
+        uint32_t axis = s->fn->plan->band_axis;
+        s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->band_indices);
+        if (role > 0)
+            s->setting.grid[axis] = s->setting.first + role - 1;
     }
     s->setting.band = role > 0 ? role - 1 : 0;
     bool done = walk_run(&walk, program);
@@ -128,8 +131,11 @@ count_iterations(Search *s)
     uint32_t least = UINT32_MAX, n;
     uint32_t bands = s->fn->plan->bands;
 
-    if (!s->fn->plan->divided && (s->tile[s->fn->plan->band_axis] + 1) * bands > s->band_indices)
-        return 0; /* some band is past the end */
+    if (!s->fn->plan->divided) {
+        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->band_axis], s->band_indices);
+        if (first < 0 || first + bands > s->band_indices)
+            return 0; /* some band has no program */
+    }
     for (uint32_t role = 1; role <= bands; role++) {
         if (!run_role(s, role, s->brief[1], NULL, &n))
             return 0;
@@ -148,7 +154,7 @@ count_tiles(Search *s)
         s->counts[k] = n.value;
         if (k == s->fn->plan->band_axis) {
             s->band_indices = n.value;
-            s->counts[k] = n.value / s->fn->plan->bands;
+            s->counts[k] = (n.value + (s->fn->plan->from_end ? s->fn->plan->bands - 1 : 0)) / s->fn->plan->bands;
         }
     }
     return s->fn->plan->divided || s->counts[s->fn->plan->band_axis] > 0;
