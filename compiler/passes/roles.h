@@ -55,6 +55,8 @@ typedef struct Roles {
     uint32_t segment; /* the one of MASKS_OF_ONE */
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
     Spreading spread, producer_spread; /* in each of the two builders' programs */
+    TirVal *first, *producer_first; /* where tiles are counted from the end, in each of the two: the index of
+                                       the block's first program, as it was last read */
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
@@ -96,10 +98,10 @@ TirVal *roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t 
 CloneMap roles_band_map(Roles *r, const TirBuilder *b, TirVal *index);
 /* The index of the band axis, as the launch gives it. */
 TirVal *roles_grid(Roles *r, TirBuilder *b);
-/* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
- * own, made by `b`, that steers. */
-void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
-                    TirVal *index);
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
+ * first program; without an index every axis gets a reading of its own, made by `b`, that steers. */
+void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
+                    TirVal *first);
 /* Whether a band with this index has a program: not in front of the axis, nor past its end. */
 TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
 /* Of one band: nothing, at `none`, when it has no program. */

@@ -8,7 +8,7 @@ roles_steering(Roles *r, TirVal *iteration)
 {
     CloneMap map = clone_map(r->fn);
 
-    roles_map_grid(&r->b, &map, r->old, 0, NULL);
+    roles_map_grid(&r->b, &map, r->old, 0, NULL, NULL);
     for (uint32_t k = 0; k < r->counters.n; k++)
         clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
     if (iteration != NULL)

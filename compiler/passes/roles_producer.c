@@ -39,7 +39,7 @@ TirVal *
 roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 {
     if (r->fn->plan->from_end)
-        return read_grid(r, b, TIR_GRID_FIRST, own->def->steers);
+        return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->steers);
     return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->bands));
 }
 
@@ -50,10 +50,10 @@ roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
                                  : tir_binary(b, TIR_LT, index, extent);
 }
 
-/* Lets `index` stand for all readings of grid axis `axis`; NULL: every axis gets a reading of its
- * own, made by `b`, that steers. */
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
+ * first program; without an index every axis gets a reading of its own, made by `b`, that steers. */
 void
-roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index)
+roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index, TirVal *first)
 {
     TirType i32 = tir_scalar(DT_I32);
 
@@ -61,6 +61,8 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
             clone_set(map, op->results[0], index);
+        if (op->op == TIR_GRID_FIRST && op->integer == (int64_t)axis && first != NULL)
+            clone_set(map, op->results[0], first);
         if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && index == NULL) {
             TirOp *again = tir_op_new(b, op->op, 0, NULL, 1, &i32);
             again->integer = op->integer;
@@ -68,7 +70,7 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
             clone_set(map, op->results[0], again->results[0]);
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            roles_map_grid(b, map, op->blocks[k], axis, index);
+            roles_map_grid(b, map, op->blocks[k], axis, index, first);
     }
 }
 
@@ -79,7 +81,8 @@ roles_band_map(Roles *r, const TirBuilder *b, TirVal *index)
     const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
 
     if (index != NULL)
-        roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index);
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index,
+                       b == &r->pb ? r->producer_first : r->first);
     for (uint32_t k = 0; k < counters->n; k++)
         clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
     return map;
@@ -315,6 +318,7 @@ roles_make_producer(Roles *r)
     TirVal *index = NULL, *extent = NULL;
     if (!r->fn->plan->divided) {
         index = read_grid(r, b, r->fn->plan->from_end ? TIR_GRID_FIRST : TIR_GRID, true);
+        r->producer_first = r->fn->plan->from_end ? index : NULL;
         extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
     }
     if (!once_behind(r))

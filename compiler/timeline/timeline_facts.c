@@ -29,7 +29,8 @@ print_roles(const TirFn *fn, Buf *out)
         if (plan->divided)
             buf_printf(out, "computes part %u of every tile\n", band);
         else if (plan->from_end)
-            buf_printf(out, "computes programs %s = last - %u, last - %u, ..\n", axis, plan->bands - 1 - band,
+            buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
+                       band + 1 == plan->bands ? "" : arena_printf(out->arena, " - %u", plan->bands - 1 - band),
                        2 * plan->bands - 1 - band);
         else
             buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, band,

@@ -153,6 +153,26 @@ def forward(case, random, m=64, n=64, lazy=True, batch=1):
                    outputs(exact, plain, {"O": case.dtype, "L": "f32"}))
 
 
+def sliding(random, heads, s, d, dtype, n, window, m=64):
+    draw = lambda *size: ladder.rounded(random.standard_normal((heads, s, *size)) / 4, dtype)
+    q, k, v = draw(d), draw(d), draw(d)
+    factor, c = (ladder.rounded(random.standard_normal(x), "f32") for x in ((heads, s), (heads, s, d)))
+    ahead = np.arange(s)[:, None] - np.arange(s)
+    seen = (ahead >= 0) & (ahead < window)
+
+    def compute(cut):
+        p = np.where(seen, np.exp2(q @ k.transpose(0, 2, 1)), 0)
+        y = (cut(p) @ v) * factor[:, :, None] + c
+        return {"Y": y, "X": y.sum(axis=2), "Z": y.sum(axis=(0, 1))}
+
+    out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)),
+                  {"Y": "f32", "X": "f32", "Z": "f32"})
+    return Program(HERE / "planned" / "sliding.tile", "sliding",
+                   {"T": dtype, "D": d, "M": m, "N": n, "WINDOW": window}, {},
+                   {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "G": (factor, "f32"), "C": (c, "f32"),
+                    "Z": (np.zeros(d), "f32")}, out, ("Z",))
+
+
 def decode(case, random, ms, n, batch=1):
     """attention_decode: the heads that share keys are rows of one tile."""
     inputs, exact, plain, scalars = attention_data(case, random, batch)
@@ -348,6 +368,18 @@ def written_cases(optional):
     spec = at(400, 300, causal=True, window=100, d=128, dv=128)
     yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128 drawn",
                backward("attention_bwd_dkdv", spec, random, 128), "bands=2,stages=1,divide=1,dynamic=1", 2)
+    # tiles that are counted from the end: the first has one band, two, or all; one tile; no mask for what lies
+    # in front; a loop that begins at the first program's mask
+    for rows in [1, 64, 65, 200, 257, 448]:
+        for plan in ["bands=3,stages=2,slots=2", "bands=4,stages=2", "bands=2,stages=2,slots=2,persistent=0",
+                     "bands=3,stages=2,dynamic=0", "bands=3,stages=2,overlap=0"]:
+            yield fwd(plan, 2, rows=rows, keys=rows, d=64, dv=64, heads=2, kv_heads=1, causal=True)
+        for plan in ["bands=2,stages=2,dynamic=1", "bands=3,stages=2,slots=2", "bands=4,stages=2,persistent=0"]:
+            yield case(f"sliding rows={rows}", sliding(random, 2, rows, 64, "bf16", 80, 150), plan, 2)
+    for kernel in ["attention_bwd_dq", "attention_bwd_dkdv"]:
+        for plan in ["bands=3,stages=2", "bands=2,stages=2,dynamic=0"]:
+            spec = at(260, 300, causal=True, heads=2, kv_heads=1)
+            yield case(f"{kernel} {attention.name_of(spec)} from the end", backward(kernel, spec, random), plan, 2)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)
@@ -572,6 +604,11 @@ def drawn_case(seed):
         n = 16 * int(random.integers(1, 9))
         program = linear(random, *sizes, dtype, causal, store, 64, n)
         name = f"{sizes} {dtype} {causal=} {store=} N={n}"
+    other = np.random.default_rng([seed, 3])  # of its own, likewise
+    if other.random() < 0.05:
+        size = (int(other.integers(1, 3)), int(other.integers(1, 500)), 8 * int(other.integers(1, 17)))
+        n, window = 16 * int(other.integers(1, 9)), int(other.integers(1, 300))
+        kind, program, name = "sliding", sliding(other, *size, dtype, n, window), f"{size} {dtype} {window=} N={n}"
     sms = pick(1, 2, 3, 5, 132)
     if np.random.default_rng([seed, 2]).random() < 0.3:  # of its own: all else stays as it was
         plan += ",cluster=2"
