@@ -78,6 +78,13 @@ def iteration_of(features, plan, t):
     return clocks, t["copy_latency"] * (1 if overlaps or work["held"] else t["copy_part"])
 
 
+def drawn_in_rounds(trips, each, clocks, tile, sm_count):
+    """Clocks of tiles that are drawn, the longest first: all of them shared out evenly, or the longest in rounds."""
+    rounds = [math.ceil(as_long / sm_count) * (tile + (length / trips["each"] - 1) * each * clocks)
+              for length, as_long in trips["lengths"]]
+    return max([trips["blocks"] / sm_count * tile] + rounds)
+
+
 def predict(features, plan, t):
     """Milliseconds; None for what the model has no features of."""
     work, trips, n = features["work"], features["trips"], plan["bands"]
@@ -93,8 +100,8 @@ def predict(features, plan, t):
     tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
     if features["slides"] and plan["dynamic"]:
-        return None  # drawn, which nobody has measured yet
-    if features["slides"] and plan["persistent"]:  # the SM that is dealt the most
+        total = drawn_in_rounds(trips, each, clocks + wait, tile, t["sm_count"])
+    elif features["slides"] and plan["persistent"]:  # the SM that is dealt the most
         dealt = each / trips["each"] * trips["dealt"]
         total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
     elif not features["uneven"]:

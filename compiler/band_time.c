@@ -135,6 +135,16 @@ band_most_dealt(const Target *target, const BandTrips *trips)
     return most;
 }
 
+double
+band_as_long(const BandTrips *trips, uint32_t k)
+{
+    double n = 0;
+
+    for (uint32_t j = 0; j < trips->n; j++)
+        n += trips->block[j] >= trips->block[k] ? trips->blocks / trips->n : 0;
+    return n;
+}
+
 /* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
  * all together take, nor than the longest do alone, in whole rounds. */
 static double
@@ -143,10 +153,9 @@ drawn_in_rounds(const Target *target, const BandTrips *trips, double each, const
     double most = trips->blocks / target->chip.sm_count * c->tile;
 
     for (uint32_t k = 0; k < trips->n; k++) {
-        double as_long = 0, longer = (trips->block[k] / trips->each - 1) * each;
-        for (uint32_t j = 0; j < trips->n; j++)
-            as_long += trips->block[j] >= trips->block[k] ? trips->blocks / trips->n : 0;
-        most = unit_larger(most, ceil(as_long / target->chip.sm_count) * (c->tile + longer * c->iteration));
+        double rounds = ceil(band_as_long(trips, k) / target->chip.sm_count);
+        double longer = (trips->block[k] / trips->each - 1) * each;
+        most = unit_larger(most, rounds * (c->tile + longer * c->iteration));
     }
     return most;
 }

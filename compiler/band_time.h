@@ -70,6 +70,8 @@ typedef struct BandClocks {
 
 /* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
 double band_most_dealt(const Target *target, const BandTrips *trips);
+/* How many tiles have at least as many iterations as sample `k`. */
+double band_as_long(const BandTrips *trips, uint32_t k);
 /* Of a launch with such `trips`; `whole_waves`: the last tiles leave SMs idle (that needs sizes that
  * are known). */
 BandClocks band_time(const Target *target, const BandWork *work, const BandTrips *trips,

@@ -21,6 +21,26 @@ print_plan(const PlanHints *plan, Buf *out)
                plan->overlap, plan->turns, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
+/* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the
+ * most, and each length with the number of tiles that are as long or longer. */
+static void
+print_lengths(const Target *target, const BandTrips *trips, Buf *out)
+{
+    const char *between = "";
+
+    buf_printf(out, ",\"dealt\":%.6g,\"lengths\":[", band_most_dealt(target, trips));
+    for (uint32_t k = 0; k < trips->n; k++) {
+        bool again = false;
+        for (uint32_t j = 0; j < k; j++)
+            again |= trips->block[j] == trips->block[k];
+        if (again)
+            continue;
+        buf_printf(out, "%s[%.9g,%.9g]", between, trips->block[k], band_as_long(trips, k));
+        between = ",";
+    }
+    buf_char(out, ']');
+}
+
 static void
 print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, const int64_t *sizes,
            uint32_t index, Buf *out)
@@ -55,7 +75,7 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g", t->blocks,
                t->each, t->most, t->masks);
     if (w->slides)
-        buf_printf(out, ",\"dealt\":%.6g", band_most_dealt(px->target, t));
+        print_lengths(px->target, t, out);
     buf_char(out, '}');
     buf_printf(out,
                ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"

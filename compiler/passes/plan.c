@@ -498,11 +498,7 @@ count_blocks(TirFn *fn)
 bool
 plan_draws(const PassContext *px, const TirFn *fn)
 {
-    uint32_t axis = tir_length_axis(fn);
-
-    if (axis == fn->grid.n || !px->plan.dynamic || (fn->plan != NULL && fn->plan->paired))
-        return false;
-    return fn->grid.at[axis].uneven || plan_is_given(&px->plan, "dynamic");
+    return tir_length_axis(fn) < fn->grid.n && px->plan.dynamic && (fn->plan == NULL || !fn->plan->paired);
 }
 
 /* How many indices of dimension `d` programs share that run at the same time and go through `trips`
@@ -524,8 +520,7 @@ shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
 }
 
 /* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
- * time of those that share what they load.  Blocks that stay draw them from a counter.  Those of an axis
- * that slides go so only where the plan says it in words: `auto` does not know that it pays. */
+ * time of those that share what they load.  Blocks that stay draw them from a counter. */
 static void
 plan_drawing(Planner *p)
 {

@@ -358,16 +358,17 @@ def written_cases(optional):
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
         for ways in ["bands=2,stages=2,slots=2,turns=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
                      "bands=2,stages=2,persistent=0"]:
-            yield fwd(ways + ",dynamic=1", 3, **features)
+            yield fwd(ways, 3, **features)
+        yield fwd("bands=3,stages=2,dynamic=0", 1, **features)  # dealt out
         spec = at(features.pop("rows"), features.pop("keys"), **features)
         for kernel, m, ways in [("attention_bwd_dq", 64, "bands=2,stages=2"), ("attention_bwd_dkdv", 64, "bands=2,stages=2"),
                                 ("attention_bwd", 64, "bands=2,stages=2,slots=2,turns=1"),
                                 ("attention_bwd", 96, "bands=2,stages=2,persistent=0,turns=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m} drawn", backward(kernel, spec, random, m),
-                       ways + ",dynamic=1", 3)
+                       ways, 3)
     spec = at(400, 300, causal=True, window=100, d=128, dv=128)
     yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128 drawn",
-               backward("attention_bwd_dkdv", spec, random, 128), "bands=2,stages=1,divide=1,dynamic=1", 2)
+               backward("attention_bwd_dkdv", spec, random, 128), "bands=2,stages=1,divide=1", 2)
     # tiles that are counted from the end: the first has one band, two, or all; one tile; no mask for what lies
     # in front; a loop that begins at the first program's mask
     for rows in [1, 64, 65, 200, 257, 448]:
@@ -518,8 +519,6 @@ def draw_plan(random):
         drawn = random.random()
         if drawn < 0.3:
             plan[name] = value
-        elif name == "dynamic" and drawn < 0.7:  # by name, as programs that slide need it
-            plan[name] = 1
     return ",".join(f"{k}={v}" for k, v in plan.items())
 
 
