@@ -56,9 +56,8 @@ add_arithmetic(BandWork *w, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_IF && op->by_rows) /* taken seldom */
-            continue;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
+        bool seldom = op->op == TIR_IF && op->by_rows; /* its first block is taken seldom */
+        for (uint32_t k = seldom; k < op->n_blocks; k++)
             add_arithmetic(w, op->blocks[k]);
         bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_REDUCE;
         const TirVal *sized = op->op == TIR_REDUCE ? op->args[0]

@@ -354,9 +354,11 @@ cost_is_special(TirOpcode op)
 }
 
 double
-cost_rare(void)
+cost_share(const TirOp *op, uint32_t block)
 {
-    return rare;
+    if (op->op != TIR_IF || !op->by_rows)
+        return 1;
+    return block == 0 ? rare : 1 - rare;
 }
 
 /* The last tile of an axis may reach past its end. */
@@ -514,11 +516,12 @@ cost_block(Model *m, const TirBlock *block)
             m->depth++;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);
-        } else if (op->op == TIR_IF && op->by_rows) {
-            m->weight *= rare;
         }
-        for (uint32_t b = 0; b < op->n_blocks; b++)
+        double each = m->weight;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            m->weight = each * cost_share(op, b);
             cost_block(m, op->blocks[b]);
+        }
         m->depth -= op->op == TIR_FOR;
         m->weight = weight;
     }
@@ -717,11 +720,12 @@ guess_block(Guess *g, const TirBlock *block)
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(op);
             g->depth++;
-        } else if (op->op == TIR_IF && op->by_rows) {
-            m->weight *= rare;
         }
-        for (uint32_t b = 0; b < op->n_blocks; b++)
+        double each = m->weight;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            m->weight = each * cost_share(op, b);
             guess_block(g, op->blocks[b]);
+        }
         g->depth -= op->op == TIR_FOR;
         m->weight = weight;
     }

@@ -53,7 +53,8 @@ void cost_settle(const Target *target, uint32_t alive, Cost *cost);
 
 /* Whether an operation goes to the unit for special functions. */
 bool cost_is_special(TirOpcode op);
-/* How often a branch that rows decide to take for themselves is taken. */
-double cost_rare(void);
+/* How often a block of an operation is gone through, whenever the operation is: rows seldom take a
+ * branch for themselves. */
+double cost_share(const TirOp *op, uint32_t block);
 
 #endif

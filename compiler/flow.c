@@ -551,7 +551,7 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            read_arithmetic(r, op->blocks[k], op->by_rows ? weight * cost_rare() : weight);
+            read_arithmetic(r, op->blocks[k], weight * cost_share(op, k));
         bool reduce = op->op == TIR_REDUCE, any = false;
         const TirVal *value = reduce ? op->args[0] : op->n_results > 0 ? op->results[0] : NULL;
         if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_PADMASK ||

@@ -70,6 +70,17 @@ fold(TirOpcode op, int64_t a, int64_t b, int64_t *out)
     return *out >= INT32_MIN && *out <= INT32_MAX;
 }
 
+/* A float that is one, or a tile of ones. */
+static bool
+is_one(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_BROADCAST)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_CONST && dtype_is_float(def->results[0]->type.dtype) && def->number == 1;
+}
+
 /* What the operation is equal to without computing; NULL: nothing simpler is known. */
 static TirVal *
 simpler(Simplifier *s, TirOp *op)
@@ -91,6 +102,12 @@ simpler(Simplifier *s, TirOp *op)
                       (op->op == TIR_ADD && b == 0) || (op->op == TIR_SUB && b == 0)))
             return op->args[0];
         if (has_a && ((op->op == TIR_MUL && a == 1) || (op->op == TIR_ADD && a == 0)))
+            return op->args[1];
+    }
+    if (op->op == TIR_MUL && dtype_is_float(op->results[0]->type.dtype)) { /* exact, whatever x is */
+        if (is_one(op->args[1]))
+            return op->args[0];
+        if (is_one(op->args[0]))
             return op->args[1];
     }
     if (op->op == TIR_CAST && op->args[0]->type.dtype == op->results[0]->type.dtype)

@@ -76,7 +76,7 @@ visit(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 
     if (rows && moment == WALK_ENTER && t->depth < DEEPEST) {
         t->outside[t->depth++] = t->weight;
-        t->weight *= block == 0 ? cost_rare() : 1 - cost_rare();
+        t->weight *= cost_share(op, block);
     } else if (rows && moment == WALK_LEAVE && t->depth > 0) {
         t->weight = t->outside[--t->depth];
     }
