@@ -61,6 +61,9 @@ typedef struct Roles {
     bool staggers; /* bands begin long tiles apart */
     TirVal *delay; /* of this band, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
+    TirVal *first;     /* the first iteration of a turned loop, when its masks stand under tests; else NULL */
+    TirVal **splits;   /* .. and the places between the loop's segments */
+    bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */
     ValueList fillers; /* results of branches on the side where nobody reads them */
@@ -208,6 +211,16 @@ void roles_find_places(Roles *r);
 void roles_give_back_once(Roles *r, bool stays);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
+ * known before the loop. */
+bool roles_is_remade(const Roles *r, const TirVal *value);
+/* .. does so, unless `map` has it. */
+void roles_remake(Roles *r, CloneMap *map, TirVal *value);
+/* roles_masks.c: before the first iteration of a turned loop is emitted: which of its masks it may leave out. */
+void roles_find_tests(Roles *r, const CloneMap *map, Range range);
+/* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
+bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
 
 /* ---- roles_ahead.c ---- */
 

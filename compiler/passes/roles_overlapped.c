@@ -5,10 +5,8 @@
 
 #include "compiler/passes/tir_util.h"
 
-/* Whether the late stage can compute `value` again instead of being handed it: nothing but the
- * number of the iteration and what is known before the loop. */
-static bool
-is_remade(const Roles *r, const TirVal *value)
+bool
+roles_is_remade(const Roles *r, const TirVal *value)
 {
     const TirOp *def = value->def;
 
@@ -20,19 +18,19 @@ is_remade(const Roles *r, const TirVal *value)
         def->op == TIR_REDUCE || def->n_blocks > 0)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!is_remade(r, def->args[k]))
+        if (!roles_is_remade(r, def->args[k]))
             return false;
     }
     return true;
 }
 
-static void
-remake(Roles *r, CloneMap *map, TirVal *value)
+void
+roles_remake(Roles *r, CloneMap *map, TirVal *value)
 {
     if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
         return;
     for (uint32_t k = 0; k < value->def->n_args; k++)
-        remake(r, map, value->def->args[k]);
+        roles_remake(r, map, value->def->args[k]);
     clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
 }
 
@@ -41,7 +39,7 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
         TirVal *value = op->args[k];
-        if (value->block == r->body && !r->late[value->id] && !is_remade(r, value) &&
+        if (value->block == r->body && !r->late[value->id] && !roles_is_remade(r, value) &&
             !roles_listed(crossing, value))
             vec_push(r->fn->arena, crossing, value);
     }
@@ -55,8 +53,8 @@ static void
 remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!r->late[op->args[k]->id] && is_remade(r, op->args[k]))
-            remake(r, map, op->args[k]);
+        if (!r->late[op->args[k]->id] && roles_is_remade(r, op->args[k]))
+            roles_remake(r, map, op->args[k]);
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
@@ -140,7 +138,8 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
             roles_plain(&r->b, TIR_TURN_TAKE, NULL, 0);
             taken = true;
         }
-        roles_copy(r, map, op, all_masks);
+        if (before != NULL || !roles_test_mask(r, map, op))
+            roles_copy(r, map, op, all_masks);
         if (i > last && op->op == TIR_REDUCE)
             pin = clone_of(map, op->results[0]);
         if (i > last && op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1)
@@ -316,6 +315,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
+    roles_find_tests(r, map, range);
     if (r->staggers)
         stagger(r, range);
     emit_early(r, &head, NULL, true);
