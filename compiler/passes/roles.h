@@ -49,6 +49,7 @@ typedef struct Roles {
     OpList early_rings, late_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the bands' iterations are not the same */
+    TirVal *extent;                 /* of the band axis, before everything else */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
@@ -66,6 +67,7 @@ typedef struct Roles {
     bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */
+    TirVal *rest;      /* how many iterations are still to be passed by, where that is known; else NULL */
     ValueList fillers; /* results of branches on the side where nobody reads them */
 } Roles;
 
@@ -194,6 +196,17 @@ void roles_overlapped(Roles *r, CloneMap *map, Range range);
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
 void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
+/* ---- roles_rest.c: iterations that other bands need and this one lets pass ---- */
+
+void roles_pass_by(Roles *r, TirVal *from, TirVal *to);
+/* Whether there may be some behind a band's own. */
+bool roles_has_rest(const Roles *r);
+/* Under the last product of a turned loop (`under`), or where a band has no iteration: how many are still to be
+ * passed by behind `end`. */
+TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
+/* Behind everything else that is done for the tile. */
+void roles_pass_rest(Roles *r);
+
 /* roles_first.c: decides branches of the iteration that stands before a turned loop. */
 void roles_settle_first(TirFn *fn);
 /* .. and of bands that divide its tiles. */

@@ -1,9 +1,9 @@
 /* roles_masks.c - masks of the iteration that stands before a turned loop.
  *
  *   does     segments say which masks an iteration needs (split-loops), but this one lies in one or another
- *            of them: in the first, or, where that is empty, in a later one.  A mask that lives at one end of
- *            the loop stands under the question whether this iteration lies there, which is the same for
- *            all threads of a band:
+ *            of them: in the first, or, where that is empty, in a later one.  A mask of a product's result that
+ *            lives at one end of the loop stands under the question whether this iteration lies there, which
+ *            is the same for all threads of a band:
  *
  *                s = mask s, window        first = lo < split            last = lo >= split'
  *                s = mask s, diagonal  ->  if first { mask s, window }   if last { mask s, diagonal }
@@ -15,6 +15,19 @@
 
 #include "compiler/passes/tir_util.h"
 
+/* Whether a mask is all that reads its tile, and that has the registers of a product's result: then the
+ * side without the mask moves nothing.  (What is computed before it, as a tanh, runs beside the mask.) */
+static bool
+takes_place(const Roles *r, const TirOp *op)
+{
+    const TirVal *tile = op->args[0];
+    const TirOp *def = tile->def;
+
+    if (def == NULL || def->parent != r->body || count_uses_in(r->body, tile) != 1)
+        return false;
+    return def->op == TIR_MMA || (def->op == TIR_MASK && takes_place(r, def));
+}
+
 /* Whether a mask lives at one end of the loop alone: before (TIR_LT) or behind (TIR_GE) place `k` between its
  * segments. */
 static bool
@@ -22,7 +35,7 @@ is_of_one_end(const Roles *r, const TirOp *op, uint32_t *k, TirOpcode *side)
 {
     uint32_t n = r->loop->n_segments, first = 0, last = 0;
 
-    if ((op->op != TIR_MASK && op->op != TIR_PADMASK) || !roles_is_remade(r, op->args[1]))
+    if (op->op != TIR_MASK || !takes_place(r, op) || !roles_is_remade(r, op->args[1]))
         return false;
     while (first < n && (op->segments >> first & 1) != 0)
         first++;

@@ -162,6 +162,13 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     }
 }
 
+/* Whether what is left to be passed by is found under the last product. */
+static bool
+counts_rest(const Roles *r)
+{
+    return r->loop->parent == r->old && roles_has_rest(r);
+}
+
 /* What is done when the loop is not turned: nothing, or, where that is because its first iteration
  * has masks, the iterations there are, one after the other. */
 static void
@@ -185,7 +192,9 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     roles_emit_behind(r, &own, values + n);
     roles_give_back_once(r, true);
     roles_give_back_once(r, false);
-    tir_yield(&r->b, n + r->left.n, values);
+    if (counts_rest(r))
+        values[n + r->left.n] = roles_begin_rest(r, range.hi, false);
+    tir_yield(&r->b, branch->n_results, values);
 }
 
 /* Then they are given back before it, and the next tile's loads run under the last products. */
@@ -250,12 +259,14 @@ stagger(Roles *r, Range range)
 
 /* What ends the tile: the products that are left, under them what needs them not. */
 static void
-emit_end(Roles *r, CloneMap *tail, TirVal **left)
+emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
 {
     roles_give_back_once(r, false);
     emit_late(r, tail);
     roles_emit_behind(r, tail, left);
-    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
+    if (counts_rest(r))
+        left[r->left.n] = roles_begin_rest(r, end, true);
+    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
     roles_release(&r->b, &r->late_rings, NULL);
 }
 
@@ -299,11 +310,13 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     roles_find_behind(r);
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
+    if (counts_rest(r))
+        vec_push(arena, &types, tir_scalar(DT_I32));
     r->once_given_back = roles_reads_once_early(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
-    TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);
-    TirVal **values = arena_array(arena, TirVal *, n + crossing.n + r->left.n + 1);
+    TirOp *branch = tir_if(&r->b, some, types.n, types.at);
+    TirVal **values = arena_array(arena, TirVal *, types.n + crossing.n + 1);
     emit_others(r, map, range, branch, values);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
@@ -366,15 +379,16 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         clone_set(&tail, crossing.at[k], loop->results[n + k]);
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->loop->results[k], loop->results[k]);
-    emit_end(r, &tail, values + n);
+    emit_end(r, &tail, range.hi, values + n);
     for (uint32_t k = 0; k < n; k++) {
         bool late = r->late[r->body->params.at[k + 1]->id];
         values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
     }
-    tir_yield(&r->b, n + r->left.n, values);
+    tir_yield(&r->b, types.n, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, r->loop->results[k], branch->results[k]);
     for (uint32_t k = 0; k < r->left.n; k++)
         clone_set(map, r->left.at[k], branch->results[n + k]);
+    r->rest = counts_rest(r) ? branch->results[types.n - 1] : NULL;
 }
