@@ -62,7 +62,7 @@ typedef struct Roles {
     bool staggers; /* bands begin long tiles apart */
     TirVal *delay; /* of this band, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
-    TirVal *first;     /* the first iteration of a turned loop, when its masks stand under tests; else NULL */
+    TirVal *head;      /* the first iteration of a turned loop, when its masks stand under tests; else NULL */
     TirVal **splits;   /* .. and the places between the loop's segments */
     bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */

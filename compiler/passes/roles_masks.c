@@ -83,7 +83,7 @@ roles_find_tests(Roles *r, const CloneMap *map, Range range)
 
     if (n < 2 || r->backwards || r->clean_head)
         return;
-    r->first = range.lo;
+    r->head = range.lo;
     r->splits = arena_array(r->fn->arena, TirVal *, n);
     for (uint32_t k = 0; k + 1 < n; k++)
         r->splits[k] = clone_of(map, r->loop->args[2 + k]);
@@ -97,7 +97,7 @@ roles_test_mask(Roles *r, CloneMap *map, const TirOp *op)
     uint32_t place;
     TirOpcode side;
 
-    if (r->first == NULL)
+    if (r->head == NULL)
         return false;
     if (op->n_results == 1 && r->only_tested[op->results[0]->id])
         return true;
@@ -107,7 +107,7 @@ roles_test_mask(Roles *r, CloneMap *map, const TirOp *op)
     TirVal *whole = clone_of(map, op->args[0]);
     CloneMap own = clone_map_copy(r->fn, map);
     r->b.span = op->span;
-    TirVal *test = tir_binary(&r->b, side, r->first, r->splits[place]);
+    TirVal *test = tir_binary(&r->b, side, r->head, r->splits[place]);
     TirOp *branch = tir_if(&r->b, test, 1, &op->results[0]->type);
     r->b.block = branch->blocks[0];
     roles_remake(r, &own, op->args[1]);
