@@ -25,29 +25,6 @@
 
 #include "compiler/passes/tir_util.h"
 
-/* ---- iterations that a band lets pass ---- */
-
-static void
-emit_pass_by(Roles *r, TirVal *from, TirVal *to)
-{
-    if (roles_is_same(from, to))
-        return;
-    TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
-    TirBlock *around = r->b.block;
-
-    r->b.block = loop->blocks[0];
-    for (uint32_t k = 0; k < r->early_rings.n; k++) {
-        roles_plain(&r->b, TIR_RING_WAIT, r->early_rings.at[k]->shared, 0);
-        roles_plain(&r->b, TIR_RING_RELEASE, r->early_rings.at[k]->shared, 0);
-    }
-    for (uint32_t k = 0; k < r->late_rings.n; k++) {
-        roles_plain(&r->b, TIR_RING_WAIT, r->late_rings.at[k]->shared, 0);
-        roles_plain(&r->b, TIR_RING_RELEASE, r->late_rings.at[k]->shared, 0);
-    }
-    tir_yield(&r->b, 0, NULL);
-    r->b.block = around;
-}
-
 static void
 list_ring(Roles *r, TirOp *load)
 {
@@ -203,9 +180,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         }
         range = roles_numbers(r, &r->b, range, all);
         if (r->backwards)
-            emit_pass_by(r, tir_const_int(&r->b, 0), range.lo);
+            roles_pass_by(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
-            emit_pass_by(r, all.lo, range.lo);
+            roles_pass_by(r, all.lo, range.lo);
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
@@ -219,22 +196,6 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         roles_sums(r, map, range);
     else
         roles_straight(r, map, range);
-}
-
-/* The iterations that a band does not have, behind its own. */
-static void
-emit_rest(Roles *r, TirVal *extent)
-{
-    /* Computed once more: the bounds of the main loop would have to be kept over it. */
-    TirVal *again = roles_grid(r, &r->b), *first_lo;
-
-    again->def->steers = false;
-    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), extent, &first_lo);
-    Range mine = roles_band_range(r, &r->b, again, extent, first_lo);
-    if (r->backwards && roles_is_same(mine.lo, all.lo))
-        return;
-    mine = roles_numbers(r, &r->b, mine, all);
-    emit_pass_by(r, mine.hi, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi);
 }
 
 /* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the
@@ -270,8 +231,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     for (uint32_t k = emit_nest(r, map, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
          k++)
         roles_copy(r, map, body->ops.at[k], false);
-    if (depth + 1 == r->around.n && r->bounds_differ && !r->span_all)
-        emit_rest(r, extent);
+    if (depth + 1 == r->around.n && roles_has_rest(r))
+        roles_pass_rest(r);
     r->counters.n--;
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, block_yield(body)->args[k]);
@@ -423,7 +384,7 @@ pass_roles(PassContext *px, TirFn *fn)
     CloneMap map = clone_map(fn);
     TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
     if (plan->bands > 1 && !plan->divided) {
-        extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
+        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
         there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
@@ -449,8 +410,8 @@ pass_roles(PassContext *px, TirFn *fn)
         tir_yield(&r.b, 0, NULL);
         r.b.block = root;
     }
-    if (r.bounds_differ && !r.span_all && r.around.n == 0)
-        emit_rest(&r, extent);
+    if (r.around.n == 0 && roles_has_rest(&r))
+        roles_pass_rest(&r);
     fn->body = root;
     if (plan->overlapped)
         roles_settle_first(fn);

@@ -49,6 +49,7 @@ typedef struct Roles {
     OpList early_rings, late_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the bands' iterations are not the same */
+    TirVal *extent;                 /* of the band axis, before everything else */
     bool span_all;                  /* every band has the iterations of all */
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
@@ -63,8 +64,12 @@ typedef struct Roles {
     bool staggers; /* bands begin long tiles apart */
     TirVal *delay; /* of this band, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
+    TirVal *head;      /* the first iteration of a turned loop, when its masks stand under tests; else NULL */
+    TirVal **splits;   /* .. and the places between the loop's segments */
+    bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */
+    TirVal *rest;      /* how many iterations are still to be passed by, where that is known; else NULL */
     ValueList fillers; /* results of branches on the side where nobody reads them */
 } Roles;
 
@@ -198,6 +203,17 @@ void roles_overlapped(Roles *r, CloneMap *map, Range range);
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
 void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
+/* ---- roles_rest.c: iterations that other bands need and this one lets pass ---- */
+
+void roles_pass_by(Roles *r, TirVal *from, TirVal *to);
+/* Whether there may be some behind a band's own. */
+bool roles_has_rest(const Roles *r);
+/* Under the last product of a turned loop (`under`), or where a band has no iteration: how many are still to be
+ * passed by behind `end`. */
+TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
+/* Behind everything else that is done for the tile. */
+void roles_pass_rest(Roles *r);
+
 /* roles_first.c: decides branches of the iteration that stands before a turned loop. */
 void roles_settle_first(TirFn *fn);
 /* .. and of bands that divide its tiles. */
@@ -215,6 +231,16 @@ void roles_find_places(Roles *r);
 void roles_give_back_once(Roles *r, bool stays);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
+ * known before the loop. */
+bool roles_is_remade(const Roles *r, const TirVal *value);
+/* .. does so, unless `map` has it. */
+void roles_remake(Roles *r, CloneMap *map, TirVal *value);
+/* roles_masks.c: before the first iteration of a turned loop is emitted: which of its masks it may leave out. */
+void roles_find_tests(Roles *r, const CloneMap *map, Range range);
+/* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
+bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
 
 /* ---- roles_ahead.c ---- */
 

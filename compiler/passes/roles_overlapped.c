@@ -5,10 +5,8 @@
 
 #include "compiler/passes/tir_util.h"
 
-/* Whether the late stage can compute `value` again instead of being handed it: nothing but the
- * number of the iteration and what is known before the loop. */
-static bool
-is_remade(const Roles *r, const TirVal *value)
+bool
+roles_is_remade(const Roles *r, const TirVal *value)
 {
     const TirOp *def = value->def;
 
@@ -20,19 +18,19 @@ is_remade(const Roles *r, const TirVal *value)
         def->op == TIR_REDUCE || def->n_blocks > 0)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!is_remade(r, def->args[k]))
+        if (!roles_is_remade(r, def->args[k]))
             return false;
     }
     return true;
 }
 
-static void
-remake(Roles *r, CloneMap *map, TirVal *value)
+void
+roles_remake(Roles *r, CloneMap *map, TirVal *value)
 {
     if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
         return;
     for (uint32_t k = 0; k < value->def->n_args; k++)
-        remake(r, map, value->def->args[k]);
+        roles_remake(r, map, value->def->args[k]);
     clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
 }
 
@@ -41,7 +39,7 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
         TirVal *value = op->args[k];
-        if (value->block == r->body && !r->late[value->id] && !is_remade(r, value) &&
+        if (value->block == r->body && !r->late[value->id] && !roles_is_remade(r, value) &&
             !roles_listed(crossing, value))
             vec_push(r->fn->arena, crossing, value);
     }
@@ -55,8 +53,8 @@ static void
 remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!r->late[op->args[k]->id] && is_remade(r, op->args[k]))
-            remake(r, map, op->args[k]);
+        if (!r->late[op->args[k]->id] && roles_is_remade(r, op->args[k]))
+            roles_remake(r, map, op->args[k]);
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
@@ -140,7 +138,8 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
             roles_plain(&r->b, TIR_TURN_TAKE, NULL, 0);
             taken = true;
         }
-        roles_copy(r, map, op, all_masks);
+        if (before != NULL || !roles_test_mask(r, map, op))
+            roles_copy(r, map, op, all_masks);
         if (i > last && op->op == TIR_REDUCE)
             pin = clone_of(map, op->results[0]);
         if (i > last && op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1)
@@ -161,6 +160,13 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
         roles_release(&r->b, &r->late_rings, NULL);
     }
+}
+
+/* Whether what is left to be passed by is found under the last product. */
+static bool
+counts_rest(const Roles *r)
+{
+    return r->loop->parent == r->old && roles_has_rest(r);
 }
 
 /* What is done when the loop is not turned: nothing, or, where that is because its first iteration
@@ -186,7 +192,9 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     roles_emit_behind(r, &own, values + n);
     roles_give_back_once(r, true);
     roles_give_back_once(r, false);
-    tir_yield(&r->b, n + r->left.n, values);
+    if (counts_rest(r))
+        values[n + r->left.n] = roles_begin_rest(r, range.hi, false);
+    tir_yield(&r->b, branch->n_results, values);
 }
 
 /* Then they are given back before it, and the next tile's loads run under the last products. */
@@ -251,12 +259,14 @@ stagger(Roles *r, Range range)
 
 /* What ends the tile: the products that are left, under them what needs them not. */
 static void
-emit_end(Roles *r, CloneMap *tail, TirVal **left)
+emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
 {
     roles_give_back_once(r, false);
     emit_late(r, tail);
     roles_emit_behind(r, tail, left);
-    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
+    if (counts_rest(r))
+        left[r->left.n] = roles_begin_rest(r, end, true);
+    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
     roles_release(&r->b, &r->late_rings, NULL);
 }
 
@@ -300,11 +310,13 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     roles_find_behind(r);
     for (uint32_t k = 0; k < r->left.n; k++)
         vec_push(arena, &types, r->left.at[k]->type);
+    if (counts_rest(r))
+        vec_push(arena, &types, tir_scalar(DT_I32));
     r->once_given_back = roles_reads_once_early(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
-    TirOp *branch = tir_if(&r->b, some, n + r->left.n, types.at);
-    TirVal **values = arena_array(arena, TirVal *, n + crossing.n + r->left.n + 1);
+    TirOp *branch = tir_if(&r->b, some, types.n, types.at);
+    TirVal **values = arena_array(arena, TirVal *, types.n + crossing.n + 1);
     emit_others(r, map, range, branch, values);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
@@ -316,6 +328,7 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
+    roles_find_tests(r, map, range);
     if (r->staggers)
         stagger(r, range);
     emit_early(r, &head, NULL, true);
@@ -366,15 +379,16 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
         clone_set(&tail, crossing.at[k], loop->results[n + k]);
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->loop->results[k], loop->results[k]);
-    emit_end(r, &tail, values + n);
+    emit_end(r, &tail, range.hi, values + n);
     for (uint32_t k = 0; k < n; k++) {
         bool late = r->late[r->body->params.at[k + 1]->id];
         values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
     }
-    tir_yield(&r->b, n + r->left.n, values);
+    tir_yield(&r->b, types.n, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, r->loop->results[k], branch->results[k]);
     for (uint32_t k = 0; k < r->left.n; k++)
         clone_set(map, r->left.at[k], branch->results[n + k]);
+    r->rest = counts_rest(r) ? branch->results[types.n - 1] : NULL;
 }

@@ -32,6 +32,19 @@ is_within(const TirBlock *block, uint32_t a, uint32_t b)
     return within;
 }
 
+/* Lets masks of the last segment live in the first, too. */
+static void
+widen(TirBlock *block, uint32_t last)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+            op->segments |= op->segments >> last & 1;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            widen(op->blocks[k], last);
+    }
+}
+
 /* Place `k` between segments, where the first (TIR_MIN) or the last (TIR_MAX) band has it. */
 static TirVal *
 extreme_place(Roles *r, TirVal *block_index, uint32_t k, TirOpcode which)
@@ -57,9 +70,13 @@ roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
 
     if (n < 2 || n > MOST_SEGMENTS || (n == 2 && !down && !is_within(r->body, 0, 1)))
         return;
-    if (n == 3 && (!is_within(r->body, 1, 0) || !is_within(r->body, 1, 2) ||
-                   (!falls && !is_within(r->body, 0, 2))))
+    if (n == 3 && (!is_within(r->body, 1, 0) || !is_within(r->body, 1, 2)))
         return;
+    if (n == 3 && !falls && !is_within(r->body, 0, 2)) {
+        /* one band's masks of the first segment, another's of the last */
+        widen(r->body, 2);
+        falls = true;
+    }
     TirVal *block_index = roles_block_index(r, &r->b, own);
     for (uint32_t k = 0; k + 1 < n; k++) {
         place[k] = extreme_place(r, block_index, k, k == 0 && (n == 3 || down) ? TIR_MAX : TIR_MIN);

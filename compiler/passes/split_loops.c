@@ -12,8 +12,10 @@
  *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
  *
  *            Masks that keep elements from some i on are live in the first part, those that keep them
- *            up to some i in the last; where both cut a tile, all are, in the first, or for warp groups
- *            in the last if only padding is there, which few tiles of the grid have.
+ *            up to some i in the last; where both may cut a tile, all are, in the first, or for warp groups
+ *            in the last if only padding is there, which few tiles of the grid have.  A mask that provably
+ *            keeps all that the first part has, as the diagonal does under a window longer than the tile's
+ *            sides together, is live in the last part alone.
  *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
  *
@@ -209,6 +211,30 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
     return n;
 }
 
+/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: what moves in both is the
+ * same, so their least values add up to a constant, and one of them is less than zero. */
+static bool
+keeps_what_is_cut(const Affine *above, const Affine *below)
+{
+    int64_t least = above->constant + affine_extreme(above, false) + below->constant + affine_extreme(below, false);
+    bool opposite = above->alpha == -below->alpha;
+
+    terms_beside(above, below, &opposite);
+    terms_beside(below, above, &opposite);
+    return opposite && least + 1 >= 0;
+}
+
+/* Whether a condition may mask something in an iteration that one with alpha > 0 cuts. */
+static bool
+may_cut_first(const Affine *above, const Condition *conditions, uint32_t n)
+{
+    bool may = false;
+
+    for (uint32_t k = 0; k < n && !may; k++)
+        may = conditions[k].f.alpha > 0 && !keeps_what_is_cut(above, &conditions[k].f);
+    return may;
+}
+
 static TirVal *
 clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
 {
@@ -269,12 +295,14 @@ split_loop(Splitter *s, TirOp *loop)
     uint32_t last = n_inner, live_below = 1u, live_above = 1u << last;
     if (below && above && only_padding)
         live_below |= live_above;
-    else if (below)
-        live_above |= live_below;
     for (uint32_t k = 0; k < n; k++)
         conditions[k].mask->segments = 0;
-    for (uint32_t k = 0; k < n; k++)
-        conditions[k].mask->segments |= conditions[k].f.alpha > 0 ? live_below : live_above;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t *live = &conditions[k].mask->segments;
+        *live |= conditions[k].f.alpha > 0 ? live_below : live_above;
+        if (conditions[k].f.alpha <= 0 && !only_padding && may_cut_first(&conditions[k].f, conditions, n))
+            *live |= live_below;
+    }
 
     TirVal **args = arena_array(s->px->arena, TirVal *, loop->n_args + n_inner);
     args[0] = lo;

@@ -45,6 +45,7 @@ def cases():
         out.append(make(100, 200, dtype, heads=2, kv_heads=1, window=40))
         out.append(make(200, 150, dtype, causal=True, window=33))
         out.append(make(130, 130, dtype, window=20, right=10))
+        out.append(make(330, 300, dtype, causal=True, window=140, arch="sm_80" if dtype == "f16" else "sm_90"))
         out.append(make(90, 120, dtype, softcap=True))
         out.append(make(120, 90, dtype, causal=True, alibi=True, heads=2, kv_heads=2))
     for arch in ["sm_80", "sm_90", "sm_100"]:

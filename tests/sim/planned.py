@@ -340,6 +340,7 @@ def written_cases(optional):
             yield fwd(f"bands=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
     # masks and lengths
     for features in [dict(window=40), dict(window=33, causal=True), dict(window=20, right=10),
+                     dict(window=130, causal=True, rows=350, keys=333),
                      dict(softcap=True, dtype="f16"), dict(alibi=True, causal=True, heads=2),
                      dict(heads=4, kv_heads=2, causal=True), dict(heads=3, kv_heads=1)]:
         features.setdefault("kv_heads", features.get("heads", 1))
@@ -351,8 +352,10 @@ def written_cases(optional):
     yield fwd("bands=2,stages=2", 3, n=48, lazy=False, causal=True)
     yield fwd("bands=4,stages=2", 3, n=128, lazy=False, window=70)
     yield fwd("bands=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: bands begin apart
-    # windows that slide, drawn from either end, whole and of which one block or none is left
-    for features in [dict(causal=True, window=70), dict(window=90, right=40), dict(window=20, right=100),
+    # windows that slide, drawn from either end, whole and of which one block or none is left; one of 150 has no
+    # tile with both edges
+    for features in [dict(causal=True, window=70), dict(causal=True, window=150),
+                     dict(window=90, right=40), dict(window=20, right=100),
                      dict(causal=True, window=1, rows=300), dict(causal=True, window=300, rows=130, keys=450),
                      dict(causal=True, window=64, rows=450, keys=130)]:
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
@@ -421,7 +424,7 @@ def written_cases(optional):
     # .. in tiles that begin where the mask does, also of a block whose last bands have no keys, and of
     # programs that do not share a product
     for features in [dict(rows=420, keys=420), dict(rows=300, keys=413, softcap=True), dict(rows=413, keys=300),
-                     dict(rows=333, keys=260, window=90)]:
+                     dict(rows=333, keys=260, window=90), dict(rows=420, keys=420, window=200)]:
         spec = at(d=64, dv=64, causal=True, **features)
         for kernel, m, plan in [("attention_bwd", 80, "bands=2,stages=2,persistent=0,turns=1"),
                                 ("attention_bwd", 48, "bands=3,stages=2"), ("attention_bwd_dkdv", 80, "bands=2"),

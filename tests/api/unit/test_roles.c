@@ -45,6 +45,7 @@ static const Recipe recipes[] = {
     {"attention.tile", "bands=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
     {"attention.tile", "bands=2,stages=2,overlap=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
     {"attention.tile", "bands=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
+    {"attention.tile", "bands=3,stages=2,slots=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
     {"gemm.tile", "bands=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
     {"gemm.tile", "bands=2,stages=2", "TM=128 TN=64 TK=64", NULL, 0},
     {"gemm.tile", "bands=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},

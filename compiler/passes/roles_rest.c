@@ -1,0 +1,155 @@
+/* roles_rest.c - iterations that other bands of a block need and this one lets pass.
+ *
+ *   does     the producer copies for all bands; a band waits for tiles that it does not need and gives them back
+ *            unread, before its own iterations and behind them:
+ *
+ *                for .. { ring_wait K; ring_release K; ring_wait V; ring_release V }
+ *
+ *            Behind a turned loop that is a chain of waits with nothing under it.  So what needs not wait for
+ *            the last product is done while that runs: how many there are, and rings that no product reads any
+ *            more; the others come behind what is stored:
+ *
+ *                acc = mma .., v async
+ *                n = ..;  for n { ring_wait K; ring_release K }
+ *                mma_wait 0;  ring_release V;  store ..
+ *                for n { ring_wait V; ring_release V }
+ *
+ *            The producer brings tiles of K and V in turn.  While this band holds a slot of V, there are no more
+ *            of K behind it than there are slots: where bands may be further apart, only the number is found
+ *            there.
+ */
+#include "compiler/passes/roles.h"
+
+#include "compiler/passes/tir_util.h"
+
+static void
+let_pass(Roles *r, const OpList *rings)
+{
+    for (uint32_t k = 0; k < rings->n; k++) {
+        roles_plain(&r->b, TIR_RING_WAIT, rings->at[k]->shared, 0);
+        roles_plain(&r->b, TIR_RING_RELEASE, rings->at[k]->shared, 0);
+    }
+}
+
+/* NULL: not of those rings. */
+static void
+pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
+{
+    if (roles_is_same(from, to))
+        return;
+    TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
+    TirBlock *around = r->b.block;
+
+    r->b.block = loop->blocks[0];
+    if (early != NULL)
+        let_pass(r, early);
+    if (late != NULL)
+        let_pass(r, late);
+    tir_yield(&r->b, 0, NULL);
+    r->b.block = around;
+}
+
+void
+roles_pass_by(Roles *r, TirVal *from, TirVal *to)
+{
+    pass_by(r, from, to, &r->early_rings, &r->late_rings);
+}
+
+bool
+roles_has_rest(const Roles *r)
+{
+    if (!r->bounds_differ || r->span_all)
+        return false;
+    return !r->backwards || roles_depends_on_band(r, r->loop->args[0]);
+}
+
+/* The iterations that the block has behind `end`; NULL: behind this band's own, whose bounds are computed once
+ * more: they would have to be kept over the main loop. */
+static Range
+find_rest(Roles *r, TirVal *end)
+{
+    TirVal *again = roles_grid(r, &r->b), *first_lo;
+
+    again->def->steers = false;
+    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent, &first_lo);
+    if (end == NULL)
+        end = roles_numbers(r, &r->b, roles_band_range(r, &r->b, again, r->extent, first_lo), all).hi;
+    return (Range){end, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi, NULL};
+}
+
+/* By how much a scalar may differ from band to band; -1: that is not known. */
+static int64_t
+most_apart(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int64_t apart[2] = {0, 0};
+
+    if (!roles_depends_on_band(r, value))
+        return 0;
+    if (def->op == TIR_GRID)
+        return r->fn->plan->bands - 1;
+    for (uint32_t k = 0; k < 2; k++) {
+        apart[k] = def->n_args == 2 ? most_apart(r, def->args[k]) : -1;
+        if (apart[k] < 0)
+            return -1;
+    }
+    const TirOp *by = def->args[1]->def;
+    bool constant = by != NULL && by->op == TIR_CONST && by->integer > 0;
+    switch (def->op) {
+    case TIR_ADD:
+    case TIR_SUB:
+        return apart[0] + apart[1];
+    case TIR_MIN:
+    case TIR_MAX:
+        return apart[0] > apart[1] ? apart[0] : apart[1];
+    case TIR_MUL:
+        return constant ? apart[0] * by->integer : -1;
+    case TIR_DIV:
+        return constant ? (apart[0] + by->integer - 1) / by->integer : -1;
+    default:
+        return -1;
+    }
+}
+
+/* Whether all that a band with iterations of its own has behind it fits in the slots of each ring. */
+static bool
+fits_slots(const Roles *r)
+{
+    int64_t lo = most_apart(r, r->loop->args[0]), hi = most_apart(r, r->loop->args[1]);
+    int64_t most = lo > hi ? lo : hi;
+    bool fits = lo >= 0 && hi >= 0;
+
+    for (uint32_t k = 0; k < r->early_rings.n; k++)
+        fits = fits && most <= r->early_rings.at[k]->shared->slots;
+    for (uint32_t k = 0; k < r->late_rings.n; k++)
+        fits = fits && most <= r->late_rings.at[k]->shared->slots;
+    return fits;
+}
+
+TirVal *
+roles_begin_rest(Roles *r, TirVal *end, bool under)
+{
+    Range rest = find_rest(r, end);
+    TirVal *none = tir_const_int(&r->b, 0), *n = tir_binary(&r->b, TIR_SUB, rest.hi, rest.lo);
+
+    if (!fits_slots(r))
+        return n;
+    if (!under) {
+        roles_pass_by(r, none, n);
+        return none;
+    }
+    pass_by(r, none, n, &r->early_rings, NULL);
+    return n;
+}
+
+void
+roles_pass_rest(Roles *r)
+{
+    if (r->rest == NULL) {
+        Range rest = find_rest(r, NULL);
+        roles_pass_by(r, rest.lo, rest.hi);
+        return;
+    }
+    const OpList *early = fits_slots(r) ? NULL : &r->early_rings; /* they have been passed by */
+    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->late_rings);
+}
