@@ -11,6 +11,10 @@
  */
 #include "compiler/lower/lower.h"
 
+#include <string.h>
+
+#include "compiler/passes/tir_util.h"
+
 enum { MANY_RINGS = 4 };
 
 LirReg
@@ -126,8 +130,14 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
                         lir_reg(own));
     }
+    lower_set_program(lo, axis, index);
+}
+
+void
+lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
+{
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->adds || plan->scarce)
+    if (lo->role->producer || lo->role->adds || lo->fn->plan->scarce)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -337,15 +347,14 @@ tell_tile(Lowering *lo, LirReg none)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
 }
 
-/* What the producer told; returns the predicate that there is no further tile. */
+/* What the producer has told; returns the word that says that there is no further tile. */
 static LirReg
-hear_tile(Lowering *lo)
+read_tile(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     LirOperand words[5], empty;
     LirReg same[3];
 
-    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
     for (uint32_t k = 0; k < 4; k++)
         words[k] = lir_reg(lir_new_reg(b, LIR_B32));
     words[4] = tile_slot(lo, 16, 0);
@@ -361,7 +370,18 @@ hear_tile(Lowering *lo)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         set_place(lo, k, same[k]);
-    LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, words[3], lir_int(0));
+    return words[3].reg;
+}
+
+/* Waits for it; returns the predicate that there is no further tile. */
+static LirReg
+hear_tile(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+
+    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
+    LirReg word = read_tile(lo);
+    LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0));
     LirReg agreed = lir_new_reg(b, LIR_PRED); /* a vote says that the warp stays together */
     LirOperand vote[] = {lir_reg(agreed), lir_reg(none)};
     lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
@@ -378,17 +398,13 @@ counter_address(Lowering *lo)
     return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
 }
 
-/* The next number: those below the number of blocks are taken already. */
+/* The next number, without those below the number of blocks, which are taken already. */
 static void
-draw(Lowering *lo, LirReg tile, LirReg blocks)
+draw(Lowering *lo, LirReg drawn)
 {
-    LirBuilder *b = &lo->b;
-    LirReg drawn = lir_new_reg(b, LIR_B32);
     LirOperand add[] = {lir_reg(drawn), lir_address(counter_address(lo), 0), lir_int(1)};
 
-    lir_emit(b, LIR_ATOM_ADD_U32, 1, 3, add);
-    LirOperand next[] = {lir_reg(tile), lir_reg(drawn), lir_reg(blocks)};
-    lir_emit(b, LIR_ADD_S32, 1, 3, next);
+    lir_emit(&lo->b, LIR_ATOM_ADD_U32, 1, 3, add);
 }
 
 /* The last block to end leaves the counter as it was: zero.  The second word counts blocks, and
@@ -490,72 +506,214 @@ count_tiles(Lowering *lo, uint32_t uneven, LirReg counts[3], LirReg *others)
     return total;
 }
 
+/* How a role finds its tiles. */
+typedef struct TileNumbers {
+    bool draws, hears, sections;
+    uint32_t uneven; /* the axis along which tiles differ in length */
+    LirReg tile;     /* home: the number of the tile */
+    LirReg drawn;    /* home: the next one, where it is drawn before a tile ends; else 0 */
+    LirReg stride, total, others, section, counts[3], inverses[3];
+} TileNumbers;
+
+static void
+begin_numbers(Lowering *lo, TileNumbers *n)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    n->draws = plan->dynamic && lo->role->producer;
+    n->hears = plan->dynamic && !n->draws;
+    n->tile = lir_new_home(b, LIR_B32);
+    n->uneven = tir_length_axis(lo->fn);
+    n->uneven = n->uneven < lo->fn->grid.n ? n->uneven : 0; /* any, where programs are not drawn */
+    if (!n->hears)
+        n->total = count_tiles(lo, n->uneven, n->counts, &n->others);
+    n->sections = !n->hears && plan->shared_bytes_each != NULL && (n->draws || !plan->persistent);
+    if (n->sections)
+        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->uneven].slides);
+    LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
+    n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
+    if (plan->paired) { /* both blocks of a pair have its number */
+        first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
+        n->stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n->stride), lir_int(1));
+    }
+    if (n->draws && has_operation(lo->fn->plan->producer, TIR_NEXT_TILE))
+        n->drawn = lir_new_home(b, LIR_B32);
+    LirOperand begin[] = {lir_reg(n->tile), lir_reg(first)};
+    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+}
+
+/* The predicate that there is no tile of this number. */
+static LirReg
+past_tiles(Lowering *lo, const TileNumbers *n)
+{
+    return lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(n->tile), lir_reg(n->total));
+}
+
+static void
+find_numbered_place(Lowering *lo, const TileNumbers *n)
+{
+    if (n->sections)
+        find_drawn_place(lo, n->tile, n->uneven, n->counts, n->others, n->section);
+    else
+        find_place(lo, n->tile, n->counts, n->inverses);
+}
+
+static void
+add_stride(Lowering *lo, const TileNumbers *n, LirReg number)
+{
+    LirOperand next[] = {lir_reg(n->tile), lir_reg(number), lir_reg(n->stride)};
+
+    lir_emit(&lo->b, LIR_ADD_S32, 1, 3, next);
+}
+
+/* Of the first tile, or the one behind that at hand: where it lies, and what it begins with. */
+static void
+find_tile(Lowering *lo, bool first)
+{
+    LirBuilder *b = &lo->b;
+    const TileNumbers *n = lo->role->numbers;
+    Elem grid[2][3];
+    LirReg none;
+
+    memcpy(grid[0], lo->role->grid, sizeof grid[0]);
+    memcpy(grid[1], lo->role->lane_grid, sizeof grid[1]);
+    lir_open(b, false);
+    if (lo->fn->plan->alternating && !first)
+        alternate(lo);
+    if (n->hears) {
+        none = read_tile(lo);
+    } else {
+        if (!first)
+            add_stride(lo, n, n->tile);
+        find_numbered_place(lo, n);
+        LirReg past = past_tiles(lo, n);
+        none = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(past));
+    }
+    lower_keep_head(lo, lir_reg(none));
+    lir_close(b);
+    memcpy(lo->role->grid, grid[0], sizeof grid[0]);
+    memcpy(lo->role->lane_grid, grid[1], sizeof grid[1]);
+}
+
+static void
+set_known(Lowering *lo, int32_t known)
+{
+    LirOperand set[] = {lir_reg(lo->head->known), lir_int(known)};
+
+    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, set);
+}
+
+/* The producer draws; a band finds its tile, if it has been told by now. */
+void
+lower_next_tile(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t later = lir_new_label(b);
+
+    if (lo->role->producer) {
+        draw(lo, lo->role->numbers->drawn);
+        return;
+    }
+    if (lo->role->numbers->hears) {
+        LirOperand test[] = {lir_reg(lir_new_reg(b, LIR_PRED)), tile_slot(lo, 8, TILE_FULL),
+                             lir_reg(lo->role->tiles.phase)};
+        LirReg told = lir_new_reg(b, LIR_PRED);
+        lir_emit(b, LIR_MBARRIER_TEST_WAIT, 1, 3, test);
+        lir_emit(b, LIR_VOTE_ALL, 1, 2, (LirOperand[]){lir_reg(told), test[0]});
+        lir_branch(b, later, told, true);
+    }
+    find_tile(lo, false);
+    set_known(lo, 1);
+    lir_label(b, later);
+}
+
+/* The first tile, or one that was not found in time.  (One place for both, at the head of the loop, is less
+ * code, but there the assembler can not tell that the warp stays together.) */
+static void
+find_late(Lowering *lo, bool first)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t known = lir_new_label(b);
+
+    if (!first) {
+        LirReg is_known = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(lo->head->known), lir_int(0));
+        LirReg agreed = lir_new_reg(b, LIR_PRED);
+        lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(is_known)});
+        lir_branch(b, known, agreed, false);
+    }
+    if (lo->role->numbers->hears)
+        lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
+    find_tile(lo, first);
+    lir_label(b, known);
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    bool draws = plan->dynamic && lo->role->producer, hears = plan->dynamic && !draws;
     bool share = b->share;
-    LirReg counts[3] = {0}, inverses[3] = {0}, total = 0, others = 0, section = 0, none;
-    LirReg tile = lir_new_home(b, LIR_B32);
-    uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = tir_length_axis(lo->fn);
+    TileNumbers n = {0};
+    LirReg none;
+    uint32_t again = lir_new_label(b), end = lir_new_label(b);
+    bool keeps = lo->head != NULL && program == lo->fn->body; /* tiles are found before they begin */
 
-    uneven = uneven < lo->fn->grid.n ? uneven : 0; /* any, where programs are not drawn */
-    if (!hears)
-        total = count_tiles(lo, uneven, counts, &others);
-    bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
-    if (sections)
-        section = section_size(lo, others, !draws || lo->fn->grid.at[uneven].slides);
-    LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
-    LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
-    if (plan->paired) { /* both blocks of a pair have its number */
-        first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
-        stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(stride), lir_int(1));
-    }
-    LirOperand begin[] = {lir_reg(tile), lir_reg(first)};
-    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+    begin_numbers(lo, &n);
+    lo->role->numbers = &n;
     lower_begin_rings(lo);
     if (plan->alternating)
         begin_alternating(lo);
     if (!lo->role->producer)
         lower_quotients(lo, program);
-    bool numbered = plan->persistent && !plan->dynamic && !sections && plan->patch == 0;
+    bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->patch == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
-        inverses[k] = inverse_of(lo, counts[k]);
+        n.inverses[k] = inverse_of(lo, n.counts[k]);
+    if (keeps) {
+        lo->head->known = lir_new_home(b, LIR_B32);
+        find_late(lo, true);
+    }
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
-    if (hears) {
+    if (keeps) {
+        none = lower_take_head(lo);
+    } else if (n.hears) {
         none = hear_tile(lo);
     } else {
-        if (draws && plan->ahead) { /* few registers: not kept from tile to tile */
+        if (n.draws && plan->ahead) { /* few registers: not kept from tile to tile */
             b->share = false;
-            total = count_tiles(lo, uneven, counts, &others);
+            n.total = count_tiles(lo, n.uneven, n.counts, &n.others);
             b->share = share;
         }
-        none = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(tile), lir_reg(total));
-        if (draws) {
-            find_drawn_place(lo, tile, uneven, counts, others, section);
+        none = past_tiles(lo, &n);
+        if (n.draws) {
+            find_numbered_place(lo, &n);
             tell_tile(lo, none);
         }
     }
     lir_branch(b, end, none, false);
-    if (!plan->dynamic && sections)
-        find_drawn_place(lo, tile, uneven, counts, others, section);
-    else if (!plan->dynamic)
-        find_place(lo, tile, counts, inverses);
+    if (!plan->dynamic && !keeps)
+        find_numbered_place(lo, &n);
+    if (keeps)
+        set_known(lo, 0);
     lower_tile_block(lo, program);
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-    if (plan->alternating)
+    if (plan->alternating && !keeps)
         alternate(lo);
-    if (draws)
-        draw(lo, tile, stride);
-    else if (plan->persistent && !hears)
-        lir_emit(b, LIR_ADD_S32, 1, 3, (LirOperand[]){lir_reg(tile), lir_reg(tile), lir_reg(stride)});
-    if (hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
+    if (n.draws) {
+        LirReg drawn = n.drawn != 0 ? n.drawn : lir_new_reg(b, LIR_B32);
+        if (n.drawn == 0)
+            draw(lo, drawn);
+        add_stride(lo, &n, drawn);
+    } else if (keeps) {
+        find_late(lo, false);
+    } else if (plan->persistent && !n.hears) {
+        add_stride(lo, &n, n.tile);
+    }
+    if (n.hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
         LirOperand all = lir_int(-1);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
@@ -563,7 +721,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, end);
-    if (draws) {
+    if (n.draws) {
         b->share = b->share && !plan->ahead;
         clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;

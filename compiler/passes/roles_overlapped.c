@@ -249,6 +249,14 @@ stagger(Roles *r, Range range)
     r->delay = tir_binary(&r->b, TIR_MUL, band, share);
 }
 
+/* Under the last product a band has time to find out about its next tile. */
+static void
+ask_for_next(Roles *r)
+{
+    if (r->fn->plan->persistent && r->around.n == 0 && pass_enabled(r->px, "next-tile"))
+        roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
+}
+
 /* What ends the tile: the products that are left, under them what needs them not. */
 static void
 emit_end(Roles *r, CloneMap *tail, TirVal **left)
@@ -256,6 +264,7 @@ emit_end(Roles *r, CloneMap *tail, TirVal **left)
     roles_give_back_once(r, false);
     emit_late(r, tail);
     roles_emit_behind(r, tail, left);
+    ask_for_next(r);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n, left, 0, NULL);
     roles_release(&r->b, &r->late_rings, NULL);
 }
