@@ -10,13 +10,17 @@
  *              the last product ends; results leave; other iterations pass by
  *
  * Tiles that are drawn may not be told yet.  A band must not wait for that while it holds slots that the
- * producer needs first: then it finds the tile where it begins, as it would without `next_tile`.
+ * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
+ * tile, at the head of the loop, is less code, but there the assembler can not tell that the warp stays together.)
  *
  * Kept are the scalars that decide loops and branches up to the first product, where they follow from the
  * launch; what takes one instruction from others that are kept is computed again.  What is asked for later can be
  * computed under that product.
  */
 #include "compiler/lower/lower.h"
+
+#include <string.h>
+
 #include "compiler/passes/tir_clone.h"
 #include "compiler/passes/tir_util.h"
 
@@ -118,8 +122,9 @@ keep(Lowering *lo, LirReg *home, LirOperand value)
     lir_emit(&lo->b, LIR_MOV_B32, 1, 2, (LirOperand[]){lir_reg(*home), value});
 }
 
-void
-lower_keep_head(Lowering *lo, LirOperand none)
+/* Computes what a tile begins with from the role's indices, and keeps both. */
+static void
+keep_head(Lowering *lo, LirReg none)
 {
     TileHead *head = lo->head;
 
@@ -131,7 +136,73 @@ lower_keep_head(Lowering *lo, LirOperand none)
     }
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         keep(lo, &head->grid[k], lower_operand(lo, lo->role->grid[k]));
-    keep(lo, &head->none, none);
+    if (lo->fn->plan->alternating)
+        keep(lo, &head->turned, lir_reg(lo->role->turned));
+    keep(lo, &head->none, lir_reg(none));
+}
+
+/* Of the first tile, or the one behind that at hand. */
+static void
+find_tile(Lowering *lo, bool first)
+{
+    Role now = *lo->role; /* whose indices stay those of the tile at hand */
+
+    lir_open(&lo->b, false);
+    lo->role->turned = lo->head->turning;
+    if (lo->fn->plan->alternating && !first)
+        lower_alternate(lo);
+    LirReg none = lo->fn->plan->dynamic ? lower_read_tile(lo) : lower_count_on(lo, first);
+    keep_head(lo, none);
+    lir_close(&lo->b);
+    memcpy(lo->role->grid, now.grid, sizeof now.grid);
+    memcpy(lo->role->lane_grid, now.lane_grid, sizeof now.lane_grid);
+    lo->role->turned = now.turned;
+}
+
+static void
+set_known(Lowering *lo, int32_t known)
+{
+    LirOperand set[] = {lir_reg(lo->head->known), lir_int(known)};
+
+    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, set);
+}
+
+void
+lower_find_first(Lowering *lo)
+{
+    lo->head->known = lir_new_home(&lo->b, LIR_B32);
+    lo->head->turning = lo->role->turned;
+    if (lo->fn->plan->dynamic)
+        lower_await_tile(lo);
+    find_tile(lo, true);
+}
+
+void
+lower_next_tile(Lowering *lo)
+{
+    uint32_t later = lir_new_label(&lo->b);
+
+    if (lo->fn->plan->dynamic)
+        lir_branch(&lo->b, later, lower_is_told(lo), true);
+    find_tile(lo, false);
+    set_known(lo, 1);
+    lir_label(&lo->b, later);
+}
+
+void
+lower_find_late(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t known = lir_new_label(b);
+    LirReg agreed = lir_new_reg(b, LIR_PRED);
+    LirReg is_known = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(lo->head->known), lir_int(0));
+
+    lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(is_known)});
+    lir_branch(b, known, agreed, false);
+    if (lo->fn->plan->dynamic)
+        lower_await_tile(lo);
+    find_tile(lo, false);
+    lir_label(b, known);
 }
 
 LirReg
@@ -144,11 +215,14 @@ lower_take_head(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         lower_set_program(lo, k, copy_of(lo, head->grid[k]));
+    if (lo->fn->plan->alternating)
+        lo->role->turned = copy_of(lo, head->turned);
     for (uint32_t k = 0; k < head->values.n; k++) {
         const HeadValue *kept = &head->values.at[k];
         lower_clear(lo, kept->value);
         lower_set_elem(lo, kept->value, 0, elem_reg(copy_of(lo, kept->home)));
     }
     lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(none)});
+    set_known(lo, 0);
     return agreed;
 }

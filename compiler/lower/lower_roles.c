@@ -11,8 +11,6 @@
  */
 #include "compiler/lower/lower.h"
 
-#include <string.h>
-
 #include "compiler/passes/tir_util.h"
 
 enum { MANY_RINGS = 4 };
@@ -115,8 +113,8 @@ lower_pair_rank(Lowering *lo)
 }
 
 /* The program's own indices from those of the block, or of the pair. */
-static void
-set_place(Lowering *lo, uint32_t axis, LirReg index)
+void
+lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
@@ -232,7 +230,7 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
             index[k] = rest;
         if (lo->fn->grid.at[k].reversed)
             index[k] = turned(lo, index[k], counts[k]);
-        set_place(lo, k, index[k]);
+        lower_set_place(lo, k, index[k]);
     }
 }
 
@@ -253,7 +251,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
                                      : divide(lo, &rest, counts[k]);
         if (lo->fn->grid.at[k].reversed)
             index = turned(lo, index, counts[k]);
-        set_place(lo, k, index);
+        lower_set_place(lo, k, index);
     }
 }
 
@@ -314,116 +312,8 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
                                                             : divide(lo, &rest, counts[k]);
         if (lo->fn->grid.at[k].reversed)
             index = turned(lo, index, counts[k]);
-        set_place(lo, k, index);
+        lower_set_place(lo, k, index);
     }
-}
-
-static LirOperand
-tile_slot(Lowering *lo, int32_t bytes, uint32_t offset)
-{
-    LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.slot), lir_int(bytes),
-                        lir_reg(lower_shared_start(lo)));
-    return lir_address(at, lo->fn->plan->tiles + offset);
-}
-
-enum { TILE_FULL = 16 * TILE_SLOTS, TILE_EMPTY = TILE_FULL + 8 * TILE_SLOTS };
-
-/* The producer tells the others the indices that it found; `none`: there is no further tile. */
-static void
-tell_tile(Lowering *lo, LirReg none)
-{
-    LirBuilder *b = &lo->b;
-    LirOperand words[5] = {{0}};
-
-    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_EMPTY), lo->role->tiles.phase);
-    words[0] = tile_slot(lo, 16, 0);
-    for (uint32_t k = 0; k < 3; k++)
-        words[k + 1] = k < lo->fn->grid.n ? lower_operand(lo, lo->role->grid[k]) : lir_int(0);
-    words[4] = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(none)));
-    lir_emit(b, LIR_ST_SHARED_V4, 0, 5, words);
-    LirOperand full = tile_slot(lo, 8, TILE_FULL);
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
-    if (!lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-}
-
-/* What the producer has told; returns the word that says that there is no further tile. */
-static LirReg
-read_tile(Lowering *lo)
-{
-    LirBuilder *b = &lo->b;
-    LirOperand words[5], empty;
-    LirReg same[3];
-
-    for (uint32_t k = 0; k < 4; k++)
-        words[k] = lir_reg(lir_new_reg(b, LIR_B32));
-    words[4] = tile_slot(lo, 16, 0);
-    lir_emit(b, LIR_LD_SHARED_V4, 4, 5, words);
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        same[k] = lir_new_reg(b, LIR_B32);
-        LirOperand from_first[] = {lir_reg(same[k]), words[k], lir_int(0)};
-        lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
-    }
-    empty = tile_slot(lo, 8, TILE_EMPTY);
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
-    if (!lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++)
-        set_place(lo, k, same[k]);
-    return words[3].reg;
-}
-
-/* Waits for it; returns the predicate that there is no further tile. */
-static LirReg
-hear_tile(Lowering *lo)
-{
-    LirBuilder *b = &lo->b;
-
-    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
-    LirReg word = read_tile(lo);
-    LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0));
-    LirReg agreed = lir_new_reg(b, LIR_PRED); /* a vote says that the warp stays together */
-    LirOperand vote[] = {lir_reg(agreed), lir_reg(none)};
-    lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
-    return agreed;
-}
-
-static LirReg
-counter_address(Lowering *lo)
-{
-    LirOperand at = {.kind = LIR_ADDRESS,
-                     .symbol = arena_printf(lo->arena, "%s_tile_counter", lo->fn->name)};
-    LirReg address = lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
-
-    return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
-}
-
-/* The next number, without those below the number of blocks, which are taken already. */
-static void
-draw(Lowering *lo, LirReg drawn)
-{
-    LirOperand add[] = {lir_reg(drawn), lir_address(counter_address(lo), 0), lir_int(1)};
-
-    lir_emit(&lo->b, LIR_ATOM_ADD_U32, 1, 3, add);
-}
-
-/* The last block to end leaves the counter as it was: zero.  The second word counts blocks, and
- * wraps by itself. */
-static void
-clear_counter(Lowering *lo, LirReg blocks)
-{
-    LirBuilder *b = &lo->b;
-    uint32_t end = lir_new_label(b);
-    LirReg address = counter_address(lo), ended = lir_new_reg(b, LIR_B32);
-    LirReg most = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(blocks), lir_int(-1));
-    LirOperand count[] = {lir_reg(ended), lir_address(address, 4), lir_reg(most)};
-
-    lir_emit(b, LIR_ATOM_INC_U32, 1, 3, count);
-    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(ended), lir_reg(most));
-    lir_branch(b, end, others, false);
-    LirOperand clear[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_address(address, 0), lir_int(0)};
-    lir_emit(b, LIR_ATOM_EXCH_B32, 1, 3, clear);
-    lir_label(b, end);
 }
 
 /* Bands that differ in how much they have to do go to warp groups in reverse order in every other
@@ -441,8 +331,8 @@ begin_alternating(Lowering *lo)
     lo->role->turned = turned[0].reg;
 }
 
-static void
-alternate(Lowering *lo)
+void
+lower_alternate(Lowering *lo)
 {
     if (lo->role->turned == lo->role->tiles.slot)
         return;
@@ -567,85 +457,21 @@ add_stride(Lowering *lo, const TileNumbers *n, LirReg number)
     lir_emit(&lo->b, LIR_ADD_S32, 1, 3, next);
 }
 
-/* Of the first tile, or the one behind that at hand: where it lies, and what it begins with. */
-static void
-find_tile(Lowering *lo, bool first)
-{
-    LirBuilder *b = &lo->b;
-    const TileNumbers *n = lo->role->numbers;
-    Elem grid[2][3];
-    LirReg none;
-
-    memcpy(grid[0], lo->role->grid, sizeof grid[0]);
-    memcpy(grid[1], lo->role->lane_grid, sizeof grid[1]);
-    lir_open(b, false);
-    if (lo->fn->plan->alternating && !first)
-        alternate(lo);
-    if (n->hears) {
-        none = read_tile(lo);
-    } else {
-        if (!first)
-            add_stride(lo, n, n->tile);
-        find_numbered_place(lo, n);
-        LirReg past = past_tiles(lo, n);
-        none = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(past));
-    }
-    lower_keep_head(lo, lir_reg(none));
-    lir_close(b);
-    memcpy(lo->role->grid, grid[0], sizeof grid[0]);
-    memcpy(lo->role->lane_grid, grid[1], sizeof grid[1]);
-}
-
-static void
-set_known(Lowering *lo, int32_t known)
-{
-    LirOperand set[] = {lir_reg(lo->head->known), lir_int(known)};
-
-    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, set);
-}
-
-/* The producer draws; a band finds its tile, if it has been told by now. */
 void
-lower_next_tile(Lowering *lo)
+lower_draw_next(Lowering *lo)
 {
-    LirBuilder *b = &lo->b;
-    uint32_t later = lir_new_label(b);
-
-    if (lo->role->producer) {
-        draw(lo, lo->role->numbers->drawn);
-        return;
-    }
-    if (lo->role->numbers->hears) {
-        LirOperand test[] = {lir_reg(lir_new_reg(b, LIR_PRED)), tile_slot(lo, 8, TILE_FULL),
-                             lir_reg(lo->role->tiles.phase)};
-        LirReg told = lir_new_reg(b, LIR_PRED);
-        lir_emit(b, LIR_MBARRIER_TEST_WAIT, 1, 3, test);
-        lir_emit(b, LIR_VOTE_ALL, 1, 2, (LirOperand[]){lir_reg(told), test[0]});
-        lir_branch(b, later, told, true);
-    }
-    find_tile(lo, false);
-    set_known(lo, 1);
-    lir_label(b, later);
+    lower_draw_tile(lo, lo->role->numbers->drawn);
 }
 
-/* The first tile, or one that was not found in time.  (One place for both, at the head of the loop, is less
- * code, but there the assembler can not tell that the warp stays together.) */
-static void
-find_late(Lowering *lo, bool first)
+LirReg
+lower_count_on(Lowering *lo, bool first)
 {
-    LirBuilder *b = &lo->b;
-    uint32_t known = lir_new_label(b);
+    const TileNumbers *n = lo->role->numbers;
 
-    if (!first) {
-        LirReg is_known = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(lo->head->known), lir_int(0));
-        LirReg agreed = lir_new_reg(b, LIR_PRED);
-        lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(is_known)});
-        lir_branch(b, known, agreed, false);
-    }
-    if (lo->role->numbers->hears)
-        lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
-    find_tile(lo, first);
-    lir_label(b, known);
+    if (!first)
+        add_stride(lo, n, n->tile);
+    find_numbered_place(lo, n);
+    return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(past_tiles(lo, n)));
 }
 
 /* Runs `program` for every tile of this block. */
@@ -670,16 +496,14 @@ lower_tiles(Lowering *lo, TirBlock *program)
     bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->patch == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
         n.inverses[k] = inverse_of(lo, n.counts[k]);
-    if (keeps) {
-        lo->head->known = lir_new_home(b, LIR_B32);
-        find_late(lo, true);
-    }
+    if (keeps)
+        lower_find_first(lo);
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
     if (keeps) {
         none = lower_take_head(lo);
     } else if (n.hears) {
-        none = hear_tile(lo);
+        none = lower_hear_tile(lo);
     } else {
         if (n.draws && plan->ahead) { /* few registers: not kept from tile to tile */
             b->share = false;
@@ -689,27 +513,25 @@ lower_tiles(Lowering *lo, TirBlock *program)
         none = past_tiles(lo, &n);
         if (n.draws) {
             find_numbered_place(lo, &n);
-            tell_tile(lo, none);
+            lower_tell_tile(lo, none);
         }
     }
     lir_branch(b, end, none, false);
     if (!plan->dynamic && !keeps)
         find_numbered_place(lo, &n);
-    if (keeps)
-        set_known(lo, 0);
     lower_tile_block(lo, program);
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
     if (plan->alternating && !keeps)
-        alternate(lo);
+        lower_alternate(lo);
     if (n.draws) {
         LirReg drawn = n.drawn != 0 ? n.drawn : lir_new_reg(b, LIR_B32);
         if (n.drawn == 0)
-            draw(lo, drawn);
+            lower_draw_tile(lo, drawn);
         add_stride(lo, &n, drawn);
     } else if (keeps) {
-        find_late(lo, false);
+        lower_find_late(lo);
     } else if (plan->persistent && !n.hears) {
         add_stride(lo, &n, n.tile);
     }
@@ -723,7 +545,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lir_label(b, end);
     if (n.draws) {
         b->share = b->share && !plan->ahead;
-        clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
+        lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }
     if (lo->role->producer)

@@ -430,7 +430,10 @@ lower_op(Lowering *lo, TirOp *op)
         lower_delay(lo, op);
         break;
     case TIR_NEXT_TILE:
-        lower_next_tile(lo);
+        if (lo->role->producer)
+            lower_draw_next(lo);
+        else
+            lower_next_tile(lo);
         break;
     case TIR_RING_WAIT:
         lower_ring_wait(lo, op);
