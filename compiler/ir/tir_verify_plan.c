@@ -160,7 +160,7 @@ check_producer(Verifier *v, const TirBlock *block)
                     op->op != TIR_BAND;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_producer(v, op->blocks[k]);
-        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_COPY_BULK && op->op != TIR_NEXT_TILE)) {
+        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_COPY_BULK)) {
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
@@ -169,25 +169,6 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "copies for band %" PRId64 " of %" PRIu32, op->integer,
                       parts_of(v, op->shared));
     }
-}
-
-/* How often a way through the block draws the next tile: all ways alike, and in no loop. */
-static uint32_t
-draws(Verifier *v, const TirBlock *block)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        uint32_t ways[2] = {0, 0};
-        n += op->op == TIR_NEXT_TILE;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            ways[k] = draws(v, op->blocks[k]);
-        if (op->op == TIR_FOR ? ways[0] > 0 : ways[0] != ways[1])
-            tir_fault(v, op, "draws the next tile more than once, or on one way only");
-        n += ways[0];
-    }
-    return n;
 }
 
 /* ---- the computing warp groups ---- */
@@ -504,8 +485,6 @@ tir_check_plan(Verifier *v)
         return;
     }
     check_producer(v, plan->producer);
-    if (draws(v, plan->producer) > plan->dynamic)
-        tir_fault(v, NULL, "the producer draws tiles twice, or the plan does not");
     v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)

@@ -243,8 +243,6 @@ void lower_set_program(Lowering *lo, uint32_t axis, LirReg index);
 /* The place of the tile behind the one at hand, or of the first; returns the word, 1: there is none. */
 LirReg lower_count_on(Lowering *lo, bool first);
 void lower_alternate(Lowering *lo);
-/* The producer draws the next number before a tile ends. */
-void lower_draw_next(Lowering *lo);
 /* lower_told.c: the producer draws a number, leaves the counter as it was, and tells the others the indices
  * that it found; `none`: there is no further tile. */
 void lower_draw_tile(Lowering *lo, LirReg drawn);

@@ -13,9 +13,8 @@
  * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
  * tile, at the head of the loop, is less code, but there the assembler can not tell that the warp stays together.)
  *
- * Kept are the scalars that decide loops and branches up to the first product, where they follow from the
- * launch; what takes one instruction from others that are kept is computed again.  What is asked for later can be
- * computed under that product.
+ * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the launch;
+ * what takes one instruction from others that are kept is computed again.
  */
 #include "compiler/lower/lower.h"
 
@@ -50,7 +49,7 @@ list_numbers(Lowering *lo, Values *list, TirVal *value)
         list_numbers(lo, list, def->args[k]);
 }
 
-/* What decides loops and branches of `block` up to its first product; true when that was met. */
+/* What decides loops and branches of `block` up to `next_tile`; true when that was met. */
 static bool
 list_deciding(Lowering *lo, Values *list, const TirBlock *block)
 {
@@ -59,7 +58,7 @@ list_deciding(Lowering *lo, Values *list, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n && !met; i++) {
         const TirOp *op = block->ops.at[i];
         uint32_t n = op->op == TIR_FOR ? loop_first_initial(op) : op->op == TIR_IF;
-        met = op->op == TIR_MMA;
+        met = op->op == TIR_NEXT_TILE;
         for (uint32_t k = 0; k < n; k++)
             list_numbers(lo, list, op->args[k]);
         for (uint32_t k = 0; op->op == TIR_IF && k < op->n_blocks; k++)

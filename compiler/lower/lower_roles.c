@@ -11,8 +11,6 @@
  */
 #include "compiler/lower/lower.h"
 
-#include "compiler/passes/tir_util.h"
-
 enum { MANY_RINGS = 4 };
 
 LirReg
@@ -401,7 +399,6 @@ typedef struct TileNumbers {
     bool draws, hears, sections;
     uint32_t uneven; /* the axis along which tiles differ in length */
     LirReg tile;     /* home: the number of the tile */
-    LirReg drawn;    /* home: the next one, where it is drawn before a tile ends; else 0 */
     LirReg stride, total, others, section, counts[3], inverses[3];
 } TileNumbers;
 
@@ -427,8 +424,6 @@ begin_numbers(Lowering *lo, TileNumbers *n)
         first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
         n->stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n->stride), lir_int(1));
     }
-    if (n->draws && has_operation(lo->fn->plan->producer, TIR_NEXT_TILE))
-        n->drawn = lir_new_home(b, LIR_B32);
     LirOperand begin[] = {lir_reg(n->tile), lir_reg(first)};
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
 }
@@ -455,12 +450,6 @@ add_stride(Lowering *lo, const TileNumbers *n, LirReg number)
     LirOperand next[] = {lir_reg(n->tile), lir_reg(number), lir_reg(n->stride)};
 
     lir_emit(&lo->b, LIR_ADD_S32, 1, 3, next);
-}
-
-void
-lower_draw_next(Lowering *lo)
-{
-    lower_draw_tile(lo, lo->role->numbers->drawn);
 }
 
 LirReg
@@ -526,9 +515,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     if (plan->alternating && !keeps)
         lower_alternate(lo);
     if (n.draws) {
-        LirReg drawn = n.drawn != 0 ? n.drawn : lir_new_reg(b, LIR_B32);
-        if (n.drawn == 0)
-            lower_draw_tile(lo, drawn);
+        LirReg drawn = lir_new_reg(b, LIR_B32);
+        lower_draw_tile(lo, drawn);
         add_stride(lo, &n, drawn);
     } else if (keeps) {
         lower_find_late(lo);

@@ -430,10 +430,7 @@ lower_op(Lowering *lo, TirOp *op)
         lower_delay(lo, op);
         break;
     case TIR_NEXT_TILE:
-        if (lo->role->producer)
-            lower_draw_next(lo);
-        else
-            lower_next_tile(lo);
+        lower_next_tile(lo);
         break;
     case TIR_RING_WAIT:
         lower_ring_wait(lo, op);

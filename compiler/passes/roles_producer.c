@@ -213,15 +213,6 @@ once_behind(const Roles *r)
     return behind;
 }
 
-/* The number of the next tile comes while the last copies wait for their slots.  Not earlier: who draws last
- * knows best who has time. */
-static void
-draw_next(Roles *r)
-{
-    if (r->fn->plan->dynamic && r->around.n == 0 && pass_enabled(r->px, "next-tile"))
-        roles_plain(&r->pb, TIR_NEXT_TILE, NULL, 0);
-}
-
 static void
 produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
 {
@@ -262,7 +253,6 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         b->block = branch->blocks[1];
         if (behind)
             produce_list(r, &r->once, index, NULL, NULL);
-        draw_next(r);
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
         produce_list(r, &r->early_rings, index, range.base, range.lo);
@@ -276,7 +266,6 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         produce_list(r, &r->late_rings, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        draw_next(r);
         produce_list(r, &r->late_rings, index, range.base,
                      tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
