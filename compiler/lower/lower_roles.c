@@ -538,6 +538,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     }
     if (lo->role->producer)
         lower_end_pairs(lo);
+    lo->role->numbers = NULL;
 }
 
 /* ---- turns ---- */

@@ -337,7 +337,7 @@ def written_cases(optional):
                      dict(causal=True, window=64, rows=450, keys=130)]:
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
         for ways in ["bands=2,stages=2,slots=2,turns=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
-                     "bands=2,stages=2,persistent=0"]:
+                     "bands=2,stages=2,persistent=0", "bands=3,stages=1"]:  # with one slot the next tile is told late
             yield fwd(ways + ",dynamic=1", 3, **features)
         spec = at(features.pop("rows"), features.pop("keys"), **features)
         for kernel, m, ways in [("attention_bwd_dq", 64, "bands=2,stages=2"), ("attention_bwd_dkdv", 64, "bands=2,stages=2"),
