@@ -56,6 +56,7 @@ static const Signature signatures[] = {
     {LIR_BULK_WAIT, "n"},
     {LIR_BULK_WAIT_READ, "n"},
     {LIR_MBARRIER_INIT, "sr"},
+    {LIR_MBARRIER_TEST_WAIT, "psr"},
     {LIR_MBARRIER_TRY_WAIT, "psr"},
     {LIR_MBARRIER_EXPECT_TX, "sr"},
     {LIR_MAP_ADDRESS, "dn"},

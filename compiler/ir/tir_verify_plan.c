@@ -28,6 +28,7 @@ typedef struct Flow {
     uint32_t n;
     Flying flying[MOST_FLYING]; /* in order of issue */
     bool turn;                  /* it is this band's turn */
+    bool next;                  /* what the next tile is may have been found out */
     uint32_t *held;             /* by ring: slots waited for and not given back */
     uint32_t *slot;             /* by ring: the number of the slot last waited for; 0: not known */
 } Flow;
@@ -126,7 +127,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
-            op->op == TIR_BAND_BARRIER ||
+            op->op == TIR_BAND_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TENSOR_ADD ||
@@ -235,6 +236,7 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
         tir_fault(v, op, "%s differ in the products that may still run", ways);
     if (flow->turn != other->turn)
         tir_fault(v, op, "%s differ in whose turn it is", ways);
+    flow->next = flow->next || other->next;
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         if (flow->held[k] != other->held[k])
             tir_fault(v, op, "%s differ in the slots of ring %" PRIu32 " that are not given back",
@@ -371,6 +373,16 @@ check_turn(Verifier *v, const TirOp *op, Flow *flow)
     flow->turn = take;
 }
 
+static void
+check_next(Verifier *v, const TirOp *op, Flow *flow)
+{
+    if (!v->fn->plan->persistent)
+        tir_fault(v, op, "asks for a next tile, but a block has only one");
+    if (flow->next)
+        tir_fault(v, op, "asks for the next tile twice");
+    flow->next = true;
+}
+
 static void walk(Verifier *v, const TirBlock *block, Flow *flow);
 
 /* Inside a loop, the slot last waited for may be the one of the iteration before. */
@@ -399,6 +411,8 @@ walk_loop(Verifier *v, const TirOp *loop, Flow *flow)
     Flow begin = flow_copy(v, &inside);
     walk(v, body, &inside);
     rename_flying(&inside, n, yield->args, body->params.at + 1);
+    if (inside.next && !begin.next)
+        tir_fault(v, loop, "asks for the next tile in an iteration");
     check_same(v, loop, &begin, &inside, "an iteration's begin and its end");
     rename_flying(flow, n, loop->args + loop->n_args - n, loop->results);
 }
@@ -438,6 +452,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_TENSOR_STORE: check_store(v, op, flow); break;
         case TIR_TURN_TAKE:
         case TIR_TURN_PASS: check_turn(v, op, flow); break;
+        case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_COPY_BULK: tir_fault(v, op, "is for the producer"); break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:

@@ -47,6 +47,23 @@ typedef struct RingCursor {
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } RingCursor;
 
+/* A scalar that a tile begins with, found before the tile does. */
+typedef struct HeadValue {
+    TirVal *value, *again; /* in the program; the same computed from the grid's indices */
+    LirReg home;
+} HeadValue;
+
+/* What a band finds out about its next tile before this one ends (lower_next.c). */
+typedef struct TileHead {
+    TirBlock *block; /* computes it */
+    VEC(HeadValue) values;
+    LirReg grid[3];  /* homes: the indices of the program */
+    LirReg none;     /* home, 1: there is no further tile */
+    LirReg known;    /* home, 1: all this has been found out */
+    LirReg turned;   /* home: whether bands are in reverse order in that tile */
+    LirReg turning;  /* .. in the tile found last */
+} TileHead;
+
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
@@ -63,6 +80,7 @@ typedef struct Role {
     Elem lane_grid[3];     /* the same, but not known to be */
     RingCursor *rings;     /* by number of the buffer */
     RingCursor tiles;      /* of the ring of tile numbers */
+    struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay;       /* it moves on at the end of a tile, for rings that follow it */
 } Role;
 
@@ -90,6 +108,7 @@ typedef struct Lowering {
                                branch must not use what was computed inside */
     Role *role;        /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the ring */
+    TileHead *head;    /* NULL: a tile is found when it begins */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     Extremes extremes; /* of the last vote */
@@ -209,6 +228,31 @@ void lower_turn(Lowering *lo, bool pass);
 void lower_delay(Lowering *lo, const TirOp *op);
 /* All bands are here, and their writes to shared memory are there for products. */
 void lower_band_barrier(Lowering *lo);
+/* lower_next.c: what tiles begin with, if some operation finds it out before; makes values. */
+TileHead *lower_find_head(Lowering *lo);
+/* Finds the first tile; the next one, if it has been told by now; that, where it was not. */
+void lower_find_first(Lowering *lo);
+void lower_next_tile(Lowering *lo);
+void lower_find_late(Lowering *lo);
+/* The tile begins: its indices are those kept, and so is what follows from them.  Returns the predicate
+ * that there is none. */
+LirReg lower_take_head(Lowering *lo);
+/* lower_roles.c: the indices of the program from those of the block, or themselves. */
+void lower_set_place(Lowering *lo, uint32_t axis, LirReg index);
+void lower_set_program(Lowering *lo, uint32_t axis, LirReg index);
+/* The place of the tile behind the one at hand, or of the first; returns the word, 1: there is none. */
+LirReg lower_count_on(Lowering *lo, bool first);
+void lower_alternate(Lowering *lo);
+/* lower_told.c: the producer draws a number, leaves the counter as it was, and tells the others the indices
+ * that it found; `none`: there is no further tile. */
+void lower_draw_tile(Lowering *lo, LirReg drawn);
+void lower_clear_counter(Lowering *lo, LirReg blocks);
+void lower_tell_tile(Lowering *lo, LirReg none);
+/* The others wait for that, or ask; read it; both, for the predicate that there is none. */
+void lower_await_tile(Lowering *lo);
+LirReg lower_is_told(Lowering *lo);
+LirReg lower_read_tile(Lowering *lo);
+LirReg lower_hear_tile(Lowering *lo);
 /* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */
 TirBlock *lower_find_additions(Lowering *lo);
 /* Of a band: leaves the tile to its warp; of that warp: adds it. */

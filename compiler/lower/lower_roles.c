@@ -121,8 +121,8 @@ own_band(Lowering *lo)
 
 /* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
  * from that of the block's first program. */
-static void
-set_place(Lowering *lo, uint32_t axis, LirReg index)
+void
+lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
@@ -135,8 +135,14 @@ set_place(Lowering *lo, uint32_t axis, LirReg index)
                                : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
                                          lir_reg(own));
     }
+    lower_set_program(lo, axis, index);
+}
+
+void
+lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
+{
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->adds || plan->scarce)
+    if (lo->role->producer || lo->role->adds || lo->fn->plan->scarce)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -274,7 +280,7 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         if (k != 0 && k != axis)
             index[k] = rest;
-        set_place(lo, k, index_of_rank(lo, k, index[k], counts[k]));
+        lower_set_place(lo, k, index_of_rank(lo, k, index[k], counts[k]));
     }
 }
 
@@ -293,7 +299,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
         if (k + 1 < lo->fn->grid.n)
             index = inverses[k] != 0 ? divide_fast(lo, &rest, counts[k], inverses[k])
                                      : divide(lo, &rest, counts[k]);
-        set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
+        lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
     }
 }
 
@@ -352,110 +358,8 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
         LirReg index = k == uneven                          ? rank
                        : lo->fn->grid.n > 1 && k == last    ? rest
                                                             : divide(lo, &rest, counts[k]);
-        set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
+        lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
     }
-}
-
-static LirOperand
-tile_slot(Lowering *lo, int32_t bytes, uint32_t offset)
-{
-    LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.slot), lir_int(bytes),
-                        lir_reg(lower_shared_start(lo)));
-    return lir_address(at, lo->fn->plan->tiles + offset);
-}
-
-enum { TILE_FULL = 16 * TILE_SLOTS, TILE_EMPTY = TILE_FULL + 8 * TILE_SLOTS };
-
-/* The producer tells the others the indices that it found; `none`: there is no further tile. */
-static void
-tell_tile(Lowering *lo, LirReg none)
-{
-    LirBuilder *b = &lo->b;
-    LirOperand words[5] = {{0}};
-
-    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_EMPTY), lo->role->tiles.phase);
-    words[0] = tile_slot(lo, 16, 0);
-    for (uint32_t k = 0; k < 3; k++)
-        words[k + 1] = k < lo->fn->grid.n ? lower_operand(lo, lo->role->grid[k]) : lir_int(0);
-    words[4] = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(none)));
-    lir_emit(b, LIR_ST_SHARED_V4, 0, 5, words);
-    LirOperand full = tile_slot(lo, 8, TILE_FULL);
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
-    if (!lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-}
-
-/* What the producer told; returns the predicate that there is no further tile. */
-static LirReg
-hear_tile(Lowering *lo)
-{
-    LirBuilder *b = &lo->b;
-    LirOperand words[5], empty;
-    LirReg same[3];
-
-    lower_wait_barrier(lo, tile_slot(lo, 8, TILE_FULL), lo->role->tiles.phase);
-    for (uint32_t k = 0; k < 4; k++)
-        words[k] = lir_reg(lir_new_reg(b, LIR_B32));
-    words[4] = tile_slot(lo, 16, 0);
-    lir_emit(b, LIR_LD_SHARED_V4, 4, 5, words);
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        same[k] = lir_new_reg(b, LIR_B32);
-        LirOperand from_first[] = {lir_reg(same[k]), words[k], lir_int(0)};
-        lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
-    }
-    empty = tile_slot(lo, 8, TILE_EMPTY);
-    lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
-    if (!lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++)
-        set_place(lo, k, same[k]);
-    LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, words[3], lir_int(0));
-    LirReg agreed = lir_new_reg(b, LIR_PRED); /* a vote says that the warp stays together */
-    LirOperand vote[] = {lir_reg(agreed), lir_reg(none)};
-    lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
-    return agreed;
-}
-
-static LirReg
-counter_address(Lowering *lo)
-{
-    LirOperand at = {.kind = LIR_ADDRESS,
-                     .symbol = arena_printf(lo->arena, "%s_tile_counter", lo->fn->name)};
-    LirReg address = lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
-
-    return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
-}
-
-/* The next number: those below the number of blocks are taken already. */
-static void
-draw(Lowering *lo, LirReg tile, LirReg blocks)
-{
-    LirBuilder *b = &lo->b;
-    LirReg drawn = lir_new_reg(b, LIR_B32);
-    LirOperand add[] = {lir_reg(drawn), lir_address(counter_address(lo), 0), lir_int(1)};
-
-    lir_emit(b, LIR_ATOM_ADD_U32, 1, 3, add);
-    LirOperand next[] = {lir_reg(tile), lir_reg(drawn), lir_reg(blocks)};
-    lir_emit(b, LIR_ADD_S32, 1, 3, next);
-}
-
-/* The last block to end leaves the counter as it was: zero.  The second word counts blocks, and
- * wraps by itself. */
-static void
-clear_counter(Lowering *lo, LirReg blocks)
-{
-    LirBuilder *b = &lo->b;
-    uint32_t end = lir_new_label(b);
-    LirReg address = counter_address(lo), ended = lir_new_reg(b, LIR_B32);
-    LirReg most = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(blocks), lir_int(-1));
-    LirOperand count[] = {lir_reg(ended), lir_address(address, 4), lir_reg(most)};
-
-    lir_emit(b, LIR_ATOM_INC_U32, 1, 3, count);
-    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(ended), lir_reg(most));
-    lir_branch(b, end, others, false);
-    LirOperand clear[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_address(address, 0), lir_int(0)};
-    lir_emit(b, LIR_ATOM_EXCH_B32, 1, 3, clear);
-    lir_label(b, end);
 }
 
 /* Bands that differ in how much they have to do go to warp groups in reverse order in every other
@@ -473,8 +377,8 @@ begin_alternating(Lowering *lo)
     lo->role->turned = turned[0].reg;
 }
 
-static void
-alternate(Lowering *lo)
+void
+lower_alternate(Lowering *lo)
 {
     if (lo->role->turned == lo->role->tiles.slot)
         return;
@@ -538,72 +442,136 @@ count_tiles(Lowering *lo, uint32_t uneven, LirReg counts[3], LirReg *others)
     return total;
 }
 
+/* How a role finds its tiles. */
+typedef struct TileNumbers {
+    bool draws, hears, sections;
+    uint32_t uneven; /* the axis along which tiles differ in length */
+    LirReg tile;     /* home: the number of the tile */
+    LirReg stride, total, others, section, counts[3], inverses[3];
+} TileNumbers;
+
+static void
+begin_numbers(Lowering *lo, TileNumbers *n)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    n->draws = plan->dynamic && lo->role->producer;
+    n->hears = plan->dynamic && !n->draws;
+    n->tile = lir_new_home(b, LIR_B32);
+    n->uneven = tir_length_axis(lo->fn);
+    n->uneven = n->uneven < lo->fn->grid.n ? n->uneven : 0; /* any, where programs are not drawn */
+    if (!n->hears)
+        n->total = count_tiles(lo, n->uneven, n->counts, &n->others);
+    n->sections = !n->hears && plan->shared_bytes_each != NULL && (n->draws || !plan->persistent);
+    if (n->sections)
+        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->uneven].slides);
+    LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
+    n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
+    if (plan->paired) { /* both blocks of a pair have its number */
+        first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
+        n->stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n->stride), lir_int(1));
+    }
+    LirOperand begin[] = {lir_reg(n->tile), lir_reg(first)};
+    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+}
+
+/* The predicate that there is no tile of this number. */
+static LirReg
+past_tiles(Lowering *lo, const TileNumbers *n)
+{
+    return lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(n->tile), lir_reg(n->total));
+}
+
+static void
+find_numbered_place(Lowering *lo, const TileNumbers *n)
+{
+    if (n->sections)
+        find_drawn_place(lo, n->tile, n->uneven, n->counts, n->others, n->section);
+    else
+        find_place(lo, n->tile, n->counts, n->inverses);
+}
+
+static void
+add_stride(Lowering *lo, const TileNumbers *n, LirReg number)
+{
+    LirOperand next[] = {lir_reg(n->tile), lir_reg(number), lir_reg(n->stride)};
+
+    lir_emit(&lo->b, LIR_ADD_S32, 1, 3, next);
+}
+
+LirReg
+lower_count_on(Lowering *lo, bool first)
+{
+    const TileNumbers *n = lo->role->numbers;
+
+    if (!first)
+        add_stride(lo, n, n->tile);
+    find_numbered_place(lo, n);
+    return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(past_tiles(lo, n)));
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    bool draws = plan->dynamic && lo->role->producer, hears = plan->dynamic && !draws;
     bool share = b->share;
-    LirReg counts[3] = {0}, inverses[3] = {0}, total = 0, others = 0, section = 0, none;
-    LirReg tile = lir_new_home(b, LIR_B32);
-    uint32_t again = lir_new_label(b), end = lir_new_label(b), uneven = tir_length_axis(lo->fn);
+    TileNumbers n = {0};
+    LirReg none;
+    uint32_t again = lir_new_label(b), end = lir_new_label(b);
+    bool keeps = lo->head != NULL && program == lo->fn->body; /* tiles are found before they begin */
 
-    uneven = uneven < lo->fn->grid.n ? uneven : 0; /* any, where programs are not drawn */
-    if (!hears)
-        total = count_tiles(lo, uneven, counts, &others);
-    bool sections = !hears && plan->shared_bytes_each != NULL && (draws || !plan->persistent);
-    if (sections)
-        section = section_size(lo, others, !draws || lo->fn->grid.at[uneven].slides);
-    LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
-    LirReg stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
-    if (plan->paired) { /* both blocks of a pair have its number */
-        first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
-        stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(stride), lir_int(1));
-    }
-    LirOperand begin[] = {lir_reg(tile), lir_reg(first)};
-    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+    begin_numbers(lo, &n);
+    lo->role->numbers = &n;
     lower_begin_rings(lo);
     if (plan->alternating)
         begin_alternating(lo);
     if (!lo->role->producer)
         lower_quotients(lo, program);
-    bool numbered = plan->persistent && !plan->dynamic && !sections && plan->patch == 0;
+    bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->patch == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
-        inverses[k] = inverse_of(lo, counts[k]);
+        n.inverses[k] = inverse_of(lo, n.counts[k]);
+    if (keeps)
+        lower_find_first(lo);
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
-    if (hears) {
-        none = hear_tile(lo);
+    if (keeps) {
+        none = lower_take_head(lo);
+    } else if (n.hears) {
+        none = lower_hear_tile(lo);
     } else {
-        if (draws && plan->ahead) { /* few registers: not kept from tile to tile */
+        if (n.draws && plan->ahead) { /* few registers: not kept from tile to tile */
             b->share = false;
-            total = count_tiles(lo, uneven, counts, &others);
+            n.total = count_tiles(lo, n.uneven, n.counts, &n.others);
             b->share = share;
         }
-        none = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(tile), lir_reg(total));
-        if (draws) {
-            find_drawn_place(lo, tile, uneven, counts, others, section);
-            tell_tile(lo, none);
+        none = past_tiles(lo, &n);
+        if (n.draws) {
+            find_numbered_place(lo, &n);
+            lower_tell_tile(lo, none);
         }
     }
     lir_branch(b, end, none, false);
-    if (!plan->dynamic && sections)
-        find_drawn_place(lo, tile, uneven, counts, others, section);
-    else if (!plan->dynamic)
-        find_place(lo, tile, counts, inverses);
+    if (!plan->dynamic && !keeps)
+        find_numbered_place(lo, &n);
     lower_tile_block(lo, program);
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-    if (plan->alternating)
-        alternate(lo);
-    if (draws)
-        draw(lo, tile, stride);
-    else if (plan->persistent && !hears)
-        lir_emit(b, LIR_ADD_S32, 1, 3, (LirOperand[]){lir_reg(tile), lir_reg(tile), lir_reg(stride)});
-    if (hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
+    if (plan->alternating && !keeps)
+        lower_alternate(lo);
+    if (n.draws) {
+        LirReg drawn = lir_new_reg(b, LIR_B32);
+        lower_draw_tile(lo, drawn);
+        add_stride(lo, &n, drawn);
+    } else if (keeps) {
+        lower_find_late(lo);
+    } else if (plan->persistent && !n.hears) {
+        add_stride(lo, &n, n.tile);
+    }
+    if (n.hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
         LirOperand all = lir_int(-1);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
@@ -611,13 +579,14 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, end);
-    if (draws) {
+    if (n.draws) {
         b->share = b->share && !plan->ahead;
-        clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
+        lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }
     if (lo->role->producer)
         lower_end_pairs(lo);
+    lo->role->numbers = NULL;
 }
 
 /* ---- turns ---- */

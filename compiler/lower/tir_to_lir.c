@@ -429,6 +429,9 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_DELAY:
         lower_delay(lo, op);
         break;
+    case TIR_NEXT_TILE:
+        lower_next_tile(lo);
+        break;
     case TIR_RING_WAIT:
         lower_ring_wait(lo, op);
         break;
@@ -561,6 +564,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 
     lo.out = lir_fn_new(px->arena, fn->name);
     lo.additions = lower_find_additions(&lo); /* makes values */
+    lo.head = lower_find_head(&lo);           /* likewise */
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = pass_enabled(px, "share");
     lo.b.hoist = hoist;

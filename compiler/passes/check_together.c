@@ -26,7 +26,8 @@ role_is_done(const Together *t, uint32_t role)
 }
 
 /* Goes on to the next tile.  Where the producer draws tiles, it tells the bands, TILE_SLOTS ahead at
- * most; they hear it and give the slot back at once. */
+ * most; they hear it and give the slot back at once.  (At `next_tile` they may hear it sooner, if it has been
+ * told, and wait for nothing: then others can do what they could, and sooner.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {

@@ -257,6 +257,20 @@ stagger(Roles *r, Range range)
     r->delay = tir_binary(&r->b, TIR_MUL, band, share);
 }
 
+/* Under the last product a band has time to find out about its next tile.  That is worth something in tiles
+ * which are short by what the program is, as under a window; others may be of any length, and registers that are
+ * kept from tile to tile change how the assembler colours the loop. */
+static void
+ask_for_next(Roles *r)
+{
+    enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
+    const TirPlan *plan = r->fn->plan;
+    uint32_t most = plan->band_axis < r->fn->grid.n ? r->fn->grid.at[plan->band_axis].slide_trips : 0;
+
+    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && pass_enabled(r->px, "next-tile"))
+        roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
+}
+
 /* What ends the tile: the products that are left, under them what needs them not. */
 static void
 emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
@@ -266,6 +280,7 @@ emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
     roles_emit_behind(r, tail, left);
     if (counts_rest(r))
         left[r->left.n] = roles_begin_rest(r, end, true);
+    ask_for_next(r);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
     roles_release(&r->b, &r->late_rings, NULL);
 }
