@@ -66,10 +66,12 @@ def iteration_of(features, plan, t):
     overlaps = features["overlapped"] and plan["overlap"]
     ahead = work["ahead"] and plan["overlap"] and plan["stages"] > 1
     share = work["early"] if overlaps else work["after"] + (0 if ahead else work["first"])
-    share += t["under"] * (1 - share) if overlaps else 0
+    straight = not overlaps and not features["joint"]
+    share += 0 if straight else t["under"] * (1 - share)
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
-                      t["gap"] + (0 if overlaps else t["gap_straight"]))
-    clocks = max(clocks + (t["joint"] if features["joint"] else 0), work["ring_bytes"] / t["copy_bytes"])
+                      t["gap"] + (t["gap_straight"] if straight else 0))
+    clocks += (n - 1) * t["joint"] if features["joint"] else 0
+    clocks = max(clocks, work["ring_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
     if plan["stages"] > 1 or work["divided"]:
         return clocks, 0.0
@@ -249,48 +251,52 @@ def solved(matrix, right):
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
-def fit(rows, features, times, rounds):
-    """The method of Levenberg and Marquardt; what is far from the best of its case matters little."""
-    chosen = []
+def residuals(chosen, times):
+    """What the fit makes small: errors, of what is far from the best of its case less; how errors differ within a
+    case, among its best (they decide what is chosen); how far constants go from those of the record."""
+    found = []
+    for of_case in chosen:
+        errors = [math.log(max(predict(line, row, times), 1e-6) / row["burst_ms"]) for line, row, _ in of_case]
+        near = [share ** 6 for _, _, share in of_case]
+        mean = sum(e * w for e, w in zip(errors, near)) / sum(near)
+        found += [e * share ** 2 for e, (_, _, share) in zip(errors, of_case)]
+        found += [(e - mean) * w for e, w in zip(errors, near)]
+    return found
+
+
+def fit(rows, features, times, rounds, keep):
+    """The method of Levenberg and Marquardt, for logarithms of the constants."""
+    names = [name for name in FITTED if name not in keep]
+    chosen, record = [], dict(times)
     for of_case in judged(rows, features, times).values():
         best = of_case[0][0]
-        chosen += [(features[key_of(row), row["M"], row["N"], row["bands"]], row, (best / measured) ** 2)
-                   for measured, _, row in of_case]
+        chosen.append([(features[key_of(row), row["M"], row["N"], row["bands"]], row, best / measured)
+                       for measured, _, row in of_case])
 
-    def errors():
-        return [math.log(max(predict(line, row, times), 1e-6) / row["burst_ms"]) for line, row, _ in chosen]
+    def at(x):
+        times.update((name, record[name] * math.exp(v)) for name, v in zip(names, x))
+        return residuals(chosen, times) + x
 
-    weights = [w for _, _, w in chosen]
-
-    def loss(of):
-        return sum(w * e * e for e, w in zip(of, weights))
-    now, damping = errors(), 1e-2
+    x, damping, step = [0.0] * len(names), 1e-2, 1e-3
+    now = at(x)
     for _ in range(rounds):
-        slopes = []
-        for name in FITTED:
-            before = times[name]
-            step = max(before * 1e-3, 1e-4)
-            times[name] = before + step
-            slopes.append([(a - b) / step for a, b in zip(errors(), now)])
-            times[name] = before
-        square = [[sum(a * b * w for a, b, w in zip(s, r, weights)) for r in slopes] for s in slopes]
-        right = [-sum(a * e * w for a, e, w in zip(s, now, weights)) for s in slopes]
-        before, better = {name: times[name] for name in FITTED}, False
-        while not better and damping < 1e6:
-            damped = [[v * (1 + damping) + 1e-12 if i == k else v for k, v in enumerate(row)]
-                      for i, row in enumerate(square)]
-            for name, step in zip(FITTED, solved(damped, right)):
-                times[name] = max(before[name] + step, 1e-3)
-            after = errors()
-            better = loss(after) < loss(now)
-            damping *= 0.25 if better else 5
+        slopes = [[(a - b) / step for a, b in zip(at(x[:k] + [x[k] + step] + x[k + 1:]), now)] for k in range(len(x))]
+        square = [[sum(a * b for a, b in zip(s, r)) for r in slopes] for s in slopes]
+        right = [-sum(a * e for a, e in zip(s, now)) for s in slopes]
+        loss, better = sum(e * e for e in now), False
+        while not better and damping < 1e7:
+            damped = [[v * (1 + damping) if i == k else v for k, v in enumerate(row)] for i, row in enumerate(square)]
+            there = [v + max(-0.3, min(0.3, d)) for v, d in zip(x, solved(damped, right))]
+            after = at(there)
+            better = sum(e * e for e in after) < loss
+            damping *= 0.3 if better else 5
         if not better:
-            times.update(before)
             break
-        small, now = loss(after) > loss(now) * (1 - 1e-5), after
+        small = sum(e * e for e in after) > loss * (1 - 2e-5)
+        x, now = there, after
         if small:
             break
-    print(f"root of the mean square error {100 * math.sqrt(loss(now) / sum(weights)):.2f} %")
+    at(x)
     for name in FITTED:
         print(f"  .{name} = {times[name]:.4g}")
 
@@ -301,6 +307,7 @@ def main():
     parser.add_argument("--csv", default=os.path.join(ROOT, "tests", "search", "measured_h200.csv"))
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--keep", default="", metavar="NAME,..", help="constants that --fit leaves as they are")
     parser.add_argument("--only", default="", metavar="REGEX", help="fit these cases alone: KERNEL-D-MASK-LENGTH")
     parser.add_argument("--quiet", action="store_true")
     parser.add_argument("--check", type=float, metavar="BOUND", help="largest error allowed, as 0.15")
@@ -309,7 +316,7 @@ def main():
     features = features_of(os.path.abspath(options.tilec), rows)
     if options.fit:
         fit([row for row in rows if re.search(options.only, "-".join(map(str, key_of(row))))], features, times,
-            options.rounds)
+            options.rounds, options.keep.split(","))
     worst, last = report(judged(rows, features, times), options.quiet)
     print(f"largest error {100 * worst:.1f} %, worst place of a measured best {last}")
     return 1 if options.check is not None and (worst > options.check or last > 3) else 0

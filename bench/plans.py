@@ -36,6 +36,7 @@ KERNELS = ("attention", "attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq
 SPILLS = 16  # bytes that may be spilled
 FLUSH_BYTES = 256 << 20
 IDLE = 0.004  # seconds
+SPIN = 400_000  # cycles for which the GPU waits before a call, or after an idle time the host comes too late with it
 LONG = 6      # plans of a case that are timed at the largest length
 
 
@@ -219,7 +220,7 @@ def timed(torch, launches, reps, idle, flush, order):
                 torch.cuda.synchronize()
                 time.sleep(IDLE)
             flush.zero_()
-            torch.cuda._sleep(60000)
+            torch.cuda._sleep(SPIN)
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             for launch in launches[name].launches:

@@ -9,7 +9,9 @@
  * A band does not wait for all of its products: others run under its own arithmetic, and only keep the
  * tensor cores from the other bands.  Where late products run into the next iteration (overlapped) it
  * waits for the early ones, in a straight loop for the first of the early ones and the first of the late
- * ones, where an iteration's first product begins in the one before for the latter.
+ * ones, where an iteration's first product begins in the one before for the latter.  In a straight loop
+ * two chains of products begin, each with a gap.  Bands that share a product wait for one another
+ * instead, the longer the more there are, and with that for most of the products of all.
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
  * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
@@ -92,18 +94,19 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
 {
     const BandTimes *times = &target->band_times;
     uint32_t n = plan->bands;
-    bool overlaps = band_overlaps(target, work, plan);
+    bool overlaps = band_overlaps(target, work, plan), straight = !overlaps && !work->joint;
     bool ahead = work->ahead && plan->overlap && plan->stages > 1;
     double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
     double share = overlaps ? work->early : work->after + (ahead ? 0 : work->first);
 
     if (band_is_products(work))
         return iteration_of_products(target, work, plan);
-    if (overlaps)
+    if (!straight)
         share += times->under * (1 - share);
     double clocks = round_of(n, c->products * share, c->products * (1 - share), c->arithmetic,
-                             times->gap + (overlaps ? 0 : times->gap_straight));
-    clocks = unit_larger(clocks + (work->joint ? times->joint : 0), bytes / target->chip.copy_bytes);
+                             times->gap + (straight ? times->gap_straight : 0));
+    clocks += work->joint ? (n - 1) * times->joint : 0;
+    clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
     clocks += times->added * n * work->added;
     c->wait = plan->stages == 1 ? copy_wait(times, work, overlaps) : 0;
     return clocks + c->wait;

@@ -38,9 +38,9 @@ typedef struct BandTimes {
     double issue;           /* of a clock, for an instruction of tile arithmetic */
     double round;           /* arithmetic of an iteration that does not grow with its tiles */
     double gap;             /* in which a band needs no unit, an iteration .. */
-    double gap_straight;    /* .. and that much more where no product runs into the next iteration */
+    double gap_straight;    /* .. and that much more in straight loops */
     double under;           /* of products that run under arithmetic: the part that is waited for */
-    double joint;           /* where bands wait for one another, an iteration */
+    double joint;           /* where bands wait for one another, an iteration and other band */
     double vector;          /* an element of a vector that each band loads itself */
     double added;           /* an element that is added to memory from registers */
     double tile;            /* to begin and end a tile of the grid, .. */

@@ -13,15 +13,15 @@
  * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
  * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  *
- * Times of planned kernels (band_times): bench/model.py --fit, to 1139 launches measured on an H200
- * (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
+ * Times of planned kernels (band_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
+ * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
  * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
- * first wgmma of a chain, and a straight loop has two such chains; 54 clocks are what an iteration
- * computes for rows, whatever its columns; 580 are the exchange between bands and its barrier; an
+ * first wgmma of a chain, and a straight loop has two such chains; 53 clocks are what an iteration
+ * computes for rows, whatever its columns; 511 are the exchange between two bands and its barrier; an
  * element added from registers takes 0.2 clocks; a tile begins and ends with a third of an iteration
  * that nothing runs beside, and its output goes to memory at 11 bytes a clock (2.9 TB/s of the chip);
- * 3210 (1.6 us) begin a block: launch, barriers, maps; a copy that nothing runs ahead of takes 1520;
- * 6 instructions (13 times 0.465) mask an element: its two indices, comparison, selection.
+ * 3200 (1.6 us) begin a block: launch, barriers, maps; a copy that nothing runs ahead of takes 1480;
+ * 5 instructions (12.2 times 0.436) mask an element: its two indices, comparison, selection.
  * The 3 us of a launch are a round figure, not fitted; nor are 10 clocks of a pair: 0.3 % of an iteration at
  * head dim 128, 0.8 % at 64.  Nor are those of loops of nothing but products,
  * chosen so that a product of usual size gets the tiles that bench/gemm.py measured to be best.
@@ -76,25 +76,25 @@ const Target target_sm90 = {
                     .chain = 600,
                     .exchange = 254,
                     .start = 1100},
-    .band_times = {.port_power = 2.98,
-                   .issue = 0.465,
-                   .round = 53.6,
-                   .gap = 194,
-                   .gap_straight = 301,
-                   .under = 0.819,
-                   .joint = 580,
-                   .vector = 0.545,
-                   .added = 0.204,
-                   .tile = 350,
-                   .fill = 0.334,
-                   .block = 3210,
+    .band_times = {.port_power = 2.99,
+                   .issue = 0.436,
+                   .round = 53.4,
+                   .gap = 206,
+                   .gap_straight = 318,
+                   .under = 0.827,
+                   .joint = 511,
+                   .vector = 0.574,
+                   .added = 0.203,
+                   .tile = 349,
+                   .fill = 0.331,
+                   .block = 3200,
                    .slot = 0.361,
                    .idle = 0.385,
                    .store_bytes = 11.1,
-                   .mask = 13,
-                   .mask_joint = 0.948,
-                   .copy_latency = 1520,
-                   .copy_part = 0.211,
+                   .mask = 12.2,
+                   .mask_joint = 0.924,
+                   .copy_latency = 1480,
+                   .copy_part = 0.214,
                    .pair = 10,
                    .launch = 6000,
                    .products_power = 8,

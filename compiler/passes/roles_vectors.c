@@ -95,8 +95,8 @@ roles_ring_vectors(Roles *r)
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         bool apart = !can_copy(r, op);
-        for (uint32_t k = 0; k < op->n_args && !apart; k++)
-            apart = roles_depends_on_band(r, op->args[k]);
+        for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other band */
+            apart = r->fn->plan->bands > 1 && roles_depends_on_band(r, op->args[k]);
         if (apart)
             continue;
         if (!fits_vector_box(op)) {
