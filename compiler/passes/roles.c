@@ -312,7 +312,12 @@ has_slots(const Roles *r)
 /* The first iteration of a loop that is turned stands before it.  When masks live in the last ones,
  * and bands differ in which these are, every band has some, and the loop goes backwards if it may:
  * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
- * none: the first iteration has none, and a loop that would begin with masks is not turned. */
+ * none: the first iteration has none, and a loop that would begin with masks is not turned.
+ *
+ * Masks at both ends, as those of a window that moves along with the rows: the loop goes backwards, too.
+ * Where such a window begins, some rows of a tile see nothing of the first tile of keys: a running maximum
+ * would be -inf there, and be raised, with all that hangs on it, in the next iteration of every tile.
+ * Where it ends, at the diagonal, each row sees itself. */
 static void
 choose_first_iteration(Roles *r)
 {
@@ -321,9 +326,9 @@ choose_first_iteration(Roles *r)
     if (r->loop->n_segments < 2 || !r->fn->plan->overlapped)
         return;
     roles_visit_masks(r, r->body, false, &first, &last);
-    if (first)
+    if (first && !last)
         return;
-    r->clean_head = !r->bounds_differ && has_slots(r);
+    r->clean_head = !first && !r->bounds_differ && has_slots(r);
     for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all bands go the same way */
         r->clean_head = r->clean_head && (r->fn->plan->bands == 1 ||
                                           !roles_depends_on_band(r, r->loop->args[k]));

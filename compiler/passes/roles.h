@@ -238,7 +238,7 @@ bool roles_is_remade(const Roles *r, const TirVal *value);
 /* .. does so, unless `map` has it. */
 void roles_remake(Roles *r, CloneMap *map, TirVal *value);
 /* roles_masks.c: before the first iteration of a turned loop is emitted: which of its masks it may leave out. */
-void roles_find_tests(Roles *r, const CloneMap *map, Range range);
+void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
 /* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
 bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
 

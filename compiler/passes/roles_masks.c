@@ -8,7 +8,8 @@
  *                s = mask s, window        first = lo < split            last = lo >= split'
  *                s = mask s, diagonal  ->  if first { mask s, window }   if last { mask s, diagonal }
  *
- *            A loop that goes backwards has masks in its first iteration but in rare tiles: no question.
+ *            A loop that goes backwards has the masks of its end in its first iteration but in rare tiles: no
+ *            question about those.
  *   leaves   the conditions of those masks inside of the branches
  */
 #include "compiler/passes/roles.h"
@@ -41,6 +42,11 @@ is_of_one_end(const Roles *r, const TirOp *op, uint32_t *k, TirOpcode *side)
         first++;
     while (last < n && (op->segments >> (n - 1 - last) & 1) != 0)
         last++;
+    if (r->backwards) { /* segments have changed places; the question is about the loop as it was written */
+        *k = last - 1;
+        *side = TIR_LT;
+        return first == 0 && last > 0;
+    }
     *k = first > 0 ? first - 1 : n - 1 - last;
     *side = first > 0 ? TIR_LT : TIR_GE;
     return (first > 0) != (last > 0);
@@ -77,13 +83,13 @@ find_only_tested(Roles *r)
 }
 
 void
-roles_find_tests(Roles *r, const CloneMap *map, Range range)
+roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration)
 {
     uint32_t n = r->loop->n_segments;
 
-    if (n < 2 || r->backwards || r->clean_head)
+    if (n < 2 || r->clean_head)
         return;
-    r->head = range.lo;
+    r->head = iteration;
     r->splits = arena_array(r->fn->arena, TirVal *, n);
     for (uint32_t k = 0; k + 1 < n; k++)
         r->splits[k] = clone_of(map, r->loop->args[2 + k]);

@@ -339,11 +339,12 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     /* the first iteration */
     r->b.block = branch->blocks[0];
     CloneMap head = clone_map_copy(r->fn, map);
-    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
+    TirVal *iteration = roles_iteration(r, &r->b, range.base, range.lo);
+    clone_set(&head, r->body->params.at[0], iteration);
     for (uint32_t k = 0; k < n; k++)
         clone_set(&head, r->body->params.at[k + 1], values[k]);
     r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
-    roles_find_tests(r, map, range);
+    roles_find_tests(r, map, iteration);
     if (r->staggers)
         stagger(r, range);
     emit_early(r, &head, NULL, true);
