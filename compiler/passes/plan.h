@@ -52,6 +52,7 @@ typedef VEC(TirOp *) OpList;
 typedef struct Ahead {
     TirOp *product, *load;  /* of the body: its operand that is loaded in each iteration */
     OpList needs;           /* what makes it, in order, itself the last */
+    bool *of;               /* by id: itself, what it loads, what is made of them when asked for */
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Ahead;
 
@@ -66,7 +67,9 @@ void plan_preload(TirFn *fn, TirBlock *body);
 /* ---- plan_ahead.c ---- */
 
 /* Finds the product that could begin ahead. */
-bool ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead);
+bool ahead_find(const TirFn *fn, const TirBlock *body, Ahead *ahead);
+/* Whether `op` of the body asks for the product's result or for what it loads: the next one begins behind it. */
+bool ahead_is_asked(const Ahead *ahead, const TirOp *op);
 /* Segments of a loop in which no mask lives, as bits; none if it has but one. */
 uint32_t plan_clean_segments(const TirOp *loop);
 /* Whether it does, in a loop with that many slots; the bands' axis is chosen. */

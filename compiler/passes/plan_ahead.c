@@ -6,6 +6,11 @@
  * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
  * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
  * they are.
+ *
+ * The next result lies in the registers of this one, and slots are read before the next one is waited
+ * for.  What is pure is made when it is asked for (check_band.c): so the next product stands behind all
+ * that asks for something made of this one or of what it loads, and what an iteration gives the next
+ * one is none of that.
  */
 #include "compiler/passes/plan.h"
 
@@ -41,9 +46,67 @@ list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Ahead *ahe
     return true;
 }
 
-bool
-ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead)
+/* Whether result `k` of an operation is made of what `of` marks, or in its registers, when it is asked for;
+ * other results are made where the operation stands. */
+static bool
+is_made_of(const bool *of, const TirOp *op, uint32_t k)
 {
+    bool any = false;
+
+    switch (op->op) {
+    case TIR_LOAD:
+        return false;
+    case TIR_MMA: /* added to its third operand, where that is */
+        return of[op->args[2]->id];
+    case TIR_REDUCE: /* of rows to truths: with the vote over them */
+        return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 && of[op->args[0]->id];
+    case TIR_FOR:
+    case TIR_IF:
+        for (uint32_t i = 0; i < op->n_blocks; i++)
+            any = any || of[block_yield(op->blocks[i])->args[k]->id];
+        return any || (op->op == TIR_FOR && of[op->args[loop_first_initial(op) + k]->id]);
+    default:
+        for (uint32_t i = 0; i < op->n_args; i++)
+            any = any || of[op->args[i]->id];
+        return any;
+    }
+}
+
+static void
+mark_made(const TirBlock *block, bool *of)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
+            of[op->blocks[0]->params.at[k + 1]->id] = of[op->args[loop_first_initial(op) + k]->id];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            mark_made(op->blocks[k], of);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            of[op->results[k]->id] = of[op->results[k]->id] || is_made_of(of, op, k);
+    }
+}
+
+bool
+ahead_is_asked(const Ahead *ahead, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (ahead->of[op->args[k]->id])
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (ahead_is_asked(ahead, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool
+ahead_find(const TirFn *fn, const TirBlock *body, Ahead *ahead)
+{
+    Arena *arena = fn->arena;
+
     *ahead = (Ahead){0};
     for (uint32_t i = 0; i < body->ops.n && ahead->product == NULL; i++) {
         if (body->ops.at[i]->op == TIR_MMA)
@@ -57,7 +120,10 @@ ahead_find(Arena *arena, const TirBlock *body, Ahead *ahead)
     if (product->args[2]->block == body)
         vec_push(arena, &ahead->needs, product->args[2]->def);
     vec_push(arena, &ahead->needs, product);
-    return true;
+    ahead->of = arena_array(arena, bool, fn->next_id + 1);
+    ahead->of[product->results[0]->id] = ahead->of[ahead->load->results[0]->id] = true;
+    mark_made(body, ahead->of);
+    return !ahead_is_asked(ahead, block_yield(body));
 }
 
 /* Registers of a thread, at least, while the product runs or its result is used: sums that live over
@@ -127,7 +193,7 @@ plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uin
             return false;
     }
     if (!joint || !hints->overlap || stages < 2 ||
-        !pass_enabled(px, "pipeline") || !ahead_find(fn->arena, body, &ahead))
+        !pass_enabled(px, "pipeline") || !ahead_find(fn, body, &ahead))
         return false;
     return registers_ahead(fn, loop, ahead.product, hints->bands) <
            (int64_t)px->target->role_registers[hints->bands].consumer;

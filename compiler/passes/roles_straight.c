@@ -325,6 +325,20 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
     }
 }
 
+/* Behind which place of the order the next iteration's first product begins: its last product, or the last
+ * operation that asks for what that one overwrites. */
+static uint32_t
+place_to_begin(const Ahead *ahead, const OpList *order)
+{
+    uint32_t place = order->n;
+
+    for (uint32_t i = 0; i < order->n && ahead != NULL && ahead->next != NULL; i++) {
+        if (order->at[i]->op == TIR_MMA || ahead_is_asked(ahead, order->at[i]))
+            place = i;
+    }
+    return place;
+}
+
 /* Whether an operation was done in the iteration before. */
 static bool
 is_begun(const Ahead *ahead, const TirOp *op)
@@ -352,6 +366,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
     TirVal *begun = NULL;
 
     order_iteration(r, ahead != NULL, &order, &meanwhile);
+    uint32_t begin = place_to_begin(ahead, &order);
     for (uint32_t i = 0; i < order.n; i++)
         products += order.at[i]->op == TIR_MMA && !is_begun(ahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
@@ -387,17 +402,18 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
         } else {
             roles_copy(r, map, op, false);
         }
-        if (op->op != TIR_MMA)
-            continue;
-        vec_push(r->fn->arena, &flying.results, op->results[0]);
-        if (--products > 0)
-            continue;
-        if (ahead != NULL && ahead->next != NULL) {
+        if (op->op == TIR_MMA) {
+            vec_push(r->fn->arena, &flying.results, op->results[0]);
+            products--;
+        }
+        if (i == begin) {
             begun = roles_begin_ahead(r, ahead->next, ahead);
             vec_push(r->fn->arena, &flying.results, begun);
         }
-        if (turn)
+        if (turn && products == 0) {
             tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
+            turn = false;
+        }
     }
     /* Behind the bands' barrier the slot of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
@@ -505,7 +521,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     TirPlan *plan = r->fn->plan;
 
     roles_find_vectors(r);
-    plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn->arena, r->body, &ahead);
+    plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn, r->body, &ahead);
     if (plan->ahead) {
         ahead.load->shared->lags = ahead.load->shared->ahead = true;
         clean = plan_clean_segments(r->loop);

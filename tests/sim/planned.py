@@ -307,6 +307,25 @@ def linear(random, h, sq, sk, d, dv, dtype, causal, store, m, n):
                    {}, inputs, out)
 
 
+def under_way(random, h, sq, sk, d, dv, dtype, n, greatest, carried):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
+    q, k, w = draw(h, sq, d), draw(h, sk, d), draw(h, sq, dv)
+    s = np.einsum("hqd,hkd->hqk", q, k)
+    whole = np.concatenate([s, np.zeros((h, sq, -sk % n))], axis=2).reshape(h, sq, -1, n)
+
+    def compute(cut):
+        return {"Z": np.einsum("hqk,hqd->hkd", cut(s), w)}
+
+    out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)), {"Z": "f32"})
+    size = 1e-5 * np.abs(s).max() + 1e-5
+    out["R"] = (np.maximum(s.max(axis=2), 0) if greatest else np.zeros((h, sq)), size, "f32")
+    out["S"] = (whole.sum(axis=2) if carried else np.zeros((h, sq, n)), whole.shape[2] * size, "f32")
+    return Program(HERE / "planned" / "under_way.tile", "under_way",
+                   {"T": dtype, "D": d, "DV": dv, "N": n, "GREATEST": greatest, "CARRIED": carried}, {},
+                   {"Q": (q, dtype), "K": (k, dtype), "W": (w, dtype), "Z": (np.zeros((h, sk, dv)), "f32")},
+                   out, ("Z",))
+
+
 # ---- cases that are written down ---------------------------------------------------------------
 
 
@@ -513,6 +532,10 @@ def written_cases(optional):
             yield case(f"linear causal={causal} store={store}",
                        linear(random, 2, 150, 200, 64, 64, "bf16", causal, store, 64, 64),
                        "bands=2,stages=2", 2)
+    for greatest, carried, n, plan in [(True, False, 64, "bands=2,stages=3"), (True, False, 32, "bands=2,stages=2,turns=1"),
+                                       (False, True, 64, "bands=2,stages=3"), (True, True, 32, "bands=2,stages=3,turns=1")]:
+        yield case(f"under_way {greatest=} {carried=} N={n}",
+                   under_way(random, 2, 200, 210, 64, 64, "bf16", n, greatest, carried), plan, 2)
 
 
 # ---- cases drawn at random ---------------------------------------------------------------------
