@@ -4,7 +4,8 @@
  * What a product still running has, and until when: the registers of its sum (its home), the
  * registers of an operand that is not in shared memory, and the slots of its other operands, until a
  * mma_wait covers it.  Another product may add to the same home meanwhile: those of a warp group run
- * in order.
+ * in order.  A home is of one value at a time: who asks for one whose registers another has by then, if
+ * only for the next iteration, would get that other.
  *
  * What bands do together.  Between two barriers of all bands nothing is known of the others' order.  So
  * what all bands have a part in is read in a later stretch between barriers than it was written or
@@ -21,6 +22,8 @@
  * first asked for.  What only renames registers, or may turn out to, is not kept: who asks for it
  * reads the registers themselves.
  */
+#include <string.h>
+
 #include "compiler/passes/check_roles.h"
 
 #include "compiler/ir/layout.h"
@@ -40,6 +43,7 @@ struct BandFacts {
     Arena *arena;
     const TirFn *fn;
     const uint32_t *home; /* by id */
+    uint32_t homes;       /* how many there are */
     bool *renames;        /* by id of the result: may be the operand's own registers */
     VEC(Region) regions;
 };
@@ -66,6 +70,8 @@ typedef struct Band {
     RoleFault *fault;
     const TirOp *now;
     VEC(Flight) flights;
+    const TirVal **lives; /* by home: whose registers they are now */
+    const TirVal ***before; /* by region: the same before it */
     uint32_t *waited, *released; /* by ring */
     uint32_t *left_over;         /* by ring: the slot that results were written to; 0: none */
     uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
@@ -167,6 +173,8 @@ band_facts(Arena *arena, const TirFn *fn)
                      .renames = arena_array(arena, bool, fn->next_id + 1)};
     if (f->home == NULL) /* the lowering refuses the kernel */
         return NULL;
+    for (uint32_t k = 0; k <= fn->next_id; k++)
+        f->homes = f->home[k] > f->homes ? f->home[k] : f->homes;
     find_facts(f, fn->body);
     return f;
 }
@@ -228,14 +236,23 @@ write_home(Band *b, uint32_t home)
 }
 
 static bool
-read_home(Band *b, uint32_t home)
+lives_there(Band *b, uint32_t home, const TirVal *value)
+{
+    const TirVal *lives = b->lives[home];
+
+    return lives == NULL || lives == same_registers(b, value) ||
+           fail(b, lives->def, "the result of a product is used when another one has its registers");
+}
+
+static bool
+read_home(Band *b, uint32_t home, const TirVal *value)
 {
     for (uint32_t i = 0; i < b->flights.n; i++) {
         const TirOp *product = b->flights.at[i].op;
         if (b->facts->home[product->results[0]->id] == home)
             return fail(b, product, "the result of a product is used before a mma_wait covers it");
     }
-    return true;
+    return lives_there(b, home, value);
 }
 
 /* ---- values ---- */
@@ -357,7 +374,7 @@ ask_for(Band *b, const TirVal *value)
     if (value->type.rank == 0)
         return true;
     if (home != 0 && is_made_at_home(value))
-        return read_home(b, home);
+        return read_home(b, home, value);
     if (def == NULL || is_eager(b, def))
         return true;
     if (def->op == TIR_SHARED_READ)
@@ -373,20 +390,27 @@ ask_for(Band *b, const TirVal *value)
     return kept || write_registers(b, value);
 }
 
+/* Whether `value` is in the registers of that home from the start. */
+static bool
+stays_at_home(const Band *b, uint32_t home, const TirVal *value)
+{
+    return home != 0 && home == b->facts->home[value->id] && is_made_at_home(value);
+}
+
 /* Values go to the registers of others, as if at once. */
 static bool
 assign(Band *b, uint32_t n, TirVal *const *to, TirVal *const *from)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t home = b->facts->home[to[k]->id];
-        bool stays = home != 0 && home == b->facts->home[from[k]->id] && is_made_at_home(from[k]);
-        if (!stays && !ask_for(b, from[k]))
+        bool stays = stays_at_home(b, home, from[k]);
+        if (stays ? !lives_there(b, home, from[k]) : !ask_for(b, from[k]))
             return false;
     }
     for (uint32_t k = 0; k < n; k++) {
         uint32_t home = b->facts->home[to[k]->id];
-        bool stays = home != 0 && home == b->facts->home[from[k]->id] && is_made_at_home(from[k]);
-        if (stays || same_registers(b, from[k]) == same_registers(b, to[k]))
+        b->lives[home] = same_registers(b, to[k]);
+        if (stays_at_home(b, home, from[k]) || same_registers(b, from[k]) == same_registers(b, to[k]))
             continue;
         if (home != 0 ? !write_home(b, home) : !write_registers(b, to[k]))
             return false;
@@ -417,12 +441,13 @@ start_product(Band *b, const TirOp *op)
         }
     }
     bool constant = sum->def != NULL && sum->def->op == TIR_CONST;
-    bool there = home != 0 && home == b->facts->home[sum->id] && is_made_at_home(sum);
-    if (!constant && !there && (!ask_for(b, sum) || !write_home(b, home)))
+    bool there = stays_at_home(b, home, sum);
+    if (!constant && (there ? !lives_there(b, home, sum) : !ask_for(b, sum) || !write_home(b, home)))
         return false;
     if (constant && sum->def->number != 0 && !write_home(b, home))
         return false;
     vec_push(b->facts->arena, &b->flights, flight);
+    b->lives[home] = same_registers(b, result);
     return true;
 }
 
@@ -626,14 +651,24 @@ take_or_pass(Band *b, const TirOp *op)
     return true;
 }
 
-static bool
-begin_region(Band *b, const TirOp *op)
+static const Region *
+region_of(const Band *b, const TirOp *op)
 {
     const Region *region = b->facts->regions.at;
-    bool products = false;
 
     while (region->op != op)
         region++;
+    return region;
+}
+
+static bool
+begin_region(Band *b, const TirOp *op)
+{
+    const Region *region = region_of(b, op);
+    bool products = false;
+
+    b->before[region - b->facts->regions.at] =
+        arena_copy(b->facts->arena, b->lives, (b->facts->homes + 1) * sizeof b->lives[0]);
     for (uint32_t k = 0; k < region->inputs.n; k++) {
         if (!ask_for(b, region->inputs.at[k]))
             return false;
@@ -714,6 +749,7 @@ do_op(Band *b, const TirOp *op)
     }
     if (op->n_results == 0)
         return true;
+    b->lives[b->facts->home[op->results[0]->id]] = same_registers(b, op->results[0]);
     if (home && is_made_at_home(op->results[0]))
         return write_home(b, b->facts->home[op->results[0]->id]);
     return write_registers(b, op->results[0]);
@@ -727,6 +763,9 @@ visit_band(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
     b->now = op;
     if (moment == WALK_AT)
         return do_op(b, op);
+    if (moment == WALK_ENTER && op->op == TIR_IF) /* warps may part: each block begins as the first one did */
+        memcpy(b->lives, b->before[region_of(b, op) - b->facts->regions.at],
+               (b->facts->homes + 1) * sizeof b->lives[0]);
     if (moment == WALK_ENTER) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
             const TirOp *inner = op->blocks[k]->ops.at[i];
@@ -752,6 +791,8 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     Band b = {.facts = facts,
               .events = events,
               .fault = fault,
+              .lives = arena_array(arena, const TirVal *, facts->homes + 1),
+              .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
               .waited = arena_array(arena, uint32_t, rings),
               .released = arena_array(arena, uint32_t, rings),
               .left_over = arena_array(arena, uint32_t, rings),
@@ -824,56 +865,4 @@ list_band_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvent
     walk->visit = list_event;
     walk->user = &l;
     return walk_run(walk, program);
-}
-
-/* ---- the producer ---- */
-
-typedef struct Producer {
-    Arena *arena;
-    const TirFn *fn;
-    RoleEvents *events;
-    RoleFault *fault;
-    uint32_t *part; /* by ring: the one that comes next */
-} Producer;
-
-static bool
-visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
-{
-    Producer *p = user;
-
-    (void)block;
-    if (moment != WALK_AT || op->op != TIR_COPY_BULK)
-        return true;
-    uint32_t parts = op->shared->per_band ? p->fn->plan->bands : 1, *next = &p->part[op->shared->id];
-    if (op->integer != (int64_t)*next) {
-        *p->fault = (RoleFault){"the parts of a slot are not filled in order", op, NULL};
-        return false;
-    }
-    *next = (*next + 1) % parts;
-    vec_push(p->arena, p->events, op);
-    return true;
-}
-
-bool
-check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
-               RoleEvents *events, RoleFault *fault)
-{
-    Producer p = {.arena = arena,
-                  .fn = fn,
-                  .events = events,
-                  .fault = fault,
-                  .part = arena_array(arena, uint32_t, fn->shared.n + 1)};
-
-    walk->visit = visit_producer;
-    walk->user = &p;
-    if (!walk_run(walk, program))
-        return false;
-    for (uint32_t i = events->n; i-- > 0;) {
-        if (p.part[events->at[i]->shared->id] != 0) {
-            *fault = (RoleFault){"a slot is not filled for all bands when the tile is done",
-                                 events->at[i], NULL};
-            return false;
-        }
-    }
-    return true;
 }

@@ -602,6 +602,41 @@ results_over_slots_are_checked(void **state)
     expect_none_missed();
 }
 
+/* The result that an iteration began with, asked for when the next one's, which has its registers, has
+ * ended. */
+static void
+registers_of_another_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites loops = sites_of(&k, TIR_FOR), waits = sites_of(&k, TIR_MMA_WAIT);
+        for (uint32_t i = 0; i < loops.n; i++) {
+            TirBlock *body = op_at(loops.at[i])->blocks[0];
+            const TirOp *yield = body->ops.at[body->ops.n - 1];
+            for (uint32_t j = 0; j < yield->n_args; j++) {
+                const TirOp *next = yield->args[j]->def;
+                Site end = {body, body->ops.n - 1};
+                if (next == NULL || next->parent != body || next->op != TIR_MMA || next->args[2]->def == NULL ||
+                    next->args[2]->def->op != TIR_CONST || never_runs(&k, end))
+                    continue;
+                TirOp *late = arena_copy(&k.arena, op_at(waits.at[0]), sizeof *late);
+                late->parent = body;
+                late->integer = 0;
+                late->n_args = 1;
+                late->args = &body->params.at[j + 1];
+                insert_op(&k, end, late);
+                expect(&k, &recipes[r], "used late", late, "another one has its registers");
+                remove_op(end);
+            }
+        }
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
 static void
 warps_must_stay_together(void **state)
 {
@@ -661,6 +696,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(too_few_slots_are_found, begin_test),
         cmocka_unit_test_setup(exchanges_are_checked, begin_test),
         cmocka_unit_test_setup(results_over_slots_are_checked, begin_test),
+        cmocka_unit_test_setup(registers_of_another_are_found, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
         cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
     };
