@@ -5,7 +5,10 @@
  *            as zero, and what is computed from them means nothing.  Wherever a reduction (or the
  *            contraction of an mma) runs along such an axis, a padmask puts the reduction's
  *            neutral value there, unless a mask of the program's own has done so
- *            (implied_padding.c).
+ *            (implied_padding.c).  What a loop carries meets a range of its own in every iteration, so
+ *            that an element may be padding of one tile and an element of another: where such a tile
+ *            is reduced behind the loop, its elements keep what they had in those iterations in which
+ *            they are padding
  *   leaves   padmask ops, with conditions that are affine in the range's start: split_loops
  *            removes them from all tiles but the last
  */
@@ -23,6 +26,8 @@ typedef struct Domain {
     int32_t constant;      /* bound when it is known at compile time, else 0 */
     uint32_t size;         /* index of the named size, when `bound` is NULL and constant is 0 */
     TirIndex index;
+    TirOp *loop; /* that carries the tile, and in which the range begins; NULL: none does */
+    uint32_t carried, axis; /* which of the carried ones, and along which of its axes */
 } Domain;
 
 /* All ranges behind one axis. */
@@ -39,6 +44,7 @@ typedef struct Implier {
     VEC(TirVal *) masked_from;
     VEC(TirVal *) masked_to;
     VEC(TirIndex) masked_along;
+    VEC(Domain) kept; /* of what loops carry */
 } Implier;
 
 /* Whether every tile of the range lies inside its bound. */
@@ -60,6 +66,17 @@ divides(const TirVal *start, int32_t length, int64_t bound)
             return true; /* a whole number of tiles from 0; the loop or grid bounds it */
     }
     return false;
+}
+
+/* Whether a value is defined where an operation of `block` can use it. */
+static bool
+is_visible(const TirVal *value, const TirBlock *block)
+{
+    if (value == NULL)
+        return true;
+    while (block != NULL && block != value->block)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
 }
 
 static void
@@ -113,19 +130,68 @@ domains_of_iota(const TirOp *op)
     return domains;
 }
 
+static Domains domains_of(const TirVal *value, uint32_t axis, uint32_t depth);
+
+/* Of what a loop carries: what its body yields. */
+static Domains
+domains_of_carried(TirOp *loop, uint32_t carried, uint32_t axis, uint32_t depth)
+{
+    Domains domains = domains_of(block_yield(loop->blocks[0])->args[carried], axis, depth);
+
+    for (uint32_t k = 0; k < domains.n; k++) {
+        Domain *domain = &domains.at[k];
+        if (domain->loop != NULL || !is_visible(domain->start, loop->blocks[0]) ||
+            is_visible(domain->start, loop->parent))
+            continue;
+        domain->loop = loop;
+        domain->carried = carried;
+        domain->axis = axis;
+    }
+    return domains;
+}
+
+/* Whether `domain` is to be kept beside `all`: several of one pack, and of what several loops carry. */
+static bool
+is_another(const Domains *all, const Domain *domain)
+{
+    for (uint32_t k = 0; k < all->n; k++) {
+        const Domain *other = &all->at[k];
+        bool packed = other->index.rows > 0 && domain->index.rows > 0;
+        if (!packed && other->loop == domain->loop && other->carried == domain->carried)
+            return false;
+    }
+    return true;
+}
+
+/* Those of `all` that begin where `block` sees it: one, or several of one pack. */
+static Domains
+visible_domains(const Domains *all, const TirBlock *block)
+{
+    Domains domains = {0};
+
+    for (uint32_t k = 0; k < all->n; k++) {
+        Domain domain = all->at[k];
+        domain.loop = NULL;
+        domain.carried = 0;
+        if (is_visible(domain.start, block) && is_another(&domains, &domain))
+            add_domain(&domains, domain);
+    }
+    return domains;
+}
+
 static Domains
 domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
 {
-    const TirOp *op = value->def;
+    TirOp *op = value->def;
     Domains none = {0};
 
     if (value->type.rank == 0 || depth > 40)
         return none;
     if (op == NULL) { /* carried by a loop: what the body yields */
-        const TirOp *loop = value->block->owner;
+        TirOp *loop = value->block->owner;
         if (loop == NULL || loop->op != TIR_FOR || value->index == 0)
             return none;
-        return domains_of(block_yield(value->block)->args[value->index - 1], axis, depth + 8);
+        return domains_of_carried(loop, value->index - 1, axis, depth + 8);
     }
     switch (op->op) {
     case TIR_LOAD:
@@ -149,7 +215,7 @@ domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
     case TIR_REDUCE:
         return domains_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
     case TIR_FOR:
-        return domains_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+        return domains_of_carried(op, value->index, axis, depth + 8);
     case TIR_IF:
         return domains_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
     default: { /* one range, or parts of one pack that stand in several operands */
@@ -157,7 +223,7 @@ domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
         for (uint32_t k = 0; k < op->n_args; k++) {
             Domains domains = domains_of(op->args[k], axis, depth + 1);
             for (uint32_t j = 0; j < domains.n; j++) {
-                if (all.n == 0 || (all.at[0].index.rows > 0 && domains.at[j].index.rows > 0))
+                if (is_another(&all, &domains.at[j]))
                     add_domain(&all, domains.at[j]);
             }
         }
@@ -198,6 +264,76 @@ size_value(Implier *im, uint32_t size)
     TirOp *op = tir_op_new(&b, TIR_SIZE, 0, NULL, 1, &i32);
     op->integer = size;
     return op->results[0];
+}
+
+/* Which elements of a tile are no padding along `axis`. */
+static TirVal *
+inside_of(TirBuilder *b, const TirType *type, uint32_t axis, const Domain *domain, TirVal *bound)
+{
+    TirVal *index = tir_iota_part(b, domain->start, bound, domain->index);
+    TirVal *inside = tir_binary(b, TIR_LT, index, tir_broadcast_to(b, bound, &index->type));
+
+    if (type->rank == 2)
+        inside = tir_expand(b, inside, 1 - axis);
+    return tir_broadcast_to(b, inside, type);
+}
+
+/* Whether `next` is `carried` and something added to it that is zero in padding. */
+static bool
+adds_zeros(const TirVal *next, const TirVal *carried, uint32_t axis)
+{
+    const TirOp *op = next->def;
+
+    if (op == NULL || op->op != TIR_ADD)
+        return next == carried;
+    return (op->args[0] == carried && is_zero_in_padding(op->args[1], axis)) ||
+           (op->args[1] == carried && is_zero_in_padding(op->args[0], axis));
+}
+
+/* Lets elements that are padding in an iteration keep what they had before it. */
+static void
+keep_carried(Implier *im, const TirOp *op, const Domain *domain)
+{
+    if (domain->loop == NULL || !is_visible(domain->start, domain->loop->blocks[0])) {
+        diag_error(im->px->diag, op->span, "padding of a tile that a branch made can not be told from its "
+                   "elements here");
+        return;
+    }
+    TirBlock *body = domain->loop->blocks[0];
+    TirOp *yield = block_yield(body);
+    TirVal *next = yield->args[domain->carried], *carried = body->params.at[domain->carried + 1];
+    TirVal *bound = domain->bound;
+
+    for (uint32_t i = 0; i < im->kept.n; i++) {
+        if (im->kept.at[i].loop == domain->loop && im->kept.at[i].carried == domain->carried &&
+            im->kept.at[i].axis == domain->axis)
+            return;
+    }
+    vec_push(im->px->arena, &im->kept, *domain);
+    if (adds_zeros(next, carried, domain->axis))
+        return;
+    if (bound == NULL && domain->constant == 0)
+        bound = size_value(im, domain->size);
+    TirBuilder b = {.fn = im->fn, .block = body, .at = (int32_t)body->ops.n - 1, .span = yield->span};
+    if (bound == NULL)
+        bound = tir_const_int(&b, domain->constant);
+    TirVal *inside = inside_of(&b, &next->type, domain->axis, domain, bound);
+    yield->args[domain->carried] = tir_select(&b, inside, next, carried);
+    im->changed = true;
+}
+
+/* The ranges along which padding can still be told from elements where `op` stands; of others, loops keep
+ * it out of what they carry. */
+static Domains
+domains_at(Implier *im, const TirOp *op, const TirVal *value, uint32_t axis)
+{
+    Domains all = domains_of(value, axis, 0);
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        if (!is_visible(all.at[k].start, op->parent))
+            keep_carried(im, op, &all.at[k]);
+    }
+    return visible_domains(&all, op->parent);
 }
 
 /* A mask of `value` along `axis`, made right after the value; one value is masked once for each
@@ -244,12 +380,7 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Domain *domain, doub
     b.span = value->def != NULL ? value->def->span : im->fn->span;
     if (bound == NULL)
         bound = tir_const_int(&b, domain->constant);
-    TirVal *index = tir_iota_part(&b, domain->start, bound, domain->index);
-    TirVal *inside = tir_binary(&b, TIR_LT, index, tir_broadcast_to(&b, bound, &index->type));
-    if (value->type.rank == 2)
-        inside = tir_expand(&b, inside, 1 - axis);
-    inside = tir_broadcast_to(&b, inside, &value->type);
-    TirVal *args[] = {value, inside};
+    TirVal *args[] = {value, inside_of(&b, &value->type, axis, domain, bound)};
     TirOp *mask = tir_op_new(&b, TIR_PADMASK, 2, args, 1, &value->type);
     mask->number = fill;
     mask->axis = axis;
@@ -288,7 +419,7 @@ is_masked(Implier *im, const TirVal *value, uint32_t axis, const Domain *domain,
 
     if (value->type.rank != 2 || !im->px->target->drops_hidden_padding)
         return false;
-    Domains others = domains_of(value, 1 - axis, 0);
+    Domains all = domains_of(value, 1 - axis, 0), others = visible_domains(&all, value->block);
     PaddedRange none = {NULL, NULL};
     return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(domain, &bounds[0]),
                              others.n == 1 ? padded_range(&others.at[0], &bounds[1]) : none, fill);
@@ -393,14 +524,14 @@ imply_block(Implier *im, TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             imply_block(im, op->blocks[k]);
         if (op->op == TIR_REDUCE && !only_chooses_rows(op)) {
-            Domains domains = domains_of(op->args[0], op->axis, 0);
+            Domains domains = domains_at(im, op, op->args[0], op->axis);
             bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0], op->axis);
             if (!harmless)
                 op->args[0] = mask_along(im, op->args[0], op->axis, &domains, neutral(op));
         }
         for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
             uint32_t axis = 1 - k;
-            Domains domains = domains_of(op->args[k], axis, 0);
+            Domains domains = domains_at(im, op, op->args[k], axis);
             if (domains.n > 0 && !is_zero_in_padding(op->args[k], axis))
                 op->args[k] = mask_operand(im, op->args[k], axis, &domains);
         }

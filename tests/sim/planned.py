@@ -311,7 +311,6 @@ def under_way(random, h, sq, sk, d, dv, dtype, n, greatest, carried):
     draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
     q, k, w = draw(h, sq, d), draw(h, sk, d), draw(h, sq, dv)
     s = np.einsum("hqd,hkd->hqk", q, k)
-    whole = np.concatenate([s, np.zeros((h, sq, -sk % n))], axis=2).reshape(h, sq, -1, n)
 
     def compute(cut):
         return {"Z": np.einsum("hqk,hqd->hkd", cut(s), w)}
@@ -319,7 +318,7 @@ def under_way(random, h, sq, sk, d, dv, dtype, n, greatest, carried):
     out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)), {"Z": "f32"})
     size = 1e-5 * np.abs(s).max() + 1e-5
     out["R"] = (np.maximum(s.max(axis=2), 0) if greatest else np.zeros((h, sq)), size, "f32")
-    out["S"] = (whole.sum(axis=2) if carried else np.zeros((h, sq, n)), whole.shape[2] * size, "f32")
+    out["S"] = (s.sum(axis=2) + sk if carried else np.zeros((h, sq)), 8 * size, "f32")
     return Program(HERE / "planned" / "under_way.tile", "under_way",
                    {"T": dtype, "D": d, "DV": dv, "N": n, "GREATEST": greatest, "CARRIED": carried}, {},
                    {"Q": (q, dtype), "K": (k, dtype), "W": (w, dtype), "Z": (np.zeros((h, sk, dv)), "f32")},
