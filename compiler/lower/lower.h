@@ -240,6 +240,8 @@ LirReg lower_take_head(Lowering *lo);
 /* lower_roles.c: the indices of the program from those of the block, or themselves. */
 void lower_set_place(Lowering *lo, uint32_t axis, LirReg index);
 void lower_set_program(Lowering *lo, uint32_t axis, LirReg index);
+/* A register of its own for what `home` holds now. */
+LirReg lower_copy_of(Lowering *lo, LirReg home);
 /* The place of the tile behind the one at hand, or of the first; returns the word, 1: there is none. */
 LirReg lower_count_on(Lowering *lo, bool first);
 void lower_alternate(Lowering *lo);

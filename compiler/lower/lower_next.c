@@ -104,15 +104,6 @@ lower_find_head(Lowering *lo)
     return head;
 }
 
-static LirReg
-copy_of(Lowering *lo, LirReg home)
-{
-    LirOperand operands[] = {lir_reg(lir_new_reg(&lo->b, LIR_B32)), lir_reg(home)};
-
-    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, operands);
-    return operands[0].reg;
-}
-
 static void
 keep(Lowering *lo, LirReg *home, LirOperand value)
 {
@@ -213,13 +204,13 @@ lower_take_head(Lowering *lo)
     LirReg none = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(head->none), lir_int(0));
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
-        lower_set_program(lo, k, copy_of(lo, head->grid[k]));
+        lower_set_program(lo, k, lower_copy_of(lo, head->grid[k]));
     if (lo->fn->plan->alternating)
-        lo->role->turned = copy_of(lo, head->turned);
+        lo->role->turned = lower_copy_of(lo, head->turned);
     for (uint32_t k = 0; k < head->values.n; k++) {
         const HeadValue *kept = &head->values.at[k];
         lower_clear(lo, kept->value);
-        lower_set_elem(lo, kept->value, 0, elem_reg(copy_of(lo, kept->home)));
+        lower_set_elem(lo, kept->value, 0, elem_reg(lower_copy_of(lo, kept->home)));
     }
     lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(none)});
     set_known(lo, 0);

@@ -247,8 +247,8 @@ index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
     return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(down), lir_int(-1));
 }
 
-static LirReg
-copy_of(Lowering *lo, LirReg home)
+LirReg
+lower_copy_of(Lowering *lo, LirReg home)
 {
     LirReg copy = lir_new_reg(&lo->b, LIR_B32);
     LirOperand operands[] = {lir_reg(copy), lir_reg(home)};
@@ -265,7 +265,7 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
     uint32_t axis = plan->patch_axis;
-    LirReg number = copy_of(lo, tile), index[3] = {0};
+    LirReg number = lower_copy_of(lo, tile), index[3] = {0};
     LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
     LirReg per_patch = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_int(plan->patch));
     LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
@@ -292,7 +292,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
         find_patch_place(lo, tile, counts);
         return;
     }
-    LirReg rest = copy_of(lo, tile);
+    LirReg rest = lower_copy_of(lo, tile);
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         LirReg index = rest;
@@ -342,7 +342,7 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
                  LirReg section)
 {
     LirBuilder *b = &lo->b;
-    LirReg number = copy_of(lo, tile);
+    LirReg number = lower_copy_of(lo, tile);
     LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section), lir_reg(counts[uneven]));
     LirReg at = number, inside = divide(lo, &at, per_section);
     LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(at), lir_reg(section));
