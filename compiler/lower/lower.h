@@ -64,6 +64,15 @@ typedef struct TileHead {
     LirReg turning;  /* .. in the tile found last */
 } TileHead;
 
+/* Where a thread's part of a tile begins in a staging buffer, known from the beginning of a role. */
+typedef struct KeptPlace {
+    const TirShared *staging;
+    const Layout *layout;
+    LirReg at;
+} KeptPlace;
+
+enum { MAX_KEPT_PLACES = 2 };
+
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
@@ -82,6 +91,8 @@ typedef struct Role {
     RingCursor tiles;      /* of the ring of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay;       /* it moves on at the end of a tile, for rings that follow it */
+    KeptPlace places[MAX_KEPT_PLACES]; /* lower_additions.c */
+    uint32_t n_places;
 } Role;
 
 /* What a vote has found out about the elements that a thread holds: the largest or smallest of each
@@ -257,6 +268,8 @@ LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
 /* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */
 TirBlock *lower_find_additions(Lowering *lo);
+/* At the beginning of a band: computes where its threads leave what loops of `block` add, to keep it. */
+void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a band: leaves the tile to its warp; of that warp: adds it. */
 void lower_tensor_add(Lowering *lo, TirOp *op);
 /* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */

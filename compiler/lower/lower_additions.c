@@ -131,10 +131,10 @@ meet(Lowering *lo, uint32_t first, bool waits)
     lir_emit(b, waits ? LIR_BAR_SYNC_SOME : LIR_BAR_ARRIVE_SOME, 0, 2, some);
 }
 
-/* The address in the staging buffer of what a thread holds: panels of 128 bytes, swizzled as the
- * tensor memory unit reads them. */
-static LirOperand
-staging_address(Lowering *lo, const TirShared *staging, Elem base, Elem row, Elem col)
+/* Where in the staging buffer an element lies: panels of 128 bytes, swizzled as the tensor memory unit
+ * reads them. */
+static LirReg
+place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
 {
     LirBuilder *b = &lo->b;
     int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
@@ -146,30 +146,92 @@ staging_address(Lowering *lo, const TirShared *staging, Elem base, Elem row, Ele
     turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
     bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(PANEL_BYTES), lir_reg(bytes));
-    at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
-    Elem sum = lower_add(lo, elem_reg(at), base);
-    return lir_address(sum.reg, sum.integer);
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
+}
+
+/* Where a thread's part begins, if it is kept; else 0. */
+static LirReg
+kept_place(const Role *role, const TirOp *op)
+{
+    const Layout *layout = op->args[op->n_args - 1]->layout;
+
+    for (uint32_t k = 0; k < role->n_places; k++) {
+        if (role->places[k].staging == op->shared && layout_eq(role->places[k].layout, layout))
+            return role->places[k].at;
+    }
+    return 0;
+}
+
+/* The assembler computes what is cheap again in each iteration, some 25 instructions here: as far as it
+ * knows, a parameter is in this. */
+static void
+keep_place(Lowering *lo, const TirOp *op)
+{
+    Role *role = lo->role;
+
+    if (role->n_places == MAX_KEPT_PLACES || kept_place(role, op) != 0)
+        return;
+    const Layout *layout = op->args[op->n_args - 1]->layout;
+    Elem row = lower_lane_part(lo, layout, 0), col = lower_lane_part(lo, layout, 1);
+    LirReg at = place_of(lo, op->shared, row, col);
+    LirReg none = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(at), lir_reg(lower_zero(lo)));
+    role->places[role->n_places++] =
+        (KeptPlace){.staging = op->shared,
+                    .layout = layout,
+                    .at = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_reg(none))};
+}
+
+void
+lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_TENSOR_ADD && in_loop)
+            keep_place(lo, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            lower_keep_places(lo, op->blocks[k], in_loop || op->op == TIR_FOR);
+    }
+}
+
+/* The address of the element `row` rows and `col` columns behind a thread's first, which is at `first` (0: not
+ * known), but for the constant part of the buffer's place. */
+static LirOperand
+address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t row, int32_t col)
+{
+    const Layout *layout = op->args[op->n_args - 1]->layout;
+    int32_t width = PANEL_BYTES / 4, panel = op->shared->layout->rows * PANEL_BYTES;
+    int32_t whole = row / 8 * 8; /* rows 8 apart are swizzled alike: their distance is a constant */
+    bool split = (lower_lane_mask(layout, 0) & 7 & (uint32_t)row) == 0 &&
+                 (lower_lane_mask(layout, 1) & (uint32_t)col) == 0;
+
+    if (first != 0 && split) { /* lanes and constants set different bits: one XOR and one constant do */
+        int32_t turn = (col % width * 4) ^ (row % 8 * 16);
+        LirReg at = first;
+        if (turn != 0)
+            at = lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(first), lir_int(turn));
+        return lir_address(at, base.integer + row * PANEL_BYTES + col / width * panel);
+    }
+    Elem own = lower_add(lo, lower_lane_part(lo, layout, 0), elem_int(row - whole));
+    Elem there = lower_add(lo, lower_lane_part(lo, layout, 1), elem_int(col));
+    Elem sum = lower_add(lo, elem_reg(place_of(lo, op->shared, own, there)), base);
+    return lir_address(sum.reg, sum.integer + whole * PANEL_BYTES);
 }
 
 static void
 leave_tile(Lowering *lo, TirOp *op)
 {
     TirVal *value = op->args[op->n_args - 1];
-    const TirShared *staging = op->shared;
-    const Layout *layout = value->layout;
     int32_t n = lower_registers(value), at[LAYOUT_RANK];
 
     meet(lo, FIRST_FREE, true);
-    Elem base = lower_slot_base(lo, staging, NULL);
-    Elem lane_row = lower_lane_part(lo, layout, 0), lane_col = lower_lane_part(lo, layout, 1);
+    Elem base = lower_slot_base(lo, op->shared, NULL);
+    LirReg first = kept_place(lo->role, op);
+    if (first != 0 && base.kind == ELEM_REG) /* a multiple of what the swizzle spans */
+        first = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(base.reg));
     for (int32_t r = 0; r < n; r++) {
-        layout_coordinates(layout, r, 0, 0, at);
-        /* Rows 8 apart are swizzled alike: their distance is a constant. */
-        Elem row = lower_add(lo, lane_row, elem_int(at[0] % 8));
-        Elem col = lower_add(lo, lane_col, elem_int(at[1]));
-        LirOperand operands[] = {staging_address(lo, staging, base, row, col),
+        layout_coordinates(value->layout, r, 0, 0, at);
+        LirOperand operands[] = {address_behind(lo, op, first, base, at[0], at[1]),
                                  lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), LIR_F32))};
-        operands[0].integer += at[0] / 8 * 8 * PANEL_BYTES;
         lir_emit(&lo->b, LIR_ST_SHARED_B32, 0, 2, operands);
     }
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
