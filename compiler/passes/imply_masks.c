@@ -7,8 +7,8 @@
  *            neutral value there, unless a mask of the program's own has done so
  *            (implied_padding.c).  What a loop carries meets a range of its own in every iteration, so
  *            that an element may be padding of one tile and an element of another: where such a tile
- *            is reduced behind the loop, its elements keep what they had in those iterations in which
- *            they are padding
+ *            is reduced, in the loop or behind it, its elements keep what they had in those iterations in
+ *            which they are padding
  *   leaves   padmask ops, with conditions that are affine in the range's start: split_loops
  *            removes them from all tiles but the last
  */
@@ -36,6 +36,13 @@ typedef struct Domains {
     Domain at[TENSOR_MAX_RANK];
 } Domains;
 
+/* What a loop yields once its padding keeps what it had: along `axis` there is no padding any more. */
+typedef struct Kept {
+    TirOp *loop;
+    uint32_t carried, axis;
+    TirVal *value; /* NULL: nothing had to be done */
+} Kept;
+
 typedef struct Implier {
     PassContext *px;
     TirFn *fn;
@@ -44,7 +51,7 @@ typedef struct Implier {
     VEC(TirVal *) masked_from;
     VEC(TirVal *) masked_to;
     VEC(TirIndex) masked_along;
-    VEC(Domain) kept; /* of what loops carry */
+    VEC(Kept) kept; /* of what loops carry */
 } Implier;
 
 /* Whether every tile of the range lies inside its bound. */
@@ -130,25 +137,7 @@ domains_of_iota(const TirOp *op)
     return domains;
 }
 
-static Domains domains_of(const TirVal *value, uint32_t axis, uint32_t depth);
-
-/* Of what a loop carries: what its body yields. */
-static Domains
-domains_of_carried(TirOp *loop, uint32_t carried, uint32_t axis, uint32_t depth)
-{
-    Domains domains = domains_of(block_yield(loop->blocks[0])->args[carried], axis, depth);
-
-    for (uint32_t k = 0; k < domains.n; k++) {
-        Domain *domain = &domains.at[k];
-        if (domain->loop != NULL || !is_visible(domain->start, loop->blocks[0]) ||
-            is_visible(domain->start, loop->parent))
-            continue;
-        domain->loop = loop;
-        domain->carried = carried;
-        domain->axis = axis;
-    }
-    return domains;
-}
+static Domains domains_of(const Implier *im, const TirVal *value, uint32_t axis, uint32_t depth);
 
 /* Whether `domain` is to be kept beside `all`: several of one pack, and of what several loops carry. */
 static bool
@@ -161,6 +150,39 @@ is_another(const Domains *all, const Domain *domain)
             return false;
     }
     return true;
+}
+
+/* Of what a loop carries: what its body yields.  In a loop inside the one whose range it is, padding is of another
+ * iteration only if the outer one carries the tile, too. */
+static Domains
+domains_of_carried(const Implier *im, TirOp *loop, uint32_t carried, uint32_t axis, uint32_t depth)
+{
+    TirVal *initial = loop->args[loop_first_initial(loop) + carried];
+    Domains domains = domains_of(im, block_yield(loop->blocks[0])->args[carried], axis, depth);
+    Domains before = initial->def == NULL ? domains_of(im, initial, axis, depth) : (Domains){0};
+    bool outside = false;
+
+    for (uint32_t k = 0; k < before.n; k++)
+        outside = outside || before.at[k].loop != NULL;
+    uint32_t n = domains.n;
+    for (uint32_t k = 0; k < n; k++) {
+        Domain *domain = &domains.at[k], own = *domain;
+        if (!is_visible(domain->start, loop->blocks[0]) ||
+            (!outside && is_visible(domain->start, loop->parent)))
+            continue;
+        own.loop = loop;
+        own.carried = carried;
+        own.axis = axis;
+        if (domain->loop == NULL)
+            *domain = own;
+        else if (domain->loop != loop && is_another(&domains, &own)) /* of a loop inside, and of this one */
+            add_domain(&domains, own);
+    }
+    for (uint32_t k = 0; k < before.n; k++) {
+        if (before.at[k].loop != NULL && is_another(&domains, &before.at[k]))
+            add_domain(&domains, before.at[k]);
+    }
+    return domains;
 }
 
 /* Those of `all` that begin where `block` sees it: one, or several of one pack. */
@@ -180,18 +202,22 @@ visible_domains(const Domains *all, const TirBlock *block)
 }
 
 static Domains
-domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
+domains_of(const Implier *im, const TirVal *value, uint32_t axis, uint32_t depth)
 {
     TirOp *op = value->def;
     Domains none = {0};
 
     if (value->type.rank == 0 || depth > 40)
         return none;
+    for (uint32_t k = 0; k < im->kept.n; k++) {
+        if (im->kept.at[k].value == value && im->kept.at[k].axis == axis)
+            return none;
+    }
     if (op == NULL) { /* carried by a loop: what the body yields */
         TirOp *loop = value->block->owner;
         if (loop == NULL || loop->op != TIR_FOR || value->index == 0)
             return none;
-        return domains_of_carried(loop, value->index - 1, axis, depth + 8);
+        return domains_of_carried(im, loop, value->index - 1, axis, depth + 8);
     }
     switch (op->op) {
     case TIR_LOAD:
@@ -199,29 +225,29 @@ domains_of(const TirVal *value, uint32_t axis, uint32_t depth)
     case TIR_IOTA:
         return domains_of_iota(op);
     case TIR_MMA:
-        return domains_of(op->args[axis], axis, depth + 1);
+        return domains_of(im, op->args[axis], axis, depth + 1);
     case TIR_TRANSPOSE:
-        return domains_of(op->args[0], 1 - axis, depth + 1);
+        return domains_of(im, op->args[0], 1 - axis, depth + 1);
     case TIR_EXPAND:
         if (axis == op->axis)
             return none;
-        return domains_of(op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
     case TIR_SQUEEZE:
-        return domains_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
     case TIR_BROADCAST:
         if (op->args[0]->type.rank == 0 || op->args[0]->type.dim[axis] == 1)
             return none;
-        return domains_of(op->args[0], axis, depth + 1);
+        return domains_of(im, op->args[0], axis, depth + 1);
     case TIR_REDUCE:
-        return domains_of(op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
     case TIR_FOR:
-        return domains_of_carried(op, value->index, axis, depth + 8);
+        return domains_of_carried(im, op, value->index, axis, depth + 8);
     case TIR_IF:
-        return domains_of(block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
+        return domains_of(im, block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
     default: { /* one range, or parts of one pack that stand in several operands */
         Domains all = {0};
         for (uint32_t k = 0; k < op->n_args; k++) {
-            Domains domains = domains_of(op->args[k], axis, depth + 1);
+            Domains domains = domains_of(im, op->args[k], axis, depth + 1);
             for (uint32_t j = 0; j < domains.n; j++) {
                 if (is_another(&all, &domains.at[j]))
                     add_domain(&all, domains.at[j]);
@@ -290,50 +316,103 @@ adds_zeros(const TirVal *next, const TirVal *carried, uint32_t axis)
            (op->args[1] == carried && is_zero_in_padding(op->args[0], axis));
 }
 
-/* Lets elements that are padding in an iteration keep what they had before it. */
-static void
+/* The place in the loop's body where `next` and the range are known. */
+static int32_t
+place_behind(const TirBlock *body, const TirVal *next, const Domain *domain)
+{
+    int32_t at = 0;
+
+    for (uint32_t i = 0; i + 1 < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op == next->def || op == domain->start->def || (domain->bound != NULL && op == domain->bound->def))
+            at = (int32_t)i + 1;
+    }
+    return at;
+}
+
+/* Lets elements that are padding in an iteration keep what they had before it.  Whether something had to
+ * be done for that. */
+static bool
 keep_carried(Implier *im, const TirOp *op, const Domain *domain)
 {
     if (domain->loop == NULL || !is_visible(domain->start, domain->loop->blocks[0])) {
         diag_error(im->px->diag, op->span, "padding of a tile that a branch made can not be told from its "
                    "elements here");
-        return;
+        return false;
     }
     TirBlock *body = domain->loop->blocks[0];
     TirOp *yield = block_yield(body);
     TirVal *next = yield->args[domain->carried], *carried = body->params.at[domain->carried + 1];
     TirVal *bound = domain->bound;
+    Kept kept = {.loop = domain->loop, .carried = domain->carried, .axis = domain->axis};
 
     for (uint32_t i = 0; i < im->kept.n; i++) {
         if (im->kept.at[i].loop == domain->loop && im->kept.at[i].carried == domain->carried &&
             im->kept.at[i].axis == domain->axis)
-            return;
+            return false;
     }
-    vec_push(im->px->arena, &im->kept, *domain);
-    if (adds_zeros(next, carried, domain->axis))
-        return;
+    if (adds_zeros(next, carried, domain->axis)) {
+        kept.value = next;
+        vec_push(im->px->arena, &im->kept, kept);
+        return true;
+    }
     if (bound == NULL && domain->constant == 0)
         bound = size_value(im, domain->size);
-    TirBuilder b = {.fn = im->fn, .block = body, .at = (int32_t)body->ops.n - 1, .span = yield->span};
+    TirBuilder b = {.fn = im->fn, .block = body, .at = place_behind(body, next, domain), .span = yield->span};
     if (bound == NULL)
         bound = tir_const_int(&b, domain->constant);
     TirVal *inside = inside_of(&b, &next->type, domain->axis, domain, bound);
-    yield->args[domain->carried] = tir_select(&b, inside, next, carried);
+    kept.value = tir_select(&b, inside, next, carried);
+    tir_replace_uses(im->fn, next, kept.value);
+    kept.value->def->args[1] = next;
+    vec_push(im->px->arena, &im->kept, kept);
     im->changed = true;
+    return true;
 }
 
-/* The ranges along which padding can still be told from elements where `op` stands; of others, loops keep
- * it out of what they carry. */
-static Domains
-domains_at(Implier *im, const TirOp *op, const TirVal *value, uint32_t axis)
+static bool
+is_in_loop(const TirOp *op, const TirOp *loop)
 {
-    Domains all = domains_of(value, axis, 0);
+    const TirBlock *block = op->parent;
 
-    for (uint32_t k = 0; k < all.n; k++) {
-        if (!is_visible(all.at[k].start, op->parent))
-            keep_carried(im, op, &all.at[k]);
+    while (block != NULL && block->owner != loop)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
+/* Whether a range is, where `op` stands, that of other iterations: what a loop around it carries has it. */
+static bool
+is_of_others(const Domains *all, const Domain *domain, const TirOp *op)
+{
+    for (uint32_t k = 0; k < all->n && domain->loop != NULL; k++) {
+        const Domain *other = &all->at[k];
+        if (other->loop != NULL && other->start == domain->start && is_in_loop(op, other->loop))
+            return true;
     }
-    return visible_domains(&all, op->parent);
+    return false;
+}
+
+/* The ranges along which padding can be told from elements of operand `k` where `op` stands; of others, which
+ * are those of other iterations, loops keep it out of what they carry. */
+static Domains
+domains_at(Implier *im, const TirOp *op, uint32_t k, uint32_t axis)
+{
+    Domains own;
+    bool again = true;
+
+    while (again) { /* the operand is another when something is kept */
+        Domains all = domains_of(im, op->args[k], axis, 0);
+        own = (Domains){0};
+        again = false;
+        for (uint32_t i = 0; i < all.n; i++) {
+            Domain *domain = &all.at[i];
+            if (is_of_others(&all, domain, op) || !is_visible(domain->start, op->parent))
+                again |= keep_carried(im, op, domain);
+            else
+                own.at[own.n++] = *domain;
+        }
+    }
+    return visible_domains(&own, op->parent);
 }
 
 /* A mask of `value` along `axis`, made right after the value; one value is masked once for each
@@ -419,7 +498,7 @@ is_masked(Implier *im, const TirVal *value, uint32_t axis, const Domain *domain,
 
     if (value->type.rank != 2 || !im->px->target->drops_hidden_padding)
         return false;
-    Domains all = domains_of(value, 1 - axis, 0), others = visible_domains(&all, value->block);
+    Domains all = domains_of(im, value, 1 - axis, 0), others = visible_domains(&all, value->block);
     PaddedRange none = {NULL, NULL};
     return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(domain, &bounds[0]),
                              others.n == 1 ? padded_range(&others.at[0], &bounds[1]) : none, fill);
@@ -524,14 +603,14 @@ imply_block(Implier *im, TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             imply_block(im, op->blocks[k]);
         if (op->op == TIR_REDUCE && !only_chooses_rows(op)) {
-            Domains domains = domains_at(im, op, op->args[0], op->axis);
+            Domains domains = domains_at(im, op, 0, op->axis);
             bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0], op->axis);
             if (!harmless)
                 op->args[0] = mask_along(im, op->args[0], op->axis, &domains, neutral(op));
         }
         for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
             uint32_t axis = 1 - k;
-            Domains domains = domains_at(im, op, op->args[k], axis);
+            Domains domains = domains_at(im, op, k, axis);
             if (domains.n > 0 && !is_zero_in_padding(op->args[k], axis))
                 op->args[k] = mask_operand(im, op->args[k], axis, &domains);
         }
