@@ -30,17 +30,23 @@ typedef struct Domain {
     uint32_t carried, axis; /* which of the carried ones, and along which of its axes */
 } Domain;
 
+enum {
+    MAX_DOMAINS = 8,
+    AXES = 2 /* of tiles that code is made for: others are refused later */
+};
+
 /* All ranges behind one axis. */
 typedef struct Domains {
     uint32_t n;
-    Domain at[TENSOR_MAX_RANK];
+    bool lost; /* there are more */
+    Domain at[MAX_DOMAINS];
 } Domains;
 
 /* What a loop yields once its padding keeps what it had: along `axis` there is no padding any more. */
 typedef struct Kept {
     TirOp *loop;
     uint32_t carried, axis;
-    TirVal *value; /* NULL: nothing had to be done */
+    TirVal *value;
 } Kept;
 
 typedef struct Implier {
@@ -52,6 +58,8 @@ typedef struct Implier {
     VEC(TirVal *) masked_to;
     VEC(TirIndex) masked_along;
     VEC(Kept) kept; /* of what loops carry */
+    Domains **known;  /* by id and axis, of the first `n_known` values; NULL: none */
+    uint32_t n_known;
 } Implier;
 
 /* Whether every tile of the range lies inside its bound. */
@@ -89,15 +97,17 @@ is_visible(const TirVal *value, const TirBlock *block)
 static void
 add_domain(Domains *domains, Domain domain)
 {
-    bool have = !domain.there || domains->n == TENSOR_MAX_RANK;
+    bool have = !domain.there;
 
     if (domain.bound == NULL && domain.constant != 0)
         have = have || divides(domain.start, domain.index.length, domain.constant);
     for (uint32_t k = 0; k < domains->n && domain.index.rows > 0; k++)
         have = have || (domains->at[k].start == domain.start &&
                         tir_same_index(&domains->at[k].index, &domain.index));
-    if (!have)
+    if (!have && domains->n < MAX_DOMAINS)
         domains->at[domains->n++] = domain;
+    else
+        domains->lost = domains->lost || !have;
 }
 
 static Domains
@@ -137,7 +147,7 @@ domains_of_iota(const TirOp *op)
     return domains;
 }
 
-static Domains domains_of(const Implier *im, const TirVal *value, uint32_t axis, uint32_t depth);
+static Domains domains_of(const Implier *im, const TirVal *value, uint32_t axis);
 
 /* Whether `domain` is to be kept beside `all`: several of one pack, and of what several loops carry. */
 static bool
@@ -152,14 +162,24 @@ is_another(const Domains *all, const Domain *domain)
     return true;
 }
 
-/* Of what a loop carries: what its body yields.  In a loop inside the one whose range it is, padding is of another
- * iteration only if the outer one carries the tile, too. */
+static void
+add_domains(Domains *all, Domains more)
+{
+    all->lost = all->lost || more.lost;
+    for (uint32_t k = 0; k < more.n; k++) {
+        if (is_another(all, &more.at[k]))
+            add_domain(all, more.at[k]);
+    }
+}
+
+/* Of what a loop carries: what its body yields, and what it begins with.  In a loop inside the one whose range it is,
+ * padding is of another iteration only if the outer one carries the tile, too. */
 static Domains
-domains_of_carried(const Implier *im, TirOp *loop, uint32_t carried, uint32_t axis, uint32_t depth)
+domains_of_carried(const Implier *im, TirOp *loop, uint32_t carried, uint32_t axis)
 {
     TirVal *initial = loop->args[loop_first_initial(loop) + carried];
-    Domains domains = domains_of(im, block_yield(loop->blocks[0])->args[carried], axis, depth);
-    Domains before = initial->def == NULL ? domains_of(im, initial, axis, depth) : (Domains){0};
+    Domains domains = domains_of(im, block_yield(loop->blocks[0])->args[carried], axis);
+    Domains before = domains_of(im, initial, axis);
     bool outside = false;
 
     for (uint32_t k = 0; k < before.n; k++)
@@ -178,10 +198,7 @@ domains_of_carried(const Implier *im, TirOp *loop, uint32_t carried, uint32_t ax
         else if (domain->loop != loop && is_another(&domains, &own)) /* of a loop inside, and of this one */
             add_domain(&domains, own);
     }
-    for (uint32_t k = 0; k < before.n; k++) {
-        if (before.at[k].loop != NULL && is_another(&domains, &before.at[k]))
-            add_domain(&domains, before.at[k]);
-    }
+    add_domains(&domains, before);
     return domains;
 }
 
@@ -201,23 +218,18 @@ visible_domains(const Domains *all, const TirBlock *block)
     return domains;
 }
 
+/* By what the operands have. */
 static Domains
-domains_of(const Implier *im, const TirVal *value, uint32_t axis, uint32_t depth)
+find_domains(const Implier *im, const TirVal *value, uint32_t axis)
 {
     TirOp *op = value->def;
-    Domains none = {0};
+    Domains none = {0}, all = {0};
 
-    if (value->type.rank == 0 || depth > 40)
-        return none;
-    for (uint32_t k = 0; k < im->kept.n; k++) {
-        if (im->kept.at[k].value == value && im->kept.at[k].axis == axis)
-            return none;
-    }
     if (op == NULL) { /* carried by a loop: what the body yields */
         TirOp *loop = value->block->owner;
         if (loop == NULL || loop->op != TIR_FOR || value->index == 0)
             return none;
-        return domains_of_carried(im, loop, value->index - 1, axis, depth + 8);
+        return domains_of_carried(im, loop, value->index - 1, axis);
     }
     switch (op->op) {
     case TIR_LOAD:
@@ -225,38 +237,114 @@ domains_of(const Implier *im, const TirVal *value, uint32_t axis, uint32_t depth
     case TIR_IOTA:
         return domains_of_iota(op);
     case TIR_MMA:
-        return domains_of(im, op->args[axis], axis, depth + 1);
+        return domains_of(im, op->args[axis], axis);
     case TIR_TRANSPOSE:
-        return domains_of(im, op->args[0], 1 - axis, depth + 1);
+        return domains_of(im, op->args[0], 1 - axis);
     case TIR_EXPAND:
         if (axis == op->axis)
             return none;
-        return domains_of(im, op->args[0], axis > op->axis ? axis - 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis > op->axis ? axis - 1 : axis);
     case TIR_SQUEEZE:
-        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis);
     case TIR_BROADCAST:
         if (op->args[0]->type.rank == 0 || op->args[0]->type.dim[axis] == 1)
             return none;
-        return domains_of(im, op->args[0], axis, depth + 1);
+        return domains_of(im, op->args[0], axis);
     case TIR_REDUCE:
-        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis, depth + 1);
+        return domains_of(im, op->args[0], axis >= op->axis ? axis + 1 : axis);
     case TIR_FOR:
-        return domains_of_carried(im, op, value->index, axis, depth + 8);
+        return domains_of_carried(im, op, value->index, axis);
     case TIR_IF:
-        return domains_of(im, block_yield(op->blocks[0])->args[value->index], axis, depth + 8);
-    default: { /* one range, or parts of one pack that stand in several operands */
-        Domains all = {0};
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            Domains domains = domains_of(im, op->args[k], axis, depth + 1);
-            for (uint32_t j = 0; j < domains.n; j++) {
-                if (is_another(&all, &domains.at[j]))
-                    add_domain(&all, domains.at[j]);
-            }
-        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_domains(&all, domains_of(im, block_yield(op->blocks[k])->args[value->index], axis));
+        return all;
+    default: /* one range, or parts of one pack that stand in several operands */
+        for (uint32_t k = 0; k < op->n_args; k++)
+            add_domains(&all, domains_of(im, op->args[k], axis));
         return all;
     }
+}
+
+static Domains
+domains_of(const Implier *im, const TirVal *value, uint32_t axis)
+{
+    Domains none = {0};
+
+    for (uint32_t k = 0; k < im->kept.n; k++) {
+        if (im->kept.at[k].value == value && im->kept.at[k].axis == axis)
+            return none;
+    }
+    if (axis >= value->type.rank || axis >= AXES)
+        return none;
+    if (value->id >= im->n_known) /* made by this pass */
+        return find_domains(im, value, axis);
+    const Domains *known = im->known[AXES * value->id + axis];
+    return known != NULL ? *known : none;
+}
+
+static bool
+same_domains(const Domains *a, const Domains *b)
+{
+    bool same = a->n == b->n && a->lost == b->lost;
+
+    for (uint32_t k = 0; k < a->n && same; k++) {
+        const Domain *x = &a->at[k], *y = &b->at[k];
+        same = x->start == y->start && x->bound == y->bound && x->constant == y->constant &&
+               x->size == y->size && x->loop == y->loop && x->carried == y->carried && x->axis == y->axis &&
+               tir_same_index(&x->index, &y->index);
+    }
+    return same;
+}
+
+/* Whether something was found out about `value` that was not known. */
+static bool
+learn_value(Implier *im, const TirVal *value)
+{
+    bool news = false;
+
+    for (uint32_t axis = 0; axis < value->type.rank && axis < AXES; axis++) {
+        Domains **known = &im->known[AXES * value->id + axis], now = find_domains(im, value, axis);
+        if (*known == NULL ? now.n == 0 && !now.lost : same_domains(*known, &now))
+            continue;
+        if (*known == NULL)
+            *known = arena_new(im->px->arena, Domains);
+        **known = now;
+        news = true;
+    }
+    return news;
+}
+
+static bool
+learn_block(Implier *im, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t k = 0; k < block->params.n; k++)
+        news |= learn_value(im, block->params.at[k]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= learn_block(im, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            news |= learn_value(im, op->results[k]);
+    }
+    return news;
+}
+
+/* Finds the ranges behind all values: those of operands first, and again while loops give more. */
+static void
+learn(Implier *im)
+{
+    im->n_known = im->fn->next_id;
+    im->known = arena_array(im->px->arena, Domains *, AXES * im->n_known + 1);
+    for (uint32_t rounds = 0; learn_block(im, im->fn->body); rounds++) {
+        if (rounds > im->n_known) {
+            buf_add(im->px->bugs, "the ranges behind the tiles of loops do not settle\n");
+            return;
+        }
     }
 }
+
 
 /* Whether a value is zero wherever it is padding. */
 static bool
@@ -354,6 +442,7 @@ keep_carried(Implier *im, const TirOp *op, const Domain *domain)
     if (adds_zeros(next, carried, domain->axis)) {
         kept.value = next;
         vec_push(im->px->arena, &im->kept, kept);
+        learn(im);
         return true;
     }
     if (bound == NULL && domain->constant == 0)
@@ -365,8 +454,13 @@ keep_carried(Implier *im, const TirOp *op, const Domain *domain)
     kept.value = tir_select(&b, inside, next, carried);
     tir_replace_uses(im->fn, next, kept.value);
     kept.value->def->args[1] = next;
+    for (uint32_t k = 0; k < yield->n_args; k++) { /* what others are given keeps what they had */
+        if (k != domain->carried && yield->args[k] == kept.value)
+            yield->args[k] = next;
+    }
     vec_push(im->px->arena, &im->kept, kept);
     im->changed = true;
+    learn(im);
     return true;
 }
 
@@ -401,9 +495,11 @@ domains_at(Implier *im, const TirOp *op, uint32_t k, uint32_t axis)
     bool again = true;
 
     while (again) { /* the operand is another when something is kept */
-        Domains all = domains_of(im, op->args[k], axis, 0);
+        Domains all = domains_of(im, op->args[k], axis);
         own = (Domains){0};
         again = false;
+        if (all.lost)
+            diag_error(im->px->diag, op->span, "more than %d ranges meet in this tile", MAX_DOMAINS);
         for (uint32_t i = 0; i < all.n; i++) {
             Domain *domain = &all.at[i];
             if (is_of_others(&all, domain, op) || !is_visible(domain->start, op->parent))
@@ -498,7 +594,7 @@ is_masked(Implier *im, const TirVal *value, uint32_t axis, const Domain *domain,
 
     if (value->type.rank != 2 || !im->px->target->drops_hidden_padding)
         return false;
-    Domains all = domains_of(im, value, 1 - axis, 0), others = visible_domains(&all, value->block);
+    Domains all = domains_of(im, value, 1 - axis), others = visible_domains(&all, value->block);
     PaddedRange none = {NULL, NULL};
     return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(domain, &bounds[0]),
                              others.n == 1 ? padded_range(&others.at[0], &bounds[1]) : none, fill);
@@ -621,6 +717,7 @@ bool
 pass_imply_masks(PassContext *px, TirFn *fn)
 {
     Implier im = {.px = px, .fn = fn};
+    learn(&im);
     imply_block(&im, fn->body);
     if (im.changed)
         pass_simplify(px, fn); /* masks of one range share its index vector and condition */
