@@ -199,6 +199,9 @@ typedef struct SharedPlace {
     uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
 } SharedPlace;
 LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte);
+/* Where lanes and constants set different bits of a place, the swizzle splits: the lane's part, XORed with what this
+ * returns of the constants, and `*offset` bytes. */
+int32_t lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64_t *offset);
 void lower_convert(Lowering *lo, TirOp *op);
 void lower_shared_write(Lowering *lo, TirOp *op);
 /* Moves registers of `value` to or from a buffer. */

@@ -199,18 +199,17 @@ static LirOperand
 address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t row, int32_t col)
 {
     const Layout *layout = op->args[op->n_args - 1]->layout;
-    int32_t width = PANEL_BYTES / 4, panel = op->shared->layout->rows * PANEL_BYTES;
-    int32_t whole = row / 8 * 8; /* rows 8 apart are swizzled alike: their distance is a constant */
     bool split = (lower_lane_mask(layout, 0) & 7 & (uint32_t)row) == 0 &&
                  (lower_lane_mask(layout, 1) & (uint32_t)col) == 0;
 
-    if (first != 0 && split) { /* lanes and constants set different bits: one XOR and one constant do */
-        int32_t turn = (col % width * 4) ^ (row % 8 * 16);
-        LirReg at = first;
+    if (first != 0 && split) {
+        int64_t offset;
+        int32_t turn = lower_split_swizzle(op->shared->layout, row, col * 4, &offset);
         if (turn != 0)
-            at = lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(first), lir_int(turn));
-        return lir_address(at, base.integer + row * PANEL_BYTES + col / width * panel);
+            first = lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(first), lir_int(turn));
+        return lir_address(first, base.integer + offset);
     }
+    int32_t whole = row / 8 * 8; /* rows 8 apart are swizzled alike: their distance is a constant */
     Elem own = lower_add(lo, lower_lane_part(lo, layout, 0), elem_int(row - whole));
     Elem there = lower_add(lo, lower_lane_part(lo, layout, 1), elem_int(col));
     Elem sum = lower_add(lo, elem_reg(place_of(lo, op->shared, own, there)), base);

@@ -105,6 +105,20 @@ xor_elems(Lowering *lo, Elem a, Elem b)
     return elem_reg(lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, x, lower_operand(lo, b)));
 }
 
+int32_t
+lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64_t *offset)
+{
+    uint32_t chunks = (1u << layout->bits) - 1, turned = (uint32_t)row >> layout->shift & chunks;
+
+    *offset = (int64_t)row * layout->pitch;
+    if (layout->panels) {
+        *offset += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
+        byte %= layout->pitch;
+    }
+    *offset += (int32_t)((uint32_t)byte & ~(chunks << 4));
+    return (int32_t)(((uint32_t)byte & chunks << 4) ^ turned << 4);
+}
+
 LirOperand
 lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
 {
@@ -130,10 +144,9 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         Elem swizzle = swizzle_of(lo, layout, place->lane_row);
         Elem row_start = lower_mul_const(lo, place->lane_row, layout->pitch);
         Elem lane = lower_add(lo, row_start, xor_elems(lo, place->lane_byte, swizzle));
-        int32_t fixed = (int32_t)(((uint32_t)row >> layout->shift & ((1u << layout->bits) - 1)) << 4);
-        int32_t turn = (int32_t)((uint32_t)byte & swizzled) ^ (layout->bits > 0 ? fixed : 0);
         Elem base = start;
-        int64_t constant = (int64_t)row * layout->pitch + (int32_t)((uint32_t)byte & ~swizzled);
+        int64_t constant;
+        int32_t turn = lower_split_swizzle(layout, row, byte, &constant);
         if (base.kind == ELEM_REG) {
             constant += base.integer; /* a multiple of the swizzle's span: not touched by the XOR */
             base.integer = 0;
