@@ -478,8 +478,10 @@ pass_plan_shared(PassContext *px, TirFn *fn)
                    fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
         for (uint32_t k = 0; k < fn->shared.n; k++) {
             const TirShared *shared = fn->shared.at[k];
-            diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d)", shared->name,
-                      shared->bytes, shared->slots, shared->rows, shared->cols);
+            if (shared->bytes == 0) /* it lies over another */
+                continue;
+            diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
+                      shared->slots, shared->rows, shared->cols, shared->per_band ? ", for each band" : "");
         }
         if (px->plan_span.lo != 0)
             diag_note(px->diag, px->plan_span, "the plan is pinned here");
