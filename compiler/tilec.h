@@ -26,6 +26,13 @@ extern "C" {
 
 #define TILEC_VERSION "0.1.0"
 
+/* What a shared library shows. */
+#if defined(__GNUC__)
+#define TILEC_API __attribute__((visibility("default")))
+#else
+#define TILEC_API
+#endif
+
 typedef enum TilecStatus {
     TILEC_OK = 0,
     TILEC_ERROR = 1,        /* the program or an option is wrong; see `messages` */
@@ -105,13 +112,13 @@ typedef struct TilecResult {
 } TilecResult;
 
 /* sm_80, -O3, PTX. */
-TilecOptions tilec_default_options(void);
+TILEC_API TilecOptions tilec_default_options(void);
 
 /* Compiles `n` bytes of text.  `path` stands in messages; a name that ends in ".tir" says that the
  * text is tile IR.  Always fills `result`, which must be freed whatever the status. */
-TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
+TILEC_API TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
                           size_t n, TilecResult *result);
-void tilec_result_free(TilecResult *result);
+TILEC_API void tilec_result_free(TilecResult *result);
 
 /* What `tilec search` is asked beside the options of a compilation. */
 typedef enum TilecOrder {
@@ -140,12 +147,12 @@ typedef struct TilecSearch {
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most
  * products), the best first; `output` is the list.  Nothing is compiled. */
-TilecStatus tilec_search(const TilecOptions *options, const TilecSearch *search, const char *path,
+TILEC_API TilecStatus tilec_search(const TilecOptions *options, const TilecSearch *search, const char *path,
                          const char *text, size_t n, TilecResult *result);
 
 /* Tables as text, one line each: `which` is "passes" or "targets"; NULL for anything else.  The
  * result is filled as by tilec_compile. */
-TilecStatus tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result);
+TILEC_API TilecStatus tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result);
 
 #ifdef __cplusplus
 }

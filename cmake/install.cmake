@@ -1,0 +1,59 @@
+# install.cmake - what `cmake --install` puts where, and the Debian package that CPack makes of it.
+#
+#   bin/        tilec, tilerun, simrun
+#   lib/        libtilec.a, libtilec.so, the CMake package `tilec` and tilec.pc
+#   include/    tilec.h
+#   share/      man pages, completion for bash, the examples and the library in the tile language
+include(CMakePackageConfigHelpers)
+
+install(TARGETS tilec tilerun simrun)
+install(TARGETS libtilec libtilec_shared EXPORT tilec)
+install(FILES compiler/tilec.h TYPE INCLUDE)
+install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
+install(DIRECTORY stdlib examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec
+        FILES_MATCHING PATTERN "*.tile")
+
+# find_package(tilec): tilec::tilec (shared) and tilec::tilec_static
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tilec)
+install(EXPORT tilec NAMESPACE tilec:: FILE tilecConfig.cmake DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilecConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tilecConfigVersion.cmake DESTINATION ${package})
+
+# pkg-config --cflags --libs tilec; the folders are seen from the file, so that a moved tree works
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR
+           BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE pc_includedir)
+configure_file(cmake/tilec.pc.in ${PROJECT_BINARY_DIR}/tilec.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tilec.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# the man pages are made from what --help says
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  foreach(program tilec tilerun)
+    add_custom_command(
+      OUTPUT ${PROJECT_BINARY_DIR}/${program}.1
+      COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/man.py $<TARGET_FILE:${program}>
+              ${PROJECT_BINARY_DIR}/${program}.1
+      DEPENDS ${program} cmake/man.py VERBATIM)
+    list(APPEND man_pages ${PROJECT_BINARY_DIR}/${program}.1)
+  endforeach()
+  add_custom_target(man ALL DEPENDS ${man_pages})
+  install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+install(FILES cmake/tilec.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+        RENAME tilec)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME tilec)
+set(CPACK_PACKAGE_CONTACT "the tilec developers")
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "the tilec developers")
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+find_program(DPKG_SHLIBDEPS dpkg-shlibdeps)
+if(DPKG_SHLIBDEPS)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS nvidia-cuda-toolkit)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+include(CPack)

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""install.py - what is installed can be used: each way in a fresh prefix.
+
+    install.py --build BUILD --cmake CMAKE --cc CC WAY
+
+    package      a user's program by find_package(tilec), against the shared and the static library
+    pkg-config   the same by pkg-config, in a prefix that was moved
+    subproject   the same by add_subdirectory, with warnings that tilec does not have
+    debian       the package that CPack makes: unpacked, it compiles and runs a kernel
+    commands     tilec, tilerun, the man pages and the completion
+"""
+import argparse
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SKIPPED = 77  # as CMakeLists.txt tells ctest
+SUBPROJECT = """
+cmake_minimum_required(VERSION 3.21)
+project(user LANGUAGES C)
+set(CMAKE_C_FLAGS "-Wall -Wpedantic -Wunused-macros -Werror=strict-aliasing")
+add_subdirectory({root} tilec)
+add_executable(program {here}/program.c)
+target_link_libraries(program PRIVATE tilec::tilec_static)
+get_target_property(leaked tilec::tilec_static INTERFACE_COMPILE_OPTIONS)
+if(leaked OR TARGET test_base)
+  message(FATAL_ERROR "tilec gives its own options or tests to those who use it: ${{leaked}}")
+endif()
+"""
+PACKAGE = """
+cmake_minimum_required(VERSION 3.21)
+project(user LANGUAGES C)
+find_package(tilec {version} REQUIRED)
+add_executable(shared {here}/program.c)
+target_link_libraries(shared PRIVATE tilec::tilec)
+add_executable(static {here}/program.c)
+target_link_libraries(static PRIVATE tilec::tilec_static)
+"""
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def needs(*programs):
+    for name in programs:
+        if shutil.which(name) is None:
+            print(f"{name} is not installed: skipped")
+            sys.exit(SKIPPED)
+
+
+def check_program(path, **options):
+    if ".visible .entry copy(" not in run(path, **options):
+        sys.exit(f"{path} has not compiled the kernel")
+
+
+def installed(options, folder):
+    prefix = os.path.join(folder, "prefix")
+    run(options.cmake, "--install", options.build, "--prefix", prefix)
+    return prefix
+
+
+def version():
+    with open(os.path.join(ROOT, "compiler", "tilec.h")) as file:
+        return next(line.split('"')[1] for line in file if "TILEC_VERSION" in line)
+
+
+def configure(options, folder, text, *more):
+    os.makedirs(os.path.join(folder, "user"))
+    with open(os.path.join(folder, "user", "CMakeLists.txt"), "w") as file:
+        file.write(text.format(here=HERE, root=ROOT, version=version()))
+    out = os.path.join(folder, "out")
+    run(options.cmake, "-S", os.path.join(folder, "user"), "-B", out, "-G", "Ninja",
+        f"-DCMAKE_C_COMPILER={options.cc}", *more)
+    return out
+
+
+def package(options, folder):
+    out = configure(options, folder, PACKAGE, f"-DCMAKE_PREFIX_PATH={installed(options, folder)}")
+    run(options.cmake, "--build", out)
+    for name in ("shared", "static"):
+        check_program(os.path.join(out, name))
+
+
+def pkg_config(options, folder):
+    needs("pkg-config")
+    moved = os.path.join(folder, "moved")
+    os.rename(installed(options, folder), moved)
+    where = glob.glob(os.path.join(moved, "lib*", "**", "tilec.pc"), recursive=True)[0]
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(where))
+    flags = run("pkg-config", "--cflags", "--libs", "tilec", env=env).split()
+    program = os.path.join(folder, "program")
+    run(options.cc, os.path.join(HERE, "program.c"), "-o", program, *flags)
+    check_program(program, env=dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(os.path.dirname(where))))
+
+
+def subproject(options, folder):
+    out = configure(options, folder, SUBPROJECT)
+    run(options.cmake, "--build", out, "--target", "program")
+    check_program(os.path.join(out, "program"))
+
+
+def debian(options, folder):
+    needs("dpkg-deb", "dpkg-shlibdeps")
+    cpack = os.path.join(os.path.dirname(options.cmake), "cpack")
+    run(cpack, "--config", os.path.join(options.build, "CPackConfig.cmake"), "-B", folder)
+    made = glob.glob(os.path.join(folder, "tilec_*.deb"))
+    if len(made) != 1:
+        sys.exit(f"CPack made {made}")
+    tree = os.path.join(folder, "tree")
+    run("dpkg-deb", "-x", made[0], tree)
+    use_commands(os.path.join(tree, "usr"), folder)
+
+
+def use_commands(prefix, folder):
+    ptx = os.path.join(folder, "add.ptx")
+    run(os.path.join(prefix, "bin", "tilec"), os.path.join(prefix, "share/tilec/examples/add.tile"),
+        "-arch", "sm_80", "-o", ptx)
+    run(os.path.join(prefix, "bin", "tilerun"), ptx, "--random", "--device", "sim", "--set", "R=20", "--set", "C=300")
+
+
+def commands(options, folder):
+    prefix = installed(options, folder)
+    use_commands(prefix, folder)
+    for name in ("tilec", "tilerun"):
+        with open(os.path.join(prefix, "share/man/man1", f"{name}.1")) as file:
+            page = file.read()
+        if not page.startswith(f".TH {name.upper()} 1") or ".SH OPTIONS" not in page:
+            sys.exit(f"{name}.1 is not a man page")
+    script = os.path.join(prefix, "share/bash-completion/completions/tilec")
+    ask = (f'source {script}; COMP_WORDS=({prefix}/bin/tilec -arch sm_); COMP_CWORD=2; _tilec; '
+           'echo "${COMPREPLY[@]}"')
+    if "sm_90" not in run("bash", "-c", ask):
+        sys.exit("the completion does not know the targets")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--cmake", required=True)
+    parser.add_argument("--cc", required=True)
+    parser.add_argument("way")
+    options = parser.parse_args()
+    ways = {"package": package, "pkg-config": pkg_config, "subproject": subproject, "debian": debian,
+            "commands": commands}
+    with tempfile.TemporaryDirectory() as folder:
+        ways[options.way](options, folder)
+
+
+if __name__ == "__main__":
+    main()
