@@ -9,7 +9,7 @@ typedef struct Machine Machine;
 typedef enum RunStatus {
     RUN_OK,
     RUN_FAULT,   /* it did not run; the fault says why */
-    RUN_FINDINGS /* it ran; the simulator printed what it found */
+    RUN_FINDINGS /* it ran; the simulator printed the faults that it found */
 } RunStatus;
 
 struct Machine {
@@ -17,6 +17,7 @@ struct Machine {
     void *state;
     uint64_t seed;  /* how the simulator orders things; the GPU ignores it */
     bool no_checks; /* the simulator looks for no faults but those of bounds */
+    bool strict;    /* the simulator's notes are faults */
     uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);

@@ -289,7 +289,7 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
         return false;
     }
     *machine = (Machine){arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
-                         gpu, 0, false, (uint32_t)sm_count, gpu_load, gpu_global, gpu_check_arch,
+                         gpu, 0, false, false, (uint32_t)sm_count, gpu_load, gpu_global, gpu_check_arch,
                          gpu_allocate, gpu_write, gpu_read, gpu_clear, gpu_count_written,
                          gpu_make_map, gpu_launch, gpu_time, gpu_close};
     if (!cuda_ok(cuda, cuda->context_set(context), "cuCtxSetCurrent", fault)) {

@@ -142,6 +142,7 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.arg_count = ready->n_args;
     launch.seed = machine->seed;
     launch.checks = !machine->no_checks;
+    launch.strict = machine->strict;
     SimReport *report = sim_launch(sim->module, &launch);
     if (!report) {
         fault_set(fault, "out of memory");
@@ -150,10 +151,10 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     if (report->status == SIM_STATUS_ERROR) {
         from_error(&report->error, ready->entry, fault);
         status = RUN_FAULT;
-    } else if (report->status == SIM_STATUS_FINDINGS) {
+    } else if (report->finding_count) { /* faults, or notes only */
         fprintf(stderr, "%s, seed %llu:\n", ready->entry, (unsigned long long)machine->seed);
         sim_report_print(report, stderr);
-        status = RUN_FINDINGS;
+        status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
     sim_report_free(report);
     return status;
@@ -178,7 +179,7 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
     sim->device = sim_device_new();
     if (!sim->device)
         return fault_set(fault, "out of memory");
-    *machine = (Machine){"the simulator", sim, 0, false, SIM_SM_COUNT, sim_load, sim_global,
+    *machine = (Machine){"the simulator", sim, 0, false, false, SIM_SM_COUNT, sim_load, sim_global,
                          sim_check_arch, sim_allocate, sim_copy_in, sim_copy_out, sim_clear,
                          sim_count_written, sim_make_map, sim_run, NULL, sim_close};
     return true;

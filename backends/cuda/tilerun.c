@@ -32,6 +32,7 @@ static const char usage[] =
     "  --time N               then time N runs on the GPU and print the median\n"
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
+    "  --strict               simulator: notes are faults\n"
     "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
     "                         GPU's own number (simulator: of 3)\n"
     "  --gpu                  name the GPU, and no more: an error where there is none\n"
@@ -216,6 +217,8 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
             i++;
         } else if (strcmp(argv[i], "--no-check") == 0) {
             o->no_checks = true;
+        } else if (strcmp(argv[i], "--strict") == 0) {
+            o->strict = true;
         } else if (strcmp(argv[i], "--random") == 0) {
             o->random = true;
         } else if (strcmp(argv[i], "--gpu") == 0) {
@@ -275,6 +278,7 @@ open_machine(RunContext *cx)
                       : fault_set(cx->fault, "%s, and this tilerun was built without the simulator",
                                   no_gpu.text);
     cx->machine->no_checks = cx->options->no_checks;
+    cx->machine->strict = cx->options->strict;
     return true;
 }
 

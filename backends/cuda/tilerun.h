@@ -23,7 +23,7 @@ typedef struct RunOptions {
     uint32_t time_runs; /* 0: not timed */
     uint64_t seed;
     uint32_t seeds; /* how many, from `seed` on */
-    bool no_checks;
+    bool no_checks, strict;
     bool random;   /* what is not given is made up */
     bool name_gpu; /* only say which GPU there is */
     uint32_t sm_count; /* 0: as the machine says */

@@ -15,8 +15,7 @@
  *     launch.entry = "attention";  launch.grid[0] = 4;  launch.block[0] = 128;
  *     launch.args = args;          launch.arg_count = 6;
  *     SimReport *report = sim_launch(mod, &launch);
- *     if (report->status == SIM_STATUS_FINDINGS)
- *         sim_report_print(report, stdout);
+ *     sim_report_print(report, stdout);                   // prints nothing when all is well
  *     sim_report_free(report);
  *
  * Handles are opaque; what one function allocates its `_free` partner releases.  A device and its
@@ -39,7 +38,7 @@ typedef struct SimModule SimModule; /* one PTX file, decoded */
 
 /* The values are the exit codes that a command line over this library should use. */
 typedef enum SimStatus {
-    SIM_STATUS_OK = 0,      /* ran to the end, nothing to report */
+    SIM_STATUS_OK = 0,      /* ran to the end without a fault; there may be notes */
     SIM_STATUS_ERROR = 1,   /* malformed or unsupported PTX, a bad launch, or out of memory */
     SIM_STATUS_FINDINGS = 3 /* ran, and found at least one fault */
 } SimStatus;
@@ -153,11 +152,11 @@ typedef struct SimLaunch {
     uint64_t seed;    /* schedules and asynchronous completion times are drawn from it */
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
-    uint32_t max_findings; /* distinct findings kept (all are counted) */
+    uint32_t max_findings; /* kept of each kind and level: different pairs of lines (all are counted) */
     uint64_t step_limit;   /* warp instructions a cluster may run before it counts as hung; 0: a
                               generous default */
     bool count_banks;      /* fill SimReport.lines with shared-memory bank conflicts */
-    bool strict; /* also what the ISA forbids and much shipped code does (docs/simulator.md, sm_90) */
+    bool strict;           /* notes are faults */
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
@@ -187,8 +186,18 @@ typedef enum SimFindingKind {
 
 const char *sim_finding_name(SimFindingKind kind); /* "race", "out-of-bounds", ... */
 
+typedef enum SimLevel {
+    SIM_FAULT, /* the ISA forbids it or leaves its result open */
+    SIM_NOTE,  /* the ISA's text does not allow it, but assemblers and chips give it one meaning, and
+                  shipped code relies on that (docs/simulator.md says which) */
+    SIM_LEVEL_COUNT
+} SimLevel;
+
+const char *sim_level_name(SimLevel level); /* "fault", "note" */
+
 typedef struct SimFinding {
     SimFindingKind kind;
+    SimLevel level;
     uint64_t count;    /* how often, over the launch, by the same pair of lines */
     char *message;     /* one or several lines of text, complete with every place below */
     uint32_t ptx_line; /* 0 if none */
@@ -202,6 +211,12 @@ typedef struct SimFinding {
     uint32_t other_source_line;
     int32_t other_warp;
 } SimFinding;
+
+/* Of one kind and level. */
+typedef struct SimFindingCount {
+    uint64_t total; /* occurrences */
+    uint64_t left_out; /* of them, those of pairs of lines beyond SimLaunch.max_findings */
+} SimFindingCount;
 
 /* Counts of one PTX line over the launch (only lines that ran). */
 typedef struct SimLine {
@@ -217,9 +232,10 @@ typedef struct SimLine {
 typedef struct SimReport {
     SimStatus status;
     SimError error;             /* when status is SIM_STATUS_ERROR */
-    const SimFinding *findings; /* in order of PTX line */
+    const SimFinding *findings; /* faults first, then by PTX line */
     size_t finding_count;
-    uint64_t finding_total; /* occurrences, also of those not kept */
+    uint64_t finding_total; /* occurrences, also of those not kept, faults and notes */
+    SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
     const SimLine *lines;   /* when count_banks */
     size_t line_count;
     uint64_t instructions; /* warp instructions executed */
@@ -229,7 +245,8 @@ typedef struct SimReport {
 SimReport *sim_launch(SimModule *mod, const SimLaunch *launch);
 void sim_report_free(SimReport *report);
 
-/* Prints the error and the findings, one paragraph each, for people. */
+/* Prints the error and the findings, one paragraph each beginning with its level, and then how many
+ * there are; for people. */
 void sim_report_print(const SimReport *report, FILE *out);
 
 #ifdef __cplusplus

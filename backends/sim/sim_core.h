@@ -151,6 +151,7 @@ struct SimFunction {
     SimInsn *insns; /* the last one is always an exit or a return */
     uint32_t insn_count;
     uint32_t register_bytes; /* of a frame */
+    uint32_t next_predicate; /* place in the last row of predicates; a multiple of a row: it is full */
     uint32_t local_bytes;    /* of a frame, per lane: locals, call parameters */
     SimLocalVar *params;     /* of a device function, in its frame */
     uint32_t param_count;
@@ -375,7 +376,8 @@ struct SimRun {
     SimReport *report;
     SimFinding *findings;
     size_t finding_count, finding_capacity;
-    uint64_t finding_total, instructions;
+    SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
+    uint64_t instructions;
     uint64_t *executed, *wavefronts, *ideal;
 };
 
@@ -486,12 +488,17 @@ typedef struct SimPlace { /* the other party of a finding */
     uint32_t rank; /* of its block in the cluster */
 } SimPlace;
 
-/* Records a finding about the executing instruction (warp->insn).  lane may be -1. */
+/* Records a fault about the executing instruction (warp->insn).  lane may be -1. */
 void sim_find(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address,
               const SimPlace *other, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* The same where no instruction is executing, or it is not to blame. */
+/* Records a note (SIM_NOTE), which strict mode makes a fault. */
+void sim_note(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address,
+              const SimPlace *other, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* A fault where no instruction is executing, or it is not to blame. */
 void sim_find_at(SimCluster *cluster, const SimCta *cta, SimFindingKind kind, const SimInsn *insn,
                  int32_t warp_index, int32_t lane, uint64_t address, const SimPlace *other,
                  const char *format, ...) __attribute__((format(printf, 9, 10)));

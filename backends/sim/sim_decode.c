@@ -210,18 +210,26 @@ dec_slot(SimDecode *dx, SimSlot slot)
     return true;
 }
 
-/* Registers get a place in the frame when they are first used. */
+/* Registers get a place in the frame when they are first used.  All begin at multiples of a row, but
+ * for predicates, which have rows of their own: who watches a row watches one register. */
 static SimSlot
 place_register(SimDecode *dx, const PtxSymbol *symbol, uint32_t index)
 {
-    uint32_t bits = types[symbol->type].bits;
-    uint32_t bytes = symbol->type == SIM_PRED ? 8 : bits <= 32 ? 128 : bits == 64 ? 256 : 512;
+    enum { ROW = 128, PREDICATE = 8 };
+    uint32_t bits = types[symbol->type].bits, *place = &symbol->place[index];
     SimFunction *fn = dx->fn->function;
-    if (!symbol->place[index]) {
-        symbol->place[index] = fn->register_bytes + 1;
-        fn->register_bytes += bytes;
+    if (!*place && symbol->type == SIM_PRED) {
+        if (fn->next_predicate % ROW == 0) {
+            fn->next_predicate = fn->register_bytes;
+            fn->register_bytes += ROW;
+        }
+        *place = fn->next_predicate + 1;
+        fn->next_predicate += PREDICATE;
+    } else if (!*place) {
+        *place = fn->register_bytes + 1;
+        fn->register_bytes += bits <= 32 ? ROW : bits == 64 ? 2 * ROW : 4 * ROW;
     }
-    return (symbol->place[index] - 1) | SIM_BANK_REGISTERS;
+    return (*place - 1) | SIM_BANK_REGISTERS;
 }
 
 static const PtxSymbol *

@@ -15,6 +15,12 @@ sim_finding_name(SimFindingKind kind)
     return (unsigned)kind < SIM_FIND_KIND_COUNT ? names[kind] : "unknown";
 }
 
+const char *
+sim_level_name(SimLevel level)
+{
+    return level == SIM_NOTE ? "note" : "fault";
+}
+
 static void
 source_of(const SimModule *mod, const SimInsn *insn, const char **file, uint32_t *line)
 {
@@ -27,81 +33,134 @@ source_of(const SimModule *mod, const SimInsn *insn, const char **file, uint32_t
     *file = loc.file < mod->file_count && mod->files[loc.file] ? mod->files[loc.file] : "?";
 }
 
-static size_t
-print_place(const SimModule *mod, const SimInsn *insn, char *text, size_t size)
+/* Appends to a text that is cut where it is full. */
+typedef struct Text {
+    char at[4096];
+    size_t used;
+} Text;
+
+static void __attribute__((format(printf, 2, 0)))
+add_list(Text *text, const char *format, va_list args)
+{
+    int n = vsnprintf(text->at + text->used, sizeof text->at - text->used, format, args);
+    if (n > 0)
+        text->used += (size_t)n;
+    if (text->used >= sizeof text->at)
+        text->used = sizeof text->at - 1;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+add(Text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_list(text, format, args);
+    va_end(args);
+}
+
+static void
+add_place(Text *text, const SimModule *mod, const SimInsn *insn)
 {
     const char *file;
     uint32_t line;
     source_of(mod, insn, &file, &line);
-    int n = file ? snprintf(text, size, "%s:%u (%s:%u) `%s`", mod->name, insn->line, file, line,
-                            insn->mnemonic)
-                 : snprintf(text, size, "%s:%u `%s`", mod->name, insn->line, insn->mnemonic);
-    return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
+    add(text, "%s:%u", mod->name, insn->line);
+    if (file)
+        add(text, " (%s:%u)", file, line);
+    add(text, " `%s`", insn->mnemonic);
 }
 
-static void
-record(SimRun *run, const SimCta *cta, SimFindingKind kind, const SimInsn *insn,
-       int32_t warp_index, int32_t lane, uint64_t address, const SimPlace *other,
-       const char *message)
+/* What a finding is about. */
+typedef struct About {
+    SimFindingKind kind;
+    SimLevel level;
+    const SimCta *cta;
+    const SimInsn *insn;
+    int32_t warp, lane;
+    uint64_t address;
+    const SimPlace *other;
+} About;
+
+static uint32_t
+line_of(const SimInsn *insn)
 {
-    uint32_t line = insn ? insn->line : 0;
-    uint32_t other_line = other && other->insn ? other->insn->line : 0;
-    pthread_mutex_lock(&run->lock);
-    run->finding_total++;
+    return insn ? insn->line : 0;
+}
+
+/* Counts an occurrence.  True if it is the first of its kind, level and pair of lines, and there is
+ * room to keep it: a kind that comes at very many lines does not hide the others. */
+static bool
+is_new(SimRun *run, const About *about)
+{
+    uint32_t line = line_of(about->insn), kept = 0;
+    uint32_t other_line = about->other ? line_of(about->other->insn) : 0;
+    run->count[about->level][about->kind].total++;
     for (size_t i = 0; i < run->finding_count; i++) {
         SimFinding *f = &run->findings[i];
-        if (f->kind == kind && f->ptx_line == line && f->other_ptx_line == other_line) {
+        if (f->kind != about->kind || f->level != about->level)
+            continue;
+        if (f->ptx_line == line && f->other_ptx_line == other_line) {
             f->count++;
-            pthread_mutex_unlock(&run->lock);
-            return;
+            return false;
         }
+        kept++;
     }
-    if (run->finding_count >= run->launch->max_findings) {
-        pthread_mutex_unlock(&run->lock);
-        return;
+    if (kept >= run->launch->max_findings) {
+        run->count[about->level][about->kind].left_out++;
+        return false;
     }
     if (run->finding_count == run->finding_capacity) {
         size_t capacity = run->finding_capacity ? 2 * run->finding_capacity : 16;
         SimFinding *bigger = realloc(run->findings, capacity * sizeof *bigger);
-        if (!bigger) {
-            pthread_mutex_unlock(&run->lock);
-            return;
-        }
+        if (!bigger)
+            return false;
         run->findings = bigger;
         run->finding_capacity = capacity;
     }
-    char text[4096];
-    size_t used = 0;
-    int n = snprintf(text, sizeof text, "%s: %s", sim_finding_name(kind), message);
-    used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    if (insn) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "\n    at ");
-        used += print_place(run->module, insn, text + used, sizeof text - used);
+    return true;
+}
+
+static void __attribute__((format(printf, 3, 0)))
+record(SimRun *run, About about, const char *format, va_list args)
+{
+    const SimInsn *other = about.other ? about.other->insn : NULL;
+    if (run->launch->strict)
+        about.level = SIM_FAULT;
+    pthread_mutex_lock(&run->lock);
+    if (!is_new(run, &about)) {
+        pthread_mutex_unlock(&run->lock);
+        return;
     }
-    if (cta && used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used, "\n    block (%u, %u, %u)",
-                                 cta->index[0], cta->index[1], cta->index[2]);
-    if (warp_index >= 0 && used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used, ", warp %d", warp_index);
-    if (lane >= 0 && used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used, ", lane %d", lane);
-    if (address && used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used, ", address 0x%llx",
-                                 (unsigned long long)address);
-    if (other_line && used < sizeof text) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "\n    other: warp %d at ",
-                                 other->warp);
-        if (used < sizeof text)
-            print_place(run->module, other->insn, text + used, sizeof text - used);
+    Text text = {.used = 0};
+    add(&text, "%s: ", sim_finding_name(about.kind));
+    add_list(&text, format, args);
+    if (about.insn) {
+        add(&text, "\n    at ");
+        add_place(&text, run->module, about.insn);
     }
-    SimFinding f = {.kind = kind, .count = 1, .message = strdup(text), .ptx_line = line,
-                    .warp = warp_index, .lane = lane, .address = address,
-                    .other_ptx_line = other_line, .other_warp = other ? other->warp : -1};
-    source_of(run->module, insn, &f.source_file, &f.source_line);
-    if (other)
-        source_of(run->module, other->insn, &f.other_source_file, &f.other_source_line);
-    if (cta)
-        memcpy(f.block, cta->index, sizeof f.block);
+    if (about.cta)
+        add(&text, "\n    block (%u, %u, %u)", about.cta->index[0], about.cta->index[1],
+            about.cta->index[2]);
+    if (about.warp >= 0)
+        add(&text, ", warp %d", about.warp);
+    if (about.lane >= 0)
+        add(&text, ", lane %d", about.lane);
+    if (about.address)
+        add(&text, ", address 0x%llx", (unsigned long long)about.address);
+    if (other) {
+        add(&text, "\n    other: warp %d at ", about.other->warp);
+        add_place(&text, run->module, other);
+    }
+    SimFinding f = {.kind = about.kind, .level = about.level, .count = 1,
+                    .message = strdup(text.at), .ptx_line = line_of(about.insn),
+                    .warp = about.warp, .lane = about.lane, .address = about.address,
+                    .other_ptx_line = line_of(other),
+                    .other_warp = about.other ? about.other->warp : -1};
+    source_of(run->module, about.insn, &f.source_file, &f.source_line);
+    if (about.other)
+        source_of(run->module, other, &f.other_source_file, &f.other_source_line);
+    if (about.cta)
+        memcpy(f.block, about.cta->index, sizeof f.block);
     if (f.message)
         run->findings[run->finding_count++] = f;
     pthread_mutex_unlock(&run->lock);
@@ -111,13 +170,24 @@ void
 sim_find(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address, const SimPlace *other,
          const char *format, ...)
 {
-    char message[3000];
+    About about = {kind, SIM_FAULT, warp->cta, warp->insn, (int32_t)warp->index, lane, address,
+                   other};
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    record(warp->run, about, format, args);
     va_end(args);
-    record(warp->run, warp->cta, kind, warp->insn, (int32_t)warp->index, lane, address, other,
-           message);
+}
+
+void
+sim_note(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address, const SimPlace *other,
+         const char *format, ...)
+{
+    About about = {kind, SIM_NOTE, warp->cta, warp->insn, (int32_t)warp->index, lane, address,
+                   other};
+    va_list args;
+    va_start(args, format);
+    record(warp->run, about, format, args);
+    va_end(args);
 }
 
 void
@@ -125,12 +195,11 @@ sim_find_at(SimCluster *cluster, const SimCta *cta, SimFindingKind kind, const S
             int32_t warp_index, int32_t lane, uint64_t address, const SimPlace *other,
             const char *format, ...)
 {
-    char message[3000];
+    About about = {kind, SIM_FAULT, cta, insn, warp_index, lane, address, other};
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    record(cluster->run, about, format, args);
     va_end(args);
-    record(cluster->run, cta, kind, insn, warp_index, lane, address, other, message);
 }
 
 SimStep
@@ -163,6 +232,36 @@ sim_report_free(SimReport *report)
     free(report);
 }
 
+static void
+print_left_out(const SimReport *report, SimLevel level, FILE *out)
+{
+    for (int kind = 0; kind < SIM_FIND_KIND_COUNT; kind++) {
+        const SimFindingCount *c = &report->count[level][kind];
+        if (c->left_out)
+            fprintf(out, "%s: %s: at other lines %llu times more, of %llu\n", sim_level_name(level),
+                    sim_finding_name((SimFindingKind)kind), (unsigned long long)c->left_out,
+                    (unsigned long long)c->total);
+    }
+}
+
+/* "2 faults, 17 times": the places printed, and all occurrences. */
+static void
+print_total(const SimReport *report, SimLevel level, FILE *out)
+{
+    uint64_t total = 0, left_out = 0;
+    size_t places = 0;
+    for (size_t i = 0; i < report->finding_count; i++)
+        places += report->findings[i].level == level;
+    for (int kind = 0; kind < SIM_FIND_KIND_COUNT; kind++) {
+        total += report->count[level][kind].total;
+        left_out += report->count[level][kind].left_out;
+    }
+    fprintf(out, "%zu %s%s%s", places, sim_level_name(level), places == 1 ? "" : "s",
+            left_out ? " and more" : "");
+    if (total > places)
+        fprintf(out, " (%llu times)", (unsigned long long)total);
+}
+
 void
 sim_report_print(const SimReport *report, FILE *out)
 {
@@ -174,8 +273,16 @@ sim_report_print(const SimReport *report, FILE *out)
     }
     for (size_t i = 0; i < report->finding_count; i++) {
         const SimFinding *f = &report->findings[i];
-        fprintf(out, "%s\n", f->message);
+        fprintf(out, "%s: %s\n", sim_level_name(f->level), f->message);
         if (f->count > 1)
             fprintf(out, "    %llu times\n", (unsigned long long)f->count);
     }
+    if (!report->finding_count)
+        return;
+    print_left_out(report, SIM_FAULT, out);
+    print_left_out(report, SIM_NOTE, out);
+    print_total(report, SIM_FAULT, out);
+    fprintf(out, ", ");
+    print_total(report, SIM_NOTE, out);
+    fprintf(out, "\n");
 }

@@ -323,7 +323,7 @@ run_clusters(SimRun *run)
 SimLaunch
 sim_launch_defaults(void)
 {
-    return (SimLaunch){.grid = {1, 1, 1}, .block = {0, 0, 0}, .checks = true, .max_findings = 100};
+    return (SimLaunch){.grid = {1, 1, 1}, .block = {0, 0, 0}, .checks = true, .max_findings = 12};
 }
 
 static bool
@@ -432,9 +432,11 @@ find_entry(const SimModule *mod, const char *name)
 }
 
 static int
-by_line(const void *a, const void *b)
+by_level_and_line(const void *a, const void *b)
 {
     const SimFinding *x = a, *y = b;
+    if (x->level != y->level)
+        return x->level < y->level ? -1 : 1;
     if (x->ptx_line != y->ptx_line)
         return x->ptx_line < y->ptx_line ? -1 : 1;
     return x->kind < y->kind ? -1 : x->kind > y->kind;
@@ -466,13 +468,17 @@ static void
 finish_report(SimRun *run, SimReport *report)
 {
     if (run->finding_count)
-        qsort(run->findings, run->finding_count, sizeof *run->findings, by_line);
+        qsort(run->findings, run->finding_count, sizeof *run->findings, by_level_and_line);
     report->findings = run->findings;
     report->finding_count = run->finding_count;
-    report->finding_total = run->finding_total;
+    memcpy(report->count, run->count, sizeof report->count);
     report->instructions = run->instructions;
-    if (report->status == SIM_STATUS_OK && run->finding_total)
-        report->status = SIM_STATUS_FINDINGS;
+    for (int kind = 0; kind < SIM_FIND_KIND_COUNT; kind++) {
+        uint64_t faults = run->count[SIM_FAULT][kind].total;
+        report->finding_total += faults + run->count[SIM_NOTE][kind].total;
+        if (report->status == SIM_STATUS_OK && faults)
+            report->status = SIM_STATUS_FINDINGS;
+    }
     if (run->executed)
         fill_lines(run, report);
 }

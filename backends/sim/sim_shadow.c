@@ -114,9 +114,8 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t offset, int32_t lane, bool
         const SimOp *op = cluster->ops[w->who & ~WRITER_OP];
         SimPlace place = place_of(warp, w->insn, op->agent);
         if (sim_op_known(warp, op)) {
-            if (async_proxy && op->generic_proxy && warp->run->launch->strict &&
-                !sim_op_known_to_proxy(warp, op))
-                sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
+            if (async_proxy && op->generic_proxy && !sim_op_known_to_proxy(warp, op))
+                sim_note(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
                          "the async proxy accesses shared memory that an op of the generic proxy "
                          "wrote with no fence.proxy.async between");
             return;

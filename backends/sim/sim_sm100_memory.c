@@ -168,8 +168,6 @@ uses_fences(SimWarp *warp)
     SimCluster *cluster = warp->cta->cluster;
     TensorCluster *tc = sim_extension(&cluster->ext[SIM_EXT_SM100], sizeof *tc, NULL);
     const SimModule *mod = warp->run->module;
-    if (warp->run->launch->strict)
-        return true;
     if (!tc)
         return false;
     for (size_t i = 0; !tc->looked && !tc->fences && i < mod->insn_count; i++)
@@ -182,6 +180,7 @@ typedef enum Hazard { READ_AFTER_WRITE, WRITE_AFTER_WRITE, WRITE_AFTER_READ } Ha
 
 typedef enum Verdict {
     IN_ORDER,
+    ORDER_OF_ISSUE, /* a later mma or cp overwrites what one before it in its thread reads */
     NO_AFTER_FENCE,
     NO_BEFORE_FENCE,
     NO_WAIT,      /* a ld or st that its issuer has not waited for */
@@ -190,18 +189,24 @@ typedef enum Verdict {
     NO_SYNC       /* complete, or pipelined, but no synchronisation between the threads */
 } Verdict;
 
-/* Pairs that execute in the order of issue (9.7.16.6.2).  That a later mma or cp of the thread does
- * not overwrite what an earlier one still reads is not in the list; kernels in use depend on it. */
+/* Pairs that execute in the order of issue (9.7.16.6.2). */
 static bool
-pipelined(const TensorOp *p, const TensorOp *x, Hazard hazard, bool strict)
+pipelined(const TensorOp *p, const TensorOp *x)
 {
     if (p->group != x->group || p->kind > TENSOR_CP || x->kind > TENSOR_CP)
         return false;
-    if (hazard == WRITE_AFTER_READ && !strict)
-        return true;
     if (p->kind == TENSOR_CP)
         return x->kind == TENSOR_MMA;
     return x->kind == TENSOR_MMA && p->d == x->d && p->m == x->m && p->n == x->n && p->k == x->k;
+}
+
+/* That a later mma or cp of the thread does not overwrite what an earlier one still reads is not in
+ * that list; kernels in use depend on it. */
+static bool
+in_order_of_issue(const TensorOp *p, const TensorOp *x, Hazard hazard)
+{
+    return pipelined(p, x) || (hazard == WRITE_AFTER_READ && p->group == x->group &&
+                               p->kind <= TENSOR_CP && x->kind <= TENSOR_CP);
 }
 
 static Verdict
@@ -210,23 +215,25 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     static const TensorOp none = {.kind = TENSOR_ST};
     const TensorOp *p = tensor_op(earlier), *x = later ? tensor_op(later) : &none;
     const TensorWarp *tw = tensor_warp(warp);
-    bool tensor_core = p->kind <= TENSOR_CP;
-    if (sim_op_known(warp, earlier)) {
-        if (!later || (!tensor_core && earlier->agent == warp->agent))
-            return IN_ORDER; /* tcgen05.wait and dealloc are synchronous */
-        return !tw || !uses_fences(warp) || known_at(warp, earlier, tw->after) ? IN_ORDER
-                                                                               : NO_AFTER_FENCE;
-    }
-    if (later && pipelined(p, x, hazard, warp->run->launch->strict)) {
-        if (earlier->agent == warp->agent && p->lane == x->lane)
-            return IN_ORDER;
-        if (p->fenced && p->fenced <= warp->clock[earlier->agent])
+    bool tensor_core = p->kind <= TENSOR_CP, known = sim_op_known(warp, earlier);
+    bool same_thread = earlier->agent == warp->agent && p->lane == x->lane;
+    if (known && (!later || (!tensor_core && earlier->agent == warp->agent)))
+        return IN_ORDER; /* tcgen05.wait and dealloc are synchronous */
+    if (known && tw && known_at(warp, earlier, tw->after))
+        return IN_ORDER;
+    if (later && in_order_of_issue(p, x, hazard)) { /* what the thread learnt by waits does not matter */
+        if (same_thread)
+            return pipelined(p, x) ? IN_ORDER : ORDER_OF_ISSUE;
+        if (!known && p->fenced && p->fenced <= warp->clock[earlier->agent])
             return tw && tw->after && p->fenced <= tw->after[earlier->agent] ? IN_ORDER
                                                                              : NO_AFTER_FENCE;
-        return p->issued <= warp->clock[earlier->agent] && earlier->agent != warp->agent
-                   ? NO_BEFORE_FENCE
-                   : NO_SYNC;
+        if (!known)
+            return p->issued <= warp->clock[earlier->agent] && earlier->agent != warp->agent
+                       ? NO_BEFORE_FENCE
+                       : NO_SYNC;
     }
+    if (known)
+        return NO_AFTER_FENCE;
     if (!tensor_core)
         return earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC : NO_WAIT;
     if (later && x->kind == TENSOR_MMA && p->kind == TENSOR_MMA && p->group == x->group &&
@@ -254,8 +261,14 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
                                                     "tensor memory that";
     const char *does = hazard == WRITE_AFTER_READ ? "reads" : "writes";
     switch (verdict) {
+    case ORDER_OF_ISSUE:
+        sim_note(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
+                 "%s %s %s %s, whose completion was not waited for: the ISA's pipelines do not put "
+                 "these two in the order of issue",
+                 x, verb, p, does);
+        break;
     case NO_AFTER_FENCE:
-        sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
+        (uses_fences(warp) ? sim_find : sim_note)(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
                  "%s %s %s %s, with no tcgen05.fence::after_thread_sync since the synchronisation "
                  "between them",
                  x, verb, p, does);
@@ -407,7 +420,7 @@ tensor_finish_before(SimCluster *cluster, SimOp *op)
         SimOp *other = list->op[i];
         const TensorOp *p = tensor_op(other);
         if (other->id < op->id && !other->landed &&
-            (pipelined(p, x, WRITE_AFTER_WRITE, true) ||
+            (pipelined(p, x) ||
              (p->group == x->group && overwrites(x, p))))
             sim_op_finish(cluster, other);
     }

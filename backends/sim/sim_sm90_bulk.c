@@ -322,8 +322,9 @@ prepare_destination(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, SimO
     return true;
 }
 
+/* `lanes` issue this store, with equal operands; the first is `lane`. */
 static SimStep
-issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
+issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lanes)
 {
     SimMemory from;
     SimTensorMap map = {0};
@@ -355,8 +356,9 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
         return SIM_NEXT;
     }
     sim_shadow_async_read(warp, reader, from.cta, from.offset, bytes, true);
-    if (!track(warp, op, reader, lane))
-        return sim_fail(warp, "out of memory");
+    sim_each_lane(l, lanes)
+        if (!track(warp, op, reader, l))
+            return sim_fail(warp, "out of memory");
     sim_op_start(warp->cta->cluster, reader, true);
     sim_op_start(warp->cta->cluster, op, true);
     return SIM_NEXT;
@@ -467,13 +469,46 @@ issue_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
     return SIM_NEXT;
 }
 
+/* The lanes of the mask whose store is that of the lane.  ptxas makes one store of equal operands (of
+ * lane-varying ones a loop over the different ones), but of loads, with their mbarrier, and of
+ * reductions one for each lane: shipped kernels rely on the first, and sums on the last. */
+static uint32_t
+lanes_of_store(const SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t mask)
+{
+    uint32_t same = 0;
+    if (form->reduce != SM90_COPY)
+        return UINT32_C(1) << lane;
+    sim_each_lane(l, mask) {
+        bool equal = sim_sm90_address(warp, &form->to, l) == sim_sm90_address(warp, &form->to, lane) &&
+                     sim_sm90_address(warp, &form->from, l) ==
+                         sim_sm90_address(warp, &form->from, lane);
+        for (uint32_t i = 0; i < form->coordinates; i++) {
+            const uint32_t *c = sim_r32(warp, form->coordinate[i]);
+            equal &= c[l] == c[lane];
+        }
+        if (!form->tensor)
+            equal &= sim_r32(warp, form->size)[l] == sim_r32(warp, form->size)[lane];
+        if (form->byte_mask != SIM_NO_SLOT)
+            equal &= sim_r32(warp, form->byte_mask)[l] == sim_r32(warp, form->byte_mask)[lane];
+        same |= (uint32_t)equal << l;
+    }
+    return same;
+}
+
 static SimStep
 bulk(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const Sm90BulkForm *form = insn->data;
-    sim_each_lane(l, mask) {
-        SimStep step = form->direction == SM90_STORE ? issue_store(warp, form, l)
-                                                     : issue_load(warp, form, l);
+    for (uint32_t rest = mask, lanes; rest; rest &= ~lanes) {
+        uint32_t l = sim_first_lane(rest);
+        bool store = form->direction == SM90_STORE;
+        lanes = store ? lanes_of_store(warp, form, l, rest) : UINT32_C(1) << l;
+        if (lanes & (lanes - 1))
+            sim_note(warp, SIM_FIND_RACE, (int32_t)l, 0, NULL,
+                     "%d lanes issue one and the same store; it is taken for a single one, as "
+                     "assemblers do",
+                     __builtin_popcount(lanes));
+        SimStep step = store ? issue_store(warp, form, l, lanes) : issue_load(warp, form, l);
         if (step == SIM_FATAL)
             return step;
     }

@@ -255,11 +255,16 @@ setmaxnreg(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     for (uint32_t w = first; w < first + 4 && w < warp->cta->warp_count; w++) {
         const SimWarp *other = &warp->cta->warps[w];
         const Sm90Warp *o = other->ext[SIM_EXT_SM90].state;
-        if (o && o->setmaxnreg_count == s->setmaxnreg_count + 1 && o->setmaxnreg_insn != insn) {
-            SimPlace place = {o->setmaxnreg_insn, (int32_t)other->index, warp->cta->rank};
-            sim_find(warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
-                     "the warps of a warpgroup execute different setmaxnreg instructions");
-        }
+        if (!o || o->setmaxnreg_count != s->setmaxnreg_count + 1 || o->setmaxnreg_insn == insn)
+            continue;
+        SimPlace place = {o->setmaxnreg_insn, (int32_t)other->index, warp->cta->rank};
+        bool same = o->setmaxnreg_insn->mode[0] == insn->mode[0];
+        (same ? sim_note : sim_find)(
+            warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
+            "the warps of a warpgroup execute different setmaxnreg instructions%s",
+            !same ? ", one gives registers back and one asks for more"
+            : o->setmaxnreg_insn->imm != insn->imm ? ", with different counts"
+                                                   : ", with one count");
     }
     s->setmaxnreg_count++;
     s->setmaxnreg_insn = insn;

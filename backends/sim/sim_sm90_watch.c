@@ -4,6 +4,8 @@
  * wgmma may not be accessed at all.  And wgmma.fence must stand between an access by an ordinary
  * instruction and a wgmma of the same registers, except that accumulators pass from one wgmma to
  * the next of the same shape.
+ *
+ * Registers are told apart by rows of 128 bytes: no two of them share one (place_register).
  */
 #include <stdlib.h>
 

@@ -44,7 +44,7 @@ def expected(text, said):
     """Whether all that was said is known: races between the reset and an atomic."""
     lines = text.split("\n")
     places = [lines[int(n) - 1] for n in re.findall(r"\.ptx:(\d+) ", said)]
-    kinds = re.findall(r"^([a-z-]+): ", said, re.M)
+    kinds = re.findall(r"^(?:fault|note): ([a-z-]+): ", said, re.M)
     return bool(kinds) and set(kinds) == {"race"} and all(
         RESET.search(p) or "[cnt" in p for p in places)
 

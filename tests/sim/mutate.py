@@ -275,7 +275,7 @@ def run_file(options, path, folder):
             argument = argument_of(name)
             if status == 3:
                 caught += 1
-                kind = said.split(":")[0]
+                kind = said.split(":")[1].strip()  # fault: KIND: ..
                 kinds[kind] = kinds.get(kind, 0) + 1
                 if argument == name:
                     print(f"{path.name}: '{name}' is listed as harmless and yet found:\n{said[:600]}")

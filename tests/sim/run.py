@@ -3,14 +3,16 @@
 
 faults/*.ptx   Each plants one fault.  The header says how to run it and what must be found:
                    // ARGS: simrun arguments
-                   // FIND: race                    the kind (see sim_finding_name)
+                   // FIND: race                    the kind of the fault (see sim_finding_name)
+                   // NOTE: race                    instead: of a note, which --strict makes a fault
                    // AT: text                      must occur in the planted line that is reported
                A line ending in `//-` is missing from the faulty version; a line starting with `//+`
                is only in the faulty version.  The clean twin is the rest, and must have no finding
-               under any of the seeds.
+               under any of the seeds (neither a note, where the file is about one).
 programs/*.ptx Write 1 to every word of OUT if all is well; clean under every seed.  COUNTING is a file
                of the bytes 0 to 63.
 values.py      Single instructions against their definition in Python.
+reports.py      Levels, limits and totals of findings, seeds.
 sm90.py, sm100.py  Matrix products, copies and tensor memory against NumPy.
 """
 import importlib
@@ -52,20 +54,26 @@ def simulate(simrun, path, arguments):
 
 def run_fault(simrun, path, scratch):
     text = path.read_text()
-    arguments, kind = header(text, "ARGS"), header(text, "FIND")[0]
+    note = header(text, "NOTE")
+    arguments, kind = header(text, "ARGS"), (note or header(text, "FIND"))[0]
+    strict = ["--strict"] if note else []
     clean, faulty = versions(text)
     for name, content in (("clean.ptx", clean), ("faulty.ptx", faulty)):
         (scratch / name).write_text(content)
     problems = []
-    status, output = simulate(simrun, scratch / "clean.ptx", [*arguments, "--seeds", str(CLEAN_SEEDS)])
+    seeds = ["--seeds", str(FAULT_SEEDS)]
+    status, output = simulate(simrun, scratch / "clean.ptx",
+                              [*arguments, *strict, "--seeds", str(CLEAN_SEEDS)])
     if status != 0:
         problems.append(f"the clean twin exits with {status}:\n{output}")
-    more = [*arguments, "--seeds", str(FAULT_SEEDS), "--expect", kind]
-    status, output = simulate(simrun, scratch / "faulty.ptx", more)
+    status, output = simulate(simrun, scratch / "faulty.ptx",
+                              [*arguments, *strict, *seeds, "--expect", kind])
     if status != 0:
         problems.append(f"'{kind}' is not found, exit {status}:\n{output}")
+    status, output = simulate(simrun, scratch / "faulty.ptx", [*arguments, *seeds])
+    if note and (status != 0 or f"note: {kind}: " not in output or "fault: " in output):
+        problems.append(f"'{kind}' is no note, exit {status}:\n{output}")
     at = " ".join(header(text, "AT"))
-    status, output = simulate(simrun, scratch / "faulty.ptx", [*arguments, "--seeds", str(FAULT_SEEDS)])
     if at and at not in output:
         problems.append(f"the report does not name '{at}':\n{output}")
     return problems
@@ -99,7 +107,7 @@ def main():
             for problem in test(simrun, path, scratch):
                 failed += 1
                 print(f"FAIL {path.name}: {problem}")
-        for module in ("values", "sm90", "sm100"):
+        for module in ("reports", "values", "sm90", "sm100"):
             if not wanted or module in wanted:
                 ran, bad = importlib.import_module(module).run(simrun, scratch)
                 count += ran

@@ -1,0 +1,90 @@
+"""What simrun says of findings, and with which status it ends: levels, limits, seeds."""
+import pathlib
+import re
+import subprocess
+
+HEAD = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p0)
+{
+    .shared .align 16 .b8 s[1024];
+    .reg .b32 t, v, a, x<300>; .reg .b64 g;
+    mov.u32 t, %tid.x;
+    mov.u32 a, s;
+    ld.param.u64 g, [p0];
+"""
+# Every line reads shared memory that nobody wrote; the last one is a race.
+UNINITIALISED = "".join(f"    ld.shared.u32 x{i}, [a+{4 * i}];\n" for i in range(200))
+RACE = "    st.shared.u32 [a+900], t;\n"
+# A note: the warps of a warpgroup execute different setmaxnreg instructions.
+NOTE = """    .reg .pred p;
+    setp.ge.u32 p, t, 64;
+    @p bra OTHER;
+    setmaxnreg.dec.sync.aligned.u32 96;
+    bra.uni END;
+OTHER:
+    setmaxnreg.dec.sync.aligned.u32 96;
+END:
+"""
+ADD_ONE = """    ld.global.u32 v, [g];
+    add.u32 v, v, 1;
+    bar.sync 0;
+    st.global.u32 [g], v;
+"""
+TAIL = "    ret;\n}\n"
+
+
+def simulate(simrun, scratch, body, *arguments):
+    path = scratch / "report.ptx"
+    path.write_text(HEAD + body + TAIL)
+    done = subprocess.run([simrun, str(path), *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def limits(simrun, scratch):
+    status, said = simulate(simrun, scratch, UNINITIALISED + RACE, "--block", "64", "zero:16")
+    shown = len(re.findall("^fault: uninitialised: read", said, re.M))
+    left = re.search("^fault: uninitialised: at other lines ([0-9]+) times more, of ([0-9]+)$", said, re.M)
+    total = re.search(r"^([0-9]+) faults and more \(([0-9]+) times\), 0 notes$", said, re.M)
+    if status != 3 or "fault: race:" not in said:
+        return f"one kind hides another, exit {status}"
+    if shown != 12 or not left or int(left[1]) != 188 * 64 or int(left[2]) != 200 * 64:
+        return f"{shown} lines of one kind are shown, the rest is {left and left[0]}"
+    return None if total and int(total[1]) == 13 else f"no total in:\n{said[-300:]}"
+
+
+def levels(simrun, scratch):
+    launch = ["--block", "128", "zero:16"]
+    status, said = simulate(simrun, scratch, NOTE, *launch)
+    if status != 0 or not said.startswith("note: not-uniform:") or "0 faults, 1 note (4 times)\n" not in said:
+        return f"a note ends with {status}:\n{said}"
+    status, said = simulate(simrun, scratch, NOTE, *launch, "--seeds", "4")
+    if status != 0 or said.count("note: not-uniform:") != 1:
+        return f"a note of four seeds, exit {status}:\n{said}"
+    status, said = simulate(simrun, scratch, NOTE, *launch, "--strict")
+    if status != 3 or not said.startswith("fault: not-uniform:") or "1 fault (4 times), 0 notes\n" not in said:
+        return f"a note in strict mode ends with {status}:\n{said}"
+    status, _ = simulate(simrun, scratch, NOTE, *launch, "--expect", "not-uniform")
+    if status != 2:
+        return "--expect takes a note for a fault"
+    status, said = simulate(simrun, scratch, "    bar.sync 0;\n", *launch)
+    return f"a clean run says:\n{said}" if status or said else None
+
+
+def seeds(simrun, scratch):
+    path = scratch / "counter.bin"
+    path.write_bytes((41).to_bytes(4, "little"))
+    status, said = simulate(simrun, scratch, ADD_ONE, "--block", "32", f"inout:{path}", "--seeds", "8")
+    value = int.from_bytes(path.read_bytes(), "little")
+    return None if status == 0 and value == 42 else f"after 8 seeds it is {value}, exit {status}:\n{said}"
+
+
+def run(simrun, scratch):
+    tests, failed = [limits, levels, seeds], 0
+    for test in tests:
+        problem = test(simrun, pathlib.Path(scratch))
+        if problem:
+            failed += 1
+            print(f"FAIL reports, {test.__name__}: {problem}")
+    return len(tests), failed
