@@ -6,7 +6,14 @@
 #   share/      man pages, completion for bash, the examples and the library in the tile language
 include(CMakePackageConfigHelpers)
 
-install(TARGETS tilec tilerun simrun)
+# what a wheel takes (pyproject.toml) is the component `runtime`: these, and the launcher for PyTorch
+install(TARGETS tilec tilerun simrun COMPONENT runtime)
+if(SKBUILD)
+  set_target_properties(libtilec_shared PROPERTIES VERSION "" SOVERSION "") # wheels have no links
+  install(TARGETS libtilec_shared COMPONENT runtime LIBRARY DESTINATION lib)
+  install(FILES examples/python/tilec_torch.py DESTINATION . RENAME torch.py COMPONENT runtime)
+  return()
+endif()
 install(TARGETS libtilec libtilec_shared EXPORT tilec)
 install(FILES compiler/tilec.h TYPE INCLUDE)
 install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)

@@ -8,6 +8,7 @@
     subproject   the same by add_subdirectory, with warnings that tilec does not have
     debian       the package that CPack makes: unpacked, it compiles and runs a kernel
     commands     tilec, tilerun, the man pages and the completion
+    wheel        `pip install .` into a fresh environment: the programs, and a compilation from Python
 """
 import argparse
 import glob
@@ -142,6 +143,36 @@ def commands(options, folder):
         sys.exit("the completion does not know the targets")
 
 
+PYTHON = """
+import tilec
+text = "use mine; kernel copy(X: in f32[S, N], Y: out f32[S, N]) {{ grid i in tiles(S, 8); store Y[i, :] = same(load X[i, :]); }}"
+text = text.replace("copy(", "copy<N: int>(")
+made = tilec.compile(text, "sm_90", defines={{"N": 64}}, modules=["{folder}"])
+assert ".visible .entry copy(" in made.ptx and made.messages == "", made.messages
+try:
+    tilec.compile("kernel", "sm_90")
+except tilec.Error as error:
+    assert "kernel.tile:1:" in str(error) and error.status == 1
+else:
+    raise SystemExit("a wrong program was taken")
+import tilec.torch
+"""
+
+
+def wheel(options, folder):
+    run(sys.executable, "-m", "venv", os.path.join(folder, "venv"))
+    python = os.path.join(folder, "venv", "bin", "python")
+    source = os.path.join(folder, "source")
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns("build", ".git", "tests"))
+    run(python, "-m", "pip", "install", "-q", source, env=dict(os.environ, CC=options.cc))
+    with open(os.path.join(folder, "mine.tile"), "w") as file:
+        file.write("fn same(x) { return x; }")
+    run(python, "-c", PYTHON.format(folder=folder), cwd=folder)
+    for name in ("tilec", "tilerun"):
+        if version() not in run(os.path.join(folder, "venv", "bin", name), "--version"):
+            sys.exit(f"{name} of the wheel says another version")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
@@ -150,7 +181,7 @@ def main():
     parser.add_argument("way")
     options = parser.parse_args()
     ways = {"package": package, "pkg-config": pkg_config, "subproject": subproject, "debian": debian,
-            "commands": commands}
+            "commands": commands, "wheel": wheel}
     with tempfile.TemporaryDirectory() as folder:
         ways[options.way](options, folder)
 

@@ -1,0 +1,95 @@
+"""_library.py - libtilec by ctypes: the structures of compiler/tilec.h, and nothing more."""
+import ctypes
+import glob
+import os
+from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_int, c_size_t, c_uint32, c_void_p
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Error(RuntimeError):
+    """The program or an option is wrong, in the compiler's words; or, with `status` 2, a fault of tilec itself."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+class Define(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
+Import = CFUNCTYPE(c_bool, c_void_p, c_char_p, POINTER(c_char_p), POINTER(c_char_p), POINTER(c_size_t))
+
+
+class Options(Structure):  # TilecOptions
+    _fields_ = [
+        ("arch", c_char_p), ("tune", c_char_p), ("emit", c_int), ("level", c_int),
+        ("defines", POINTER(Define)), ("n_defines", c_size_t),
+        ("sizes", POINTER(Define)), ("n_sizes", c_size_t), ("kernel", c_char_p),
+        ("switches", POINTER(c_char_p)), ("n_switches", c_size_t),
+        ("warps", c_uint32), ("stages", c_uint32), ("plan", c_char_p),
+        ("line_info", c_bool), ("warnings_are_errors", c_bool), ("remarks", c_bool), ("verify", c_bool),
+        ("report", c_bool), ("time_report", c_bool), ("dump_ir", c_char_p),
+        ("schedule", c_bool), ("schedule_picture", c_bool), ("run_pass", c_char_p),
+        ("header_name", c_char_p), ("header_with_ptx", c_bool),
+        ("tuning", c_char_p), ("tuning_path", c_char_p),
+        ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p)]
+
+
+class Result(Structure):  # TilecResult
+    _fields_ = [
+        ("status", c_int), ("output", c_char_p), ("output_bytes", c_size_t), ("messages", c_char_p),
+        ("dump", c_char_p), ("report", c_char_p), ("time_report", c_char_p),
+        ("schedule", c_char_p), ("schedule_picture", c_char_p),
+        ("errors", ctypes.c_uint), ("warnings", ctypes.c_uint), ("memory_bytes", c_size_t),
+        ("storage", c_void_p)]
+
+
+def _load():
+    beside = sorted(glob.glob(os.path.join(HERE, "lib*", "libtilec.so*")))
+    library = ctypes.CDLL(os.environ.get("TILEC_LIBRARY") or (beside[0] if beside else "libtilec.so"))
+    library.tilec_default_options.restype = Options
+    library.tilec_compile.argtypes = [POINTER(Options), c_char_p, c_char_p, c_size_t, POINTER(Result)]
+    library.tilec_result_free.argtypes = [POINTER(Result)]
+    library.tilec_result_free.restype = None
+    return library
+
+
+_tilec = _load()
+
+
+def default_options():
+    return _tilec.tilec_default_options()
+
+
+def importer(folders):
+    """A callback that finds modules in `folders`, and what must live as long as it is used."""
+    texts = {}
+
+    def find(_user, name, path, text, n):
+        for folder in folders:
+            at = os.path.join(folder, name.decode() + ".tile")
+            if os.path.isfile(at):
+                with open(at, "rb") as file:
+                    texts[name] = (os.fsencode(at), file.read())
+                path[0], text[0] = texts[name]
+                n[0] = len(texts[name][1])
+                return True
+        return False
+
+    callback = Import(find)
+    return callback, (callback, texts)
+
+
+def run(options, path, text):
+    """The output and the messages of a compilation."""
+    data, result = text.encode(), Result()
+    status = _tilec.tilec_compile(ctypes.byref(options), os.fsencode(path), data, len(data), ctypes.byref(result))
+    try:
+        messages = (result.messages or b"").decode(errors="replace")
+        if status != 0:
+            raise Error(messages.strip() or f"tilec failed with status {status}", status)
+        return result.output.decode(), messages
+    finally:
+        _tilec.tilec_result_free(ctypes.byref(result))
