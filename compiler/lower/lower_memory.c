@@ -21,7 +21,8 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
 {
     int32_t vector = 1;
 
-    if (layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
+    /* bools live in predicates: nothing packs four of them into a word */
+    if (access->bytes == 1 || layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
         access->col.dim + 1 != access->tensor->rank)
         return 1;
     int32_t start = access->col.start == NULL ? 16 : access_factor(access->col.start);
