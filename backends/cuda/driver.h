@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backends/cuda/fault.h"
+#include "compiler/base/fault.h"
 
 typedef int CudaResult; /* 0: success */
 typedef int CudaDevice;

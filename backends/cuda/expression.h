@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "backends/cuda/fault.h"
+#include "compiler/base/fault.h"
 
 typedef struct Number {
     bool is_float;

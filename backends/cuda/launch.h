@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "backends/cuda/expression.h"
-#include "backends/cuda/fault.h"
+#include "compiler/base/fault.h"
 #include "compiler/base/arena.h"
 
 enum { LAUNCH_ABI = 1, LAUNCH_MAX_RANK = 6, LAUNCH_MAP_RANK = 5, LAUNCH_MAP_BYTES = 128 };

@@ -3,7 +3,7 @@
 #define TILEC_CUDA_TILERUN_H
 
 #include "backends/cuda/machine.h"
-#include "backends/cuda/npy.h"
+#include "compiler/base/npy.h"
 
 /* NAME=VALUE of --in, --out, --set; KIND=VALUE of --arg. */
 typedef struct NamedValue {

@@ -1,10 +1,10 @@
 /* npy.h - arrays in numpy's .npy files (version 1 to 3, little endian, C order). */
-#ifndef TILEC_CUDA_NPY_H
-#define TILEC_CUDA_NPY_H
+#ifndef TILEC_BASE_NPY_H
+#define TILEC_BASE_NPY_H
 
 #include <stdint.h>
 
-#include "backends/cuda/fault.h"
+#include "compiler/base/fault.h"
 #include "compiler/base/arena.h"
 
 enum { NPY_MAX_RANK = 8 };

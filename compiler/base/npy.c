@@ -1,5 +1,5 @@
 /* npy.c - see npy.h. */
-#include "backends/cuda/npy.h"
+#include "compiler/base/npy.h"
 
 #include <errno.h>
 #include <stdlib.h>

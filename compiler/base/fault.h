@@ -1,6 +1,6 @@
 /* fault.h - why something could not be done: one sentence for the user. */
-#ifndef TILEC_CUDA_FAULT_H
-#define TILEC_CUDA_FAULT_H
+#ifndef TILEC_BASE_FAULT_H
+#define TILEC_BASE_FAULT_H
 
 #include <stdarg.h>
 #include <stdbool.h>
