@@ -75,6 +75,7 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .kernel = kernel,
         .choose = auto_tiles_choose,
         .user = tiles,
+        .ignore_debug = options->ignore_debug,
     };
     TirModule *module = arena_new(front->arena, TirModule);
     module->arena = front->arena;

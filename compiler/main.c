@@ -9,6 +9,7 @@
 #include "compiler/command/files.h"
 #include "compiler/command/flags.h"
 #include "compiler/command/measure.h"
+#include "compiler/command/run.h"
 #include "compiler/tilec.h"
 
 /* ---- the options ---- */
@@ -49,6 +50,8 @@ static const FlagRow flag_rows[] = {
     {"--header-ptx", FLAG_HEADER_PTX, FORM_ALONE, NULL, "put the PTX into the header"},
     {"--tuning", FLAG_TUNING, FORM_EQUALS, "FILE",
      "what was measured, for 'auto' (FILE.tuning beside FILE.tile); none: no file"},
+    {"--ignore-debug", FLAG_IGNORE_DEBUG, FORM_ALONE, NULL,
+     "leave out `print` and `assert`, which are for 'tilec run'; else they are errors"},
     {"-lineinfo", FLAG_LINEINFO, FORM_ALONE, NULL, "line numbers of the source, for profilers"},
     {"--ptxas", FLAG_PTXAS, FORM_EQUALS, "PATH", "the ptxas to use"},
     {"-Werror", FLAG_WERROR, FORM_MAYBE, "NAME", "warnings are errors, or those named below are"},
@@ -86,21 +89,26 @@ typedef struct Command {
     const char *self;   /* argv[0] */
     const char *list;   /* "passes" or "targets" */
     bool search;        /* tilec search */
+    bool run;           /* tilec run */
     SearchFlags asked;
+    RunFlags run_flags;
     bool arch_given, emit_given, cubin, help, version;
 } Command;
 
-/* The rows that the command knows: those of a search stand behind the others. */
+/* The rows that the command knows: those of a search or a run stand behind the others. */
 static int
 n_rows(const Command *command)
 {
-    return command->search ? FLAG_ROWS + (int)search_row_count : FLAG_ROWS;
+    size_t more = command->search ? search_row_count : command->run ? run_row_count : 0;
+    return FLAG_ROWS + (int)more;
 }
 
 static const FlagRow *
-row_at(int k)
+row_at(const Command *command, int k)
 {
-    return k < FLAG_ROWS ? &flag_rows[k] : &search_rows[k - FLAG_ROWS];
+    if (k < FLAG_ROWS)
+        return &flag_rows[k];
+    return command->run ? &run_rows[k - FLAG_ROWS] : &search_rows[k - FLAG_ROWS];
 }
 
 static int
@@ -113,10 +121,10 @@ unknown_flag(const Command *command, const char *argument)
 
     name[n] = '\0';
     for (int k = 0; k < n_rows(command); k++) {
-        uint32_t distance = word_distance(name, row_at(k)->text);
+        uint32_t distance = word_distance(name, row_at(command, k)->text);
         if (distance < least) {
             least = distance;
-            best = row_at(k)->text;
+            best = row_at(command, k)->text;
         }
     }
     bool near = word_is_near(name, least);
@@ -243,11 +251,14 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_HEADER_NAME: options->header_name = value; return 0;
     case FLAG_TUNING: command->tuning = value; return 0;
     case FLAG_HEADER_PTX: options->header_with_ptx = true; return 0;
+    case FLAG_IGNORE_DEBUG: options->ignore_debug = true; return 0;
     case FLAG_O0:
     case FLAG_O1:
     case FLAG_O2:
     case FLAG_O3: options->level = (int)(row->flag - FLAG_O0); return 0;
-    default: return search_flag_set(&command->asked, row, value);
+    default:
+        return row->flag >= FLAG_RUN_IN ? run_flag_set(&command->run_flags, row, value)
+                                        : search_flag_set(&command->asked, row, value);
     }
 }
 
@@ -262,7 +273,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
         return 0;
     }
     for (int k = 0; k < n_rows(command); k++) {
-        const FlagRow *row = row_at(k);
+        const FlagRow *row = row_at(command, k);
         size_t n = strlen(row->text);
         bool one_letter = n == 2;
         if (strncmp(argument, row->text, n) != 0)
@@ -299,10 +310,12 @@ read_command(Command *command, int argc, char **argv)
     command->switches = allocate(sizeof *command->switches * (size_t)argc);
     command->folders = allocate(sizeof *command->folders * (size_t)argc);
     search_flags_init(&command->asked, (size_t)argc);
+    run_flags_init(&command->run_flags, (size_t)argc);
     command->options.defines = command->defines;
     command->options.switches = command->switches;
     command->search = argc > 1 && strcmp(argv[1], "search") == 0;
-    for (int at = command->search ? 2 : 1; at < argc; at++) {
+    command->run = argc > 1 && strcmp(argv[1], "run") == 0;
+    for (int at = command->search || command->run ? 2 : 1; at < argc; at++) {
         if (argv[at][0] == '-' && argv[at][1] != '\0') {
             int status = read_flag(command, argc, argv, &at);
             if (status != 0)
@@ -339,7 +352,8 @@ static void
 print_help(void)
 {
     puts("usage: tilec FILE.tile [options]           - reads standard input\n"
-         "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n");
+         "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
+         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fPASS, -fno-PASS    switch a pass on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -347,6 +361,8 @@ print_help(void)
         printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
     puts("\nOptions of a search, beside -arch, -D, -I, -o, --kernel, --stages (docs/search.md):");
     print_rows(search_rows, (int)search_row_count);
+    puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
+    print_rows(run_rows, (int)run_row_count);
     puts("\n"
          "FILE.ptx in place of FILE.tile goes to ptxas as it is.\n"
          "Without -o, PTX goes to FILE.ptx and a cubin to FILE.cubin in the current folder,\n"
@@ -651,12 +667,35 @@ search(Command *command)
     return code;
 }
 
+static int
+interpret_file(Command *command)
+{
+    const TilecOptions *options = &command->options;
+    size_t n;
+
+    if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
+        options->report || options->schedule || options->schedule_picture || command->output != NULL)
+        return complain("a run compiles nothing: -o, --emit, --report, --dump-ir, --dump-schedule and "
+                        "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
+    char *text = read_file(command->input, &n);
+    if (text == NULL)
+        return complain("can not read %s: %s", command->input, strerror(errno));
+    command->source_folder = folder_of(command->input);
+    command->options.import = import_module;
+    command->options.import_user = command;
+    int status = run_program(options, &command->run_flags,
+                             strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text, n);
+    free(text);
+    return status;
+}
+
 static void
 free_command(Command *command)
 {
     for (size_t k = 0; k < command->options.n_defines; k++)
         free((char *)command->defines[k].name);
     search_flags_free(&command->asked);
+    run_flags_free(&command->run_flags);
     for (size_t k = 0; k < command->n_loaded; k++) {
         free(command->loaded[k].path);
         free(command->loaded[k].text);
@@ -693,6 +732,8 @@ run_command(Command *command)
         return complain("no input file; see --help");
     if (command->search)
         return search(command);
+    if (command->run)
+        return interpret_file(command);
     if (command->output != NULL && ends_with(command->output, ".cubin") && !command->emit_given)
         command->cubin = true;
     return compile(command);

@@ -90,6 +90,7 @@ typedef struct TilecOptions {
     const char *run_pass;           /* "a,b": run these passes only; the output is tile IR */
     const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
+    bool ignore_debug;              /* `print` and `assert` are left out; else they are errors */
     const char *tuning;             /* the text of a tuning database (docs/search.md); NULL: none */
     const char *tuning_path;        /* its name, for messages */
     TilecImport import;             /* NULL: the built-in library only */
@@ -119,6 +120,55 @@ TILEC_API TilecOptions tilec_default_options(void);
 TILEC_API TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
                           size_t n, TilecResult *result);
 TILEC_API void tilec_result_free(TilecResult *result);
+
+/* A tensor of NumPy's: C order, little endian. */
+enum { TILEC_MAX_RANK = 8 };
+typedef struct TilecArray {
+    const char *name; /* of the tensor */
+    char kind;        /* NumPy's letter: f, i, u, b, V; bf16 is u, its bits */
+    uint32_t bytes;   /* of an element */
+    uint32_t rank;
+    int64_t shape[TILEC_MAX_RANK];
+    size_t total;     /* bytes of all elements */
+    const void *data;
+    const double *tolerance; /* of a result, where asked for: how far a compiled kernel may be from it
+                                by rounding alone, for each element; infinite: nothing is known */
+} TilecArray;
+
+typedef enum TilecNan {
+    TILEC_NAN_NOTE,   /* a warning, once for each place */
+    TILEC_NAN_IGNORE,
+    TILEC_NAN_ERROR
+} TilecNan;
+
+/* What the reference interpreter is asked (docs/interpreter.md). */
+typedef struct TilecRun {
+    const TilecArray *inputs;
+    size_t n_inputs;
+    const TilecDefine *sets;    /* sizes that no array has, and scalars */
+    size_t n_sets;
+    const char *const *outputs; /* names of the tensors wanted */
+    size_t n_outputs;
+    bool tolerance;             /* of the results, too */
+    uint64_t seed;              /* the order of the programs; 0: that of the grid */
+    TilecNan nan;               /* what an operation that makes a NaN is */
+    void (*print)(void *user, const char *text, size_t n); /* what `print` says; NULL: nowhere */
+    void *print_user;
+} TilecRun;
+
+typedef struct TilecRunResult {
+    TilecStatus status;
+    const char *messages;
+    const TilecArray *outputs; /* in the order asked for; NULL unless the status is TILEC_OK */
+    void *storage;             /* ours */
+} TilecRunResult;
+
+/* Runs the kernels of a program, one after the other, by walking it: what they mean, and nothing of how
+ * they are compiled.  Of the options it takes defines, kernel, import and the allocator.  Always fills
+ * `result`, which must be freed whatever the status. */
+TilecStatus tilec_run(const TilecOptions *options, const TilecRun *run, const char *path,
+                      const char *text, size_t n, TilecRunResult *result);
+void tilec_run_free(TilecRunResult *result);
 
 /* What `tilec search` is asked beside the options of a compilation. */
 typedef enum TilecOrder {

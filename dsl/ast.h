@@ -112,7 +112,9 @@ typedef enum StmtKind {
     STMT_FOR,     /* for names[0] in a body */
     STMT_IF,      /* if a body else otherwise */
     STMT_RETURN,  /* return a (may be NULL) */
-    STMT_BLOCK    /* body */
+    STMT_BLOCK,   /* body */
+    STMT_PRINT,   /* print("text", args): text may be NULL, and there may be no args */
+    STMT_ASSERT   /* assert(a, "text") (text may be NULL) */
 } StmtKind;
 
 struct Stmt {
@@ -126,6 +128,7 @@ struct Stmt {
     bool tuple; /* names stood between parentheses */
     GridAxisList axes;
     SubscriptList index;
+    ArgList args;
     AttributeList attributes;
     Block *body, *otherwise;
 };

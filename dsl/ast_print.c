@@ -318,6 +318,25 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
     case STMT_BLOCK:
         print_block(stmt->body, depth, out);
         break;
+    case STMT_PRINT:
+        buf_add(out, "print(");
+        if (stmt->text != NULL)
+            print_string(stmt->text, out);
+        for (uint32_t i = 0; i < stmt->args.n; i++) {
+            buf_add(out, i > 0 || stmt->text != NULL ? ", " : "");
+            ast_print_expr(stmt->args.at[i].value, out);
+        }
+        buf_add(out, ");");
+        break;
+    case STMT_ASSERT:
+        buf_add(out, "assert(");
+        ast_print_expr(stmt->a, out);
+        if (stmt->text != NULL) {
+            buf_add(out, ", ");
+            print_string(stmt->text, out);
+        }
+        buf_add(out, ");");
+        break;
     }
     buf_char(out, '\n');
 }

@@ -75,6 +75,7 @@ add_item(Parser *parser, Item item)
 %token USE "'use'" KERNEL "'kernel'" FN "'fn'" LET "'let'" VAR "'var'" FOR "'for'" IN "'in'"
 %token OUT "'out'" INOUT "'inout'" IF "'if'" ELSE "'else'" RETURN "'return'"
 %token REQUIRE "'require'" GRID "'grid'" LOAD "'load'" STORE "'store'"
+%token PRINT "'print'" ASSERT "'assert'"
 %token ATOMIC_ADD "'atomic_add'" ZEROS "'zeros'" FULL "'full'" AS "'as'" TRUE "'true'"
 %token FALSE "'false'" NONE "'None'" AUTO "'auto'"
 %token DOTS "'..'" ARROW "'->'" OR "'||'" AND "'&&'" EQ "'=='" NE "'!='" LE "'<='" GE "'>='"
@@ -86,7 +87,7 @@ add_item(Parser *parser, Item item)
 %type <expr> cast unary postfix primary type_name opt_align
 %type <op> compare_op assign_op
 %type <arg> argument tuple_element
-%type <args> arguments argument_list tuple_list setting_list
+%type <args> arguments argument_list tuple_list setting_list expr_list
 %type <subscript> subscript
 %type <subscripts> subscripts extents subscript_list extent_list
 %type <attribute> attribute
@@ -413,6 +414,28 @@ statement
             $$ = stmt_new(parser, STMT_RETURN, @$);
             $$->a = $2;
         }
+    | PRINT '(' STRING ')' ';'
+        {
+            $$ = stmt_new(parser, STMT_PRINT, @$);
+            $$->text = $3.text;
+        }
+    | PRINT '(' STRING ',' expr_list ')' ';'
+        {
+            $$ = stmt_new(parser, STMT_PRINT, @$);
+            $$->text = $3.text;
+            $$->args = $5;
+        }
+    | PRINT '(' expr_list ')' ';'
+        {
+            $$ = stmt_new(parser, STMT_PRINT, @$);
+            $$->args = $3;
+        }
+    | ASSERT '(' expr opt_message ')' ';'
+        {
+            $$ = stmt_new(parser, STMT_ASSERT, @$);
+            $$->a = $3;
+            $$->text = $4.text;
+        }
     | block
         {
             $$ = stmt_new(parser, STMT_BLOCK, @$);
@@ -422,6 +445,16 @@ statement
         { $$ = NULL; yyerrok; }
     | error block
         { $$ = NULL; yyerrok; }
+    ;
+
+expr_list
+    : expr
+        {
+            $$ = (ArgList){0};
+            vec_push(parser->arena, &$$, ((Arg){NULL, {0, 0}, $1}));
+        }
+    | expr_list ',' expr
+        { $$ = $1; vec_push(parser->arena, &$$, ((Arg){NULL, {0, 0}, $3})); }
     ;
 
 opt_message
@@ -799,7 +832,8 @@ group_expected(Expected *expected, const char **groups)
 {
     static const yysymbol_kind_t statement[] = {
         YYSYMBOL_LET, YYSYMBOL_VAR, YYSYMBOL_FOR, YYSYMBOL_IF, YYSYMBOL_RETURN,
-        YYSYMBOL_REQUIRE, YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD};
+        YYSYMBOL_REQUIRE, YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD, YYSYMBOL_PRINT,
+        YYSYMBOL_ASSERT};
     static const yysymbol_kind_t expression[] = {
         YYSYMBOL_INTEGER, YYSYMBOL_FLOATING, YYSYMBOL_NAME, YYSYMBOL_TRUE, YYSYMBOL_FALSE,
         YYSYMBOL_LOAD, YYSYMBOL_ZEROS, YYSYMBOL_FULL};
@@ -810,9 +844,9 @@ group_expected(Expected *expected, const char **groups)
                                                  YYSYMBOL_MUL_TO, YYSYMBOL_DIV_TO};
     int n = 0;
 
-    if (has_all(expected, statement, 9)) {
+    if (has_all(expected, statement, 11)) {
         groups[n++] = "a statement";
-        remove_all(expected, statement, 9);
+        remove_all(expected, statement, 11);
         remove_all(expected, expression, 8);
         remove_characters(expected, "(-!{@");
     } else if (has_all(expected, expression, 8)) {

@@ -55,7 +55,14 @@ typedef enum Flag {
     FLAG_RUNS,
     FLAG_LIMIT,
     FLAG_TILERUN,
-    FLAG_SET
+    FLAG_SET,
+    FLAG_IGNORE_DEBUG,
+    FLAG_RUN_IN,
+    FLAG_RUN_OUT,
+    FLAG_RUN_SET,
+    FLAG_RUN_TOLERANCE,
+    FLAG_RUN_SEED,
+    FLAG_RUN_NAN
 } Flag;
 
 /* How a flag takes its value. */

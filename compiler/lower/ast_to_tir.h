@@ -30,6 +30,7 @@ typedef struct AstToTir {
      * an error that asks for -D. */
     bool (*choose)(void *user, const char *kernel, const char *param, int32_t *value);
     void *user;
+    bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
 
 /* Adds one TirFn for each kernel to `module`.  False after an error; diag has said why. */

@@ -720,6 +720,32 @@ lower_expr(Lower *low, const Stmt *stmt)
         fail(low, stmt->a->span, "this value is not used: assign it to something");
 }
 
+/* `print` and `assert` are for `tilec run`: checked here, and then forgotten. */
+static void
+lower_debug(Lower *low, const Stmt *stmt)
+{
+    TirBuilder outer = low->b;
+
+    if (!low->options->ignore_debug)
+        fail(low, stmt->span, "`%s` is for `tilec run`: compiled kernels have it with --ignore-debug, which "
+             "leaves it out", stmt->kind == STMT_PRINT ? "print" : "assert");
+    low->b.block = tir_block_new(low->fn);
+    low->b.at = -1;
+    for (uint32_t i = 0; i < stmt->args.n; i++) {
+        Value value = eval(low, stmt->args.at[i].value);
+        if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR || value.kind == VALUE_NOTHING)
+            fail(low, stmt->args.at[i].value->span, "`print` shows values, not %s", value_text(low, &value));
+    }
+    if (stmt->kind == STMT_ASSERT) {
+        Value value = eval(low, stmt->a);
+        if (value.kind != VALUE_ERROR && value.kind != VALUE_BOOL &&
+            (value.kind != VALUE_TILE || value.type.dtype != DT_BOOL))
+            fail(low, stmt->a->span, "`assert` needs a bool, or a tile of bools, not %s",
+                 value_text(low, &value));
+    }
+    low->b = outer;
+}
+
 static void
 lower_stmt(Lower *low, const Stmt *stmt, bool top)
 {
@@ -737,6 +763,8 @@ lower_stmt(Lower *low, const Stmt *stmt, bool top)
     case STMT_IF: lower_if(low, stmt); break;
     case STMT_RETURN: lower_return(low, stmt); break;
     case STMT_BLOCK: lower_block(low, stmt->body); break;
+    case STMT_PRINT:
+    case STMT_ASSERT: lower_debug(low, stmt); break;
     }
 }
 

@@ -1,0 +1,715 @@
+/* interpret.c - runs kernels: parameters, tensors and their sizes, the programs of the grid. */
+#include "dsl/interpret.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dsl/interpret_internal.h"
+
+/* a few minutes of work */
+static const uint64_t WORK_MAX = (uint64_t)1 << 35;
+
+/* ---- what is said ---- */
+
+void
+program_text(const Run *run, Buf *out)
+{
+    buf_printf(out, "%s", run->kernel->name.text);
+    for (uint32_t i = 0; i < run->n_axes; i++)
+        buf_printf(out, "%s%s = %lld", i == 0 ? ", program " : ", ", run->axis[i], (long long)run->index[i]);
+}
+
+static const char *
+text_of(Run *run, const char *format, va_list args)
+{
+    va_list again;
+
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = arena_alloc(run->arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, args);
+    return text;
+}
+
+static void
+say_where(Run *run)
+{
+    int notes = 0;
+    Buf text;
+
+    for (const RunFrame *frame = run->frame; frame != NULL && frame->function != NULL && notes < 6;
+         frame = frame->caller, notes++)
+        diag_note(run->diag, frame->call, "in this call of '%s'", frame->function->name.text);
+    if (run->setup || run->n_axes == 0)
+        return;
+    buf_init(&text, run->arena);
+    program_text(run, &text);
+    diag_note(run->diag, (Span){0}, "in %s", text.at);
+}
+
+RunValue
+run_fail(Run *run, Span span, const char *format, ...)
+{
+    static const RunValue error_value = {.kind = RUN_ERROR};
+    va_list args;
+
+    run->stopped = true;
+    if (run->muted || run->failed)
+        return error_value;
+    run->failed = true;
+    va_start(args, format);
+    const char *text = text_of(run, format, args);
+    va_end(args);
+    diag_error(run->diag, span, "%s", text);
+    say_where(run);
+    return error_value;
+}
+
+void
+run_note(Run *run, Span span, const char *format, ...)
+{
+    va_list args;
+
+    if (run->setup)
+        return;
+    for (uint32_t i = 0; i < run->n_noted; i++)
+        if (run->noted[i].lo == span.lo && run->noted[i].hi == span.hi)
+            return;
+    if (run->n_noted == NOTED_MAX)
+        return;
+    run->noted[run->n_noted++] = span;
+    va_start(args, format);
+    const char *text = text_of(run, format, args);
+    va_end(args);
+    diag_warning(run->diag, span, "%s", text);
+    say_where(run);
+}
+
+void
+run_nan(Run *run, Span span, const char *what)
+{
+    if (run->options->nan == INTERPRET_NAN_IGNORE)
+        return;
+    if (run->options->nan == INTERPRET_NAN_ERROR)
+        run_fail(run, span, "%s makes a NaN of operands that are none", what);
+    else
+        run_note(run, span, "%s makes a NaN of operands that are none", what);
+}
+
+bool
+run_works(Run *run, Span span, uint64_t elements)
+{
+    run->work += elements + 16;
+    if (run->work > WORK_MAX)
+        run_fail(run, span, "this is more work than the interpreter does: smaller tensors show as much");
+    return !run->stopped;
+}
+
+void
+run_decides(Run *run, Span span, const Num *x)
+{
+    if (x->error == 0 || run->setup || run->wild)
+        return;
+    run->wild = true;
+    run_note(run, span, "rounding may change what is decided here: there are no tolerances for what follows");
+    for (uint32_t i = 0; i < run->used.n; i++)
+        if (run->used.at[i]->mode != PARAM_IN)
+            run->used.at[i]->wild = true;
+}
+
+/* ---- compile-time parameters ---- */
+
+static bool
+define_matches(const InterpretSetting *define, const Kernel *kernel, const char *param)
+{
+    const char *dot = strchr(define->name, '.');
+    size_t n = dot == NULL ? 0 : (size_t)(dot - define->name);
+
+    if (dot == NULL)
+        return strcmp(define->name, param) == 0;
+    return strlen(kernel->name.text) == n && strncmp(kernel->name.text, define->name, n) == 0 &&
+           strcmp(dot + 1, param) == 0;
+}
+
+/* The last one counts, one for this kernel before one for all. */
+static const char *
+find_define(const Run *run, const char *param)
+{
+    const InterpretSetting *found = NULL;
+
+    for (size_t i = 0; i < run->options->n_defines; i++) {
+        const InterpretSetting *define = &run->options->defines[i];
+        if (define_matches(define, run->kernel, param) &&
+            (found == NULL || strchr(found->name, '.') == NULL || strchr(define->name, '.') != NULL))
+            found = define;
+    }
+    return found != NULL ? found->value : NULL;
+}
+
+static RunValue
+defined_value(const ConstParam *param, const char *text)
+{
+    RunValue type = {.kind = RUN_TYPE};
+
+    switch (param->kind) {
+    case CONST_KIND_INT: return run_int(strtoll(text, NULL, 0));
+    case CONST_KIND_BOOL: return run_bool(strcmp(text, "true") == 0 || strcmp(text, "1") == 0);
+    default: return element_parse(text, &type.type) ? type : (RunValue){.kind = RUN_ERROR};
+    }
+}
+
+static void
+bind_constants(Run *run)
+{
+    for (uint32_t i = 0; i < run->kernel->constants.n && !run->stopped; i++) {
+        const ConstParam *param = &run->kernel->constants.at[i];
+        const char *define = find_define(run, param->name.text);
+        RunValue value = {.kind = RUN_ERROR};
+        int32_t chosen;
+        if (define != NULL)
+            value = defined_value(param, define);
+        else if (param->is_auto && run->options->choose(run->options->choose_user, run->kernel->name.text,
+                                                        param->name.text, &chosen))
+            value = run_int(chosen);
+        else if (param->value != NULL)
+            value = run_eval(run, param->value);
+        if (value.kind == RUN_ERROR)
+            run_fail(run, param->name.span, "'%s' has no value", param->name.text);
+        run_declare(run, param->name.text, value);
+    }
+}
+
+/* ---- sizes ---- */
+
+/* What the sizes of all kernels are, by name. */
+typedef struct Size {
+    const char *name;
+    int64_t value;
+    const char *from; /* the tensor or the setting that says so */
+} Size;
+
+typedef struct Session {
+    Run *run;
+    VEC(Size) sizes;
+    VEC(const Kernel *) kernels;
+} Session;
+
+static Size *
+find_size(Session *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->sizes.n; i++)
+        if (strcmp(s->sizes.at[i].name, name) == 0)
+            return &s->sizes.at[i];
+    return NULL;
+}
+
+static bool
+set_size(Session *s, Span span, const char *name, int64_t value, const char *from)
+{
+    Size *size = find_size(s, name);
+
+    if (size != NULL && size->value != value) {
+        run_fail(s->run, span, "the size %s is %lld by %s, and %lld by %s", name, (long long)size->value,
+                 size->from, (long long)value, from);
+        return false;
+    }
+    if (size == NULL) {
+        Size made = {name, value, from};
+        vec_push(s->run->arena, &s->sizes, made);
+    }
+    return true;
+}
+
+static const char *
+find_setting(const Run *run, const char *name)
+{
+    const char *found = NULL;
+
+    for (size_t i = 0; i < run->options->n_sets; i++)
+        if (strcmp(run->options->sets[i].name, name) == 0)
+            found = run->options->sets[i].value;
+    return found;
+}
+
+/* A dimension of a tensor: a size by its name, or an int.  False: it is not known. */
+static bool
+dim_extent(Session *s, const Expr *dim, int64_t *out)
+{
+    Run *run = s->run;
+    RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
+
+    if (dim->kind != EXPR_NAME || (binding != NULL && binding->value.kind == RUN_INT))
+        return run_eval_int(run, dim, out);
+    const Size *size = find_size(s, dim->text);
+    const char *given = size == NULL ? find_setting(run, dim->text) : NULL;
+    if (given != NULL) {
+        char *end;
+        errno = 0;
+        *out = strtoll(given, &end, 10);
+        if (*end != '\0' || end == given || errno != 0 || *out < 0 || *out > INT32_MAX) {
+            run_fail(run, (Span){0}, "--set %s=%s: a size is a whole number from 0 to 2147483647", dim->text,
+                     given);
+            return false;
+        }
+        return set_size(s, dim->span, dim->text, *out, "--set");
+    }
+    if (size == NULL)
+        return false;
+    *out = size->value;
+    return true;
+}
+
+/* ---- tensors ---- */
+
+static RunTensor *
+find_slot(Run *run, const char *name)
+{
+    for (uint32_t i = 0; i < run->tensors.n; i++)
+        if (strcmp(run->tensors.at[i]->name, name) == 0)
+            return run->tensors.at[i];
+    return NULL;
+}
+
+static const InterpretArray *
+find_input(const Run *run, const char *name)
+{
+    for (size_t i = 0; i < run->options->n_inputs; i++)
+        if (strcmp(run->options->inputs[i].name, name) == 0)
+            return &run->options->inputs[i];
+    return NULL;
+}
+
+/* How elements travel: f16 as float16, bf16 as its bits. */
+static char
+array_kind(ElementType type)
+{
+    return type == ELEMENT_BOOL ? 'b' : type == ELEMENT_I32 ? 'i' : type == ELEMENT_BF16 ? 'u' : 'f';
+}
+
+static bool
+check_input(Run *run, const RunTensor *tensor, const Param *param)
+{
+    const InterpretArray *input = tensor->input;
+    char kind = array_kind(tensor->type);
+    bool bits = input->kind == 'V' || input->kind == 'u' || input->kind == 'i';
+
+    if (input->bytes != element_bytes(tensor->type) || (input->kind != kind && !(kind == 'u' && bits))) {
+        run_fail(run, param->name.span, "%s is %s; the array that is given has elements of another type (%c%u)",
+                 tensor->name, element_name(tensor->type), input->kind, (unsigned)input->bytes);
+        return false;
+    }
+    if (input->rank != tensor->rank) {
+        run_fail(run, param->name.span, "%s has %u dimensions, the array that is given has %u", tensor->name,
+                 tensor->rank, input->rank);
+        return false;
+    }
+    return true;
+}
+
+/* Takes the shape of what is given, and the sizes it says. */
+static bool
+shape_by_input(Session *s, RunTensor *tensor, const Param *param)
+{
+    Run *run = s->run;
+
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        const Expr *dim = param->type->dims.at[d].value;
+        int64_t extent = tensor->shape[d], wanted;
+        RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
+        if (dim->kind == EXPR_NAME && (binding == NULL || binding->value.kind != RUN_INT)) {
+            if (extent > INT32_MAX)
+                return run_fail(run, dim->span, "%s has %lld elements in a dimension: at most 2147483647 are "
+                                "possible", tensor->name, (long long)extent).kind != RUN_ERROR;
+            if (!set_size(s, dim->span, dim->text, extent, tensor->name))
+                return false;
+        } else if (!run_eval_int(run, dim, &wanted) || wanted != extent) {
+            run_fail(run, dim->span, "dimension %u of %s is %lld here, the array that is given has %lld", d,
+                     tensor->name, (long long)wanted, (long long)extent);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
+{
+    uint64_t n = 1;
+
+    for (uint32_t d = tensor->rank; d-- > 0;) {
+        tensor->shape[d] = shape[d];
+        tensor->stride[d] = (int64_t)n;
+        if (shape[d] > 0 && n > ((uint64_t)1 << 40) / (uint64_t)shape[d]) {
+            run_fail(run, span, "%s is too large", tensor->name);
+            return false;
+        }
+        n *= (uint64_t)shape[d];
+    }
+    tensor->n = (size_t)n;
+    tensor->shaped = true;
+    return true;
+}
+
+/* Shapes of the tensors of the kernel that runs; those that nothing tells wait for `must`. */
+static bool
+shape_tensors(Session *s, bool must)
+{
+    Run *run = s->run;
+
+    for (uint32_t i = 0; i < run->kernel->params.n; i++) {
+        const Param *param = &run->kernel->params.at[i];
+        int64_t shape[RUN_TENSOR_RANK] = {0};
+        bool known = true;
+        if (param->mode == PARAM_VALUE)
+            continue;
+        RunTensor *tensor = find_slot(run, param->name.text);
+        if (tensor->shaped) {
+            if (!shape_by_input(s, tensor, param))
+                return false;
+            continue;
+        }
+        for (uint32_t d = 0; d < tensor->rank && known; d++)
+            known = dim_extent(s, param->type->dims.at[d].value, &shape[d]);
+        if (run->stopped)
+            return false;
+        if (known && !set_shape(run, tensor, param->name.span, shape))
+            return false;
+        if (!known && must) {
+            run_fail(run, param->name.span, "the size of %s is not known: give an array with --in, or the size "
+                     "with --set NAME=N", tensor->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One slot for each name; kernels that share one must agree about it. */
+static bool
+add_tensor(Run *run, const Param *param)
+{
+    RunTensor *tensor = find_slot(run, param->name.text);
+    uint32_t rank = param->type->dims.n;
+    ElementType type;
+
+    if (!run_find_type(run, param->type->base.text, &type))
+        return run_fail(run, param->type->span, "unknown type").kind != RUN_ERROR;
+    if (tensor != NULL && (tensor->type != type || tensor->rank != rank)) {
+        run_fail(run, param->name.span, "kernels of the file disagree about %s: run them one at a time with "
+                 "--kernel", tensor->name);
+        return false;
+    }
+    if (tensor == NULL) {
+        tensor = arena_new(run->arena, RunTensor);
+        *tensor = (RunTensor){.name = param->name.text, .span = param->name.span, .mode = param->mode,
+                              .type = type, .rank = rank, .input = find_input(run, param->name.text)};
+        vec_push(run->arena, &run->tensors, tensor);
+        if (tensor->input == NULL)
+            return true;
+        if (param->mode == PARAM_OUT) {
+            run_fail(run, param->name.span, "%s is only written: --in does not go with it", tensor->name);
+            return false;
+        }
+        return check_input(run, tensor, param) &&
+               set_shape(run, tensor, param->name.span, tensor->input->shape);
+    }
+    return true;
+}
+
+/* Memory for a tensor that its first kernel sees as `mode`. */
+static bool
+fill_tensor(Run *run, RunTensor *tensor, Span span)
+{
+    if (tensor->value != NULL)
+        return true;
+    if (tensor->mode == PARAM_IN && tensor->input == NULL) {
+        run_fail(run, span, "%s is read: give it with --in %s=FILE.npy", tensor->name, tensor->name);
+        return false;
+    }
+    tensor->value = arena_array(run->arena, double, tensor->n + 1);
+    if (run->rounding.bounds) {
+        tensor->error = arena_array(run->arena, double, tensor->n + 1);
+        tensor->size = arena_array(run->arena, double, tensor->n + 1);
+    }
+    if (tensor->input != NULL)
+        elements_read(tensor->type, tensor->input->data, tensor->n, tensor->value);
+    else if (tensor->mode == PARAM_OUT)
+        tensor->undefined = memset(arena_alloc(run->arena, tensor->n + 1), 1, tensor->n);
+    return true;
+}
+
+/* ---- one kernel ---- */
+
+static void
+declare_tensors(Session *s)
+{
+    Run *run = s->run;
+
+    for (uint32_t i = 0; i < run->kernel->params.n; i++) {
+        const Param *param = &run->kernel->params.at[i];
+        if (param->mode == PARAM_VALUE)
+            continue;
+        RunTensor *tensor = find_slot(run, param->name.text);
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            const Expr *dim = param->type->dims.at[d].value;
+            if (dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL)
+                run_declare(run, dim->text,
+                            scalar_value(run, ELEMENT_I32, num_of((double)tensor->shape[d])));
+        }
+        run_declare(run, param->name.text, (RunValue){.kind = RUN_TENSOR, .tensor = tensor});
+    }
+}
+
+static bool
+declare_scalar(Run *run, const Param *param)
+{
+    const char *text = find_setting(run, param->name.text), *word;
+    ElementType type;
+    double value;
+    char *end;
+
+    if (text == NULL) {
+        run_fail(run, param->name.span, "%s has no value: give it with --set %s=VALUE", param->name.text,
+                 param->name.text);
+        return false;
+    }
+    errno = 0;
+    run_find_type(run, param->type->base.text, &type);
+    value = type == ELEMENT_I32 ? (double)strtoll(text, &end, 0) : strtod(text, &end);
+    word = type == ELEMENT_I32 ? "an integer of 32 bits" : "a number";
+    if (end == text || *end != '\0' ||
+        (type == ELEMENT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
+        run_fail(run, (Span){0}, "--set %s=%s: expected %s", param->name.text, text, word);
+        return false;
+    }
+    run_declare(run, param->name.text, scalar_value(run, type, num_of(round_to(type, value))));
+    return true;
+}
+
+/* Program number `at` of the order that the seed gives: every number once. */
+static uint64_t
+program_at(uint64_t seed, uint64_t total, uint64_t at)
+{
+    uint64_t state = seed * 6364136223846793005U + 1442695040888963407U;
+    uint64_t step = (state >> 33) % total, start = (state >> 11) % total;
+
+    if (seed == 0 || total < 2)
+        return at;
+    for (;; step = (step + 1) % total) { /* a step that has no divisor with the total */
+        uint64_t a = total, b = step;
+        while (b != 0) {
+            uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return (start + (uint64_t)((__uint128_t)at * step % total)) % total;
+    }
+}
+
+static void
+run_program(Run *run, uint64_t program)
+{
+    RunBinding *scope = run->frame->bindings;
+
+    run->program = program;
+    for (uint32_t i = 0; i < run->n_axes; i++) {
+        run->index[i] = (int64_t)(program % (uint64_t)run->extent[i]);
+        program /= (uint64_t)run->extent[i];
+    }
+    run->temps.n = 0;
+    run->loose = 0;
+    run->rounding.loose = false;
+    run_block(run, run->kernel->body);
+    run_leave(run, scope);
+}
+
+static void
+run_grid_programs(Run *run)
+{
+    uint64_t total = 1;
+
+    run->setup = true;
+    run->n_axes = 0;
+    run->has_grid = false;
+    memset(run->index, 0, sizeof run->index);
+    run_block(run, run->kernel->body);
+    run->setup = run->muted = false;
+    run->stopped = run->failed;
+    for (uint32_t i = 0; i < run->n_axes && total < (uint64_t)1 << 40; i++)
+        total *= (uint64_t)run->extent[i];
+    if (!run->stopped && total >= TOUCHED_MANY)
+        run_fail(run, run->kernel->name.span, "kernel '%s' has too many programs", run->kernel->name.text);
+    for (uint64_t i = 0; i < total && !run->stopped; i++)
+        run_program(run, program_at(run->options->seed, total, i));
+}
+
+static void
+forget_touches(Run *run)
+{
+    run->used.n = 0;
+    for (uint32_t i = 0; i < run->kernel->params.n; i++) {
+        const Param *param = &run->kernel->params.at[i];
+        if (param->mode == PARAM_VALUE)
+            continue;
+        RunTensor *tensor = find_slot(run, param->name.text);
+        vec_push(run->arena, &run->used, tensor);
+        tensor->mode = param->mode;
+        if (tensor->touched == NULL && param->mode != PARAM_IN)
+            tensor->touched = arena_array(run->arena, Touched, tensor->n + 1);
+        else if (tensor->touched != NULL)
+            memset(tensor->touched, 0, tensor->n * sizeof *tensor->touched);
+    }
+}
+
+static void
+run_kernel(Session *s)
+{
+    Run *run = s->run;
+
+    for (uint32_t i = 0; i < run->kernel->params.n && !run->stopped; i++)
+        if (run->kernel->params.at[i].mode != PARAM_VALUE)
+            fill_tensor(run, find_slot(run, run->kernel->params.at[i].name.text),
+                        run->kernel->params.at[i].name.span);
+    if (run->stopped)
+        return;
+    forget_touches(run);
+    declare_tensors(s);
+    for (uint32_t i = 0; i < run->kernel->params.n && !run->stopped; i++)
+        if (run->kernel->params.at[i].mode == PARAM_VALUE)
+            declare_scalar(run, &run->kernel->params.at[i]);
+    if (!run->stopped)
+        run_grid_programs(run);
+}
+
+/* ---- all kernels ---- */
+
+/* The compile-time parameters of kernel `k` become names, and nothing else is. */
+static void
+enter_kernel(Session *s, uint32_t k)
+{
+    run_leave(s->run, NULL);
+    s->run->kernel = s->kernels.at[k];
+    s->run->depth = 0;
+    bind_constants(s->run);
+}
+
+static bool
+name_is_known(const Session *s, const char *name, bool tensor)
+{
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        const ParamList *params = &s->kernels.at[k]->params;
+        for (uint32_t i = 0; i < params->n; i++) {
+            const Param *param = &params->at[i];
+            if ((param->mode != PARAM_VALUE) == tensor && strcmp(param->name.text, name) == 0)
+                return true;
+            for (uint32_t d = 0; !tensor && param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
+                const Expr *dim = param->type->dims.at[d].value;
+                if (dim->kind == EXPR_NAME && strcmp(dim->text, name) == 0)
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool
+check_names(const Session *s)
+{
+    const Interpret *options = s->run->options;
+
+    for (size_t i = 0; i < options->n_inputs; i++) {
+        if (!name_is_known(s, options->inputs[i].name, true))
+            diag_error(s->run->diag, (Span){0}, "--in %s: there is no such tensor", options->inputs[i].name);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(options->inputs[i].name, options->inputs[k].name) == 0)
+                diag_error(s->run->diag, (Span){0}, "--in %s is given twice", options->inputs[i].name);
+    }
+    for (size_t i = 0; i < options->n_outputs; i++)
+        if (!name_is_known(s, options->outputs[i], true))
+            diag_error(s->run->diag, (Span){0}, "--out %s: there is no such tensor", options->outputs[i]);
+    for (size_t i = 0; i < options->n_sets; i++)
+        if (!name_is_known(s, options->sets[i].name, false))
+            diag_error(s->run->diag, (Span){0}, "--set %s: there is no such scalar or size",
+                       options->sets[i].name);
+    return s->run->diag->errors == 0;
+}
+
+static void
+take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
+{
+    size_t bytes = element_bytes(tensor->type);
+    void *data = arena_alloc(run->arena, tensor->n * bytes + 1);
+    size_t missing = 0;
+
+    *out = (InterpretArray){.name = tensor->name, .kind = array_kind(tensor->type), .bytes = (uint32_t)bytes,
+                            .rank = tensor->rank, .total = tensor->n * bytes, .data = data};
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        out->shape[d] = tensor->shape[d];
+    elements_write(tensor->type, tensor->value, tensor->n, data);
+    for (size_t i = 0; i < tensor->n && tensor->undefined != NULL; i++)
+        missing += tensor->undefined[i];
+    if (missing > 0)
+        diag_warning(run->diag, tensor->span, "%zu of %zu elements of %s were not written", missing, tensor->n,
+                     tensor->name);
+    if (!run->rounding.bounds)
+        return;
+    double *tolerance = arena_array(run->arena, double, tensor->n + 1);
+    for (size_t i = 0; i < tensor->n; i++) {
+        double value = tensor->value[i], stored = round_to(tensor->type, value);
+        tolerance[i] = tensor->wild || isnan(value) ? INFINITY : tensor->error[i];
+        if (stored != value && isfinite(stored)) /* the result is rounded in a file */
+            tolerance[i] += fabs(stored - value);
+    }
+    out->tolerance = tolerance;
+}
+
+static void
+run_all(Session *s)
+{
+    Run *run = s->run;
+
+    for (uint32_t k = 0; k < s->kernels.n && !run->stopped; k++) {
+        enter_kernel(s, k);
+        for (uint32_t i = 0; i < run->kernel->params.n && !run->stopped; i++)
+            if (run->kernel->params.at[i].mode != PARAM_VALUE)
+                add_tensor(run, &run->kernel->params.at[i]);
+    }
+    /* sizes that one kernel's tensors tell may be those of another's */
+    for (int round = 0; round < 3; round++)
+        for (uint32_t k = 0; k < s->kernels.n && !run->stopped; k++) {
+            enter_kernel(s, k);
+            if (!run->stopped)
+                shape_tensors(s, round == 2);
+        }
+    for (uint32_t k = 0; k < s->kernels.n && !run->stopped; k++) {
+        enter_kernel(s, k);
+        if (!run->stopped)
+            run_kernel(s);
+    }
+}
+
+bool
+interpret(const Interpret *options, InterpretArray *results)
+{
+    Run *run = arena_new(options->arena, Run);
+    RunFrame *frame = arena_new(options->arena, RunFrame);
+    Session s = {.run = run};
+
+    *run = (Run){.options = options, .arena = options->arena, .diag = options->diag, .ast = options->ast,
+                 .frame = frame, .heap = options->heap, .rounding = {options->tolerance, false}};
+    for (uint32_t k = 0; k < run->ast->kernels.n; k++)
+        if (options->kernel == NULL || strcmp(options->kernel, run->ast->kernels.at[k]->name.text) == 0)
+            vec_push(run->arena, &s.kernels, run->ast->kernels.at[k]);
+    if (s.kernels.n > 0 && check_names(&s))
+        run_all(&s);
+    bool ok = !run->stopped && run->diag->errors == 0;
+    for (size_t i = 0; i < options->n_outputs && ok; i++)
+        take_output(run, find_slot(run, options->outputs[i]), &results[i]);
+    interpret_free(options);
+    return ok;
+}

@@ -1,0 +1,368 @@
+/* interpret_call.c - calls: the built-in functions, and functions of the program. */
+#include <math.h>
+#include <string.h>
+
+#include "dsl/interpret_internal.h"
+
+static const RunValue error_value = {.kind = RUN_ERROR};
+
+/* ---- built-in functions ---- */
+
+/* A call of one, its arguments evaluated. */
+typedef struct Call {
+    Run *run;
+    const Expr *expr;
+    int code;
+    uint32_t n;
+    const RunValue *args;
+    bool has_axis;
+    int64_t axis;
+} Call;
+
+typedef struct Builtin {
+    const char *name;
+    int code;
+    bool as_written; /* it looks at the arguments itself */
+    RunValue (*run)(const Call *call);
+} Builtin;
+
+static RunValue
+steps_value(Run *run, Num lo, Num hi, int64_t step, int32_t tile)
+{
+    RunSteps *steps = heap_new(run, OBJECT_STEPS, sizeof *steps);
+
+    steps->lo = lo;
+    steps->hi = hi;
+    steps->step = step;
+    steps->tile = tile;
+    return (RunValue){.kind = RUN_STEPS, .steps = steps};
+}
+
+static RunValue
+call_tiles(const Call *call)
+{
+    Run *run = call->run;
+    const Expr *over = call->expr->args.at[0].value;
+    bool span = over->kind == EXPR_SPAN;
+    RunValue lo = span ? run_eval(run, over->a) : run_int(0);
+    Num first = run_integer(run, &lo);
+    RunValue hi = run_eval(run, span ? over->b : over);
+    Num last = run_integer(run, &hi);
+    int64_t tile;
+
+    if (run->stopped || !run_eval_int(run, call->expr->args.at[1].value, &tile))
+        return error_value;
+    return steps_value(run, first, last, tile, (int32_t)tile);
+}
+
+static RunValue
+call_range(const Call *call)
+{
+    Run *run = call->run;
+    Num lo = call->n > 1 ? run_integer(run, &call->args[0]) : num_of(0);
+    Num hi = run_integer(run, &call->args[call->n > 1 ? 1 : 0]);
+
+    return steps_value(run, lo, hi, call->n > 2 ? call->args[2].integer : 1, 0);
+}
+
+static RunValue
+call_iota(const Call *call)
+{
+    RunRange *range = heap_new(call->run, OBJECT_RANGE, sizeof *range);
+    int64_t length;
+
+    if (!run_eval_int(call->run, call->expr->args.at[0].value, &length))
+        return error_value;
+    range->length = (int32_t)length;
+    return (RunValue){.kind = RUN_RANGE, .range = range};
+}
+
+/* Ranges whose indices one dimension runs over, the last the fastest; a position is padding where one
+ * of them has padding. */
+static RunValue
+call_pack(const Call *call)
+{
+    Run *run = call->run;
+    RunPack *pack = heap_new(run, OBJECT_PACK, sizeof *pack);
+    RunValue out = tuple_new(run, call->n);
+    Pad *pads = NULL;
+    int32_t rows = 1, inner = 1;
+
+    for (uint32_t i = 0; i < call->n; i++)
+        rows *= call->args[i].range->length;
+    pack->n = call->n;
+    pack->rows = rows;
+    for (uint32_t i = call->n; i-- > 0;) {
+        const RunRange *given = call->args[i].range;
+        RunRange *part = heap_new(run, OBJECT_RANGE, sizeof *part);
+        part->start = given->start;
+        part->length = given->length;
+        part->pack = pack;
+        part->inner = inner;
+        part->part = i;
+        out.fields->at[i] = (RunValue){.kind = RUN_RANGE, .range = part};
+        for (const Pad *pad = given->pads; pad != NULL; pad = pad->next) {
+            Pad *wide = pad_new(run, pad->depth, rows);
+            for (int32_t r = 0; r < rows; r++)
+                wide->mask[r] = pad->mask[r / inner % given->length];
+            wide->some = pad->some;
+            pads = pads_join(run, pads, wide);
+        }
+        inner *= given->length;
+    }
+    for (uint32_t i = 0; i < call->n; i++)
+        out.fields->at[i].range->pads = pads;
+    return out;
+}
+
+static RunValue
+call_cdiv(const Call *call)
+{
+    return run_cdiv(call->run, call->expr->span, call->args[0], call->args[1]);
+}
+
+static RunValue
+call_math(const Call *call)
+{
+    return run_math(call->run, call->expr->span, (Math)call->code, call->args[0]);
+}
+
+static RunValue
+call_reduction(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+    int64_t axis = call->axis;
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    if (call->has_axis && axis < 0)
+        axis += x.tile->shape.rank;
+    return tile_reduce(call->run, call->expr->span, (Reduction)call->code, x.tile,
+                       call->has_axis ? (int32_t)axis : -1);
+}
+
+static RunValue
+call_minmax(const Call *call)
+{
+    if (call->n == 1)
+        return call_reduction(call);
+    return run_minmax(call->run, call->expr->span, call->code == REDUCTION_MAX, call->args[0],
+                      call->args[1]);
+}
+
+static RunValue
+call_where(const Call *call)
+{
+    return run_where(call->run, call->expr->span, call->args[0], call->args[1], call->args[2]);
+}
+
+static RunValue
+call_mask(const Call *call)
+{
+    RunValue lowest = run_number(-INFINITY);
+
+    if (call->args[0].kind != RUN_TILE)
+        return error_value;
+    return run_where(call->run, call->expr->span, call->args[1], call->args[0], lowest);
+}
+
+static RunValue
+call_mma(const Call *call)
+{
+    RunTile *a = call->args[0].tile, *b = call->args[1].tile, *acc = NULL;
+
+    if (call->args[0].kind != RUN_TILE || call->args[1].kind != RUN_TILE)
+        return error_value;
+    if (call->n > 2) {
+        Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}};
+        acc = run_fit(call->run, call->expr->span, call->args[2], ELEMENT_F32, &shape);
+        if (acc == NULL)
+            return error_value;
+    }
+    return tile_product(call->run, call->expr->span, a, b, acc);
+}
+
+static RunValue
+call_shape(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return run_int(x.tile->shape.dim[call->args[1].integer]);
+}
+
+static RunValue
+call_dtype(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return (RunValue){.kind = RUN_TYPE, .type = x.tile->type};
+}
+
+static const Builtin builtins[] = {
+    {"tiles", 0, true, call_tiles},
+    {"range", 0, false, call_range},
+    {"iota", 0, true, call_iota},
+    {"pack", 0, false, call_pack},
+    {"cdiv", 0, false, call_cdiv},
+    {"max", REDUCTION_MAX, false, call_minmax},
+    {"min", REDUCTION_MIN, false, call_minmax},
+    {"sum", REDUCTION_SUM, false, call_reduction},
+    {"any", REDUCTION_ANY, false, call_reduction},
+    {"all", REDUCTION_ALL, false, call_reduction},
+    {"where", 0, false, call_where},
+    {"mask", 0, false, call_mask},
+    {"mma", 0, false, call_mma},
+    {"exp", MATH_EXP, false, call_math},
+    {"exp2", MATH_EXP2, false, call_math},
+    {"log", MATH_LOG, false, call_math},
+    {"log2", MATH_LOG2, false, call_math},
+    {"sqrt", MATH_SQRT, false, call_math},
+    {"rsqrt", MATH_RSQRT, false, call_math},
+    {"rcp", MATH_RCP, false, call_math},
+    {"tanh", MATH_TANH, false, call_math},
+    {"sin", MATH_SIN, false, call_math},
+    {"cos", MATH_COS, false, call_math},
+    {"floor", MATH_FLOOR, false, call_math},
+    {"abs", MATH_ABS, false, call_math},
+    {"shape", 0, false, call_shape},
+    {"dtype", 0, false, call_dtype},
+};
+
+static const Builtin *
+find_builtin(const char *name)
+{
+    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
+        if (strcmp(builtins[i].name, name) == 0)
+            return &builtins[i];
+    return NULL;
+}
+
+static RunValue
+call_builtin(Run *run, const Builtin *builtin, const Expr *expr)
+{
+    Call call = {.run = run, .expr = expr, .code = builtin->code};
+    RunValue args[RUN_TENSOR_RANK] = {{0}};
+    uint32_t mark = run->temps.n;
+
+    for (uint32_t i = 0; i < expr->args.n && !builtin->as_written; i++) {
+        RunValue value = run_eval(run, expr->args.at[i].value);
+        if (value.kind == RUN_ERROR)
+            return value;
+        if (expr->args.at[i].name != NULL) {
+            call.has_axis = true;
+            call.axis = value.integer;
+            continue;
+        }
+        temp_push(run, value);
+        if (call.n < RUN_TENSOR_RANK)
+            args[call.n++] = value;
+    }
+    run->temps.n = mark;
+    call.args = args;
+    return builtin->run(&call);
+}
+
+/* ---- functions of the program ---- */
+
+static const Function *
+find_function(const Run *run, const char *name)
+{
+    for (uint32_t i = 0; i < run->ast->functions.n; i++)
+        if (strcmp(run->ast->functions.at[i]->name.text, name) == 0)
+            return run->ast->functions.at[i];
+    return NULL;
+}
+
+/* The argument for parameter `at`: by name, else by its place. */
+static const Expr *
+argument_for(const Function *function, const Expr *call, uint32_t at)
+{
+    for (uint32_t i = 0; i < call->args.n; i++) {
+        const Arg *arg = &call->args.at[i];
+        if (arg->name == NULL ? i == at : strcmp(arg->name, function->params.at[at].name.text) == 0)
+            return arg->value;
+    }
+    return NULL;
+}
+
+/* What a typed parameter makes of its argument; names of extents are declared. */
+static RunValue
+take_argument(Run *run, const Param *param, RunValue value)
+{
+    const TypeRef *type = param->type;
+    ElementType element;
+
+    if (type == NULL)
+        return value;
+    if (!type->has_dims) {
+        if (value.kind == RUN_INT && run_find_type(run, type->base.text, &element) && element == ELEMENT_F32)
+            value = run_number((double)value.integer);
+        return value;
+    }
+    value = range_tile(run, value);
+    for (uint32_t i = 0; i < type->dims.n && value.kind == RUN_TILE; i++) {
+        const Expr *dim = type->dims.at[i].value;
+        if (dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL)
+            run_declare(run, dim->text, run_int(value.tile->shape.dim[i]));
+    }
+    return value;
+}
+
+/* Gives parameter `at` of the function in `frame` its argument, evaluated in the caller's frame. */
+static bool
+bind_argument(Run *run, const Function *function, uint32_t at, const Expr *call, RunFrame *frame)
+{
+    const Param *param = &function->params.at[at];
+    const Expr *argument = argument_for(function, call, at);
+    RunValue value = {.kind = RUN_ERROR};
+    RunPlace place = {0};
+
+    if (argument != NULL && param->mode == PARAM_VAR) {
+        place = run_place(run, argument);
+        if (place.root != NULL)
+            value = run_read(&place);
+    } else if (argument != NULL) {
+        value = run_eval(run, argument);
+    }
+    if (value.kind == RUN_ERROR)
+        return false;
+    temp_push(run, value);
+    run->frame = frame;
+    RunBinding *binding = run_declare(run, param->name.text, take_argument(run, param, value));
+    run->frame = frame->caller;
+    binding->is_alias = param->mode == PARAM_VAR;
+    binding->place = place;
+    return true;
+}
+
+static RunValue
+call_function(Run *run, const Function *function, const Expr *call)
+{
+    uint32_t mark = run->temps.n;
+    RunFrame frame = {.caller = run->frame, .function = function, .call = call->span};
+
+    for (uint32_t i = 0; i < function->params.n; i++)
+        if (!bind_argument(run, function, i, call, &frame))
+            return error_value;
+    run->frame = &frame;
+    run_block(run, function->body);
+    run_leave(run, NULL);
+    run->frame = frame.caller;
+    run->temps.n = mark;
+    return run->stopped ? error_value : frame.returned ? frame.result : (RunValue){.kind = RUN_NOTHING};
+}
+
+RunValue
+run_call(Run *run, const Expr *call)
+{
+    const Builtin *builtin = find_builtin(call->text);
+
+    if (builtin != NULL)
+        return call_builtin(run, builtin, call);
+    const Function *function = find_function(run, call->text);
+    return function == NULL ? error_value : call_function(run, function, call);
+}

@@ -1,0 +1,392 @@
+/* interpret_memory.c - loads, stores and atomic additions, and who touched which element. */
+#include <math.h>
+#include <string.h>
+
+#include "dsl/interpret_internal.h"
+
+/* ---- elements as bytes ---- */
+
+size_t
+element_bytes(ElementType type)
+{
+    return type == ELEMENT_BOOL ? 1 : type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 4;
+}
+
+static double
+half_to_double(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double size = exponent == 0    ? ldexp(fraction, -24)
+                  : exponent == 31 ? (fraction != 0 ? (double)NAN : INFINITY)
+                                   : ldexp(fraction + 1024, exponent - 25);
+
+    return bits >> 15 ? -size : size;
+}
+
+static uint16_t
+double_to_half(double x)
+{
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    int exponent;
+
+    x = fabs(round_to(ELEMENT_F16, x));
+    if (isnan(x))
+        return 0x7e00;
+    if (isinf(x))
+        return (uint16_t)(sign | 0x7c00);
+    if (x < 0x1p-14)
+        return (uint16_t)(sign | (uint16_t)ldexp(x, 24));
+    double part = frexp(x, &exponent); /* in [0.5, 1) */
+    return (uint16_t)(sign | (exponent + 14) << 10 | ((int)ldexp(part, 11) - 1024));
+}
+
+static uint32_t
+float_bits(double x)
+{
+    float wide = (float)x;
+    uint32_t bits;
+
+    memcpy(&bits, &wide, sizeof bits);
+    return bits;
+}
+
+void
+elements_read(ElementType type, const void *from, size_t n, double *to)
+{
+    const unsigned char *at = from;
+
+    for (size_t i = 0; i < n; i++, at += element_bytes(type)) {
+        uint16_t half = 0;
+        uint32_t word = 0;
+        float wide;
+        int32_t integer;
+        if (element_bytes(type) == 2)
+            memcpy(&half, at, 2);
+        if (element_bytes(type) == 4)
+            memcpy(&word, at, 4);
+        if (type == ELEMENT_BF16)
+            word = (uint32_t)half << 16;
+        memcpy(&wide, &word, 4);
+        memcpy(&integer, &word, 4);
+        to[i] = type == ELEMENT_BOOL  ? at[0] != 0
+                : type == ELEMENT_I32 ? integer
+                : type == ELEMENT_F16 ? half_to_double(half)
+                                      : (double)wide;
+    }
+}
+
+void
+elements_write(ElementType type, const double *from, size_t n, void *to)
+{
+    unsigned char *at = to;
+
+    for (size_t i = 0; i < n; i++, at += element_bytes(type)) {
+        uint16_t half = double_to_half(type == ELEMENT_F16 ? from[i] : 0);
+        uint32_t word = float_bits(from[i]);
+        int32_t integer = type == ELEMENT_I32 ? (int32_t)from[i] : 0;
+        switch (type) {
+        case ELEMENT_BOOL: at[0] = from[i] != 0; break;
+        case ELEMENT_I32: memcpy(at, &integer, 4); break;
+        case ELEMENT_F32: memcpy(at, &word, 4); break;
+        case ELEMENT_BF16:
+            word = float_bits(round_to(ELEMENT_BF16, from[i]));
+            half = (uint16_t)(word >> 16);
+            memcpy(at, &half, 2);
+            break;
+        default: memcpy(at, &half, 2); break;
+        }
+    }
+}
+
+/* ---- what an access addresses ---- */
+
+/* Along each dimension of the tile: where in memory its positions lie, and which are inside. */
+typedef struct Access {
+    RunTensor *tensor;
+    Shape shape;
+    int64_t base;                    /* of the scalar subscripts */
+    int64_t *offset[RUN_TILE_RANK];
+    uint8_t *inside[RUN_TILE_RANK];
+    Pad *pads[RUN_TILE_RANK];
+    const RunPack *pack;
+    uint32_t pack_axis;
+} Access;
+
+static RunTensor *
+find_tensor(Run *run, const char *name)
+{
+    RunBinding *binding = run_find(run, name);
+
+    return binding != NULL && binding->value.kind == RUN_TENSOR ? binding->value.tensor : NULL;
+}
+
+/* A dimension of the tile with `n` positions; returns which. */
+static uint32_t
+add_axis(Run *run, Access *access, int32_t n)
+{
+    uint32_t axis = access->shape.rank++;
+    RunTile *room = tile_new(run, ELEMENT_I32, &(Shape){1, {n}});
+
+    access->shape.dim[axis] = n;
+    access->offset[axis] = (int64_t *)(void *)room->at;
+    access->inside[axis] = room->room;
+    for (int32_t i = 0; i < n; i++) {
+        access->offset[axis][i] = 0;
+        access->inside[axis][i] = 1;
+    }
+    return axis;
+}
+
+/* Positions `axis` of the tile run over dimension d of the tensor. */
+static void
+run_along(Run *run, Access *access, uint32_t axis, uint32_t d, const RunRange *range, int32_t n)
+{
+    const RunTensor *tensor = access->tensor;
+    int64_t start = range == NULL ? 0 : (int64_t)range->start.value;
+
+    for (int32_t i = 0; i < n; i++) {
+        int64_t at = start + (range != NULL && range->pack != NULL ? i / range->inner % range->length : i);
+        access->offset[axis][i] += at * tensor->stride[d];
+        access->inside[axis][i] &= at >= 0 && at < tensor->shape[d];
+    }
+    if (range != NULL)
+        access->pads[axis] = pads_join(run, access->pads[axis], range->pads);
+}
+
+static bool
+add_scalar(Run *run, Access *access, uint32_t d, Span span, const RunValue *value)
+{
+    Num at = run_integer(run, value);
+    int64_t extent = access->tensor->shape[d];
+
+    if (run->stopped)
+        return false;
+    run_decides(run, span, &at);
+    if (!run->setup && (at.value < 0 || at.value >= (double)extent)) {
+        run_fail(run, span, "index %.0f is outside of the dimension, which has %lld element%s: a scalar "
+                 "subscript must lie in it", at.value, (long long)extent, extent == 1 ? "" : "s");
+        return false;
+    }
+    access->base += (int64_t)at.value * access->tensor->stride[d];
+    return true;
+}
+
+static bool
+find_access(Run *run, const char *name, Span span, const SubscriptList *index, Access *out)
+{
+    *out = (Access){.tensor = find_tensor(run, name)};
+    if (out->tensor == NULL) {
+        run_fail(run, span, "unknown tensor '%s'", name);
+        return false;
+    }
+    for (uint32_t d = 0; d < index->n; d++) {
+        const Subscript *subscript = &index->at[d];
+        if (subscript->kind == SUBSCRIPT_ALL) {
+            int32_t n = (int32_t)out->tensor->shape[d];
+            run_along(run, out, add_axis(run, out, n), d, NULL, n);
+            continue;
+        }
+        RunValue value = run_eval(run, subscript->value);
+        if (value.kind == RUN_ERROR)
+            return false;
+        if (value.kind != RUN_RANGE) {
+            if (!add_scalar(run, out, d, subscript->span, &value))
+                return false;
+            continue;
+        }
+        const RunRange *range = value.range;
+        int32_t n = range->pack != NULL ? range->pack->rows : range->length;
+        uint32_t axis = out->pack_axis;
+        if (range->pack == NULL || out->pack == NULL)
+            axis = add_axis(run, out, n);
+        if (range->pack != NULL) {
+            out->pack = range->pack;
+            out->pack_axis = axis;
+        }
+        Num start = range->start;
+        run_decides(run, subscript->span, &start);
+        run_along(run, out, axis, d, range, n);
+    }
+    return true;
+}
+
+/* Where element i of the tile lies; -1: outside of the tensor. */
+static int64_t
+element_at(const Access *access, uint32_t i)
+{
+    int64_t at = access->base;
+
+    for (uint32_t d = access->shape.rank; d-- > 0;) {
+        uint32_t extent = (uint32_t)access->shape.dim[d], position = i % extent;
+        if (!access->inside[d][position])
+            return -1;
+        at += access->offset[d][position];
+        i /= extent;
+    }
+    return at;
+}
+
+/* ---- who touched what ---- */
+
+typedef enum Touch { TOUCH_READ, TOUCH_WRITE, TOUCH_ADD } Touch;
+
+static const char *
+element_text(Run *run, const RunTensor *tensor, int64_t at)
+{
+    Buf text;
+
+    buf_init(&text, run->arena);
+    buf_printf(&text, "%s[", tensor->name);
+    for (uint32_t d = 0; d < tensor->rank; d++)
+        buf_printf(&text, "%s%lld", d > 0 ? ", " : "",
+                   (long long)(at / tensor->stride[d] % tensor->shape[d]));
+    buf_char(&text, ']');
+    return text.at;
+}
+
+static bool
+is_other(uint32_t who, uint32_t me)
+{
+    return who != 0 && who != me;
+}
+
+static void
+add_toucher(uint32_t *who, uint32_t me)
+{
+    *who = *who == 0 || *who == me ? me : TOUCHED_MANY;
+}
+
+/* False: another program touched it too, and one of the two stores. */
+static bool
+touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
+{
+    Touched *touched = &tensor->touched[at];
+    uint32_t me = (uint32_t)run->program + 1;
+    const char *other = is_other(touched->writer, me) ? "stores to"
+                        : how != TOUCH_READ && is_other(touched->reader, me) ? "loads"
+                        : how != TOUCH_ADD && is_other(touched->adder, me)   ? "adds to"
+                                                                             : NULL;
+
+    if (other != NULL) {
+        run_fail(run, span, "%s is %s here, and another program %s it: the result depends on which comes "
+                 "first", element_text(run, tensor, at),
+                 how == TOUCH_READ    ? "loaded"
+                 : how == TOUCH_WRITE ? "stored to"
+                                      : "added to", other);
+        return false;
+    }
+    add_toucher(how == TOUCH_READ ? &touched->reader : how == TOUCH_WRITE ? &touched->writer : &touched->adder,
+                me);
+    return true;
+}
+
+/* ---- loads ---- */
+
+static Num
+read_element(Run *run, const RunTensor *tensor, int64_t at)
+{
+    Num out = num_of(tensor->value[at]);
+
+    if (!run->rounding.bounds)
+        return out;
+    out.error = tensor->wild ? INFINITY : tensor->error[at];
+    out.size = fmax(tensor->size[at], fabs(out.value));
+    if (tensor->type == ELEMENT_F32 && out.value != 0 && fabs(out.value) < 0x1p-126)
+        out.error += fabs(out.value); /* may be flushed */
+    return out;
+}
+
+RunValue
+run_load(Run *run, const Expr *expr)
+{
+    static const RunValue error_value = {.kind = RUN_ERROR};
+    Access access;
+
+    if (!find_access(run, expr->text, expr->text_span, &expr->index, &access))
+        return error_value;
+    RunTensor *tensor = access.tensor;
+    RunTile *out = tile_new(run, tensor->type, &access.shape);
+    memcpy(out->pads, access.pads, sizeof out->pads);
+    tile_skips(run, out);
+    if (!run_works(run, expr->span, out->n))
+        return error_value;
+    for (uint32_t i = 0; i < out->n; i++) {
+        bool padding = out->skip != NULL && out->skip[i];
+        int64_t at = padding || run->setup ? -1 : element_at(&access, i);
+        out->at[i] = num_of(0);
+        if (at < 0)
+            continue;
+        if (tensor->undefined != NULL && tensor->undefined[at])
+            return run_fail(run, expr->span, "%s is loaded, which nothing has written",
+                            element_text(run, tensor, at));
+        if (tensor->touched != NULL && !touch(run, expr->span, tensor, at, TOUCH_READ))
+            return error_value;
+        out->at[i] = read_element(run, tensor, at);
+    }
+    return tile_value(out);
+}
+
+/* ---- stores ---- */
+
+static bool
+write_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
+{
+    tensor->value[at] = x.value;
+    if (tensor->undefined != NULL)
+        tensor->undefined[at] = 0;
+    if (run->rounding.bounds) {
+        tensor->error[at] = run->wild ? INFINITY : x.error;
+        tensor->size[at] = fabs(x.value);
+    }
+    return touch(run, span, tensor, at, TOUCH_WRITE);
+}
+
+static bool
+add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
+{
+    NumFault fault = NUM_FINE;
+    Num old = read_element(run, tensor, at);
+    Num sum = num_binary(run->rounding, tensor->type, OP_ADD, old, x, &fault);
+
+    if (run_faulty(run, span, fault, "atomic_add", old, x) || !touch(run, span, tensor, at, TOUCH_ADD))
+        return false;
+    tensor->value[at] = sum.value;
+    if (run->rounding.bounds) {
+        tensor->error[at] = run->wild ? INFINITY : sum.error;
+        tensor->size[at] = sum.size;
+    }
+    return true;
+}
+
+void
+run_store(Run *run, const Stmt *stmt)
+{
+    RunValue value = run_eval(run, stmt->a);
+    uint32_t mark = run->temps.n;
+    Access access;
+
+    if (value.kind == RUN_ERROR)
+        return;
+    temp_push(run, value);
+    bool found = find_access(run, stmt->text, stmt->text_span, &stmt->index, &access);
+    run->temps.n = mark;
+    if (!found)
+        return;
+    RunTile *fitted = run_fit(run, stmt->a->span, value, access.tensor->type, &access.shape);
+    if (fitted == NULL || !run_works(run, stmt->span, fitted->n) || run->setup)
+        return;
+    RunTile *out = tile_new(run, ELEMENT_BOOL, &access.shape); /* whose padding counts */
+    tile_take_pads(run, out, fitted);
+    for (uint32_t d = 0; d < access.shape.rank; d++)
+        out->pads[d] = pads_join(run, out->pads[d], access.pads[d]);
+    tile_skips(run, out);
+    for (uint32_t i = 0; i < fitted->n; i++) {
+        int64_t at = out->skip != NULL && out->skip[i] ? -1 : element_at(&access, i);
+        if (at < 0)
+            continue;
+        bool ok = stmt->kind == STMT_STORE ? write_element(run, stmt->span, access.tensor, at, fitted->at[i])
+                                           : add_element(run, stmt->span, access.tensor, at, fitted->at[i]);
+        if (!ok)
+            return;
+    }
+}

@@ -1,0 +1,501 @@
+/* interpret_number.c - see interpret_number.h.
+ *
+ * Bounds.  U is half a unit in the last place of an f32, relative: what one rounding may change.  Sums
+ * are charged for the size of their terms, not of the result, so that the bound holds for every order
+ * and for multiply-adds.  Functions are charged what docs/language.md says of the hardware's fast
+ * forms.  An f32 below 2^-126 may be taken as zero at any time.
+ */
+#include "dsl/interpret_number.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double U = 0x1p-24, LARGEST = 0x1.ffffffp127, SMALLEST = 0x1p-126;
+/* the i32 that is not known */
+static const double ANY_INTEGER = 0x1p32;
+
+const char *
+element_name(ElementType type)
+{
+    static const char *const names[] = {"bool", "i32", "f16", "bf16", "f32"};
+    return names[type];
+}
+
+bool
+element_parse(const char *name, ElementType *type)
+{
+    for (int k = 0; k < ELEMENT_TYPES; k++)
+        if (strcmp(element_name((ElementType)k), name) == 0) {
+            *type = (ElementType)k;
+            return true;
+        }
+    return false;
+}
+
+/* ---- rounding ---- */
+
+/* To `bits` bits of significand, and multiples of 2^least; beyond `most` it is infinite. */
+static double
+round_bits(double x, int bits, int least, double most)
+{
+    int exponent;
+
+    if (x == 0 || !isfinite(x))
+        return x;
+    frexp(x, &exponent); /* |x| in [2^(exponent - 1), 2^exponent) */
+    int unit = exponent - bits < least ? least : exponent - bits;
+    double rounded = ldexp(nearbyint(ldexp(x, -unit)), unit);
+    return fabs(rounded) > most ? copysign(INFINITY, x) : rounded;
+}
+
+double
+round_to(ElementType type, double x)
+{
+    switch (type) {
+    case ELEMENT_F16: return round_bits((double)(float)x, 11, -24, 65504.0);
+    case ELEMENT_BF16: return round_bits((double)(float)x, 8, -133, 0x1.fep127);
+    case ELEMENT_F32: return (double)(float)x;
+    default: return x;
+    }
+}
+
+/* An f32: `error` is what the operands bring, `units` what the operation adds, in U of the size. */
+static Num
+finish(Rounding rounding, double value, double error, double size, double units)
+{
+    Num out = {value, 0, 0};
+
+    if (fabs(value) >= LARGEST) {
+        out.value = copysign(INFINITY, value);
+        if (rounding.bounds && !(fabs(value) - error >= LARGEST))
+            out.error = INFINITY;
+        out.size = INFINITY;
+        return out;
+    }
+    if (!rounding.bounds)
+        return out;
+    if (isnan(value) || isnan(error) || error == INFINITY || !(size + error < LARGEST)) {
+        out.error = out.size = INFINITY;
+        return out;
+    }
+    out.size = size < fabs(value) ? fabs(value) : size;
+    out.error = error;
+    if (units > 0)
+        out.error += units * U * (out.size + error);
+    if (value != 0 && fabs(value) < SMALLEST)
+        out.error += fabs(value);
+    return out;
+}
+
+static double
+below(Num x)
+{
+    return x.error == INFINITY ? -INFINITY : x.value - x.error;
+}
+
+static double
+above(Num x)
+{
+    return x.error == INFINITY ? INFINITY : x.value + x.error;
+}
+
+/* `value`, where the compiled one lies in lo..hi. */
+static double
+reach(double value, double lo, double hi)
+{
+    double down = lo == value ? 0 : value - lo, up = hi == value ? 0 : hi - value;
+
+    if (isnan(down) || isnan(up))
+        return INFINITY;
+    return down > up ? down : up;
+}
+
+static double
+ulp16(ElementType type, double x)
+{
+    int exponent, bits = type == ELEMENT_F16 ? 11 : 8, least = type == ELEMENT_F16 ? -24 : -133;
+
+    if (x == 0 || !isfinite(x))
+        return 0;
+    frexp(x, &exponent);
+    return ldexp(1, exponent - bits < least ? least : exponent - bits);
+}
+
+Num
+num_rounded(Rounding rounding, ElementType type, Num x)
+{
+    if (type == ELEMENT_F32 || !element_is_float(type))
+        return x;
+    Num out = num_of(round_to(type, x.value));
+    if (!rounding.bounds)
+        return out;
+    out.error = x.error == INFINITY || isnan(x.value)
+                    ? INFINITY
+                    : reach(out.value, round_to(type, below(x)), round_to(type, above(x)));
+    if (rounding.loose)
+        out.error += ulp16(type, out.value);
+    return out;
+}
+
+/* ---- f32 ---- */
+
+bool
+num_is_on_grid(double x, double size)
+{
+    int exponent;
+
+    if (x == 0)
+        return true;
+    if (!isfinite(size))
+        return false;
+    frexp(size, &exponent);
+    double places = ldexp(x, 24 - exponent);
+    return places == nearbyint(places) && size < LARGEST;
+}
+
+static bool
+is_power_of_two(double x)
+{
+    int exponent;
+    return fabs(frexp(x, &exponent)) == 0.5;
+}
+
+static double
+product_error(Num a, Num b)
+{
+    double error = 0;
+
+    if (a.error > 0)
+        error += a.error * (fabs(b.value) + b.error);
+    if (b.error > 0)
+        error += fabs(a.value) * b.error;
+    return error;
+}
+
+/* The size of a product, and of a quotient; 0 of anything is 0. */
+static double
+times(double a, double b)
+{
+    return a == 0 || b == 0 ? 0 : a * b;
+}
+
+static Num
+divide(Rounding rounding, Num a, Num b)
+{
+    double value = a.value / b.value, nearest = fabs(b.value) - b.error;
+
+    if (!rounding.bounds || b.value == 0 || isinf(b.value))
+        return finish(rounding, value, b.error > 0 || a.error == INFINITY ? INFINITY : 0, fabs(value), 0);
+    if (!(nearest > 0) || a.error == INFINITY)
+        return finish(rounding, value, INFINITY, 0, 0);
+    double error = (a.error + (b.error > 0 ? fabs(value) * b.error : 0)) / nearest;
+    if (fabs(b.value) > 0x1p125 || fabs(b.value) < SMALLEST)
+        error += fabs(value); /* div.full takes the quotient as zero, and a small divisor too */
+    return finish(rounding, value, error, times(a.size, 1 / nearest), 4);
+}
+
+static Num
+float_binary(Rounding rounding, Op op, Num a, Num b)
+{
+    bool sure = a.error == 0 && b.error == 0;
+    double value, size, units = 1;
+
+    if (op == OP_DIV)
+        return divide(rounding, a, b);
+    if (op == OP_MUL) {
+        value = a.value * b.value;
+        if (!rounding.bounds)
+            return finish(rounding, value, 0, 0, 0);
+        size = times(a.size, b.size);
+        if (sure && value == (double)(float)value &&
+            (is_power_of_two(a.value) || is_power_of_two(b.value) ||
+             (a.size == fabs(a.value) && b.size == fabs(b.value))))
+            units = 0;
+        return finish(rounding, value, product_error(a, b), size, units);
+    }
+    value = op == OP_ADD ? a.value + b.value : a.value - b.value;
+    if (!rounding.bounds)
+        return finish(rounding, value, 0, 0, 0);
+    size = a.size + b.size;
+    if (sure && num_is_on_grid(a.value, size) && num_is_on_grid(b.value, size))
+        units = 0;
+    return finish(rounding, value, a.error + b.error, size, units);
+}
+
+static Num
+truth(bool value, bool sure)
+{
+    return (Num){value, sure ? 0 : 1, 1};
+}
+
+static Num
+compare(Op op, Num a, Num b)
+{
+    double x = a.value, y = b.value;
+    bool exact = a.error == 0 && b.error == 0, unordered = isnan(x) || isnan(y);
+    bool less = above(a) < below(b), more = below(a) > above(b); /* for sure */
+    bool at_most = above(a) <= below(b), at_least = below(a) >= above(b);
+
+    if (unordered)
+        return truth(op == OP_NE, exact);
+    switch (op) {
+    case OP_EQ: return truth(x == y, exact || less || more);
+    case OP_NE: return truth(x != y, exact || less || more);
+    case OP_LT: return truth(x < y, exact || less || at_least);
+    case OP_LE: return truth(x <= y, exact || at_most || more);
+    case OP_GT: return truth(x > y, exact || more || at_most);
+    default: return truth(x >= y, exact || at_least || less);
+    }
+}
+
+static bool
+is_comparison(Op op)
+{
+    return op >= OP_EQ && op <= OP_GE;
+}
+
+/* ---- i32 and bool ---- */
+
+static Num
+any_integer(Num out)
+{
+    out.error = ANY_INTEGER;
+    return out;
+}
+
+static Num
+integer_binary(Op op, Num a, Num b, NumFault *fault)
+{
+    int64_t x = (int64_t)a.value, y = (int64_t)b.value, result = 0;
+    double error = a.error + b.error;
+
+    if ((op == OP_DIV || op == OP_REM) && y == 0) {
+        *fault = NUM_ZERO;
+        return any_integer(num_of(0));
+    }
+    if ((op == OP_SHL || op == OP_SHR) && (y < 0 || y > 31)) {
+        *fault = NUM_SHIFT;
+        return any_integer(num_of(0));
+    }
+    switch (op) {
+    case OP_ADD: result = x + y; break;
+    case OP_SUB: result = x - y; break;
+    case OP_MUL:
+        result = x * y;
+        error = product_error(a, b);
+        break;
+    case OP_DIV: result = x / y; break;
+    case OP_REM: result = x % y; break;
+    case OP_BIT_OR: result = x | y; break;
+    case OP_BIT_XOR: result = x ^ y; break;
+    case OP_BIT_AND: result = x & y; break;
+    case OP_SHL: result = x * ((int64_t)1 << y); break;
+    default: result = x >> y; break;
+    }
+    if (result < INT32_MIN || result > INT32_MAX) {
+        *fault = NUM_OVERFLOW;
+        return any_integer(num_of((double)(int32_t)(uint32_t)result));
+    }
+    Num out = num_of((double)result);
+    if (error > 0 && op != OP_ADD && op != OP_SUB && op != OP_MUL)
+        return any_integer(out);
+    out.error = error;
+    return out;
+}
+
+/* Truth of two bools; the result is sure when one side decides. */
+static Num
+bool_binary(Op op, Num a, Num b)
+{
+    bool x = a.value != 0, y = b.value != 0, sure = a.error == 0 && b.error == 0;
+
+    switch (op) {
+    case OP_OR:
+    case OP_BIT_OR: return truth(x || y, sure || (x && a.error == 0) || (y && b.error == 0));
+    case OP_AND:
+    case OP_BIT_AND: return truth(x && y, sure || (!x && a.error == 0) || (!y && b.error == 0));
+    case OP_EQ: return truth(x == y, sure);
+    default: return truth(x != y, sure);
+    }
+}
+
+Num
+num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault)
+{
+    Num out;
+
+    if (type == ELEMENT_BOOL)
+        return bool_binary(op, a, b);
+    if (is_comparison(op))
+        return compare(op, a, b);
+    if (type == ELEMENT_I32)
+        return integer_binary(op, a, b, fault);
+    out = float_binary(rounding, op, a, b);
+    if (isnan(out.value) && !isnan(a.value) && !isnan(b.value))
+        *fault = NUM_NAN;
+    return num_rounded(rounding, type, out);
+}
+
+Num
+num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b)
+{
+    double value = most ? fmax(a.value, b.value) : fmin(a.value, b.value);
+    Num out = num_of(value);
+
+    (void)type;
+    if (!rounding.bounds || (a.error == 0 && b.error == 0)) {
+        out.error = 0;
+        return out;
+    }
+    if (isnan(value) || (isnan(a.value) && a.error > 0) || (isnan(b.value) && b.error > 0)) {
+        out.error = INFINITY;
+        return out;
+    }
+    double lo = most ? fmax(below(a), below(b)) : fmin(below(a), below(b));
+    double hi = most ? fmax(above(a), above(b)) : fmin(above(a), above(b));
+    out.error = reach(value, lo, hi);
+    return out;
+}
+
+Num
+num_either(Num a, Num b)
+{
+    double lo = fmin(below(a), below(b)), hi = fmax(above(a), above(b));
+
+    if (isnan(a.value) || isnan(b.value))
+        a.error = INFINITY;
+    else
+        a.error = reach(a.value, lo, hi);
+    a.size = fmax(a.size, b.size);
+    return a;
+}
+
+/* ---- functions ---- */
+
+double
+math_value(Math math, double x)
+{
+    switch (math) {
+    case MATH_EXP: return exp(x);
+    case MATH_EXP2: return exp2(x);
+    case MATH_LOG: return log(x);
+    case MATH_LOG2: return log2(x);
+    case MATH_SQRT: return sqrt(x);
+    case MATH_RSQRT: return 1 / sqrt(x);
+    case MATH_RCP: return 1 / x;
+    case MATH_TANH: return tanh(x);
+    case MATH_SIN: return sin(x);
+    case MATH_COS: return cos(x);
+    case MATH_FLOOR: return floor(x);
+    case MATH_ABS: return fabs(x);
+    default: return -x;
+    }
+}
+
+/* What the fast form may be off by itself. */
+static double
+math_error(Math math, double x, double value)
+{
+    switch (math) {
+    case MATH_EXP: return value * (0x1p-20 + fabs(x) * 0x1p-22); /* exp2(x * log2(e)) */
+    case MATH_EXP2: return value * (0x1p-20 + fabs(x) * 0x1p-24);
+    case MATH_LOG:
+    case MATH_LOG2: return 0x1p-20 * (fabs(value) + 1);
+    case MATH_TANH: return 0x1p-10 * fabs(value);
+    case MATH_SIN:
+    case MATH_COS: return fabs(x) <= 7 ? 0x1p-19 : fabs(x) <= 300 ? 0x1p-13 : 2;
+    default: return 0x1p-21 * fabs(value);
+    }
+}
+
+static Num
+math_bounded(Rounding rounding, Math math, Num a)
+{
+    double value = math_value(math, a.value), lo, hi, error;
+
+    if (isnan(value) || a.error == INFINITY)
+        return finish(rounding, value, INFINITY, 0, 0);
+    if (isinf(a.value) || (a.value == 0 && a.error == 0) || (math == MATH_LOG2 && a.value == 1 && a.error == 0))
+        return finish(rounding, value, a.error > 0 ? INFINITY : 0, fabs(value), 0);
+    bool positive = math == MATH_LOG || math == MATH_LOG2 || math == MATH_SQRT || math == MATH_RSQRT;
+    bool small = fabs(a.value) - a.error < SMALLEST; /* may be taken as zero */
+    if ((positive && a.value - a.error < 0) ||
+        (small && (math == MATH_RCP || (positive && math != MATH_SQRT))))
+        return finish(rounding, value, INFINITY, 0, 0);
+    if (math == MATH_SIN || math == MATH_COS) {
+        error = a.error > 2 ? 2 : a.error;
+    } else {
+        lo = math_value(math, a.value - a.error);
+        hi = math_value(math, a.value + a.error);
+        error = reach(value, fmin(lo, hi), fmax(lo, hi));
+    }
+    error += math_error(math, a.value, value);
+    if (math == MATH_RCP && fabs(a.value) > 0x1p125)
+        error += fabs(value);
+    return finish(rounding, value, error, fabs(value), 0);
+}
+
+static Num
+float_math(Rounding rounding, Math math, Num a)
+{
+    Num out = {math_value(math, a.value), a.error, a.size};
+
+    if (math == MATH_NEG || (math == MATH_ABS && (a.error == 0 || !rounding.bounds)))
+        return out;
+    if (math == MATH_ABS || math == MATH_FLOOR) {
+        if (rounding.bounds && a.error > 0)
+            out.error = math == MATH_ABS ? a.error
+                                         : reach(out.value, floor(below(a)), floor(above(a)));
+        out.size = rounding.bounds ? fabs(out.value) : 0;
+        return out;
+    }
+    if (!rounding.bounds)
+        return finish(rounding, out.value, 0, 0, 0);
+    return math_bounded(rounding, math, a);
+}
+
+Num
+num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault)
+{
+    if (math == MATH_NOT)
+        return truth(a.value == 0, a.error == 0);
+    if (type == ELEMENT_I32) {
+        Num out = {math_value(math, a.value), a.error, fabs(a.value)};
+        if (out.value > INT32_MAX)
+            *fault = NUM_OVERFLOW;
+        return out;
+    }
+    Num out = float_math(rounding, math, a);
+    if (isnan(out.value) && !isnan(a.value))
+        *fault = NUM_NAN;
+    return num_rounded(rounding, type, out);
+}
+
+/* ---- conversions ---- */
+
+static Num
+to_integer(Num x, NumFault *fault)
+{
+    double whole = trunc(x.value);
+
+    if (!(whole >= INT32_MIN && whole <= INT32_MAX)) { /* NaN too */
+        *fault = NUM_CAST;
+        return any_integer(num_of(0));
+    }
+    Num out = num_of(whole);
+    if (x.error > 0)
+        out.error = x.error == INFINITY ? ANY_INTEGER : reach(whole, trunc(below(x)), trunc(above(x)));
+    return out;
+}
+
+Num
+num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault)
+{
+    if (from == to)
+        return x;
+    if (to == ELEMENT_I32)
+        return element_is_float(from) ? to_integer(x, fault) : (Num){x.value, x.error, fabs(x.value)};
+    if (!element_is_float(from) && rounding.bounds) /* a large i32 is rounded */
+        x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
+    return num_rounded(rounding, to, x);
+}

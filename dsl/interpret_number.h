@@ -1,0 +1,78 @@
+/* interpret_number.h - arithmetic on single elements, with a bound of what rounding may change.
+ *
+ * f32 is computed in double precision and not rounded; f16 and bf16 are rounded after each
+ * operation, i32 is exact.  With Rounding.bounds every element also says how far a kernel that is
+ * compiled, in f32, may be from it.
+ */
+#ifndef TILEC_DSL_INTERPRET_NUMBER_H
+#define TILEC_DSL_INTERPRET_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dsl/ast.h"
+
+typedef enum ElementType { ELEMENT_BOOL, ELEMENT_I32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_F32,
+                           ELEMENT_TYPES } ElementType;
+
+/* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
+ * of a bool, 1: it may be the other one.  `size`: of a sum, the sum of its terms' sizes, since the
+ * terms may be added in another order; else the size of the value. */
+typedef struct Num {
+    double value, error, size;
+} Num;
+
+typedef struct Rounding {
+    bool bounds; /* errors and sizes are wanted; else they are 0 */
+    bool loose;  /* 16-bit values may be rounded from other ones than here */
+} Rounding;
+
+/* What went wrong in an operation; the first that is found. */
+typedef enum NumFault {
+    NUM_FINE,
+    NUM_NAN,      /* made from numbers */
+    NUM_OVERFLOW, /* of i32 */
+    NUM_ZERO,     /* i32 division by zero */
+    NUM_SHIFT,    /* i32 shift by less than 0 or more than 31 */
+    NUM_CAST      /* a float that no i32 is near */
+} NumFault;
+
+typedef enum Math { MATH_EXP, MATH_EXP2, MATH_LOG, MATH_LOG2, MATH_SQRT, MATH_RSQRT, MATH_RCP,
+                    MATH_TANH, MATH_SIN, MATH_COS, MATH_FLOOR, MATH_ABS, MATH_NEG, MATH_NOT } Math;
+
+typedef enum Reduction { REDUCTION_SUM, REDUCTION_MAX, REDUCTION_MIN, REDUCTION_ANY,
+                         REDUCTION_ALL } Reduction;
+
+const char *element_name(ElementType type);
+bool element_parse(const char *name, ElementType *type);
+static inline bool
+element_is_float(ElementType type)
+{
+    return type >= ELEMENT_F16;
+}
+
+/* Exactly this value. */
+static inline Num
+num_of(double value)
+{
+    return (Num){value, 0, value < 0 ? -value : value};
+}
+
+/* The nearest value of the type, ties to even; f32 too. */
+double round_to(ElementType type, double value);
+/* A value computed in f32, as the type holds it. */
+Num num_rounded(Rounding rounding, ElementType type, Num x);
+/* x as type `from` converted to `to`. */
+Num num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault);
+/* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and &. */
+Num num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault);
+Num num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b);
+Num num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault);
+/* What stands for both of two values, one of which is right; the value is a's. */
+Num num_either(Num a, Num b);
+/* The math of constants. */
+double math_value(Math math, double x);
+/* Whether x is a multiple of the last place of an f32 of this size: sums of such are exact. */
+bool num_is_on_grid(double x, double size);
+
+#endif

@@ -1,0 +1,502 @@
+/* interpret_tile.c - tiles: shapes, padding, broadcasting, reductions, products. */
+#include <math.h>
+#include <string.h>
+
+#include "dsl/interpret_internal.h"
+
+/* ---- shapes ---- */
+
+bool
+shape_equal(const Shape *x, const Shape *y)
+{
+    return x->rank == y->rank && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
+}
+
+bool
+shape_join(const Shape *x, const Shape *y, Shape *out)
+{
+    const Shape *wide = x->rank >= y->rank ? x : y, *thin = wide == x ? y : x;
+    uint32_t skip = wide->rank - thin->rank;
+    Shape joined = *wide;
+
+    for (uint32_t d = 0; d < thin->rank; d++) {
+        int32_t a = wide->dim[skip + d], b = thin->dim[d];
+        if (a != b && a != 1 && b != 1)
+            return false;
+        joined.dim[skip + d] = a == 1 ? b : a;
+    }
+    *out = joined;
+    return true;
+}
+
+static uint32_t
+shape_count(const Shape *shape)
+{
+    uint32_t n = 1;
+
+    for (uint32_t d = 0; d < shape->rank; d++)
+        n *= (uint32_t)shape->dim[d];
+    return n;
+}
+
+Walk
+walk_over(const Shape *shape, const Shape *x)
+{
+    Walk walk = {.rank = shape->rank};
+    uint32_t skip = shape->rank - x->rank, step = 1;
+
+    for (uint32_t d = shape->rank; d-- > 0;) {
+        walk.dim[d] = shape->dim[d];
+        if (d < skip)
+            continue;
+        walk.step[d] = x->dim[d - skip] == 1 ? 0 : step;
+        step *= (uint32_t)x->dim[d - skip];
+    }
+    return walk;
+}
+
+void
+walk_next(Walk *walk)
+{
+    for (uint32_t d = walk->rank; d-- > 0;) {
+        walk->at += walk->step[d];
+        if (++walk->index[d] < walk->dim[d])
+            return;
+        walk->at -= walk->step[d] * (uint32_t)walk->dim[d];
+        walk->index[d] = 0;
+    }
+}
+
+/* ---- making ---- */
+
+RunTile *
+tile_new(Run *run, ElementType type, const Shape *shape)
+{
+    uint32_t n = shape_count(shape);
+    RunTile *tile = heap_new(run, OBJECT_TILE, sizeof *tile + n * (sizeof(Num) + 1));
+
+    tile->type = type;
+    tile->shape = *shape;
+    tile->n = n;
+    tile->at = (Num *)(void *)(tile + 1);
+    tile->room = (uint8_t *)(tile->at + n);
+    return tile;
+}
+
+RunValue
+tile_value(RunTile *tile)
+{
+    return (RunValue){.kind = RUN_TILE, .tile = tile};
+}
+
+RunValue
+scalar_value(Run *run, ElementType type, Num number)
+{
+    RunTile *tile = tile_new(run, type, &(Shape){0});
+
+    tile->at[0] = number;
+    return tile_value(tile);
+}
+
+/* ---- padding ---- */
+
+Pad *
+pad_new(Run *run, uint32_t depth, int32_t n)
+{
+    Pad *pad = heap_new(run, OBJECT_PAD, sizeof *pad + (size_t)n);
+
+    pad->depth = depth;
+    pad->n = n;
+    return pad;
+}
+
+/* `from`, one of whose positions stands for all when it has one. */
+static Pad *
+pad_copy(Run *run, const Pad *from, int32_t n, Pad *next)
+{
+    Pad *pad = pad_new(run, from->depth, n);
+
+    for (int32_t i = 0; i < n; i++)
+        pad->mask[i] = from->mask[from->n == 1 ? 0 : i];
+    pad->some = from->some;
+    pad->next = next;
+    return pad;
+}
+
+/* Lists are never changed once made: tiles share them. */
+static Pad *
+pads_add(Run *run, Pad *pads, const Pad *more, int32_t n)
+{
+    Pad *out = NULL;
+    bool found = false;
+
+    for (Pad *pad = pads; pad != NULL; pad = pad->next) {
+        bool same = pad->depth == more->depth;
+        found |= same;
+        if (same && (more == pad || (more->n == n && memcmp(pad->mask, more->mask, (size_t)n) == 0)))
+            return pads;
+    }
+    if (!found)
+        return pad_copy(run, more, n, pads);
+    for (const Pad *pad = pads; pad != NULL; pad = pad->next) {
+        out = pad_copy(run, pad, n, out);
+        for (int32_t i = 0; i < n && pad->depth == more->depth; i++)
+            out->mask[i] |= more->mask[more->n == 1 ? 0 : i];
+        out->some |= pad->depth == more->depth && more->some;
+    }
+    return out;
+}
+
+/* Dimension of `n` positions with the padding of both; that of `more` may have one position. */
+static Pad *
+pads_grow(Run *run, Pad *pads, Pad *more, int32_t n)
+{
+    if (pads == NULL && (more == NULL || more->n == n))
+        return more;
+    for (const Pad *pad = more; pad != NULL; pad = pad->next)
+        pads = pads_add(run, pads, pad, n);
+    return pads;
+}
+
+Pad *
+pads_join(Run *run, Pad *pads, const Pad *more)
+{
+    for (; more != NULL; more = more->next)
+        pads = pads_add(run, pads, more, more->n);
+    return pads;
+}
+
+void
+tile_take_pads(Run *run, RunTile *out, const RunTile *x)
+{
+    uint32_t skip = out->shape.rank - x->shape.rank;
+
+    for (uint32_t d = 0; d < x->shape.rank; d++)
+        if (x->pads[d] != NULL)
+            out->pads[skip + d] = pads_grow(run, out->pads[skip + d], x->pads[d], out->shape.dim[skip + d]);
+}
+
+void
+tile_skips(Run *run, RunTile *tile)
+{
+    uint32_t inner = 1;
+
+    (void)run;
+    tile->skip = NULL;
+    for (uint32_t d = tile->shape.rank; d-- > 0;) {
+        uint32_t extent = (uint32_t)tile->shape.dim[d];
+        for (const Pad *pad = tile->pads[d]; pad != NULL; pad = pad->next) {
+            if (!pad->some)
+                continue;
+            if (tile->skip == NULL)
+                tile->skip = memset(tile->room, 0, tile->n);
+            for (uint32_t i = 0; i < tile->n; i++)
+                tile->skip[i] |= pad->mask[i / inner % extent];
+        }
+        inner *= extent;
+    }
+}
+
+/* ---- moving ---- */
+
+RunTile *
+tile_broadcast(Run *run, RunTile *from, const Shape *shape)
+{
+    if (shape_equal(&from->shape, shape))
+        return from;
+    RunTile *out = tile_new(run, from->type, shape);
+    Walk walk = walk_over(shape, &from->shape);
+    for (uint32_t i = 0; i < out->n; i++, walk_next(&walk))
+        out->at[i] = from->at[walk.at];
+    tile_take_pads(run, out, from);
+    tile_skips(run, out);
+    return out;
+}
+
+RunTile *
+tile_transpose(Run *run, RunTile *x)
+{
+    uint32_t rows = (uint32_t)x->shape.dim[0], columns = (uint32_t)x->shape.dim[1];
+    Shape shape = {2, {x->shape.dim[1], x->shape.dim[0]}};
+    RunTile *out = tile_new(run, x->type, &shape);
+
+    for (uint32_t i = 0; i < rows; i++)
+        for (uint32_t k = 0; k < columns; k++)
+            out->at[k * rows + i] = x->at[i * columns + k];
+    out->pads[0] = x->pads[1];
+    out->pads[1] = x->pads[0];
+    tile_skips(run, out);
+    return out;
+}
+
+/* ---- assignment ---- */
+
+RunTile *
+tile_assign(Run *run, RunTile *old, RunTile *now, uint32_t depth)
+{
+    bool over = false, some = false;
+
+    for (uint32_t d = 0; d < now->shape.rank; d++) {
+        for (const Pad *pad = now->pads[d]; pad != NULL; pad = pad->next) {
+            over |= pad->depth > depth;
+            some |= pad->depth > depth && pad->some;
+        }
+    }
+    if (!over)
+        return now;
+    /* as if x = where(inside, e, x) was written */
+    RunTile *out = tile_new(run, now->type, &now->shape);
+    for (uint32_t d = 0; d < now->shape.rank; d++) {
+        for (const Pad *pad = now->pads[d]; pad != NULL; pad = pad->next)
+            if (pad->depth <= depth)
+                out->pads[d] = pads_add(run, out->pads[d], pad, pad->n);
+        if (old->pads[d] != NULL)
+            out->pads[d] = pads_grow(run, out->pads[d], old->pads[d], out->shape.dim[d]);
+    }
+    memcpy(out->at, now->at, now->n * sizeof *now->at);
+    uint32_t inner = 1;
+    for (uint32_t d = now->shape.rank; some && d-- > 0;) {
+        uint32_t extent = (uint32_t)now->shape.dim[d];
+        for (const Pad *pad = now->pads[d]; pad != NULL; pad = pad->next)
+            for (uint32_t i = 0; i < now->n && pad->depth > depth && pad->some; i++)
+                if (pad->mask[i / inner % extent])
+                    out->at[i] = old->at[i];
+        inner *= extent;
+    }
+    tile_skips(run, out);
+    return out;
+}
+
+/* ---- reductions ---- */
+
+static double
+neutral(Reduction how, ElementType type)
+{
+    switch (how) {
+    case REDUCTION_MAX: return type == ELEMENT_I32 ? (double)INT32_MIN : -(double)INFINITY;
+    case REDUCTION_MIN: return type == ELEMENT_I32 ? (double)INT32_MAX : (double)INFINITY;
+    case REDUCTION_ALL: return 1;
+    default: return 0;
+    }
+}
+
+/* A sum whose terms come in any order. */
+typedef struct Sum {
+    double value, error, size;
+    uint32_t n;
+    bool had_nan;
+} Sum;
+
+static Num
+sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint32_t *where)
+{
+    Num out = {sum->value, sum->error, sum->size};
+
+    if (type == ELEMENT_I32 || !run->rounding.bounds)
+        return type == ELEMENT_I32 ? out : num_rounded(run->rounding, type, out);
+    bool exact = sum->error == 0;
+    for (uint32_t i = 0; i < sum->n && exact; i++)
+        exact = num_is_on_grid(terms[where[i]].value, sum->size);
+    if (isnan(sum->value))
+        out.error = INFINITY;
+    else if (!exact && !isinf(sum->value))
+        out.error += (sum->n > 1 ? sum->n : 1) * 0x1p-24 * (sum->size + sum->error);
+    if (!(sum->size + sum->error < 0x1.ffffffp127) && !isinf(sum->value))
+        out.error = INFINITY;
+    if (isinf(sum->value) && isfinite(sum->error))
+        out.error = 0;
+    return num_rounded(run->rounding, type, out);
+}
+
+/* Reduces the elements `where`, n of them. */
+static Num
+reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at, const uint32_t *where,
+            uint32_t n)
+{
+    Num out = num_of(neutral(how, type));
+    Sum sum = {.n = n};
+
+    for (uint32_t i = 0; i < n; i++) {
+        Num x = at[where[i]];
+        switch (how) {
+        case REDUCTION_SUM:
+            sum.value += x.value;
+            sum.error += x.error;
+            sum.size += x.size;
+            sum.had_nan |= isnan(x.value);
+            break;
+        case REDUCTION_MAX:
+        case REDUCTION_MIN: out = num_minmax(run->rounding, type, how == REDUCTION_MAX, out, x); break;
+        default: {
+            NumFault fault;
+            out = num_binary(run->rounding, ELEMENT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND, out, x,
+                             &fault);
+            break;
+        }
+        }
+    }
+    if (how != REDUCTION_SUM)
+        return out;
+    if (isnan(sum.value) && !sum.had_nan)
+        run_nan(run, span, "this sum");
+    if (type == ELEMENT_I32 && (sum.value < INT32_MIN || sum.value > INT32_MAX)) {
+        run_fail(run, span, "this sum is %.0f, which does not fit in i32", sum.value);
+        sum.value = 0;
+    }
+    return sum_end(run, &sum, type, at, where);
+}
+
+/* Over one axis, or over all elements with axis -1. */
+RunValue
+tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
+{
+    Shape shape = {0};
+    uint32_t inner = 1, extent = axis < 0 ? x->n : (uint32_t)x->shape.dim[axis];
+
+    if (!run_works(run, span, x->n))
+        return (RunValue){.kind = RUN_ERROR};
+    for (uint32_t d = 0; axis >= 0 && d < x->shape.rank; d++) {
+        if ((int32_t)d != axis)
+            shape.dim[shape.rank++] = x->shape.dim[d];
+        if ((int32_t)d > axis)
+            inner *= (uint32_t)x->shape.dim[d];
+    }
+    RunTile *out = tile_new(run, x->type, &shape);
+    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}}); /* room for numbers */
+    uint32_t *where = (uint32_t *)(void *)keep->at;
+    for (uint32_t d = 0; axis >= 0 && d < x->shape.rank; d++)
+        if ((int32_t)d != axis)
+            out->pads[(int32_t)d > axis ? d - 1 : d] = x->pads[d];
+    tile_skips(run, out);
+    for (uint32_t i = 0; i < out->n; i++) {
+        uint32_t first = axis < 0 ? 0 : i / inner * inner * extent + i % inner, n = 0;
+        if (out->skip != NULL && out->skip[i]) {
+            out->at[i] = num_of(0);
+            continue;
+        }
+        for (uint32_t k = 0; k < extent; k++) {
+            uint32_t at = first + k * (axis < 0 ? 1 : inner);
+            if (x->skip == NULL || !x->skip[at])
+                where[n++] = at;
+        }
+        out->at[i] = reduce_some(run, span, how, x->type, x->at, where, n);
+    }
+    return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
+}
+
+/* ---- products ---- */
+
+/* Marks the positions of the inner dimension that neither side has as padding. */
+static void
+mark_inner(const Pad *pads, uint8_t *skip)
+{
+    for (; pads != NULL; pads = pads->next)
+        for (int32_t i = 0; i < pads->n && pads->some; i++)
+            skip[i] |= pads->mask[i];
+}
+
+typedef struct Row {
+    double *value, *error, *size; /* of one row of the result */
+} Row;
+
+static void
+add_product_row(Run *run, const Row *row, Num a, const Num *b, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        row->value[k] += a.value * b[k].value;
+    if (!run->rounding.bounds)
+        return;
+    for (uint32_t k = 0; k < n; k++) {
+        double size = a.size == 0 || b[k].size == 0 ? 0 : a.size * b[k].size;
+        row->size[k] += size;
+        if (a.error > 0 || b[k].error > 0) {
+            double error = a.error > 0 ? a.error * (fabs(b[k].value) + b[k].error) : 0;
+            if (b[k].error > 0)
+                error += fabs(a.value) * b[k].error;
+            row->error[k] += error;
+        }
+    }
+}
+
+/* Whether sums of products of such elements are exact in f32: all are small whole numbers. */
+static bool
+is_whole(const RunTile *x)
+{
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->at[i].error > 0 || x->at[i].value != nearbyint(x->at[i].value))
+            return false;
+    return true;
+}
+
+static bool
+has_nan(const RunTile *x)
+{
+    for (uint32_t i = 0; i < x->n; i++)
+        if (isnan(x->at[i].value) && (x->skip == NULL || !x->skip[i]))
+            return true;
+    return false;
+}
+
+static Num
+product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, const Num *acc)
+{
+    Num out = {row->value[k], 0, 0};
+
+    if (acc != NULL)
+        out.value += acc->value;
+    if (fabs(out.value) >= 0x1.ffffffp127 && isfinite(out.value))
+        out.value = copysign(INFINITY, out.value);
+    if (!run->rounding.bounds)
+        return out;
+    out.error = row->error[k] + (acc != NULL ? acc->error : 0);
+    out.size = row->size[k] + (acc != NULL ? acc->size : 0);
+    bool exact = whole && out.size < 0x1p24 && out.error == 0 &&
+                 (acc == NULL || acc->value == nearbyint(acc->value));
+    if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
+        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error);
+    if (isnan(out.value) || isnan(out.error) ||
+        (!(out.size + out.error < 0x1.ffffffp127) && !isinf(row->value[k])))
+        out.error = out.size = INFINITY;
+    return out;
+}
+
+RunValue
+tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
+{
+    uint32_t rows = (uint32_t)a->shape.dim[0], inner = (uint32_t)a->shape.dim[1];
+    uint32_t columns = (uint32_t)b->shape.dim[1];
+    Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}}, line = {1, {b->shape.dim[1]}};
+    RunTile *out = tile_new(run, ELEMENT_F32, &shape);
+    RunTile *room = tile_new(run, ELEMENT_F32, &line);
+    RunTile *skips = tile_new(run, ELEMENT_BOOL, &(Shape){1, {a->shape.dim[1]}});
+    Row row = {.value = (double *)(void *)room->at};
+    bool whole = run->rounding.bounds && is_whole(a) && is_whole(b), excused = has_nan(a) || has_nan(b);
+
+    if (!run_works(run, span, (uint64_t)rows * inner * columns / 8))
+        return (RunValue){.kind = RUN_ERROR};
+    row.error = row.value + columns;
+    row.size = row.error + columns;
+    uint8_t *skip = memset(skips->room, 0, inner);
+    mark_inner(a->pads[1], skip);
+    mark_inner(b->pads[0], skip);
+    out->pads[0] = a->pads[0];
+    out->pads[1] = b->pads[1];
+    if (acc != NULL)
+        tile_take_pads(run, out, acc);
+    tile_skips(run, out);
+    for (uint32_t i = 0; i < rows; i++) {
+        Num *to = out->at + (size_t)i * columns;
+        memset(row.value, 0, 3 * columns * sizeof *row.value);
+        for (uint32_t k = 0; k < inner; k++)
+            if (!skip[k])
+                add_product_row(run, &row, a->at[i * inner + k], b->at + (size_t)k * columns, columns);
+        for (uint32_t j = 0; j < columns; j++) {
+            const Num *plus = acc != NULL ? &acc->at[(size_t)i * columns + j] : NULL;
+            to[j] = product_element(run, &row, j, inner, whole, plus);
+            if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&
+                (out->skip == NULL || !out->skip[(size_t)i * columns + j]))
+                run_nan(run, span, "this product");
+        }
+    }
+    return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
+}

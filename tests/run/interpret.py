@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""interpret.py - the examples in the reference interpreter, against NumPy in float64.
+
+    interpret.py --tilec T
+
+Nothing is compiled.  f32 results must agree to 1e-5, others as what a 16-bit program stores.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import attention  # noqa: E402
+import ladder  # noqa: E402
+
+
+def interpret(tilec, source, folder, defines, inputs, sets, outputs, flags=()):
+    """The outputs as they lie in their files, and what was said."""
+    command = [tilec, "run", source, *flags]
+    for name, value in defines.items():
+        command += ["-D", f"{name}={value}"]
+    for name, values in inputs.items():
+        path = os.path.join(folder, name + "-in.npy")
+        np.save(path, values)
+        command += ["--in", f"{name}={path}"]
+    for name, value in sets.items():
+        command += ["--set", f"{name}={value}"]
+    for name in outputs:
+        command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise attention.Wrong(" ".join(command) + "\n" + done.stderr)
+    return {name: np.load(os.path.join(folder, name + "-out.npy")) for name in outputs}, done.stderr
+
+
+def example(name):
+    return os.path.join(ladder.ROOT, "examples", name + ".tile")
+
+
+def check_ladder(tilec, folder):
+    for case in [c for make in ladder.CASES.values() for c in make(np.random.default_rng(1))]:
+        inputs = {n: ladder.to_bits(x, dtype) for n, (x, dtype) in case.inputs.items()}
+        got, said = interpret(tilec, example(case.example), folder, case.defines, inputs, case.scalars,
+                              case.outputs)
+        for name, want in case.outputs.items():
+            have = ladder.from_bits(got[name], case.out_dtype)
+            error = np.abs(have - want).max() / max(np.abs(want).max(), 1e-30)
+            yield (f"{case.example} {case.name} {name}", said or
+                   (None if error <= max(case.slack, 1) * ladder.EPSILON[case.out_dtype] else
+                    f"off by {error:.1e}"))
+
+
+def attention_defines(case):
+    return {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
+            "RIGHT": case.right, "SOFTCAP": str(case.softcap).lower(), "ALIBI": str(case.alibi).lower()}
+
+
+def check_attention(tilec, folder):
+    make = attention.make
+    cases = [make(1, 1), make(7, 3), make(65, 129, causal=True), make(130, 100, causal=True, heads=4, kv_heads=2),
+             make(70, 90, "f16", window=20, right=10), make(90, 120, "f16", softcap=True), make(90, 70, softcap=True),
+             make(120, 90, causal=True, alibi=True, heads=2, kv_heads=2), make(50, 64, d=24, dv=72)]
+    for case in cases:
+        random = np.random.default_rng(2)
+        draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
+        q, g = draw(case.rows, case.heads, case.d), draw(case.rows, case.heads, case.dv)
+        k, v = draw(case.keys, case.kv_heads, case.d), draw(case.keys, case.kv_heads, case.dv)
+        scale = float(np.float32(case.d ** -0.5))
+        exact, plain = (attention.reference(case, q, k, v, g, scale, e) for e in (True, False))
+        bits = {n: ladder.to_bits(x[None], case.dtype) for n, x in [("Q", q), ("K", k), ("V", v), ("dO", g)]}
+        sets = {"scale": scale, "softcap": attention.SOFTCAP}
+        defines = attention_defines(case)
+        found, _ = interpret(tilec, example("attention"), folder, defines,
+                             {n: bits[n] for n in "QKV"}, sets, ["O", "L"])
+        # all kernels of the file, one after the other
+        back, _ = interpret(tilec, example("attention_bwd"), folder, defines,
+                            {**bits, "O": found["O"], "L": found["L"]}, sets, ["dQ", "dK", "dV"])
+        for name, bits_out in {**found, **back}.items():
+            have = ladder.from_bits(bits_out, "f32" if name == "L" else case.dtype)[0]
+            with np.errstate(invalid="ignore"):
+                error = np.abs(np.where(have == exact[name], 0, have - exact[name])).max()
+                most = np.abs(np.where(plain[name] == exact[name], 0, plain[name] - exact[name])).max()
+            yield (f"attention {attention.name_of(case)} {name}",
+                   None if error <= 2 * most + 1e-5 else f"off by {error:.1e}, NumPy by {most:.1e}")
+
+
+def check_decode(tilec, folder):
+    for rows, keys, group, splits, causal in [(1, 200, 8, 3, True), (7, 3, 4, 2, True), (20, 90, 4, 0, True)]:
+        case = attention.make(rows, keys, d=64, heads=2 * group, kv_heads=2, causal=causal)
+        random = np.random.default_rng(4)
+        draw = lambda *size: ladder.rounded(random.standard_normal(size), "bf16")
+        q, k, v = draw(rows, 2 * group, 64), draw(keys, 2, 64), draw(keys, 2, 64)
+        exact, plain = (attention.reference(case, q, k, v, np.zeros_like(q), 0.125, e) for e in (True, False))
+        inputs = {n: ladder.to_bits(x[None], "bf16") for n, x in [("Q", q), ("K", k), ("V", v)]}
+        defines = {"D": 64, "G": group, "N": 64, "CAUSAL": str(causal).lower()}
+        source = example("attention_decode")
+        if splits == 0:
+            got, _ = interpret(tilec, source, folder, defines, inputs, {"scale": 0.125}, ["O", "L"],
+                               ["--kernel", "attention_decode"])
+        else:
+            parts, _ = interpret(tilec, source, folder, {**defines, "GP": group + 1}, inputs,
+                                 {"scale": 0.125, "X": splits}, ["O_part", "L_part"],
+                                 ["--kernel", "attention_decode_split"])
+            got, _ = interpret(tilec, source, folder, {"D": 64, "G": group}, parts, {"Hq": 2 * group}, ["O", "L"],
+                               ["--kernel", "attention_decode_combine"])
+        for name in "OL":
+            have = ladder.from_bits(got[name], "bf16" if name == "O" else "f32")[0]
+            with np.errstate(invalid="ignore"):
+                error = np.abs(np.where(have == exact[name], 0, have - exact[name])).max()
+                most = np.abs(np.where(plain[name] == exact[name], 0, plain[name] - exact[name])).max()
+            yield (f"decode {rows} {keys} {splits} {name}",
+                   None if error <= 2 * most + 1e-5 else f"off by {error:.1e}, NumPy by {most:.1e}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    options = parser.parse_args()
+    failed = total = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for check in [check_ladder, check_attention, check_decode]:
+            for name, wrong in check(options.tilec, folder):
+                total += 1
+                if wrong:
+                    failed += 1
+                    print(f"{name}: {wrong}")
+    print(f"{total} results, {failed} wrong")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
