@@ -88,9 +88,7 @@ def attention(tester, passes, b, sq, sk, hq, hk, d, dv, m, n, dtype="bf16", size
     defines = {"T": dtype, "D": d, "DV": dv, "M": m, "N": n, **options}
     forward = tester.kernels("attention", defines, passes)
     interpret.run(forward["attention"], t, sizes, scalars)
-    # Scores below 0.42 cap are capped by a polynomial, right to 2^-11 of each (softcap_cases).
-    capped = 2.0 ** -11 * 0.42 * cap if options.get("SOFTCAP") else 0
-    tester.near(what + " L", t["L"], want["L"], 1e-5 + capped)
+    tester.near(what + " L", t["L"], want["L"], 1e-5)
     tester.near(what + " O", t["O"], want["O"], 0.01)
     defines.pop("LAZY", None)
     backward = tester.kernels("attention_bwd", defines, passes)
@@ -119,23 +117,6 @@ def attention_cases(tester, passes):
                            {"CAUSAL": 1, "LAZY": 1, "size": 3.0}),
                           ((1, 1, 1, 1, 1, 8, 8, 16, 16), {"dtype": "f16"})]:
         attention(tester, passes, *case, **options)
-
-
-def softcap_cases(tester, passes):
-    """softcap_tanh_times is right to 2^-11 of each value, by the polynomial and by tanh."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "softcap.tile")
-    kernel = compile_file(tester.tilec, path, {}, passes)["capped"]
-    scale, cap = 0.3, 7.0
-    small = np.linspace(-0.4199, 0.4199, 16 * 64) * cap / scale
-    wide = np.concatenate([np.linspace(-30, 30, 16 * 64 - 3), [0.0, np.inf, -np.inf]]) * cap / scale
-    for name, x, taken in [("polynomial", small, False), ("tanh", wide, True)]:
-        t = {"X": x.astype(np.float32).reshape(16, 64), "Y": np.full((16, 64), np.nan, np.float32)}
-        interpret.run(kernel, t, {}, {"scale": scale, "cap": cap})
-        want = cap * np.tanh(t["X"].astype(np.float64) * scale / cap)
-        error = np.abs(t["Y"] - want) / np.maximum(np.abs(want), 1e-30)
-        tester.near(f"softcap_tanh_times by the {name}", error, np.zeros_like(error), 2.0 ** -11)
-        by_tanh = np.abs(t["Y"] - want).max() < 1e-5 * cap
-        tester.near(f"softcap_tanh_times takes the {name}", np.float64(by_tanh), np.float64(taken), 0)
 
 
 def small_examples(tester, passes):
@@ -196,7 +177,6 @@ def main():
     known = {line.split()[0] for line in listed.stdout.decode().split("\n") if line.strip()}
     for passes in [ALWAYS, OPTIMISED]:
         assert set(passes) <= known, f"passes of {passes} are unknown"
-        softcap_cases(tester, passes)
         small_examples(tester, passes)
         attention_cases(tester, passes)
     print(f"{tester.count} comparisons, {tester.bad} bad")
