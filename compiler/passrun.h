@@ -72,6 +72,7 @@ bool pass_defer_reductions(PassContext *px, TirFn *fn);
 bool pass_order_products(PassContext *px, TirFn *fn);
 bool pass_plan_shared(PassContext *px, TirFn *fn);
 bool pass_place_sync(PassContext *px, TirFn *fn);
+bool pass_order_accesses(PassContext *px, TirFn *fn);
 bool pass_check_roles(PassContext *px, TirFn *fn);
 
 /* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic. */

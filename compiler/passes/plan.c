@@ -23,6 +23,7 @@
  */
 #include "compiler/passes/plan.h"
 
+#include "compiler/passes/accesses.h"
 #include "compiler/passes/tir_clone.h"
 #include "compiler/passes/tir_util.h"
 
@@ -205,6 +206,55 @@ check_load(Planner *p, const TirOp *load)
             return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
     }
     return true;
+}
+
+/* Whether `value` is computed from what `load` has loaded. */
+static bool
+follows_from(const TirVal *value, const TirOp *load)
+{
+    const TirOp *def = value->def;
+
+    for (uint32_t k = 0; def != NULL && def->n_blocks == 0 && k < def->n_args; k++) {
+        if (def->args[k]->def == load || follows_from(def->args[k], load))
+            return true;
+    }
+    return false;
+}
+
+/* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put in another
+ * order, the store stays behind the load, and both are the band's own. */
+static bool
+is_change_in_place(const TirFn *fn, const AccessPair *pair)
+{
+    const TirOp *load = pair->earlier, *store = pair->later;
+
+    (void)fn;
+    return load->op == TIR_LOAD && store->op == TIR_STORE && pair->around == NULL &&
+           load->results[0]->type.rank == 2 && access_same_place(pair) &&
+           follows_from(store->args[store->n_args - 1], load);
+}
+
+static bool
+is_never_settled(const TirFn *fn, const AccessPair *pair)
+{
+    (void)fn, (void)pair;
+    return false;
+}
+
+/* Roles do things in another order than the program: the producer loads for later iterations, additions and
+ * stores leave when the memory unit has time, bands have parts of a tile that other bands touch. */
+static bool
+check_order(Planner *p)
+{
+    AccessWalk walk = {.fn = p->fn, .settled = p->px->plan.divide ? is_never_settled : is_change_in_place};
+
+    access_walk(&walk, p->fn->body);
+    if (walk.found.earlier == NULL)
+        return true;
+    const TirOp *later = walk.found.later;
+    return refuse(p, later->span,
+                  later->op == TIR_LOAD ? "a load reads what the program may have written before"
+                                        : "a program may write what it has read or written before");
 }
 
 /* Whether a load stands in the main loop or outside of all loops. */
@@ -727,11 +777,12 @@ pass_plan(PassContext *px, TirFn *fn)
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p);
     if (ok && hints->divide) {
-        if (hints->bands > 1)
+        ok = check_order(&p);
+        if (ok && hints->bands > 1)
             plan_preload(fn, p.loop->blocks[0]);
-        ok = divide_tiles(&p);
+        ok = ok && divide_tiles(&p);
     } else {
-        ok = ok && choose_axis(&p);
+        ok = ok && choose_axis(&p) && check_order(&p);
         if (ok && hints->bands > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
             ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));

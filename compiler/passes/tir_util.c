@@ -106,8 +106,7 @@ sink_one(TirFn *fn, TirBlock *block, uint32_t at)
     (void)fn;
     while (to + 1 < block->ops.n && !op_uses_deep(block->ops.at[to + 1], op->results[0]) &&
            block->ops.at[to + 1]->op != TIR_YIELD) {
-        const TirOp *next = block->ops.at[to + 1];
-        if ((next->op == TIR_STORE || next->op == TIR_ATOMIC_ADD) && next->tensor == op->tensor)
+        if (op->op == TIR_LOAD && op_writes_tensor(block->ops.at[to + 1], op->tensor))
             break;
         to++;
     }
@@ -265,16 +264,23 @@ is_not_negative(const TirVal *value)
 }
 
 bool
+op_writes_tensor(const TirOp *op, const TirTensor *tensor)
+{
+    if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+        return true;
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        if (writes_tensor(op->blocks[k], tensor))
+            return true;
+    }
+    return false;
+}
+
+bool
 writes_tensor(const TirBlock *block, const TirTensor *tensor)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+        if (op_writes_tensor(block->ops.at[i], tensor))
             return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (writes_tensor(op->blocks[k], tensor))
-                return true;
-        }
     }
     return false;
 }

@@ -44,7 +44,8 @@ bool feeds_products(const TirBlock *block, const TirVal *value);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
-/* Whether `block`, or a block in it, stores or adds to `tensor`. */
+/* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
+bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 /* Whether the tensor memory unit can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
