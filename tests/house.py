@@ -4,14 +4,16 @@
     house.py layers            who may include whom
     house.py sizes             no source file of more than 900 lines
     house.py mutable LIBRARY   the library has no mutable data
-    house.py limits TILEC      the binary is small; compiling is quick and takes little memory
+    house.py limits TILEC [COUNTED [update]]
+                               the binary is small; compiling takes little memory and little work,
+                               which COUNTED counts (count_blocks.c), so that it does not matter how
+                               busy the machine is; `update` writes work.txt anew
 """
 import os
 import re
 import resource
 import subprocess
 import sys
-import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -91,28 +93,43 @@ def mutable(library):
     return bad if said else ["size said nothing"]
 
 
-def limits(tilec):
-    bad = []
-    if os.path.getsize(tilec) > 3 << 20:
-        bad.append(f"the binary has {os.path.getsize(tilec)} bytes, at most 3 MiB")
+def compile_examples(tilec):
+    """(name and target, what it did) for each example."""
     examples = os.path.join(ROOT, "examples")
     for name in sorted(os.listdir(examples)):
-        if not name.endswith(".tile"):
-            continue
-        for arch in ["sm_80", "sm_90", "sm_100"]:
+        for arch in ["sm_80", "sm_90", "sm_100"] if name.endswith(".tile") else []:
             command = [tilec, os.path.join(examples, name), "-arch", arch, "-o", "/dev/null"]
-            best = 1e9
-            for _ in range(5):  # the machine may be busy; the quickest run tells
-                begin = time.perf_counter()
-                done = subprocess.run(command, capture_output=True, text=True)
-                best = min(best, time.perf_counter() - begin)
-            if done.returncode != 0:
-                bad.append(f"{name} for {arch}: {done.stderr.strip()}")
-            if best > 0.060:  # 30 ms are the aim, on an idle machine
-                bad.append(f"{name} for {arch}: {best * 1e3:.1f} ms")
+            yield f"{name[:-5]} {arch}", subprocess.run(command, capture_output=True, text=True)
+
+
+def limits(tilec, counted=None, update=None):
+    """Compiling takes at most half as many blocks again as work.txt says (in thousands), where it has been counted."""
+    bad, work = [], {}
+    if os.path.getsize(tilec) > 3 << 20:
+        bad.append(f"the binary has {os.path.getsize(tilec)} bytes, at most 3 MiB")
+    for what, done in compile_examples(tilec):
+        if done.returncode != 0:
+            bad.append(f"{what}: {done.stderr.strip()}")
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     if peak > 64 << 10:
         bad.append(f"{peak >> 10} MiB of memory, at most 64")
+    if counted is None:
+        print("only GCC counts blocks: how much is computed is not looked at")
+        return bad
+    for what, done in compile_examples(counted):
+        said = re.search(r"^blocks (\d+)$", done.stderr, re.M)
+        work[what] = int(said[1]) if said else 0
+    path = os.path.join(ROOT, "tests", "work.txt")
+    if update:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{what} {blocks // 1000}\n" for what, blocks in work.items())
+        return bad
+    with open(path, encoding="utf-8") as file:
+        expected = {" ".join(line.split()[:2]): float(line.split()[2]) for line in file}
+    for what, blocks in work.items():
+        have, want = blocks / 1000, expected.get(what, 0)
+        if not 0 < have <= 1.5 * want:
+            bad.append(f"{what}: {have:.0f} thousand blocks, work.txt has {want:.0f}")
     return bad
 
 
