@@ -7,33 +7,6 @@
 
 #include "compiler/passes/tir_util.h"
 
-/* ---- what is known of index values ---- */
-
-int32_t
-access_factor(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    int32_t a, b, factor = 1;
-
-    if (def == NULL)
-        return 1;
-    switch (def->op) {
-    case TIR_CONST:
-        while (factor < 16 && def->integer % (factor * 2) == 0)
-            factor *= 2;
-        return factor;
-    case TIR_ADD:
-    case TIR_SUB:
-        a = access_factor(def->args[0]);
-        b = access_factor(def->args[1]);
-        return a < b ? a : b;
-    case TIR_MUL:
-        factor = access_factor(def->args[0]) * access_factor(def->args[1]);
-        return factor < 16 ? factor : 16;
-    default: return 1;
-    }
-}
-
 /* ---- addresses ---- */
 
 static LirReg

@@ -53,8 +53,6 @@ typedef struct Term {
     int32_t bytes;
 } Term;
 
-/* The largest power of two (up to 16) known to divide a value. */
-int32_t access_factor(const TirVal *value);
 /* A part of an address. */
 Term access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes);
 /* `sum` and a term; without a sum the term. */

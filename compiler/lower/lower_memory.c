@@ -1,5 +1,6 @@
 /* lower_memory.c - tiles between global memory and registers or shared memory. */
 #include "compiler/lower/lower_access.h"
+#include "compiler/passes/tir_util.h"
 
 enum { MANY_ROWS = 16 }; /* of a thread: more addresses than a few registers hold */
 
@@ -25,7 +26,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
     if (access->bytes == 1 || layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
         access->col.dim + 1 != access->tensor->rank)
         return 1;
-    int32_t start = access->col.start == NULL ? 16 : access_factor(access->col.start);
+    int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
         bool fits = layout->reg.at[0].extent % v == 0 &&
                     access->tensor->align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
@@ -506,7 +507,7 @@ static int32_t
 copy_chunk(const Access *access)
 {
     int32_t row_bytes = access->col.length * access->bytes;
-    int32_t start = access->col.start == NULL ? 16 : access_factor(access->col.start);
+    int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
 
     for (int32_t chunk = 16; chunk > 4; chunk /= 2) {
         if (access->tensor->align % (uint32_t)chunk == 0 && row_bytes % chunk == 0 &&

@@ -147,33 +147,6 @@ producer_can(const Planner *p, const TirVal *value)
     return true;
 }
 
-/* The largest power of two (up to 64) known to divide an index. */
-static int64_t
-factor_of(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    int64_t a, b, factor = 1;
-
-    if (def == NULL)
-        return 1;
-    switch (def->op) {
-    case TIR_CONST:
-        while (factor < 64 && def->integer % (factor * 2) == 0)
-            factor *= 2;
-        return factor;
-    case TIR_ADD:
-    case TIR_SUB:
-        a = factor_of(def->args[0]);
-        b = factor_of(def->args[1]);
-        return a < b ? a : b;
-    case TIR_MUL:
-        factor = factor_of(def->args[0]) * factor_of(def->args[1]);
-        return factor < 64 ? factor : 64;
-    default:
-        return 1;
-    }
-}
-
 /* Whether the tensor memory unit can bring the tile of a load, and the producer ask for it. */
 static bool
 check_load(Planner *p, const TirOp *load)
@@ -202,7 +175,7 @@ check_load(Planner *p, const TirOp *load)
         const TirVal *start = load->args[next++];
         if (!producer_can(p, start))
             return refuse(p, load->span, "the place of a tile depends on data");
-        if (d == last && factor_of(start) < 8)
+        if (d == last && tir_factor(start) < 8)
             return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
     }
     return true;

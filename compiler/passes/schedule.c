@@ -46,6 +46,11 @@ async_bytes(const TirOp *load)
     const TirTensor *tensor = load->tensor;
     if (!tir_is_contiguous(load))
         return 0; /* the contiguous dimension is not part of the tile */
+    if (load->index[tensor->rank - 1].kind == INDEX_RANGE) {
+        const TirVal *start = load->args[tir_index_operands(load) - 1];
+        if (tir_factor(start) * dtype_bits(tensor->dtype) % 32 != 0)
+            return 0; /* it may begin in the middle of a word */
+    }
     for (uint32_t bytes = 16; bytes >= 4; bytes /= 2) {
         if (tensor->align % bytes == 0)
             return bytes;

@@ -298,3 +298,29 @@ count_products(const TirBlock *block)
     }
     return n;
 }
+
+int64_t
+tir_factor(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int64_t a, b, factor = 1;
+
+    if (def == NULL)
+        return 1;
+    switch (def->op) {
+    case TIR_CONST:
+        while (factor < 64 && def->integer % (factor * 2) == 0)
+            factor *= 2;
+        return factor;
+    case TIR_ADD:
+    case TIR_SUB:
+        a = tir_factor(def->args[0]);
+        b = tir_factor(def->args[1]);
+        return a < b ? a : b;
+    case TIR_MUL:
+        factor = tir_factor(def->args[0]) * tir_factor(def->args[1]);
+        return factor < 64 ? factor : 64;
+    default:
+        return 1;
+    }
+}

@@ -56,4 +56,7 @@ int64_t accumulator_elements(const TirBlock *block);
  * sums, products, quotients of them. */
 bool is_not_negative(const TirVal *value);
 
+/* The largest power of two (up to 64) known to divide an index. */
+int64_t tir_factor(const TirVal *value);
+
 #endif
