@@ -36,6 +36,7 @@ static const char usage[] =
     "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
     "                         GPU's own number (simulator: of 3)\n"
     "  --gpu                  name the GPU, and no more: an error where there is none\n"
+    "  --batch                read command lines from standard input, and run each\n"
     "  --version  --help\n";
 
 enum { EXIT_FINDINGS = 3 };
@@ -311,8 +312,9 @@ run(RunContext *cx)
     return status;
 }
 
-int
-main(int argc, char **argv)
+/* One command line; the exit status. */
+static int
+run_command(int argc, char **argv)
 {
     Arena arena;
     jmp_buf out_of_memory;
@@ -320,16 +322,6 @@ main(int argc, char **argv)
     Machine machine = {0};
     Fault fault = {""};
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(usage, stdout);
-            return 0;
-        }
-        if (strcmp(argv[i], "--version") == 0) {
-            puts("tilerun " TILEC_VERSION);
-            return 0;
-        }
-    }
     if (setjmp(out_of_memory)) {
         fputs("tilerun: error: out of memory\n", stderr);
         return 1;
@@ -344,4 +336,58 @@ main(int argc, char **argv)
         fprintf(stderr, "tilerun: error: %s\n", fault.text);
     arena_free(&arena);
     return status == RUN_OK ? 0 : status == RUN_FINDINGS ? EXIT_FINDINGS : 1;
+}
+
+/* Command lines from standard input, words parted by spaces; says the status of each.  The GPU, where there is
+ * one, stays open between them: opening it takes longer than most runs. */
+static int
+run_batch(void)
+{
+    enum { MOST_WORDS = 512 };
+    static const char blanks[] = " \t\n";
+    Arena arena;
+    jmp_buf out_of_memory;
+    Machine keeper = {0};
+    Fault no_gpu;
+    char *words[MOST_WORDS + 1], line[65536];
+
+    if (setjmp(out_of_memory))
+        return 1;
+    arena_init(&arena, allocator_libc(), &out_of_memory);
+    bool kept = machine_open_gpu(&keeper, &arena, &no_gpu);
+    while (fgets(line, sizeof line, stdin)) {
+        int n = 1;
+        words[0] = "tilerun";
+        for (char *word = strtok(line, blanks); word && n < MOST_WORDS; word = strtok(NULL, blanks))
+            words[n++] = word;
+        words[n] = NULL;
+        if (n == 1)
+            continue;
+        int status = run_command(n, words);
+        fflush(stderr);
+        printf("status %d\n", status);
+        fflush(stdout);
+    }
+    if (kept)
+        keeper.close(&keeper);
+    arena_free(&arena);
+    return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(usage, stdout);
+            return 0;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            puts("tilerun " TILEC_VERSION);
+            return 0;
+        }
+    }
+    if (argc == 2 && strcmp(argv[1], "--batch") == 0)
+        return run_batch();
+    return run_command(argc, argv);
 }

@@ -1,0 +1,97 @@
+"""case.py - a random program as a file that says of itself how it is run.
+
+The line `//! {...}` of a .tile file holds, as JSON: `sizes` and `scalars` by name, `seed`, and for
+tensors that are read `data` by name:
+    ["q", LO, HI, BY]     whole numbers from LO to HI, divided by BY
+    ["wide", SCALE]       normal numbers with all their digits
+    ["off", LAST]         offsets: from 0 to LAST (a number), never falling
+    ["zero"]              zeros
+Tensors without data have ["q", -16, 16, 8].  Names that the text does not have are left aside, so a
+program can be cut down and stay a case.
+"""
+import json
+import re
+import zlib
+
+import numpy as np
+
+TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\]")
+CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
+SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
+
+
+def to_bits(x, dtype):
+    """An array as tilerun reads it: bf16 travels as its bits."""
+    if dtype == "bf16":
+        bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_}[dtype])
+
+
+def from_bits(x, dtype):
+    if dtype == "bf16":
+        return (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return x.astype(np.float64)
+
+
+class Case:
+    def __init__(self, text):
+        self.text = text
+        line = re.search(r"^//! (.*)$", text, re.M)
+        self.how = json.loads(line[1]) if line else {}
+        self.sizes = self.how.get("sizes", {})
+        self.parse()
+
+    @staticmethod
+    def join(text, how):
+        return "//! " + json.dumps(how) + "\n" + re.sub(r"^//! .*\n", "", text, flags=re.M)
+
+    def parse(self):
+        """Tensors and scalars of all kernels: {name: (mode, dtype, dims)}."""
+        code = re.sub(r"//.*", "", self.text)
+        consts = dict(CONST.findall(code))
+        self.tensors, first = {}, {}
+        for name, mode, dtype, dims in TENSOR.findall(code):
+            dims = [consts.get(d.strip(), d.strip()) for d in dims.split(",") if d.strip()]
+            dims = [int(d) if re.fullmatch(r"-?\d+", d) else d for d in dims]
+            dtype = consts.get(dtype, dtype)
+            before = self.tensors.get(name)
+            # a tensor that some kernel reads before one writes it needs data
+            self.tensors[name] = (before[0] if before else mode, dtype, dims)
+            first.setdefault(name, mode)
+        heads = "".join(re.findall(r"\bkernel\s[^{]*\{", code))
+        self.scalars = {n for n, t in SCALAR.findall(heads)}
+
+    def inputs(self):
+        return [n for n, (mode, _, _) in self.tensors.items() if mode != "out"]
+
+    def outputs(self):
+        code = re.sub(r"//.*", "", self.text)
+        return sorted({name for name, mode, _, _ in TENSOR.findall(code) if mode != "in"})
+
+    def shape(self, name):
+        return [d if isinstance(d, int) else self.sizes[d] for d in self.tensors[name][2]]
+
+    def array(self, name):
+        _, dtype, _ = self.tensors[name]
+        shape = self.shape(name)
+        kind, *args = self.how.get("data", {}).get(name, ["q", -16, 16, 8])
+        r = np.random.default_rng([self.how.get("seed", 0), zlib.crc32(name.encode())])
+        if kind == "q":
+            x = r.integers(args[0], args[1] + 1, shape) / args[2]
+        elif kind == "wide":
+            x = r.standard_normal(shape).clip(-3, 3) * args[0]
+        elif kind == "off":
+            x = np.sort(r.integers(0, args[0] + 1, shape), axis=-1)
+            if x.shape[-1] > 1:
+                x[..., 0], x[..., -1] = 0, args[0]
+        else:
+            x = np.zeros(shape)
+        return to_bits(x, dtype)
+
+    def sets(self):
+        """--set arguments: scalars, and sizes that no input has."""
+        seen = {d for n in self.inputs() for d in self.tensors[n][2]}
+        used = {d for n in self.tensors for d in self.tensors[n][2] if isinstance(d, str)}
+        made = [f"{n}={v}" for n, v in self.how.get("scalars", {}).items() if n in self.scalars]
+        return made + [f"{n}={v}" for n, v in self.sizes.items() if n in used and n not in seen]

@@ -1,0 +1,787 @@
+#!/usr/bin/env python3
+"""program.py - random programs over the whole language, as cases (case.py).
+
+    program.py SEED [--count N]      prints the programs
+
+Half of them stand one step beside attention, GEMM and their gradients: loops whose tiles go through
+several products in some order.  The others are free in form.  Every program is legal: what it writes
+belongs to one program of the grid, or is added atomically; subscripts may leave tensors, values are
+tame.
+"""
+import argparse
+import sys
+
+import numpy as np
+
+from case import Case
+from program_products import Products
+from program_values import TAME, Axis, Reject, Val, Values
+
+ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
+
+
+# ---- functions that programs bring along: (text, what a call makes) ----
+
+def _scaled(g, x, a):
+    y = g.constant("f32")[0]
+    return Val(f"scaled({x.text}, {a.text if a and x.dtype == 'f32' else y})", x.dtype, x.shape, 8 * x.mag)
+
+
+def _bent(g, x, a):
+    return Val(f"bent(lo = -1, x = {x.text})" if g.chance(0.5) else f"bent({x.text})", x.dtype, x.shape, x.mag + 1)
+
+
+def _twice(g, x, a):
+    return Val(f"twice({x.text}).{g.pick(['both', 'one', '0', '1'])}", x.dtype, x.shape, 2 * x.mag, x.grain)
+
+
+HELPERS = [
+    ("fn scaled(x, by) {\n    let y = x * by;\n    return y + 0.5;\n}", _scaled),
+    ("fn bent(x) {\n    var y = x;\n    if dtype(x) == f32 { y = max(y, -1.0); } else { y += 1.0; }\n"
+     "    return y;\n}", lambda g, x, a: Val(f"bent({'x = ' if g.chance(0.3) else ''}{x.text})", x.dtype, x.shape,
+                                             x.mag + 1)),
+    ("fn twice(x) {\n    return (both = x + x, one = x);\n}", _twice),
+]
+COLLECT = """fn collect(var st, x, axis: int) {
+    st.sum += sum(x, axis=axis);
+    st.most = max(st.most, max(x, axis=axis));
+}"""
+
+
+class Program(Products, Values):
+    def __init__(self, seed):
+        self.r = np.random.default_rng(seed)
+        self.seed = seed if isinstance(seed, int) else seed[0]
+        self.beside = self.chance(0.5)
+        self.tight = self.beside and self.chance(0.65)  # what warp groups may take
+        self.half = self.pick(["bf16", "bf16", "f16"])
+        self.tensors, self.sizes, self.scalars = [], {}, {}
+        self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
+        self.fresh = 0
+        for text, helper in HELPERS:
+            if self.chance(0.6) or not self.helpers:
+                self.texts.append(text)
+                self.helpers.append(helper)
+        kernels = []
+        for k in range(2 if self.chance(0.12) else 1):
+            kernels.append(self.kernel(f"k{k}" if k else "k"))
+            for t in self.tensors:  # the next kernel may read what this one wrote
+                if t.mode != "in" and t.name in self.used:
+                    t.mode, t.grain, t.mag = "in", 0.0, 4 * TAME
+        self.body_text = "\n".join(kernels)
+
+    # ---- the file ----
+
+    def case(self):
+        used = "\n".join([self.body_text] + self.texts)
+        head = f"use {', '.join(sorted(self.uses))};\n\n" if self.uses else ""
+        texts = [t for t in self.texts if t.split("(")[0][3:] + "(" in self.body_text]
+        text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
+        how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
+               "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
+        return Case(Case.join(text, how))
+
+    def kernel(self, name):
+        self.axes, self.counts, self.scope, self.lines, self.indent = [], [], [], [], 1
+        self.used, self.used_scalars, self.level, self.trips = set(), set(), 0, []
+        self.order_free = self.in_roles = False
+        self.open_tensors = []  # inout tensors of this kernel: (tensor, subscripts of the grid, rest)
+        self.budget, self.products = self.number(15, 70), self.number(1, 4)
+        self.consts = {}
+        if self.tight:
+            self.const_axes = [self.pick([32, 64, 64, 64, 64, 128])]
+            if self.chance(0.3):
+                self.const_axes.append(self.pick([32, 64, 128]))
+            self.most_elements, self.products = 16384, 0
+        elif self.beside:
+            self.const_axes = [self.pick([16, 32, 32, 64, 64, 128])]
+            if self.chance(0.4):
+                self.const_axes.append(self.pick([16, 32, 48, 64, 80, 96, 128]))
+            self.most_elements = 16384
+        else:
+            few = self.number(1, 3)
+            self.const_axes = [self.pick(ODD) for _ in range(few)]
+            self.most_elements = 4096
+        grid = self.grid()
+        if self.beside:
+            self.beside_body()
+        else:
+            self.block(self.number(3, 8))
+        self.finish()
+        attribute = ""
+        if self.chance(0.01 if self.tight else 0.04):
+            attribute = f"@warps({self.pick([1, 2, 4, 8])})\n"
+        body = "\n".join(self.lines)
+        return attribute + self.signature(name) + f" {{\n{grid}\n{body}\n}}\n"
+
+    def signature(self, name):
+        sizes = [n for n in self.sizes if any(n in line for line in self.lines + [self.grid_text])]
+        tensors = [t for t in self.tensors if t.name in self.used]
+        for t in tensors:
+            if not hasattr(t, "first"):
+                t.first = t.mode
+        have = {d for t in tensors for d in t.dims}
+        for n in sizes:
+            if n not in have:
+                if not any(t.name == "U" + n for t in self.tensors):
+                    made = self.tensor("in", "f32", [n], ["zero"], 0, 1.0)
+                    made.name, made.align, made.first = "U" + n, "", "in"
+                tensors.append(next(t for t in self.tensors if t.name == "U" + n))
+        params = [t.declare() for t in tensors]
+        params += [f"{n}: {t}" for n, (t, _) in self.scalars.items() if n in self.used_scalars]
+        consts = ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
+        return f"kernel {name}{'<' + consts + '>' if consts else ''}(\n    " + ",\n    ".join(params) + ")"
+
+    def extent_text(self, extent):
+        """A tile size, sometimes by the name of a parameter."""
+        if self.chance(0.3):
+            for n, v in self.consts.items():
+                if v == extent:
+                    return n
+            name = f"N{len(self.consts)}"
+            self.consts[name] = extent
+            return name
+        return str(extent)
+
+    def emit(self, text):
+        self.lines.append("    " * self.indent + text)
+
+    def grid(self):
+        """The first line; sets axes and counts.  Each entry of own: subscripts every store needs."""
+        axes, self.own, self.single = [], [], False
+        if self.chance(0.02 if self.tight else 0.08):
+            self.single = True
+            self.grid_text = "    grid g in 1;"
+            return self.grid_text
+        n = self.pick([1, 1, 1, 1, 1, 2] if self.tight else [1, 1, 1, 2] if self.beside else [1, 1, 2])
+        for k in range(n):
+            if self.tight:
+                extent = self.pick([64, 64, 64, 128] if k == 0 else [32, 64, 64, 128])
+            elif self.beside:
+                extent = self.pick([64, 64, 64, 64, 128, 128, 16, 32, 48, 80] if k == 0 else [32, 64, 64, 96, 128])
+            else:
+                extent = self.pick(ODD if k == 0 else [4, 8, 16, 32])
+            name, size = "mjl"[k], self.size(extent, 2 if k == 0 and n == 1 else 1)
+            axes.append(f"{name} in tiles({size}, {self.extent_text(extent)})")
+            axis = Axis(extent, [(name, size)], own=True)
+            self.axes.append(axis)
+            self.own.append(axis)
+        for name in "bh"[:self.pick([0, 0, 1, 1, 2])]:
+            count = self.size(1, 2) if self.chance(0.6) else str(self.number(1, 2))
+            if count in self.sizes and self.sizes[count] > 3:
+                continue
+            axes.append(f"{name} in {count}")
+            self.counts.append((name, count if count in self.sizes else int(count)))
+            self.scope.append(Val(name, "i32", (), 4, 1.0))
+        order = self.r.permutation(len(axes)) if self.chance(0.3) else range(len(axes))
+        self.grid_text = "    grid " + ", ".join([axes[k] for k in order][:3]) + ";"
+        if len(axes) > 3:
+            raise Reject
+        self.n_counts = len(self.counts)
+        if self.own and not self.beside and self.chance(0.12):
+            self.pack(self.own[0])
+        return self.grid_text
+
+    def pack(self, axis):
+        """Rows of several heads as one dimension: what is owned is the pack."""
+        (m, size), by = axis.parts[0], self.pick([2, 3, 4])
+        if axis.extent * by > 128:
+            return
+        s, h = self.fresh_name("s"), self.fresh_name("h")
+        self.emit(f"let ({s}, {h}) = pack({m}, iota({by}));")
+        self.axes.remove(axis)
+        packed = Axis(axis.extent * by, [(s, size), (h, by)], own=True, shiftable=False)
+        self.own[0] = packed
+        self.axes.append(packed)
+
+    def extents(self):
+        return [a.extent for a in self.axes] + self.const_axes
+
+    # ---- statements ----
+
+    def let(self, v, keyword="let"):
+        name = self.fresh_name("v")
+        text = v.text[1:-1] if v.text.startswith("(") and v.text.endswith(")") and balanced(v.text[1:-1]) else v.text
+        self.emit(f"{keyword} {name} = {text};")
+        made = v.named(name)
+        self.scope.append(made)
+        return made
+
+    def shape(self):
+        pool = self.extents()
+        for _ in range(10):
+            made = tuple(self.pick(pool) for _ in range(self.pick([0, 1, 1, 2, 2, 2])))
+            if np.prod(made) <= self.most_elements:
+                return made
+        return ()
+
+    def some_let(self):
+        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool"])
+        shape = self.shape()
+        v = self.expr(dtype, shape, self.number(1, 4))
+        if v.text in [u.text for u in self.scope] and self.chance(0.8):
+            return
+        if shape == () and not any(ch.isalpha() for ch in v.text):
+            return
+        self.let(v)
+
+    def variable(self, dtype=None, shape=None):
+        """A new variable with its first value; what may be added to it in all is bounded."""
+        dtype = dtype or self.pick(["f32", "f32", "f32", "i32", self.half])
+        if shape is None:
+            shape = self.shape()
+            if self.own and self.chance(0.5):
+                shape = (self.own[0].extent,) + ((self.pick(self.const_axes),) if self.chance(0.5) else ())
+                if np.prod(shape) > self.most_elements:
+                    shape = shape[:1]
+        start = self.r.random()
+        dims = ", ".join(map(str, shape))
+        grain = 2.0**-10 if self.chance(0.5) else 0.0
+        if shape and start < 0.45:
+            v = Val(f"zeros<{dtype}>[{dims}]", dtype, shape, 0.0, 1.0)
+        elif shape and start < 0.6:
+            text, value = self.constant(dtype)
+            v = Val(f"full<{dtype}>[{dims}]({text})", dtype, shape, abs(value), 0.25)
+        else:
+            v = self.expr(dtype, shape, 1)
+            if shape == () and not any(ch.isalpha() for ch in v.text):
+                v.text = f"({v.text} as {dtype})"
+        made = self.let(v, "var")
+        made.room = WHOLE_ROOM if dtype == "i32" else TAME
+        made.mag += made.room
+        made.grain = 1.0 if dtype == "i32" else grain if v.grain >= grain else 0.0
+        if dtype in ("f16", "bf16"):
+            made.grain = 0.0
+        made.depth = len(self.trips)
+        return made
+
+    def variables(self):
+        return [v for v in self.scope if v.room > 0]
+
+    def times(self, var):
+        return float(np.prod(self.trips[var.depth:])) if self.trips[var.depth:] else 1.0
+
+    def fitted(self, e, var, part=0.3):
+        """A value scaled so that the variable has room for it as often as it is added."""
+        n = self.times(var)
+        most = var.room * part / n
+        e = self.tame(e, max(most, 1.0) if e.dtype == "i32" else most)
+        var.room -= min(e.mag * n, var.room * part)
+        return e
+
+    def update(self, var):
+        """One assignment to a variable."""
+        free = self.order_free
+        way = self.pick(["add", "add", "add", "max", "decay", "last", "where", "mma", "sub"])
+        if free:
+            way = self.pick(["add", "add", "max", "mma"])
+            if var.order_free not in (False, way if way != "mma" else "add"):
+                raise Reject
+            if self.level_of(var) >= self.level:
+                raise Reject
+            var.order_free = way if way != "mma" else "add"
+        depth = self.number(1, 3)
+        exact = var.grain > 0
+        if way == "mma" and var.dtype == "f32" and len(var.shape) == 2:
+            p = self.product(var.shape, depth)
+            n = self.times(var)
+            if p.mag * n > var.room * 8 or (exact and p.grain < var.grain):
+                raise Reject
+            text = p.text[:-1]
+            self.emit(f"{var.text} = {text}, {var.text}{' * 0.5' if not exact and not free and self.chance(0.3) else ''});")
+            var.mag += p.mag * n
+            return
+        e = self.expr(var.dtype, var.shape if self.chance(0.75) else self.pick([(), var.shape[:1], var.shape]), depth)
+        if way in ("add", "sub", "mma"):
+            e = self.fitted(e, var)
+            if exact and e.grain < var.grain:
+                raise Reject
+            text = self.grown(e, var.shape)
+            if way == "sub":
+                self.emit(f"{var.text} -= {text};")
+            else:
+                self.emit(self.pick([f"{var.text} += {text};", f"{var.text} = {var.text} + {text};"]))
+            return
+        if e.shape != var.shape:
+            raise Reject
+        if exact and e.grain < var.grain:
+            raise Reject
+        if e.mag > var.mag:
+            e = self.tame(e, var.mag)
+        if way == "max":
+            op = self.pick(["max", "min"]) if not free else "max"
+            self.emit(f"{var.text} = {op}({var.text}, {e.text});")
+        elif way == "decay" and var.dtype != "i32" and not exact:
+            e = self.tame(e, var.mag / 4)
+            self.emit(f"{var.text} = {var.text} * {self.pick(['0.5', '0.25', '0.75'])} + {e.text};")
+        elif way == "where":
+            c = self.expr("bool", var.shape, depth)
+            a, b = (var.text, e.text) if self.chance(0.5) else (e.text, var.text)
+            self.emit(f"{var.text} = where({c.text}, {a}, {b});")
+        else:
+            self.emit(f"{var.text} = {e.text};")
+
+    def level_of(self, var):
+        return getattr(var, "level", 0)
+
+    def some_assign(self):
+        vars = self.variables()
+        if not vars or (len(vars) < 3 and self.chance(0.3)):
+            if self.order_free:
+                raise Reject
+            made = self.variable()
+            made.level = self.level
+            return
+        self.update(self.pick(vars))
+
+    def condition(self):
+        """A bool that is one for the program: a vote, or of scalars."""
+        roll = self.r.random()
+        if roll < 0.45:
+            inner = tuple(self.pick(self.extents()) for _ in range(self.number(1, 2)))
+            if np.prod(inner) > self.most_elements:
+                inner = inner[:1]
+            c = self.expr("bool", inner, 2)
+            return f"{self.pick(['any', 'all'])}({c.text})"
+        if roll < 0.6:
+            size = self.pick(list(self.sizes)) if self.sizes else None
+            if size:
+                return f"{size} {self.pick(['>', '<', '=='])} {self.number(0, 40)}"
+        c = self.expr("bool", (), 2)
+        if not any(ch.isalpha() for ch in c.text.replace("true", "").replace("false", "")):
+            return f"{self.param('i32').text} > 1"
+        return c.text
+
+    def some_if(self):
+        if self.chance(0.1) and not self.order_free:
+            return self.by_rows()
+        self.emit(f"if {self.condition()} {{")
+        self.inner_block(self.number(1, 3))
+        while self.chance(0.15):
+            self.emit(f"}} else if {self.condition()} {{")
+            self.inner_block(self.number(1, 2))
+        if self.chance(0.4):
+            self.emit("} else {")
+            self.inner_block(self.number(1, 2))
+        self.emit("}")
+
+    def by_rows(self):
+        """A branch that is right for a row whether it is taken or not."""
+        vars = [v for v in self.variables() if len(v.shape) >= 1]
+        if not vars:
+            raise Reject
+        var = self.pick(vars)
+        inner = (var.shape[0], self.pick(self.extents()))
+        if np.prod(inner) > self.most_elements:
+            raise Reject
+        c = self.let(self.expr("bool", inner, 2))
+        rows = f"any({c.text}, axis=1)" + (":, None]"[:0] if len(var.shape) == 1 else "[:, None]")
+        e = self.tame(self.expr(var.dtype, var.shape, 2), var.mag)
+        if var.grain > e.grain:
+            raise Reject
+        self.emit(f"@by_rows if any({c.text}) {{")
+        self.emit(f"    {var.text} = where({rows}, {e.text}, {var.text});")
+        self.emit("}")
+
+    def inner_block(self, n):
+        self.indent += 1
+        saved = (list(self.scope), list(self.axes), list(self.counts))
+        before = len(self.lines)
+        self.block(n)
+        if len(self.lines) == before and self.variables():
+            for _ in range(5):
+                try:
+                    self.update(self.pick(self.variables()))
+                    break
+                except Reject:
+                    del self.lines[before:]
+        self.scope, self.axes, self.counts = saved
+        self.indent -= 1
+
+    # ---- loops ----
+
+    def bound(self, most):
+        """(text, greatest value) of a bound of a loop: a number, parameter or loaded."""
+        roll = self.r.random()
+        ints = [v for v in self.scope if v.dtype == "i32" and v.shape == () and v.mag <= most]
+        if roll < 0.25:
+            n = self.number(0, most)
+            return str(n), n
+        if roll < 0.5 and ints:
+            return self.pick(ints).text, most
+        if roll < 0.75:
+            name = f"c{len(self.scalars)}"
+            value = self.number(0, most)
+            self.scalars[name] = ("i32", value)
+            self.used_scalars.add(name)
+            return name, value
+        dims = [(n, s) for n, s in self.counts if self.chance(0.7)] or [("0", 1)]
+        t = self.tensor("in", "i32", [s for _, s in dims], ["q", 0, most, 1], most, 1.0)
+        return f"(load {t.name}[{', '.join(s for s, _ in dims)}])", most
+
+    def packed_bounds(self, size):
+        """lo..hi of one sequence among several in one dimension: (text, may be written)."""
+        name, count = self.pick(self.counts[:self.n_counts])
+        value = self.sizes[size]
+        if not isinstance(count, int) and self.sizes[count] > 3:
+            raise Reject
+        dim = 1 + (count if isinstance(count, int) else self.sizes[count])
+        t = self.tensor("in", "i32", [dim], ["off", value], value, 1.0)
+        lo, hi = self.fresh_name("lo"), self.fresh_name("hi")
+        self.emit(f"let {lo} = load {t.name}[{name}];")
+        self.emit(f"let {hi} = load {t.name}[{name} + 1];")
+        return f"{lo}..{hi}", name
+
+    def head(self):
+        """(text of the head's range, axis or None, trips, index Val or None)."""
+        kind = self.pick(["tiles", "tiles", "tiles", "cut", "packed", "count", "range"])
+        name = self.fresh_name("n")
+        if kind in ("count", "range"):
+            text, most = self.bound(3)
+            if kind == "range":
+                text = f"range({self.number(-1, 1)}, {text}, {self.number(1, 2)})"
+                most += 1
+            else:
+                text = f"{self.number(-1, 1)}..{text}" if self.chance(0.3) else f"0..{text}"
+                most += 1
+            return name, text, None, most, Val(name, "i32", (), 4, 1.0)
+        extent = self.pick([16, 32, 64]) if self.beside else self.pick(ODD[2:11])
+        size = self.size(extent, 3)
+        value, owner = self.sizes[size], None
+        if kind == "cut":
+            lo, first = self.bound(max(1, min(value, 4))) if self.chance(0.6) else ("0", 0)
+            if self.chance(0.3):
+                hi, last = size, value
+            else:
+                hi, last = self.bound(max(1, value + (2 if self.chance(0.2) else 0)))
+            text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
+            value = max(last, value)
+        elif kind == "packed" and self.counts[:getattr(self, "n_counts", 0)]:
+            bounds, owner = self.packed_bounds(size)
+            text = f"tiles({bounds}, {self.extent_text(extent)})"
+        else:
+            text = f"tiles({size}, {self.extent_text(extent)})"
+        axis = Axis(extent, [(name, size)])
+        axis.owner = owner
+        return name, text, axis, max(1, -(-value // extent)), None
+
+    def some_for(self):
+        if len(self.trips) >= 3 or np.prod(self.trips or [1]) > 8 or self.order_free:
+            raise Reject
+        if len(self.variables()) < 2 or self.chance(0.4):
+            self.variable().level = self.level
+        name, text, axis, trips, index = self.head()
+        saved = (list(self.scope), list(self.axes), list(self.counts))
+        attributes = ""
+        if self.chance(0.1):
+            attributes += f"@stages({self.number(1, 4)}) "
+        if self.chance(0.08):
+            attributes += "@no_split "
+        free = self.chance(0.12)
+        if free:
+            attributes += "@any_order "
+        self.emit(f"{attributes}for {name} in {text} {{")
+        if axis:
+            self.axes.append(axis)
+        else:
+            self.scope.append(index)
+            size = self.pick([2, 3, 4])
+            self.counts.append((self.inside(name, size), size))
+        self.trips.append(max(1, trips))
+        self.level += 1
+        was, self.order_free = self.order_free, free
+        before = len(self.lines)
+        self.inner_block(self.number(2, 5) if not free else self.number(1, 3))
+        if len(self.lines) == before:
+            self.indent += 1
+            try:
+                v = self.variables()
+                if v:
+                    self.update(self.pick(v))
+            except Reject:
+                del self.lines[before:]
+            self.indent -= 1
+        self.order_free = was
+        for v in self.scope:
+            v.order_free = False
+        self.level -= 1
+        self.trips.pop()
+        self.scope, self.axes, self.counts = saved
+        self.emit("}")
+
+    # ---- memory ----
+
+    def owned(self, sets_apart=None):
+        """[(subscript, size)] of what belongs to this program: every axis of the grid."""
+        made = [list(axis.parts) for axis in self.own]
+        made += [[(n, s)] for n, s in self.counts[:getattr(self, "n_counts", 0)] if n != sets_apart]
+        order = self.r.permutation(len(made))
+        return [p for k in order for p in made[k]]
+
+    def place(self):
+        """(subscripts and sizes, shape of the tile, owner) of something that this program may write."""
+        owner, extra = None, []
+        loops = [a for a in self.axes if not a.own]
+        packed = [a for a in loops if getattr(a, "owner", None)]
+        if packed and self.chance(0.6):
+            axis = self.pick(packed)
+            owner = axis.owner
+            extra.append((axis.extent, list(axis.parts)))
+        elif loops and self.chance(0.45):
+            axis = self.pick(loops)
+            extra.append((axis.extent, list(axis.parts)))
+        if self.chance(0.5) and len(extra) + len(self.own) < 2:
+            d = self.pick(self.const_axes)
+            extra.append((d, [(":", d)] if self.chance(0.7) else [(f"iota({d})", self.size(d, 1))]))
+        groups = [(a.extent, list(a.parts)) for a in self.own] + extra
+        if len(groups) > 2:
+            groups = groups[:2] if len(self.own) <= 2 else []
+        if not groups and not self.single:
+            groups = []
+        if self.chance(0.25):
+            groups.reverse()
+        shape = tuple(g[0] for g in groups)
+        if len(shape) > 2 or np.prod(shape) > self.most_elements:
+            raise Reject
+        parts = [p for g in groups for p in g[1]]
+        for n, s in self.counts[:getattr(self, "n_counts", 0)]:
+            if n != owner:
+                parts.insert(self.number(0, len(parts)) if self.chance(0.3) else 0, (n, s))
+        if len(parts) > 6:
+            raise Reject
+        if not parts:
+            parts = [(str(self.number(0, 1)), 2)]
+        return parts, shape
+
+    def value_to_store(self, dtype, shape, depth):
+        roll = self.r.random()
+        if roll < 0.75 or not shape:
+            return self.expr(dtype, shape, depth).text
+        if roll < 0.85:
+            e = self.expr(dtype, (), depth)
+            return e.text if any(ch.isalpha() for ch in e.text) else f"({e.text} as {dtype})"
+        if len(shape) == 2:
+            e = self.expr(dtype, shape[:1], depth) if self.chance(0.5) else self.expr(dtype, shape[1:], depth)
+            return self.grown(e, shape)
+        return self.expr(dtype, shape, depth).text
+
+    def some_store(self):
+        dtype = self.pick(["f32", "f32", self.half, "i32", "bool"])
+        parts, shape = self.place()
+        text = self.value_to_store(dtype, shape, self.number(1, 2))
+        t = self.new_tensor("out", dtype, parts)
+        self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {strip(text)};")
+
+    def new_tensor(self, mode, dtype, parts, data=None):
+        name_before = len(self.tensors)
+        t = self.tensor(mode, dtype, [s for _, s in parts], data or ["q", -8, 8, 1 if dtype == "i32" else 8], 8, 1 / 8)
+        assert len(self.tensors) == name_before + 1
+        return t
+
+    def some_memory(self):
+        """An inout tensor: written, read again, at places of this program alone."""
+        if self.order_free:
+            raise Reject
+        if self.open_tensors and self.chance(0.7):
+            t, parts, shape = self.pick(self.open_tensors)
+            names = {n for n, _ in self.counts} | {p[0] for a in self.axes for p in a.parts}
+            for sub, _ in parts:
+                if sub[0].isalpha() and not sub.startswith("iota") and sub not in names:
+                    raise Reject
+        else:
+            dtype = self.pick(["f32", "f32", self.half, "i32"])
+            parts, shape = self.place()
+            if not all(s == ":" or s.startswith("iota") or s in {p[0] for a in self.own for p in a.parts} or
+                       s in {n for n, _ in self.counts[:getattr(self, 'n_counts', 0)]} for s, _ in parts):
+                if self.chance(0.7):
+                    raise Reject
+            t = self.new_tensor("inout", dtype, parts)
+            self.open_tensors.append((t, parts, shape))
+        dtype, subs = t.dtype, ", ".join(s for s, _ in parts)
+        for _ in range(self.number(1, 3)):
+            act = self.pick(["load", "store", "store", "add"])
+            if act == "load":
+                moved = self.moved(parts)
+                self.let(Val(f"load {t.name}[{moved}]", dtype, shape, TAME))
+            elif act == "store":
+                e = self.tame(self.expr(dtype, shape, 1), TAME)
+                text = e.text
+                if self.chance(0.4):
+                    text = f"(load {t.name}[{self.moved(parts)}]) * {'1' if dtype == 'i32' else '0.5'}"
+                self.emit(f"store {t.name}[{subs}] = {strip(text)};")
+            elif dtype in ("f32", "i32"):
+                e = self.tame(self.expr(dtype, shape, 1), 2.0)
+                self.emit(f"atomic_add {t.name}[{subs}] += {strip(e.text)};")
+
+    def moved(self, parts):
+        """Subscripts of a load from an own tensor: what is not the grid's may move."""
+        fixed = {p[0] for a in self.own for p in a.parts} | {n for n, _ in self.counts[:getattr(self, "n_counts", 0)]}
+        made = []
+        for sub, _ in parts:
+            free = sub not in fixed and sub != ":" and self.chance(0.4)
+            made.append(sub + self.pick([" + 1", " - 1", " + 3"]) if free else sub)
+        return ", ".join(made)
+
+    def some_atomic(self):
+        """Sums over all programs."""
+        dtype = self.pick(["f32", "f32", "i32"])
+        shape = self.shape()
+        parts = []
+        for d in shape:
+            made = self.dimension(d)
+            for a in self.axes:  # through a pack: all of its parts
+                if len(a.parts) > 1 and any(p[0].split(" ")[0] in [q[0] for q in a.parts] for p in made):
+                    made = list(a.parts)
+            parts += made
+        if len(parts) > 5:
+            raise Reject
+        if self.chance(0.4) and self.scalars_in_scope():
+            size = self.number(1, 4)
+            parts.insert(0, (self.inside(self.pick(self.scalars_in_scope()).text, size), size))
+        if not parts:
+            parts = [(str(self.number(0, 1)), 2)]
+        e = self.tame(self.expr(dtype, shape, self.number(1, 2)), 16.0)
+        t = self.new_tensor("inout", dtype, parts)
+        self.emit(f"atomic_add {t.name}[{', '.join(s for s, _ in parts)}] += {strip(e.text)};")
+
+    def some_scalar(self):
+        """A number loaded, to be an index, a bound or a condition."""
+        top = self.pick([3, 5, 30])
+        dims = [(n, s) for n, s in self.counts if self.chance(0.7)] or [(str(self.number(0, 1)), 2)]
+        t = self.tensor("in", "i32", [s for _, s in dims], ["q", 0, top, 1], top, 1.0)
+        self.let(Val(f"load {t.name}[{', '.join(s for s, _ in dims)}]", "i32", (), top, 1.0))
+
+    def some_tuple(self):
+        """A tuple that a function updates."""
+        if self.order_free:
+            raise Reject
+        outer = tuple(self.pick(self.extents()) for _ in range(2))
+        if np.prod(outer) > self.most_elements:
+            raise Reject
+        axis = self.number(0, 1)
+        n = outer[1 - axis]
+        st = self.fresh_name("st")
+        self.emit(f"var {st} = (sum = zeros<f32>[{n}], most = full<f32>[{n}](-8.0));")
+        if COLLECT not in self.texts:
+            self.texts.append(COLLECT)
+        for _ in range(self.number(1, 2)):
+            x = self.tame(self.expr("f32", outer, 2), 8.0)
+            self.emit(f"collect({st}, {x.text}, axis{' = ' if self.chance(0.5) else '='}{axis});")
+        self.scope.append(Val(f"{st}.sum", "f32", (n,), 16.0 * outer[axis]))
+        self.scope.append(Val(f"{st}.most", "f32", (n,), 8.0))
+
+    def some_products(self):
+        if self.order_free or self.beside:
+            raise Reject
+        self.chain_in_place()
+
+    def some_compile_time(self):
+        """A branch that is decided when compiled: the other side may be nonsense."""
+        flag = self.pick(["f32 == f32", "3 > 2", "true || 1 / 0 == 1"])
+        self.emit(f"if {flag} {{")
+        self.inner_block(1)
+        self.emit("} else { undefined(name); }")
+
+    def statement(self):
+        weights = {"let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
+                   "scalar": 0.6, "tuple": 0.3, "products": 0.4, "compile_time": 0.1}
+        if self.indent > 4:
+            weights = {"let": 1, "assign": 3, "store": 0.5}
+        if self.order_free:
+            weights = {"let": 2, "assign": 4, "atomic": 0.5, "store": 0.5}
+        names = list(weights)
+        p = np.array([float(weights[n]) for n in names])
+        return names[int(self.r.choice(len(names), p=p / p.sum()))]
+
+    def block(self, n):
+        for _ in range(n):
+            kept = (len(self.lines), list(self.scope), list(self.axes), list(self.counts), list(self.trips),
+                    self.indent, self.level, self.order_free)
+            try:
+                getattr(self, "some_" + self.statement())()
+            except Reject:
+                lines, self.scope, self.axes, self.counts, self.trips, self.indent, self.level, self.order_free = kept
+                del self.lines[lines:]
+
+    def finish(self):
+        """Every variable and some values are stored, so that nothing is computed for nobody."""
+        wanted = [v for v in self.scope if v.room > 0 or ".sum" in v.text]
+        wanted += [v for v in self.scope if v.room == 0 and self.chance(0.35) and v not in wanted]
+        for v in wanted[:6]:
+            parts = [p for a in self.own for p in a.parts]
+            shape = tuple(a.extent for a in self.own)
+            text = v.text
+            own = [a.extent for a in self.own]
+            if v.shape == ():
+                pass
+            elif len(own) == 1 and v.shape == (own[0],):
+                pass
+            elif len(own) == 1 and len(v.shape) == 2 and v.shape[0] == own[0]:
+                parts = parts + [(":", v.shape[1])]
+            elif len(own) == 1 and len(v.shape) == 2 and v.shape[1] == own[0]:
+                parts = [(":", v.shape[0])] + parts
+            elif len(own) == 2 and v.shape == tuple(own):
+                pass
+            elif len(own) == 2 and len(v.shape) == 1 and v.shape[0] in own:
+                text = f"{v.text}[:, None]" if v.shape[0] == own[0] else f"{v.text}[None, :]"
+            elif self.single or not own:
+                parts = [(":", d) for d in v.shape]
+            elif len(own) == 1 and len(v.shape) == 1:
+                if own[0] * v.shape[0] > self.most_elements:
+                    continue
+                parts, text = parts + [(":", v.shape[0])], f"{v.text}[None, :]"
+            elif v.dtype in ("f32", "i32"):  # nothing of the grid's shape: its sum
+                text = f"(sum({v.text}) * {'1' if v.dtype == 'i32' else '0.125'})"
+            else:
+                continue
+            parts = list(self.counts[:getattr(self, "n_counts", 0)]) + parts
+            if len(parts) > 6:
+                continue
+            if not parts:
+                parts = [("0", 2)]
+            t = self.new_tensor("out", v.dtype, parts)
+            self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {strip(text)};")
+        if not any(line.lstrip().startswith(("store", "atomic_add")) for line in self.lines):
+            raise Reject
+
+
+WHOLE_ROOM = 2.0**16
+
+
+def balanced(text):
+    depth = 0
+    for ch in text:
+        depth += (ch in "([") - (ch in ")]")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def strip(text):
+    if text.startswith("(") and text.endswith(")") and balanced(text[1:-1]):
+        return text[1:-1]
+    return text
+
+
+def make(seed):
+    """The program of a seed."""
+    for attempt in range(200):
+        try:
+            return Program([seed, attempt]).case()
+        except Reject:
+            continue
+    raise RuntimeError(f"seed {seed}: no program")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=1)
+    options = parser.parse_args()
+    for seed in range(options.seed, options.seed + options.count):
+        print(f"// seed {seed}\n{make(seed).text}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

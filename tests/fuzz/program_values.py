@@ -1,0 +1,570 @@
+"""program_values.py - random expressions of the tile language, of a wanted type and shape.
+
+The generator knows of a value no more than keeps a program legal and its numbers tame: a bound of
+the magnitude, and the power of two that it is a multiple of while f32 arithmetic on it is exact
+(0: it is rounded).  What a program means is the reference interpreter's business.
+"""
+import numpy as np
+
+MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
+TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
+WHOLE = 2.0**20  # and whole numbers cut off
+
+
+class Reject(Exception):
+    """This idea leads nowhere; the caller tries another."""
+
+
+class Val:
+    """`room`: of a variable, how much may still be added to it in all."""
+
+    def __init__(self, text, dtype, shape=(), mag=1.0, grain=0.0, ninf=False):
+        self.text, self.dtype, self.shape = text, dtype, tuple(shape)
+        self.mag, self.grain, self.ninf = float(mag), grain, ninf
+        self.room, self.fields, self.depth, self.order_free = 0.0, None, 0, False
+
+    @property
+    def exact(self):
+        return self.grain > 0
+
+    def named(self, text):
+        return Val(text, self.dtype, self.shape, self.mag, self.grain, self.ninf)
+
+
+class Axis:
+    """What can stand in subscripts for one dimension of a tile: (subscript, size of the tensor) for
+    each part; a range has one part, a pack several."""
+
+    def __init__(self, extent, parts, own=False, shiftable=True):
+        self.extent, self.parts, self.own, self.shiftable = extent, parts, own, shiftable
+
+
+class Tensor:
+    def __init__(self, name, mode, dtype, dims, align, data, mag, grain):
+        self.name, self.mode, self.dtype, self.dims, self.align = name, mode, dtype, dims, align
+        self.data, self.mag, self.grain = data, mag, grain
+
+    def declare(self):
+        dims = ", ".join(str(d) for d in self.dims)
+        return f"{self.name}: {self.mode} {self.dtype}[{dims}]{self.align}"
+
+
+def settle(dtype, shape, text, mag, grain):
+    if dtype in MANTISSA and mag > grain * 2.0**MANTISSA[dtype]:
+        grain = 0.0
+    if grain < 2.0**-20:
+        grain = 0.0
+    return Val(text, dtype, shape, mag, 1.0 if dtype in ("i32", "bool") else grain)
+
+
+class Values:
+    """Wants of the class that uses it: r, half, scope, axes, extents(), budget, tensors, sizes,
+    scalars, helpers (functions of the file)."""
+
+    def chance(self, p):
+        return self.r.random() < p
+
+    def pick(self, items):
+        return items[int(self.r.integers(len(items)))]
+
+    def number(self, lo, hi):
+        return int(self.r.integers(lo, hi + 1))
+
+    def fresh_name(self, prefix):
+        self.fresh += 1
+        return f"{prefix}{self.fresh}"
+
+    # ---- sizes, scalars, tensors ----
+
+    def size(self, near=None, most=3):
+        """The name of a size: one that is there, or a new one, for ranges of `near` elements."""
+        known = [n for n, v in self.sizes.items() if near is None or v <= near * most]
+        if known and self.chance(0.5):
+            return self.pick(known)
+        near = near or self.pick([4, 8, 20])
+        roll = self.r.random()
+        if roll < 0.05:
+            value = 0
+        elif roll < 0.12:
+            value = 1
+        elif roll < 0.3:
+            value = near * self.number(1, most)
+        else:
+            value = self.number(1, near * most)
+        name = f"S{len(self.sizes)}"
+        self.sizes[name] = value
+        return name
+
+    def param(self, dtype):
+        """A scalar parameter."""
+        known = [n for n, (t, v) in self.scalars.items() if t == dtype]
+        if known and self.chance(0.6):
+            name = self.pick(known)
+        else:
+            name = f"{dtype[0]}p{len(self.scalars)}"
+            value = self.number(-4, 9) if dtype == "i32" else self.number(-8, 8) / 4
+            self.scalars[name] = (dtype, value)
+        self.used_scalars.add(name)
+        value = self.scalars[name][1]
+        return Val(name, dtype, (), abs(value), 1.0 if dtype == "i32" else 0.25)
+
+    def data_for(self, dtype):
+        """(data, mag, grain): see case.py."""
+        if dtype == "bool":
+            return ["q", 0, 1, 1], 1, 1.0
+        if dtype == "i32":
+            top = self.pick([3, 6, 20])
+            return ["q", self.pick([0, -top]), top, 1], top, 1.0
+        roll = self.r.random()
+        if roll < 0.3:
+            return ["q", -3, 3, 1], 3, 1.0
+        if roll < 0.8:
+            return ["q", -16, 16, 8], 2, 0.125
+        return ["wide", 0.7], 3.5, 0.0
+
+    def tensor(self, mode, dtype, dims, data=None, mag=None, grain=None):
+        dims = list(dims)
+        for t in self.tensors:
+            if mode == "in" and t.mode == "in" and t.dtype == dtype and t.dims == dims and \
+               data is None and self.chance(0.7):
+                self.used.add(t.name)
+                return t
+        if data is None:
+            data, mag, grain = self.data_for(dtype)
+        width = {"f16": 2, "bf16": 2, "bool": 1}.get(dtype, 4)
+        align = ""
+        if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16"):
+            align = " align(16)"
+        elif self.chance(0.35 if isinstance(dims[-1], str) else 0.2):
+            least = 16 if self.tight and width == 2 else width
+            align = f" align({self.pick([a for a in (4, 8, 16, 16, 32) if a >= least])})"
+        name = f"{ {'in': 'X', 'out': 'Y', 'inout': 'Z'}[mode]}{len(self.tensors)}"
+        made = Tensor(name, mode, dtype, dims, align, data, mag, grain)
+        self.tensors.append(made)
+        self.used.add(name)
+        return made
+
+    # ---- subscripts ----
+
+    def shift_text(self):
+        """What is added to a range: known when compiled, a parameter, or loaded."""
+        roll = self.r.random()
+        if roll < 0.5:
+            return self.pick([" + 1", " - 1", " + 2", " - 5", " + 7"])
+        ints = self.scalars_in_scope()
+        if roll < 0.7 and ints:
+            return f" {self.pick('+-')} {self.pick(ints).text}"
+        return f" {self.pick('+-')} {self.param('i32').text}"
+
+    def inside(self, text, size):
+        """A scalar subscript lies in its dimension."""
+        return f"min(max({text}, 0), {size - 1})" if size > 1 else "0"
+
+    def scalars_in_scope(self):
+        return [v for v in self.scope if v.dtype == "i32" and v.shape == () and v.mag <= 64]
+
+    def dimension(self, extent):
+        """[(subscript, size of the tensor)] for one dimension of a tile."""
+        fits = [a for a in self.axes if a.extent == extent]
+        if fits and self.chance(0.85):
+            axis = self.pick(fits)
+            parts = list(axis.parts)
+            if axis.shiftable and self.chance(0.12):
+                k = self.number(0, len(parts) - 1)
+                sub, size = parts[k]
+                parts[k] = (sub + self.shift_text(), size)
+            if len(parts) > 1 and self.chance(0.2):
+                parts = [self.pick(parts)]
+            elif len(parts) > 1 and self.chance(0.3):
+                parts.reverse()
+            return parts
+        if self.chance(0.6):
+            return [(":", extent)]
+        sub = f"iota({extent})"
+        if self.chance(0.5):
+            sub += self.shift_text()
+        return [(sub, self.size(extent, 1) if self.chance(0.7) else self.number(1, extent + 3))]
+
+    def dropped(self):
+        """[(subscript, size)] of dimensions that the tile has not."""
+        made = []
+        for name, size in self.counts:
+            if self.chance(0.55):
+                made.append((name, size))
+        if self.chance(0.03 if self.tight else 0.12):
+            ints = self.scalars_in_scope()
+            if ints and self.chance(0.7):
+                size = self.number(1, 6)
+                made.append((self.inside(self.pick(ints).text, size), size))
+            else:
+                made.append((str(self.number(0, 2)), self.number(3, 4)))
+        return made[:2]
+
+    def load(self, dtype, shape, dims=None):
+        parts = [p for d in shape for p in self.dimension(d)] if dims is None else list(dims)
+        extra = self.dropped()
+        n_extra = len(extra)
+        for e in extra:  # mostly in front
+            at = 0 if self.chance(0.6) else self.number(0, len(parts) - (1 if self.tight and parts else 0))
+            parts.insert(at, e)
+        if not parts:
+            parts = [(str(self.number(0, 2)), self.number(3, 4))]
+        if len(parts) > 6 or (n_extra and len(parts) > 5):
+            raise Reject
+        tensor = self.tensor("in", dtype, [size for _, size in parts])
+        subs = ", ".join(sub for sub, _ in parts)
+        return Val(f"(load {tensor.name}[{subs}])", dtype, shape, tensor.mag, tensor.grain)
+
+    # ---- leaves ----
+
+    def constant(self, dtype, positive=False):
+        """Text and value of a constant without a type of its own."""
+        if dtype == "bool":
+            return self.pick([("true", 1), ("false", 0)])
+        value = self.number(1 if positive else -5, 7)
+        if dtype != "i32":
+            value = value / self.pick([1, 2, 4]) if not positive or value else 1.0
+        text = str(value)
+        return (f"({text})" if value < 0 else text), value
+
+    def leaf(self, dtype, shape):
+        known = [v for v in self.scope if v.dtype == dtype and v.shape == shape and not v.ninf]
+        if known and self.chance(0.6):
+            return self.pick(known[-6:])
+        if shape == () and dtype in ("f32", "i32") and self.chance(0.5):
+            return self.param(dtype)
+        if dtype == "i32" and len(shape) == 1 and self.chance(0.5):
+            fits = [a for a in self.axes if a.extent == shape[0]]
+            if fits:
+                sub, size = self.pick(self.pick(fits).parts)
+                return Val(f"({sub})", "i32", shape, 300, 1.0)
+            return Val(f"iota({shape[0]})", "i32", shape, shape[0], 1.0)
+        if shape and self.chance(0.08):
+            text, value = self.constant(dtype)
+            dims = ", ".join(map(str, shape))
+            return Val(f"full<{dtype}>[{dims}]({text})", dtype, shape, abs(value), 0.25)
+        return self.load(dtype, shape)
+
+    # ---- shapes that grow ----
+
+    def grown(self, v, shape):
+        """The text of a value that broadcasts to `shape`."""
+        if v.shape == shape or v.shape == ():
+            return v.text
+        if len(shape) == 2 and len(v.shape) == 1:
+            if v.shape[0] == shape[0] and (v.shape[0] != shape[1] or self.chance(0.5)):
+                return f"{v.text}[:, None]"
+            if v.shape[0] == shape[1]:
+                return v.text if self.chance(0.3) else f"{v.text}[None, :]"
+        raise Reject
+
+    def operands(self, dtype, shape, depth, n=2):
+        """`n` values, as text that together has the shape."""
+        if len(shape) == 2 and n == 2 and self.chance(0.15):
+            a, b = self.expr(dtype, shape[:1], depth - 1), self.expr(dtype, shape[1:], depth - 1)
+            pair = [(a, f"{a.text}[:, None]"), (b, f"{b.text}[None, :]")]
+            return pair if self.chance(0.5) else pair[::-1]
+        made, full = [], self.number(0, n - 1)
+        for k in range(n):
+            want = shape
+            if k != full and shape and self.chance(0.35):
+                want = self.pick([(), shape[:1], shape[-1:]])
+            v = self.expr(dtype, want, depth - 1)
+            made.append((v, self.grown(v, shape)))
+        return made
+
+    def tame(self, v, most=TAME):
+        """The value scaled down by a power of two where it may be large."""
+        if v.mag <= most:
+            return v
+        if v.dtype == "i32":
+            return Val(f"min(max({v.text}, -{int(most)}), {int(most)})", "i32", v.shape, most, 1.0)
+        by = float(2.0**-np.ceil(np.log2(v.mag / most)))
+        return settle(v.dtype, v.shape, f"({v.text} * {by!r})", v.mag * by, v.grain * by)
+
+    # ---- expressions ----
+
+    def expr(self, dtype, shape, depth=2, exact=False):
+        shape = tuple(shape)
+        self.budget -= 1
+        for _ in range(12):
+            try:
+                if depth <= 0 or self.budget < 0 or self.chance(0.15):
+                    v = self.leaf(dtype, shape)
+                else:
+                    v = getattr(self, "some_" + ("half" if dtype in ("f16", "bf16") else dtype))(
+                        dtype, shape, depth)
+            except Reject:
+                continue
+            if v.ninf or (exact and not v.exact):
+                continue
+            return self.tame(v, WHOLE if dtype == "i32" else TAME)
+        return self.plain(dtype, shape)
+
+    def plain(self, dtype, shape):
+        """A load that is exact; used where nothing else came of it."""
+        parts = [(":", d) if self.chance(0.3) else (f"iota({d})", d) for d in shape]
+        parts = parts or [("0", 1)]
+        data = ["q", 0, 1, 1] if dtype == "bool" else ["q", -4, 4, 1 if dtype == "i32" else 2]
+        t = self.tensor("in", dtype, [s for _, s in parts], data, 4, 0.5)
+        subs = ", ".join(sub for sub, _ in parts)
+        return Val(f"(load {t.name}[{subs}])", dtype, shape, 4, 1.0 if dtype == "i32" else 0.5)
+
+    def larger(self, shape):
+        """A shape with one more dimension, and which: what a reduction comes from."""
+        if len(shape) >= 2:
+            raise Reject
+        extent = self.pick(self.extents())
+        axis = self.number(0, len(shape))
+        made = shape[:axis] + (extent,) + shape[axis:]
+        if np.prod(made) > self.most_elements:
+            raise Reject
+        return made, axis
+
+    def reduced(self, name, dtype, shape, depth):
+        if shape == () and self.chance(0.6):
+            inner = tuple(self.pick(self.extents()) for _ in range(self.number(1, 2)))
+            if np.prod(inner) > self.most_elements:
+                raise Reject
+            v, how = self.expr(dtype, inner, depth - 1), ""
+        else:
+            inner, axis = self.larger(shape)
+            v = self.expr(dtype, inner, depth - 1)
+            how = f", axis={axis if self.chance(0.7) else axis - len(inner)}"
+        n = np.prod(inner) / max(1, np.prod(shape)) if name == "sum" else 1
+        return settle(dtype, shape, f"{name}({v.text}{how})", v.mag * n, v.grain)
+
+    def transposed(self, dtype, shape, depth):
+        if len(shape) != 2:
+            raise Reject
+        v = self.expr(dtype, shape[::-1], depth - 1)
+        return Val(f"({v.text}).T", dtype, shape, v.mag, v.grain)
+
+    def chosen(self, dtype, shape, depth):
+        c = self.expr("bool", shape if self.chance(0.7) else self.pick([(), shape[:1], shape]), depth - 1)
+        (a, x), (b, y) = self.operands(dtype, shape, depth)
+        if self.chance(0.2):
+            y, value = self.constant(dtype)
+            b = Val(y, dtype, (), abs(value), 0.25)
+            if a.shape != shape:
+                raise Reject
+        return settle(dtype, shape, f"where({self.grown(c, shape)}, {x}, {y})", max(a.mag, b.mag),
+                      min(a.grain, b.grain))
+
+    def arithmetic(self, dtype, shape, depth):
+        op = self.pick("++--**" if dtype != "i32" else "++--*")
+        if self.chance(0.35):
+            a = self.expr(dtype, shape, depth - 1)
+            text, value = self.constant(dtype)
+            b, x, y = Val(text, dtype, (), abs(value), 0.25), a.text, text
+            if dtype == "i32":
+                b.grain = 1.0
+            if self.chance(0.3):
+                x, y = y, x
+        else:
+            (a, x), (b, y) = self.operands(dtype, shape, depth)
+        if op == "*":
+            if dtype == "i32" and a.mag * b.mag > 2**28:
+                raise Reject
+            return settle(dtype, shape, f"({x} * {y})", a.mag * b.mag, a.grain * b.grain)
+        return settle(dtype, shape, f"({x} {op} {y})", a.mag + b.mag, min(a.grain, b.grain))
+
+    def extreme(self, dtype, shape, depth):
+        (a, x), (b, y) = self.operands(dtype, shape, depth)
+        return settle(dtype, shape, f"{self.pick(['max', 'min'])}({x}, {y})", max(a.mag, b.mag),
+                      min(a.grain, b.grain))
+
+    def unary(self, dtype, shape, depth):
+        name = self.pick(["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos", "abs",
+                          "neg", "floor", "div"])
+        v = self.expr(dtype, shape, depth - 1, exact=name == "floor")
+        if name == "neg":
+            return settle(dtype, shape, f"(-{v.text})", v.mag, v.grain)
+        if name == "abs":
+            return settle(dtype, shape, f"abs({v.text})", v.mag, v.grain)
+        if name == "floor":
+            return settle(dtype, shape, f"floor({v.text})", v.mag + 1, 1.0)
+        if name in ("exp", "exp2"):
+            v = self.tame(v, 3.0)
+            return Val(f"{name}({v.text})", dtype, shape, 24.0)
+        if name in ("tanh", "sin", "cos"):
+            v = self.tame(v, 8.0)
+            return Val(f"{name}({v.text})", dtype, shape, 1.0)
+        safe = f"(abs({v.text}) + 0.5)"
+        if name == "div":
+            u = self.expr(dtype, shape, depth - 1)
+            return Val(f"({u.text} / {safe})", dtype, shape, 2 * u.mag)
+        return Val(f"{name}({safe})", dtype, shape, {"sqrt": v.mag**0.5 + 1, "log": 5, "log2": 7}.get(name, 2.0))
+
+    def product(self, shape, depth):
+        if len(shape) != 2:
+            raise Reject
+        k = self.pick(self.extents())
+        if max(shape[0] * k, shape[1] * k) > self.most_elements or self.products <= 0:
+            raise Reject
+        self.products -= 1
+        a, b = self.expr(self.half, (shape[0], k), depth - 1), self.expr(self.half, (k, shape[1]), depth - 1)
+        return self.multiplied(a, b)
+
+    def multiplied(self, a, b, acc=None):
+        k = a.shape[1]
+        mag, grain, text = a.mag * b.mag * k, a.grain * b.grain, ""
+        if acc is not None:
+            mag, grain, text = mag + acc.mag, min(grain, acc.grain), f", {acc.text}"
+        return settle("f32", (a.shape[0], b.shape[1]), f"mma({a.text}, {b.text}{text})", mag, grain)
+
+    def called(self, dtype, shape, depth):
+        """A function of the file or of the library."""
+        if dtype == "f32" and len(shape) == 1 and self.chance(0.3):
+            inner = (shape[0], self.pick(self.extents()))
+            if np.prod(inner) > self.most_elements:
+                raise Reject
+            name = self.pick(["row_sum", "row_square_sum", "row_dot", "row_logsumexp", "row_mean"])
+            x = self.tame(self.expr(self.pick(["f32", self.half]), inner, depth - 1), 16.0)
+            self.uses.add("reduce")
+            if name == "row_dot":
+                y = self.tame(self.expr(self.pick(["f32", self.half]), inner, depth - 1), 16.0)
+                return Val(f"row_dot({x.text}, {y.text})", dtype, shape, 256.0 * inner[1])
+            if name == "row_mean":
+                return Val(f"row_mean({x.text}, {self.number(1, 9)})", dtype, shape, 16.0 * inner[1])
+            mag = {"row_sum": 16.0 * inner[1], "row_square_sum": 256.0 * inner[1]}.get(name, 24.0)
+            return Val(f"{name}({x.text})", dtype, shape, mag)
+        if dtype == "f32" and self.chance(0.4):
+            name = self.pick(["relu", "sigmoid", "silu", "gelu", "add_bias"])
+            x = self.tame(self.expr(dtype, shape, depth - 1), 8.0)
+            self.uses.add("epilogue")
+            if name != "add_bias":
+                return settle(dtype, shape, f"{name}({x.text})", 8.0, x.grain if name == "relu" else 0.0)
+            if len(shape) != 2:
+                raise Reject
+            b = self.tame(self.expr(self.pick(["f32", self.half]), shape[1:], depth - 1), 8.0)
+            return settle(dtype, shape, f"add_bias({x.text}, {b.text})", 16.0, min(x.grain, b.grain))
+        helper = self.pick(self.helpers)
+        x = self.tame(self.expr(dtype, shape, depth - 1), 4.0)
+        a = self.param("f32") if dtype == "f32" else None
+        return helper(self, x, a)
+
+    def some_f32(self, dtype, shape, depth):
+        roll = self.r.random()
+        if roll < 0.3:
+            return self.arithmetic(dtype, shape, depth)
+        if roll < 0.38:
+            return self.extreme(dtype, shape, depth)
+        if roll < 0.46:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.58:
+            return self.unary(dtype, shape, depth)
+        if roll < 0.68 and len(shape) < 2:
+            return self.reduced(self.pick(["sum", "sum", "max", "min"]), dtype, shape, depth)
+        if roll < 0.76 and len(shape) == 2:
+            return self.product(shape, depth)
+        if roll < 0.80:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.86:
+            return self.called(dtype, shape, depth)
+        if roll < 0.89:  # exponentials of what is masked
+            v = self.tame(self.expr(dtype, shape, depth - 1), 3.0)
+            c = self.expr("bool", shape, depth - 1)
+            return Val(f"{self.pick(['exp', 'exp2'])}(mask({v.text}, {c.text}))", dtype, shape, 24.0)
+        if roll < 0.92 and len(shape) == 1:  # the maximum of what is masked
+            inner = (shape[0], self.pick(self.extents()))
+            if np.prod(inner) > self.most_elements:
+                raise Reject
+            v, c = self.expr(dtype, inner, depth - 1), self.expr("bool", inner, depth - 1)
+            return settle(dtype, shape, f"max(max(mask({v.text}, {c.text}), axis=1), -8.0)", max(8.0, v.mag), v.grain)
+        other = self.pick(["i32", "bool", self.half, self.half])
+        v = self.expr(other, shape, depth - 1)
+        if other == "i32":
+            v = self.tame(v, 512.0)
+        return settle(dtype, shape, f"({v.text} as f32)", v.mag, v.grain)
+
+    def some_half(self, dtype, shape, depth):
+        roll = self.r.random()
+        if roll < 0.5:
+            v = self.expr("f32", shape, depth - 1)
+            return settle(dtype, shape, f"({v.text} as {dtype})", v.mag, v.grain)
+        if roll < 0.66:
+            return self.arithmetic(dtype, shape, depth)
+        if roll < 0.72:
+            return self.extreme(dtype, shape, depth)
+        if roll < 0.78:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.84 and len(shape) < 2:
+            v = self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
+            return self.tame(v)
+        if roll < 0.90:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.94:
+            return self.unary(dtype, shape, depth)
+        return self.load(dtype, shape)
+
+    def some_i32(self, dtype, shape, depth):
+        roll = self.r.random()
+        if roll < 0.3:
+            return self.arithmetic(dtype, shape, depth)
+        if roll < 0.42:
+            v = self.expr(dtype, shape, depth - 1)
+            op, by = self.pick(["/", "%"]), self.number(1, 9)
+            return Val(f"({v.text} {op} {by})", dtype, shape, v.mag if op == "/" else by, 1.0)
+        if roll < 0.47:
+            (a, x), (b, y) = self.operands(dtype, shape, depth)
+            op = self.pick(["/", "%"])
+            return Val(f"({x} {op} (abs({y}) + 1))", dtype, shape, a.mag, 1.0)
+        if roll < 0.55:
+            (a, x), (b, y) = self.operands(dtype, shape, depth)
+            mag = 2.0**np.ceil(np.log2(max(a.mag, b.mag) + 2))
+            return Val(f"({x} {self.pick('&|^')} {y})", dtype, shape, mag, 1.0)
+        if roll < 0.6:
+            v = self.tame(self.expr(dtype, shape, depth - 1), 4096)
+            s = self.expr(dtype, shape, 0)
+            op = self.pick(["<<", ">>"])
+            return Val(f"({v.text} {op} ({s.text} & 7))", dtype, shape, v.mag * 128 if op == "<<" else v.mag, 1.0)
+        if roll < 0.66:
+            return self.extreme(dtype, shape, depth)
+        if roll < 0.72:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.8 and len(shape) < 2:
+            v = self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
+            return v
+        if roll < 0.84:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.87 and shape == ():
+            v = self.expr(dtype, shape, depth - 1)
+            return Val(f"cdiv(abs({v.text}), {self.number(1, 9)})", dtype, shape, v.mag, 1.0)
+        if roll < 0.93:
+            v = self.expr("bool", shape, depth - 1)
+            return Val(f"({v.text} as i32)", dtype, shape, 1, 1.0)
+        if roll < 0.97:
+            v = self.expr(self.pick(["f32", self.half]), shape, depth - 1, exact=True)
+            return Val(f"({v.text} as i32)", dtype, shape, v.mag, 1.0)
+        return self.load(dtype, shape)
+
+    def some_bool(self, dtype, shape, depth):
+        roll = self.r.random()
+        if roll < 0.55:
+            kind = self.pick(["i32", "i32", "f32", self.half])
+            exact = kind != "i32" and self.chance(0.95)
+            if len(shape) == 2 and self.chance(0.5) and kind == "i32":
+                a, b = self.expr(kind, shape[:1], depth - 1), self.expr(kind, shape[1:], depth - 1)
+                x, y = f"{a.text}[:, None]", f"{b.text}[None, :]"
+            else:
+                a = self.expr(kind, shape, depth - 1, exact)
+                x = a.text
+                if self.chance(0.4):
+                    y, _ = self.constant(kind)
+                else:
+                    b = self.expr(kind, shape if self.chance(0.6) else (), depth - 1, exact)
+                    y = b.text
+            op = self.pick(["==", "!=", "<", "<=", ">", ">="])
+            return Val(f"({x} {op} {y})", dtype, shape, 1, 1.0)
+        if roll < 0.7:
+            (a, x), (b, y) = self.operands(dtype, shape, depth)
+            return Val(f"({x} {self.pick(['&&', '||', '==', '!=', '&', '|', '^'])} {y})", dtype, shape, 1, 1.0)
+        if roll < 0.78:
+            v = self.expr(dtype, shape, depth - 1)
+            return Val(f"(!{v.text})", dtype, shape, 1, 1.0)
+        if roll < 0.9 and len(shape) < 2:
+            return self.reduced(self.pick(["any", "all"]), dtype, shape, depth)
+        if roll < 0.94:
+            return self.transposed(dtype, shape, depth)
+        return self.load(dtype, shape)
