@@ -202,6 +202,10 @@ class Values:
 
     def load(self, dtype, shape, dims=None):
         parts = [p for d in shape for p in self.dimension(d)] if dims is None else list(dims)
+        packed = {q[0] for a in self.axes if len(a.parts) > 1 for q in a.parts}
+        inside = [p[0].split(" ")[0] for p in parts if p[0].split(" ")[0] in packed]
+        if len(inside) != len(set(inside)):  # a part of a pack stands once in an access
+            raise Reject
         extra = self.dropped()
         n_extra = len(extra)
         for e in extra:  # mostly in front
