@@ -304,8 +304,8 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
         return false;
     }
     if (input->rank != tensor->rank) {
-        run_fail(run, param->name.span, "%s has %u dimensions, the array that is given has %u", tensor->name,
-                 tensor->rank, input->rank);
+        run_fail(run, param->name.span, "%s has %u dimension%s, the array that is given has %u", tensor->name,
+                 tensor->rank, tensor->rank == 1 ? "" : "s", input->rank);
         return false;
     }
     return true;

@@ -50,84 +50,129 @@ find_key(const char *header, const char *key)
     return at;
 }
 
+/* '<f4' and the like. */
+static bool
+parse_type(const char *descr, const char *path, NpyArray *out, Fault *fault)
+{
+    int length = (int)strcspn(descr + 1, "'");
+    char *end;
+
+    if (length >= 2 && descr[1] == '>')
+        return fault_set(fault, "%s: the array is big endian; save it as little endian", path);
+    if (length < 3 || length > 8 || strchr("<|=", descr[1]) == NULL || strchr("fiubV", descr[2]) == NULL ||
+        descr[3] < '0' || descr[3] > '9')
+        return fault_set(fault, "%s: arrays of type %.*s are not supported", path, length < 40 ? length : 40,
+                         descr + 1);
+    unsigned long bytes = strtoul(descr + 3, &end, 10);
+    if (*end != '\'' || bytes == 0 || bytes > 16)
+        return fault_set(fault, "%s: arrays of type %.*s are not supported", path, length, descr + 1);
+    out->kind = descr[2];
+    out->bytes = (uint32_t)bytes;
+    return true;
+}
+
+/* (2, 3), (2,) or (). */
+static bool
+parse_shape(const char *shape, const char *path, NpyArray *out, Fault *fault)
+{
+    const char *at = shape + 1 + strspn(shape + 1, " ");
+
+    out->rank = 0;
+    out->total = out->bytes;
+    while (*at != ')') {
+        char *end;
+        errno = 0;
+        long long extent = strtoll(at, &end, 10);
+        if (end == at || extent < 0 || errno != 0 || out->rank == NPY_MAX_RANK)
+            return fault_set(fault, "%s: the shape of the array cannot be read", path);
+        if (extent > 0 && out->total > SIZE_MAX / 4 / (uint64_t)extent)
+            return fault_set(fault, "%s: the array is larger than memory", path);
+        out->shape[out->rank++] = extent;
+        out->total *= (size_t)extent;
+        at = end + strspn(end, " L"); /* Python 2 wrote 3L */
+        if (*at == ',')
+            at += 1 + strspn(at + 1, " ");
+        else if (*at != ')')
+            return fault_set(fault, "%s: the shape of the array cannot be read", path);
+    }
+    return true;
+}
+
 static bool
 parse_header(const char *header, const char *path, NpyArray *out, Fault *fault)
 {
     const char *descr = find_key(header, "'descr'"), *order = find_key(header, "'fortran_order'");
     const char *shape = find_key(header, "'shape'");
 
-    if (!descr || !order || !shape || *descr != '\'' || *shape != '(')
+    if (!descr || !order || !shape || *descr != '\'' || *shape != '(' ||
+        (strncmp(order, "True", 4) != 0 && strncmp(order, "False", 5) != 0))
         return fault_set(fault, "%s: the header of the .npy file cannot be read", path);
-    if (descr[1] == '>')
-        return fault_set(fault, "%s: the array is big endian; save it as little endian", path);
-    out->kind = descr[2];
-    out->bytes = (uint32_t)strtoul(descr + 3, NULL, 10);
-    if (!strchr("fiubV", out->kind) || out->bytes == 0 || out->bytes > 16)
-        return fault_set(fault, "%s: arrays of type %.*s are not supported", path,
-                         (int)strcspn(descr + 1, "'"), descr + 1);
-    out->rank = 0;
-    out->total = out->bytes;
-    for (const char *at = shape + 1; *at && *at != ')';) {
-        char *end;
-        long long extent = strtoll(at, &end, 10);
-        if (end == at || extent < 0 || out->rank == NPY_MAX_RANK)
-            return fault_set(fault, "%s: the shape of the array cannot be read", path);
-        if (extent && out->total > SIZE_MAX / 2 / (uint64_t)extent)
-            return fault_set(fault, "%s: the array is larger than memory", path);
-        out->shape[out->rank++] = extent;
-        out->total *= (size_t)extent;
-        at = end + strspn(end, ", L");
-    }
+    if (!parse_type(descr, path, out, fault) || !parse_shape(shape, path, out, fault))
+        return false;
     if (strncmp(order, "True", 4) == 0 && out->rank > 1)
         return fault_set(fault, "%s: the array is in Fortran order; save np.ascontiguousarray(x)",
                          path);
     return true;
 }
 
+enum { HEADER_MOST = 1 << 16 };
+
+/* Everything but the elements, which begin at `start`. */
 static bool
-read_file(Arena *arena, FILE *file, const char *path, NpyArray *out, Fault *fault)
+read_header(FILE *file, const char *path, NpyArray *out, long *start, Fault *fault)
 {
     unsigned char head[12];
+    char header[HEADER_MOST + 1];
     size_t length;
 
     if (fread(head, 1, 10, file) != 10 || memcmp(head, magic, sizeof magic) != 0)
         return fault_set(fault, "%s is not a .npy file", path);
+    if (head[6] < 1 || head[6] > 3)
+        return fault_set(fault, "%s is a .npy file of version %u; 1 to 3 are known", path, head[6]);
     length = head[8] | (size_t)head[9] << 8;
     if (head[6] >= 2) {
         if (fread(head + 10, 1, 2, file) != 2)
             return fault_set(fault, "%s ends in its header", path);
         length |= (size_t)head[10] << 16 | (size_t)head[11] << 24;
     }
-    if (length > 1 << 20)
+    if (length > HEADER_MOST)
         return fault_set(fault, "%s: the header of the .npy file cannot be read", path);
-    char *header = arena_alloc(arena, length + 1);
     if (fread(header, 1, length, file) != length)
         return fault_set(fault, "%s ends in its header", path);
+    header[length] = '\0';
     *out = (NpyArray){0};
     if (!parse_header(header, path, out, fault))
         return false;
     /* the size is checked against the file before so much memory is taken */
-    long start = ftell(file);
-    if (start < 0 || fseek(file, 0, SEEK_END) != 0 || ftell(file) < start ||
-        (size_t)(ftell(file) - start) < out->total || fseek(file, start, SEEK_SET) != 0)
+    *start = ftell(file);
+    if (*start < 0 || fseek(file, 0, SEEK_END) != 0 || ftell(file) < *start ||
+        (size_t)(ftell(file) - *start) < out->total)
         return fault_set(fault, "%s is shorter than its header says (%zu bytes of data)", path,
                          out->total);
-    out->data = arena_alloc(arena, out->total ? out->total : 1);
-    if (fread(out->data, 1, out->total, file) != out->total)
-        return fault_set(fault, "%s cannot be read: %s", path, strerror(errno));
     return true;
 }
 
+/* The file is closed while memory is taken, which may jump away. */
 bool
 npy_read(Arena *arena, const char *path, NpyArray *out, Fault *fault)
 {
     FILE *file = fopen(path, "rb");
+    long start;
 
     if (!file)
         return fault_set(fault, "cannot open %s: %s", path, strerror(errno));
-    bool ok = read_file(arena, file, path, out, fault);
+    bool ok = read_header(file, path, out, &start, fault);
     fclose(file);
-    return ok;
+    if (!ok)
+        return false;
+    out->data = arena_alloc(arena, out->total ? out->total : 1);
+    file = fopen(path, "rb");
+    if (!file)
+        return fault_set(fault, "cannot open %s: %s", path, strerror(errno));
+    ok = fseek(file, start, SEEK_SET) == 0 &&
+         (out->total == 0 || fread(out->data, 1, out->total, file) == out->total);
+    fclose(file);
+    return ok || fault_set(fault, "%s cannot be read", path);
 }
 
 bool

@@ -156,6 +156,51 @@ every_allocation_may_fail_source(void **state)
         survive_example(*state, names[k]);
 }
 
+static const char run_text[] = "use softmax;\n"
+                               "fn twice(var x) { x = x + x; }\n"
+                               "kernel k<N: int = auto>(X: in f16[S, 4], Y: out f32[S], Z: inout f32[1]) {\n"
+                               "    grid i in tiles(S, N);\n"
+                               "    var t = (a = 0.0, b = load X[i, :] as f32);\n"
+                               "    for n in tiles(4, 3) { let (r, c) = pack(i, n); twice(t.b); }\n"
+                               "    let p = mma(load X[i, :], (load X[i, :]).T);\n"
+                               "    print(\"p\", t, sum(p), i);\n"
+                               "    assert(p >= 0.0, \"positive\");\n"
+                               "    store Y[i] = max(t.b, axis=1) - inf;\n"
+                               "    let none = load Z[0] - inf;\n"
+                               "    atomic_add Z[0] += none - none;\n"
+                               "}\n";
+
+static void
+every_allocation_may_fail_run(void **state)
+{
+    static const uint16_t halves[8];
+    static const char *const names[] = {"Y"};
+    TilecArray input = {.name = "X", .kind = 'f', .bytes = 2, .rank = 2, .shape = {2, 4}, .total = 16,
+                        .data = halves};
+    TilecRun run = {.inputs = &input, .n_inputs = 1, .outputs = names, .n_outputs = 1, .tolerance = true};
+    TilecOptions options = tilec_default_options();
+    TilecStatus status = TILEC_OUT_OF_MEMORY;
+
+    (void)state;
+    for (long k = 0; status == TILEC_OUT_OF_MEMORY; k++) {
+        Meter meter = {.fail_at = k};
+        TilecAllocator allocator = {meter_allocate, meter_release, &meter};
+        TilecRunResult result;
+        options.allocator = &allocator;
+        status = tilec_run(&options, &run, "run.tile", run_text, sizeof run_text - 1, &result);
+        if (status == TILEC_OUT_OF_MEMORY) {
+            assert_null(result.outputs);
+            assert_string_equal(result.messages, "tilec: error: out of memory\n");
+        } else {
+            assert_non_null(strstr(result.messages, "makes a NaN"));
+            assert_int_equal(result.outputs[0].total, 8);
+        }
+        tilec_run_free(&result);
+        assert_int_equal(meter.live, 0);
+    }
+    assert_int_equal(status, TILEC_OK);
+}
+
 /* ---- results ---- */
 
 static void
@@ -285,6 +330,7 @@ main(int argc, char **argv)
         cmocka_unit_test(modules_come_from_the_callback),
         cmocka_unit_test(tables_are_listed),
         cmocka_unit_test(every_allocation_may_fail_tir),
+        cmocka_unit_test(every_allocation_may_fail_run),
         cmocka_unit_test_prestate(every_allocation_may_fail_source,
                                   argc > 1 ? argv[1] : "examples"),
     };
