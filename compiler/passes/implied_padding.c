@@ -10,103 +10,17 @@
  */
 #include "compiler/passes/implied_padding.h"
 
+#include "compiler/passes/linear.h"
 #include "compiler/passes/noop_proof.h"
 #include "compiler/passes/tir_util.h"
 
-enum { MOST_TERMS = 12, DEEPEST = 24 };
-
-/* A sum of named sizes, other scalars and ranges, with integer coefficients. */
-typedef struct Linear {
-    bool ok;
-    int64_t constant;
-    uint32_t n;
-    struct {
-        int64_t coefficient;
-        const TirVal *value;
-    } terms[MOST_TERMS];
-} Linear;
-
-static bool
-same_value(const TirVal *a, const TirVal *b)
-{
-    const TirOp *x = a->def, *y = b->def;
-
-    if (a == b)
-        return true;
-    if (x == NULL || y == NULL || x->op != y->op || x->integer != y->integer)
-        return false;
-    return x->op == TIR_SIZE || x->op == TIR_GRID || x->op == TIR_GRID_FIRST || (x->op == TIR_CONST && a->type.rank == 0);
-}
+enum { DEEPEST = 24 };
 
 static bool
 runs_along(const TirOp *iota, PaddedRange range)
 {
-    return range.start != NULL && same_value(iota->args[0], range.start) &&
-           same_value(iota->args[1], range.bound) && iota->index[0].rows == 0;
-}
-
-static bool
-same_range(const TirOp *a, const TirOp *b)
-{
-    return same_value(a->args[0], b->args[0]) && same_value(a->args[1], b->args[1]) &&
-           tir_same_index(&a->index[0], &b->index[0]);
-}
-
-static void
-add_term(Linear *sum, const TirVal *value, int64_t coefficient)
-{
-    bool is_range = value->def != NULL && value->def->op == TIR_IOTA;
-
-    for (uint32_t k = 0; k < sum->n; k++) {
-        const TirVal *other = sum->terms[k].value;
-        bool other_range = other->def != NULL && other->def->op == TIR_IOTA;
-        if (is_range && other_range ? same_range(value->def, other->def)
-                                    : same_value(value, other)) {
-            sum->terms[k].coefficient += coefficient;
-            return;
-        }
-    }
-    if (sum->n == MOST_TERMS) {
-        sum->ok = false;
-        return;
-    }
-    sum->terms[sum->n].coefficient = coefficient;
-    sum->terms[sum->n++].value = value;
-}
-
-/* Adds `scale` times an integer to the sum. */
-static void
-add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
-{
-    const TirOp *op = value->def;
-
-    if (depth > DEEPEST) {
-        sum->ok = false;
-        return;
-    }
-    switch (op == NULL ? TIR_SIZE : op->op) {
-    case TIR_CONST:
-        sum->constant += scale * op->integer;
-        return;
-    case TIR_ADD:
-    case TIR_SUB:
-        add_value(sum, op->args[0], scale, depth + 1);
-        add_value(sum, op->args[1], op->op == TIR_ADD ? scale : -scale, depth + 1);
-        return;
-    case TIR_NEG:
-        add_value(sum, op->args[0], -scale, depth + 1);
-        return;
-    case TIR_EXPAND:
-    case TIR_SQUEEZE:
-    case TIR_BROADCAST:
-        add_value(sum, op->args[0], scale, depth + 1);
-        return;
-    default:
-        if (value->type.rank > 0 && (op == NULL || op->op != TIR_IOTA))
-            sum->ok = false;
-        else
-            add_term(sum, value, scale);
-    }
+    return range.start != NULL && linear_same_value(iota->args[0], range.start) &&
+           linear_same_value(iota->args[1], range.bound) && iota->index[0].rows == 0;
 }
 
 /* Whether `sum` is at least 0 wherever `across` is no padding. */
@@ -124,7 +38,7 @@ is_not_below_zero(Linear sum, PaddedRange across)
             return false;
         sum.terms[k].coefficient = 0; /* at most its bound - 1 */
         sum.constant -= coefficient;
-        add_value(&sum, range->args[1], coefficient, 0);
+        linear_add(&sum, range->args[1], coefficient);
     }
     for (uint32_t k = 0; k < sum.n; k++) {
         if (sum.terms[k].coefficient != 0)
@@ -168,9 +82,9 @@ keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRa
         return false;
     /* kept: greater - lesser - strict >= 0; inside: bound - 1 - n >= 0 */
     Linear rest = {.ok = true, .constant = strict ? 0 : -1};
-    add_value(&rest, along.bound, 1, 0);
-    add_value(&rest, op->args[less ? 1 : 0], -1, 0);
-    add_value(&rest, op->args[less ? 0 : 1], 1, 0);
+    linear_add(&rest, along.bound, 1);
+    linear_add(&rest, op->args[less ? 1 : 0], -1);
+    linear_add(&rest, op->args[less ? 0 : 1], 1);
     for (uint32_t k = 0; k < rest.n && rest.ok; k++) {
         const TirOp *range = rest.terms[k].value->def;
         if (range == NULL || range->op != TIR_IOTA || rest.terms[k].coefficient != 1 ||

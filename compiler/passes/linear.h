@@ -1,0 +1,27 @@
+/* linear.h - integers as sums, to find out which are equal whatever the sizes are. */
+#ifndef TILEC_PASSES_LINEAR_H
+#define TILEC_PASSES_LINEAR_H
+
+#include "compiler/ir/tir.h"
+
+enum { LINEAR_TERMS = 12 };
+
+/* A sum of named sizes, other scalars and ranges, with integer coefficients; not `ok`: it is none. */
+typedef struct Linear {
+    bool ok;
+    int64_t constant;
+    uint32_t n;
+    struct {
+        int64_t coefficient;
+        const TirVal *value;
+    } terms[LINEAR_TERMS];
+} Linear;
+
+/* Adds `scale` times an integer to the sum. */
+void linear_add(Linear *sum, const TirVal *value, int64_t scale);
+/* Whether two sums are the same integer. */
+bool linear_equal(const Linear *a, const Linear *b);
+/* Whether two scalars are one: the same value, size, index of the grid or constant. */
+bool linear_same_value(const TirVal *a, const TirVal *b);
+
+#endif
