@@ -451,6 +451,37 @@ tir_index_operands(const TirOp *op)
     return count_index_operands(op->tensor, op->index);
 }
 
+/* The position of the first limit's operand. */
+static uint32_t
+first_limit(const TirOp *op)
+{
+    return tir_index_operands(op) + (op->op == TIR_COPY_ASYNC); /* its slot comes first */
+}
+
+void
+tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count)
+{
+    uint32_t at = first_limit(op) + op->n_limits;
+    TirVal **args = arena_array(fn->arena, TirVal *, op->n_args + 1);
+    TirLimit *limits = arena_array(fn->arena, TirLimit, op->n_limits + 1);
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k + (k >= at)] = op->args[k];
+    args[at] = count;
+    for (uint32_t k = 0; k < op->n_limits; k++)
+        limits[k] = op->limits[k];
+    limits[op->n_limits++] = limit;
+    op->args = args;
+    op->n_args++;
+    op->limits = limits;
+}
+
+TirVal *
+tir_limit_count(const TirOp *op, uint32_t k)
+{
+    return op->args[first_limit(op) + k];
+}
+
 TirType
 tir_index_type(const TirOp *op)
 {

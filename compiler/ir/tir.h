@@ -169,7 +169,17 @@ typedef struct TirIndex {
     IndexKind kind;
     int32_t length;
     int32_t inner, rows; /* 0: a dimension of its own */
+    bool open; /* RANGE of a load: the range does not end with the tensor's dimension.  What lies past the
+                  dimension is no padding then, but zeros like those in front of it */
 } TirIndex;
+
+/* What a load or store leaves out along `axis` of its tile, wherever its tensor ends: element r when
+ * r / inner % length (r, where `part` is no part of a pack) is at least the limit's i32 operand.  A load
+ * gives zero there, and it is padding. */
+typedef struct TirLimit {
+    uint32_t axis;
+    TirIndex part;
+} TirLimit;
 
 /* Attributes of a loop, from the source or the command line; 0: the compiler chooses. */
 typedef struct LoopHints {
@@ -195,11 +205,14 @@ struct TirOp {
 
     /* attributes; which ones an operation has stands beside it in tir.def */
     double number;        /* CONST of a float */
-    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n */
+    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n;
+                             KEEP: the loops around the variable's declaration */
     uint32_t axis;        /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
     TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
+    const TirLimit *limits; /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC: n_limits; the operands stand behind .. */
+    uint32_t n_limits;      /* .. those of the indices */
     LoopHints hints;      /* FOR */
 
     /* filled in by passes */
@@ -395,6 +408,9 @@ TirOp *tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values);
 void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
 /* The number of operands of a load-like operation that are indices (the rest is the value). */
 uint32_t tir_index_operands(const TirOp *op);
+/* Adds a limit to a load-like operation, and the operand of limit `k`. */
+void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
+TirVal *tir_limit_count(const TirOp *op, uint32_t k);
 /* The type of the tile that a load-like operation addresses. */
 TirType tir_index_type(const TirOp *op);
 bool tir_same_index(const TirIndex *a, const TirIndex *b);

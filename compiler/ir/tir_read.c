@@ -202,14 +202,38 @@ take_range(Reader *r)
         reader_expect(r, "of");
         index.rows = reader_extent(r);
     }
+    index.open = reader_accept(r, "open");
     return index;
 }
 
-/* Name[%b, %m +: 128, :] */
+/* limit(0, %count), limit(0, %count +: 8 by 4 of 64): any number of them */
+static void
+take_limits(Reader *r, TirOp *op, ValueList *args)
+{
+    VEC(TirLimit) limits = {0};
+
+    while (reader_accept(r, "limit")) {
+        TirLimit limit = {0};
+        reader_expect(r, "(");
+        limit.axis = reader_u32(r);
+        reader_expect(r, ",");
+        TirVal *count = take_use(r);
+        vec_push(r->arena, args, count);
+        if (reader_accept(r, "+:"))
+            limit.part = take_range(r);
+        reader_expect(r, ")");
+        vec_push(r->arena, &limits, limit);
+    }
+    op->limits = limits.at;
+    op->n_limits = limits.n;
+}
+
+/* Name[%b, %m +: 128, :] and its limits */
 static TirTensor *
-take_index(Reader *r, TirIndex *index, ValueList *args)
+take_index(Reader *r, TirOp *op, ValueList *args)
 {
     TirTensor *tensor = take_tensor(r);
+    TirIndex *index = op->index;
 
     reader_expect(r, "[");
     for (uint32_t k = 0; !r->failed && k < tensor->rank; k++) {
@@ -228,6 +252,7 @@ take_index(Reader *r, TirIndex *index, ValueList *args)
             index[k] = take_range(r);
     }
     reader_expect(r, "]");
+    take_limits(r, op, args);
     return tensor;
 }
 
@@ -279,17 +304,17 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         if (reader_accept(r, ","))
             take_uses(r, args);
         return;
-    case TIR_LOAD: op->tensor = take_index(r, op->index, args); return;
+    case TIR_LOAD: op->tensor = take_index(r, op, args); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
-        op->tensor = take_index(r, op->index, args);
+        op->tensor = take_index(r, op, args);
         reader_expect(r, ",");
         take_uses(r, args);
         return;
     case TIR_COPY_ASYNC:
         op->shared = take_slot(r, args);
         reader_expect(r, ",");
-        op->tensor = take_index(r, op->index, args);
+        op->tensor = take_index(r, op, args);
         return;
     case TIR_COPY_BULK:
         op->shared = take_shared(r);
@@ -299,7 +324,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
             reader_expect(r, ")");
         }
         reader_expect(r, ",");
-        op->tensor = take_index(r, op->index, args);
+        op->tensor = take_index(r, op, args);
         return;
     case TIR_RING_WAIT:
         op->shared = take_shared(r);
@@ -325,7 +350,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
     case TIR_TENSOR_STORE:
         op->shared = take_shared(r);
         reader_expect(r, ",");
-        op->tensor = take_index(r, op->index, args);
+        op->tensor = take_index(r, op, args);
         reader_expect(r, ",");
         take_uses(r, args);
         return;
@@ -360,7 +385,7 @@ take_attributes(Reader *r, TirOp *op)
         }
         op->partial = op->op == TIR_REDUCE && reader_accept(r, "partial");
         op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
-    } else if (op->op == TIR_FROM) {
+    } else if (op->op == TIR_FROM || op->op == TIR_KEEP) {
         reader_expect(r, "number");
         reader_expect(r, "(");
         op->integer = reader_u32(r);
@@ -545,6 +570,8 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->reduce = attributes.reduce;
     op->tensor = attributes.tensor;
     memcpy(op->index, attributes.index, sizeof op->index);
+    op->limits = attributes.limits;
+    op->n_limits = attributes.n_limits;
     op->segments = attributes.segments;
     op->shared = attributes.shared;
     op->warps_m = attributes.warps_m;

@@ -270,9 +270,12 @@ print_range(Printer *p, const TirIndex *index)
     buf_printf(p->out, " +: %" PRId32, index->length);
     if (index->rows > 0)
         buf_printf(p->out, " by %" PRId32 " of %" PRId32, index->inner, index->rows);
+    if (index->open)
+        buf_add(p->out, " open");
 }
 
-/* Tensor[%b_1, %m_2 +: 128, :]; `operands` are the index operands. */
+/* Tensor[%b_1, %m_2 +: 128, :]; `operands` are the index operands.  Limits stand behind it, with the axis that each
+ * is along: Tensor[%m_2 +: 128 open, :] limit(0, %3). */
 static void
 print_index(Printer *p, const TirOp *op, TirVal *const *operands)
 {
@@ -292,6 +295,13 @@ print_index(Printer *p, const TirOp *op, TirVal *const *operands)
             buf_char(p->out, ':');
     }
     buf_char(p->out, ']');
+    for (uint32_t k = 0; k < op->n_limits; k++) {
+        buf_printf(p->out, " limit(%" PRIu32 ", ", op->limits[k].axis);
+        print_value(p, operands[next + k]);
+        if (op->limits[k].part.rows > 0)
+            print_range(p, &op->limits[k].part);
+        buf_char(p->out, ')');
+    }
 }
 
 /* $name_0; an operation that lacks its buffer is printed, too: the verifier wants to show it. */
@@ -482,7 +492,7 @@ print_operands(Printer *p, const TirOp *op)
     if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
         op->op == TIR_PART || op->op == TIR_OWN)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
-    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM)
+    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM || op->op == TIR_KEEP)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->op == TIR_REDUCE && op->partial)
         buf_add(out, " partial");

@@ -295,6 +295,22 @@ check_parts(Verifier *v, const TirOp *op, uint32_t n)
         tir_fault(v, op, "addresses some elements more than once");
 }
 
+/* Limits: along axes of the tile, of parts of as many elements as those have. */
+static void
+check_limits(Verifier *v, const TirOp *op, const TirType *type)
+{
+    for (uint32_t k = 0; k < op->n_limits; k++) {
+        const TirIndex *part = &op->limits[k].part;
+        uint32_t axis = op->limits[k].axis;
+        if (axis >= type->rank || (part->rows != 0 && part->rows != type->dim[axis]) ||
+            (part->rows != 0 && (part->inner <= 0 || part->length <= 0)))
+            tir_fault(v, op, "limit %" PRIu32 " is along no axis of its tile", k);
+    }
+    if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD &&
+        op->op != TIR_COPY_ASYNC)
+        tir_fault(v, op, "has limits, which it can not keep");
+}
+
 static void
 check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
 {
@@ -322,7 +338,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         tir_fault(v, op, "addresses a tile of rank %" PRIu32, rank);
         return;
     }
-    uint32_t n = tir_index_operands(op);
+    uint32_t n = tir_index_operands(op) + op->n_limits;
     if (op->n_args != first + n + after) {
         tir_fault(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args,
                   first + n + after);
@@ -331,6 +347,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     for (uint32_t k = first; k < first + n; k++)
         want_type(v, op, "an index", op->args[k]->type, tir_scalar(DT_I32));
     TirType type = tir_index_type(op);
+    check_limits(v, op, &type);
     if (op->op == TIR_LOAD)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)

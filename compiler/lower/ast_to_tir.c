@@ -130,7 +130,7 @@ declare(Lower *low, const char *name, Span span, Value value)
         taken = false;
     }
     *binding = (Binding){.next = low->frame->bindings, .name = name, .span = span,
-                         .value = value};
+                         .value = value, .loops = low->loops};
     if (!taken) /* else the name keeps its first meaning */
         low->frame->bindings = binding;
     return binding;

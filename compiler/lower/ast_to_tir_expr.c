@@ -237,16 +237,31 @@ dim_text(Lower *low, const TirTensor *tensor, uint32_t at)
     return low->fn->sizes.at[dim->size].name;
 }
 
-/* True when a range ends where the dimension ends. */
+/* Whether what is padding of a range is what lies past the end of a dimension. */
 static bool
 ends_with(const Range *range, const TensorDim *dim)
 {
     const Value *bound = &range->bound;
 
+    if (range->from != NULL)
+        return false;
     if (dim->constant > 0)
-        return bound->kind == VALUE_INT && bound->integer >= dim->constant;
+        return bound->kind == VALUE_INT && bound->integer == dim->constant;
     return bound->kind == VALUE_TILE && bound->host != NULL && bound->host->kind == HOST_SIZE &&
            bound->host->index == dim->size;
+}
+
+/* Whether a range without padding is known to lie in a dimension. */
+static bool
+lies_within(const Range *range, const TensorDim *dim)
+{
+    const Value *start = &range->start;
+
+    if (dim->constant == 0)
+        return false;
+    if (start->kind == VALUE_INT)
+        return start->integer >= 0 && start->integer + range->length <= dim->constant;
+    return ends_with(range, dim);
 }
 
 /* A range that is a part of a pack: all of them make one dimension of the tile. */
@@ -271,6 +286,16 @@ add_part(Lower *low, Span span, Access *access, const Range *range)
     access->pack_axis = access->type.rank;
     access->type.dim[access->type.rank++] = range->pack->rows;
     return true;
+}
+
+/* How many elements a range has in front of its padding. */
+static TirVal *
+count_range(Lower *low, const Range *range)
+{
+    const Range *from = range->from != NULL ? range->from : range; /* the same, but simpler */
+    Value count = value_binary(low, low->b.span, OP_SUB, &from->bound, &from->start);
+
+    return index_operand(low, low->b.span, &count);
 }
 
 static bool
@@ -311,8 +336,9 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
     if (value.kind == VALUE_RANGE) {
         const Range *range = value.range;
         *index = range_index(range);
-        if (!range->exact && !ends_with(range, dim))
-            access->clip[at] = range;
+        index->open = range->exact ? !lies_within(range, dim) : !ends_with(range, dim);
+        access->range[at] = range->exact ? NULL : range;
+        access->count[at] = range->exact || !index->open ? NULL : count_range(low, range);
         if (range->pack != NULL) {
             if (!add_part(low, subscript->span, access, range))
                 return false;
@@ -401,25 +427,9 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
     return ok;
 }
 
-/* What a range leaves out reads as zero, even where the tensor goes on. */
-static TirVal *
-clip_load(Lower *low, TirVal *tile, const Range *range, uint32_t axis)
-{
-    TirBuilder *b = &low->b;
-    Value indices = {.kind = VALUE_RANGE, .range = range};
-    TirVal *iota = range_to_tile(low, &indices).tir;
-    TirVal *bound = index_operand(low, b->span, &range->bound);
-    TirVal *inside = tir_binary(b, TIR_LT, iota, tir_broadcast_to(b, bound, &iota->type));
-
-    for (uint32_t i = axis + 1; i < tile->type.rank; i++)
-        inside = tir_expand(b, inside, i - axis);
-    inside = tir_broadcast_to(b, inside, &tile->type);
-    return tir_select(b, inside, tile, tir_splat_const(b, tile->type, 0));
-}
-
 /* The dimension of the tile that dimension `at` of the tensor runs along. */
 static uint32_t
-clip_axis(const Access *access, uint32_t at)
+axis_along(const Access *access, uint32_t at)
 {
     uint32_t axis = 0;
 
@@ -430,6 +440,23 @@ clip_axis(const Access *access, uint32_t at)
     return axis + (access->pack != NULL && access->pack_axis <= axis);
 }
 
+void
+limit_access(Lower *low, const Access *access, TirOp *op)
+{
+    for (uint32_t i = 0; i < access->tensor->rank; i++) {
+        TirLimit limit = {0};
+        if (op->op != TIR_LOAD)
+            op->index[i].open = false; /* of a store it says nothing */
+        if (access->count[i] == NULL)
+            continue;
+        limit.axis = axis_along(access, i);
+        if (op->index[i].rows > 0)
+            limit.part = op->index[i];
+        limit.part.open = false;
+        tir_add_limit(low->fn, op, limit, access->count[i]);
+    }
+}
+
 static Value
 eval_load(Lower *low, const Expr *expr)
 {
@@ -438,9 +465,10 @@ eval_load(Lower *low, const Expr *expr)
     if (!eval_access(low, expr->text, expr->text_span, expr->span, &expr->index, false, &access))
         return error_value;
     TirVal *tile = tir_load(&low->b, access.tensor, access.index, access.operands);
+    limit_access(low, &access, tile->def);
     for (uint32_t i = 0; i < access.tensor->rank; i++)
-        if (access.clip[i] != NULL)
-            tile = clip_load(low, tile, access.clip[i], clip_axis(&access, i));
+        if (access.range[i] != NULL)
+            note_pad(low, tile, axis_along(&access, i), access.range[i]->loops);
     return value_tile(tile, NULL);
 }
 

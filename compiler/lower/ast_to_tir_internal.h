@@ -66,11 +66,14 @@ typedef struct Pack {
     Span span;
 } Pack;
 
-/* start, start + 1, .. of `length` indices; those at or after `bound` are padding. */
+/* start, start + 1, .. of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
+ * the same elements are padding as of the range it is made from. */
 struct Range {
     Value start, bound; /* i32 scalars or ints */
+    const struct Range *from; /* before it was moved, NULL: it was not */
     int32_t length;
     bool exact; /* no index is padding */
+    uint32_t loops; /* around its indices; 0: of the grid, or of no loop */
     const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
     int32_t inner;
     uint32_t part; /* which of its ranges */
@@ -97,6 +100,7 @@ struct Binding {
     Span span;
     Value value;
     bool is_var;
+    uint32_t loops; /* around the declaration */
     bool is_alias; /* a `var` parameter: stands for `place` */
     Place place;
     const char *what; /* "parameter", "size", ..: for messages; NULL: let or var */
@@ -114,6 +118,13 @@ typedef struct Frame {
     Value result;
 } Frame;
 
+/* Along each axis of a tile, the innermost loop over whose ranges it may be padding, as the number of loops around its
+ * body; 0: none. */
+enum { PAD_AXES = 2, PAD_UNKNOWN = UINT16_MAX };
+typedef struct PadLoops {
+    uint16_t axis[PAD_AXES];
+} PadLoops;
+
 typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
@@ -127,6 +138,9 @@ typedef struct Lower {
     bool has_grid;
     uint32_t n_calls;   /* expanded so far */
     uint32_t nesting;   /* expressions and blocks being walked */
+    uint32_t loops;     /* around what is being walked */
+    uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
+    VEC(PadLoops) pads; /* by value id: what is known so far */
     uint32_t n_leaves;  /* size and param operations at the head of the body */
 } Lower;
 
@@ -187,24 +201,37 @@ Value value_cast(Lower *low, Span span, const Value *x, DType to);
 TirVal *float_unary(Lower *low, TirOpcode op, TirVal *x);
 bool is_16bit_float(DType dtype);
 
+/* ---- ast_to_tir_pads.c: what may be padding, by the ranges of which loops ---- */
+
+/* What a load or an index tile has along `axis`. */
+void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
+/* What the body of a loop finds in a variable that is declared outside of it. */
+void note_carried(Lower *low, const TirVal *param);
+/* What a variable that is declared inside `loops` loops becomes when it is assigned `value`: elements that are padding
+ * of ranges of loops further in keep what they had. */
+Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
+
 /* ---- ast_to_tir_expr.c ---- */
 
 Value eval(Lower *low, const Expr *expr);
 /* A compile-time int in [least, most]; false after an error. */
 bool eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most,
               int64_t *out);
-/* The indices of load, store and atomic_add; false after an error.  `clip` tells which operand
- * ranges may be wider than what they stand for (loads cut those off). */
+/* The indices of load, store and atomic_add; false after an error.  `range` tells which ranges have
+ * padding. */
 typedef struct Access {
     TirTensor *tensor;
     TirIndex index[TENSOR_MAX_RANK];
     TirVal *operands[TENSOR_MAX_RANK];
     TirType type;                       /* of the tile addressed */
-    const Range *clip[TENSOR_MAX_RANK];    /* for each dimension of the tensor, or NULL */
+    const Range *range[TENSOR_MAX_RANK]; /* for each dimension of the tensor: has padding, or NULL */
+    TirVal *count[TENSOR_MAX_RANK];      /* of its elements, where the dimension goes on; or NULL */
     const Pack *pack;                   /* whose parts are among the subscripts, or NULL */
     uint32_t n_parts, parts;            /* how many, and which, as bits */
     uint32_t pack_axis;                 /* the dimension of the tile that they make */
 } Access;
+/* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
+void limit_access(Lower *low, const Access *access, TirOp *op);
 bool eval_access(Lower *low, const char *name, Span name_span, Span span,
                  const SubscriptList *index, bool writes, Access *out);
 Place eval_place(Lower *low, const Expr *expr);

@@ -129,6 +129,7 @@ assign(Lower *low, Span span, const Expr *target, Op op, Value value)
         value = convert_to(low, span, &old, &value);
     if (value.kind == VALUE_ERROR)
         return;
+    value = keep_padding(low, place.root->loops, &old, &value);
     if (place.n == 0)
         name_value(&value, place.root->name);
     write_place(low, &place, value);
@@ -145,13 +146,6 @@ lower_store(Lower *low, const Stmt *stmt)
         value.kind == VALUE_ERROR)
         return;
     TirTensor *tensor = access.tensor;
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        if (access.clip[i] == NULL)
-            continue;
-        fail(low, stmt->span, "a range written through must end where the dimension of '%s' ends: "
-             "this one may have padding inside of it, which is not supported yet", tensor->name);
-        return;
-    }
     if (atomic && tensor->mode != TENSOR_INOUT) {
         fail(low, stmt->text_span, "atomic_add needs an `inout` tensor, '%s' is `out`",
              tensor->name);
@@ -168,8 +162,9 @@ lower_store(Lower *low, const Stmt *stmt)
         return;
     low->b.span = stmt->span;
     tensor->atomic |= atomic;
-    tir_store(&low->b, atomic ? TIR_ATOMIC_ADD : TIR_STORE, tensor, access.index,
-              access.operands, fitted.tir);
+    TirOp *op = tir_store(&low->b, atomic ? TIR_ATOMIC_ADD : TIR_STORE, tensor, access.index,
+                          access.operands, fitted.tir);
+    limit_access(low, &access, op);
 }
 
 /* ---- what loops and the grid go over ---- */
@@ -236,7 +231,7 @@ step_value(Lower *low, Span span, const Steps *steps, Value at)
     if (steps->tile == 0)
         return at;
     range = arena_new(low->arena, Range);
-    *range = (Range){.start = at, .bound = steps->hi, .length = steps->tile};
+    *range = (Range){.start = at, .bound = steps->hi, .length = steps->tile, .loops = low->loops};
     range->exact = steps->lo.kind == VALUE_INT && steps->hi.kind == VALUE_INT &&
                    (steps->hi.integer - steps->lo.integer) % steps->tile == 0;
     return (Value){.kind = VALUE_RANGE, .range = range};
@@ -569,8 +564,12 @@ lower_for(Lower *low, const Stmt *stmt)
     TirBlock *body = tir_block_new(low->fn);
     TirVal *index = tir_block_param(low->fn, body, tir_scalar(DT_I32), name->text);
     for (uint32_t k = 0; k < vars.n; k++)
-        tir_block_param(low->fn, body, initial[k]->type, vars.names.at[k]);
+        note_carried(low, tir_block_param(low->fn, body, initial[k]->type, vars.names.at[k]));
     write_vars(low, &vars, saved, body->params.at + 1);
+    uint32_t tile_loops = low->tile_loops;
+    low->loops++;
+    if (steps != NULL && steps->tile != 0)
+        low->tile_loops = low->loops;
 
     TirBuilder outer = low->b;
     low->b.block = body;
@@ -584,6 +583,8 @@ lower_for(Lower *low, const Stmt *stmt)
     declare(low, name->text, name->span, at)->what = "loop variable";
     lower_into(low, body, stmt->body);
     low->frame->bindings = scope;
+    low->loops--;
+    low->tile_loops = tile_loops;
 
     TirVal **values = read_vars(low, &vars);
     if (lo != NULL && hi != NULL)

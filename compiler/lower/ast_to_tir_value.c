@@ -199,9 +199,15 @@ range_to_tile(Lower *low, const Value *value)
     Span span = low->b.span;
     if (low->host_only)
         return fail(low, span, "a range has no value here");
+    Value none = value_int(INT32_MAX);
+    bool moved = range->exact && range->from != NULL; /* and so perhaps past its bound */
     TirVal *start = index_operand(low, span, &range->start);
-    TirVal *bound = index_operand(low, span, &range->bound);
-    return value_tile(tir_iota_part(&low->b, start, bound, range_index(range)), NULL);
+    TirVal *bound = index_operand(low, span, moved ? &none : &range->bound);
+    if (start == NULL || bound == NULL)
+        return (Value){.kind = VALUE_ERROR};
+    TirVal *tile = tir_iota_part(&low->b, start, bound, range_index(range));
+    note_pad(low, tile, 0, range->exact ? 0 : range->loops);
+    return value_tile(tile, NULL);
 }
 
 Value
@@ -492,6 +498,7 @@ shift_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
     Range *moved = arena_new(low->arena, Range);
 
     *moved = *range->range;
+    moved->from = range->range->from != NULL ? range->range->from : range->range;
     moved->start = value_binary(low, span, op, &range->range->start, by);
     if (!moved->exact)
         moved->bound = value_binary(low, span, op, &range->range->bound, by);

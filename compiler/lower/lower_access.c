@@ -1,7 +1,7 @@
 /* lower_access.c - where a tile lies in global memory, and predicates that its elements are there.
  *
  * Elements outside the tensor load as zero and are not stored; a scalar index outside its dimension
- * makes the whole tile lie outside.
+ * makes the whole tile lie outside.  So do those at a limit (TirLimit), which is independent of where the tensor ends.
  */
 #include "compiler/lower/lower_access.h"
 
@@ -176,6 +176,65 @@ pack_guard(Lowering *lo, const Axis *axis, Elem row)
     return guard;
 }
 
+/* The limits of an access, each on the axis of the tile that it is along. */
+static void
+add_limits(Access *access)
+{
+    const TirOp *op = access->op;
+    uint32_t rank = tir_index_type(op).rank;
+
+    for (uint32_t k = 0; k < op->n_limits; k++) {
+        Lowering *lo = access->lo;
+        Axis *axis = rank == 2 && op->limits[k].axis == 0 ? &access->row : &access->col;
+        if (axis->limits == NULL)
+            axis->limits = arena_array(lo->arena, Limit, op->n_limits);
+        axis->limits[axis->n_limits++] = (Limit){.part = op->limits[k].part,
+                                                 .count = lower_elem(lo, tir_limit_count(op, k), 0)};
+    }
+}
+
+/* A predicate that `count` neighbours, from `place` on, are in front of all limits of an axis; 0: they are. */
+static LirReg
+limit_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count)
+{
+    LirReg guard = 0;
+
+    for (uint32_t k = 0; k < axis->n_limits; k++) {
+        const Limit *limit = &axis->limits[k];
+        LirReg end = lower_elem_reg(lo, limit->count, LIR_B32);
+        if (limit->part.rows > 0) {
+            Elem at = lower_part(lo, lower_add(lo, lane, elem_int(constant)), &limit->part);
+            LirReg part = lower_elem_reg(lo, at, LIR_B32);
+            guard = access_both(lo, guard,
+                                lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(part), lir_reg(end)));
+            continue;
+        }
+        /* count > lane + constant: one comparison with a constant an element */
+        LirReg rest = end;
+        if (lane.kind != ELEM_INT || lane.integer != 0)
+            rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(lower_elem_reg(lo, lane, LIR_B32)));
+        guard = access_both(
+            lo, guard, lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest), lir_int(constant + count)));
+    }
+    return guard;
+}
+
+bool
+access_is_cut(const Axis *axis)
+{
+    return axis->n_limits > 0;
+}
+
+bool
+access_is_cut_by_parts(const Axis *axis)
+{
+    for (uint32_t k = 0; k < axis->n_limits; k++) {
+        if (axis->limits[k].part.rows > 0)
+            return true;
+    }
+    return false;
+}
+
 Access
 access_begin(Lowering *lo, TirOp *op, uint32_t first)
 {
@@ -222,6 +281,7 @@ access_begin(Lowering *lo, TirOp *op, uint32_t first)
             add_part(&access.col, &axis, op->index[d]);
         }
     }
+    add_limits(&access);
     for (uint32_t k = 0; k < terms.n; k++)
         access.base = access_plus(lo, access.base, terms.at[k]);
     return access;
@@ -239,6 +299,7 @@ access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, i
     if (extent > axis->length) /* the layout has more than the tile */
         guard = lir_op2(&lo->b, LIR_SETP_LE_S32, LIR_PRED,
                         lir_reg(lower_elem_reg(lo, place, LIR_B32)), lir_int(axis->length - count));
+    guard = access_both(lo, guard, limit_guard(lo, axis, lane, constant, count));
     if (axis->full)
         return guard;
     if (axis->n_parts > 0) /* vectors do not lie along a pack */
@@ -261,6 +322,14 @@ access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, i
     return guard;
 }
 
+/* A predicate that no limit of an axis leaves out anything; 0: there is none.  The last element of a pack is the last
+ * one of each part. */
+static LirReg
+whole_limits(Lowering *lo, const Axis *axis)
+{
+    return limit_guard(lo, axis, elem_int(0), axis->length - 1, 1);
+}
+
 LirReg
 access_tile_guard(Lowering *lo, const Access *access, bool *testable)
 {
@@ -269,11 +338,14 @@ access_tile_guard(Lowering *lo, const Access *access, bool *testable)
 
     *testable = true;
     for (uint32_t k = 0; k < 2; k++) {
+        if (axes[k]->there && axes[k]->full)
+            whole = access_both(lo, whole, whole_limits(lo, axes[k]));
         if (!axes[k]->there || axes[k]->full)
             continue;
         *testable = *testable && axes[k]->counts_up;
         if (axes[k]->n_parts > 0) { /* the last element is the last of each part */
             whole = access_both(lo, whole, pack_guard(lo, axes[k], elem_int(axes[k]->length - 1)));
+            whole = access_both(lo, whole, whole_limits(lo, axes[k]));
             continue;
         }
         whole = access_both(

@@ -20,6 +20,12 @@ typedef struct Part {
     bool full, not_negative;
 } Part;
 
+/* Element r is left out when r / inner % length (r itself, when `part` has no rows) is at least `count`. */
+typedef struct Limit {
+    TirIndex part;
+    Elem count;
+} Limit;
+
 /* One axis of the tile (or the axis a scalar access lacks).  A pack of ranges is an axis with
  * parts: its addresses are computed row by row, never as multiples of one stride. */
 typedef struct Axis {
@@ -34,6 +40,8 @@ typedef struct Axis {
     bool counts_up;     /* the same, but for bands that have no program */
     uint32_t n_parts;   /* 0: a range, or all of a dimension */
     Part part[TENSOR_MAX_RANK];
+    uint32_t n_limits;  /* of elements along the axis, wherever the tensor ends */
+    Limit *limits;
 } Axis;
 
 typedef struct Access {
@@ -65,6 +73,9 @@ Access access_begin(Lowering *lo, TirOp *op, uint32_t first);
  * neighbours are asked about together. */
 LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant,
                          int32_t count, int32_t extent);
+/* Whether a limit may fall between neighbours along the axis, and whether it does so anywhere. */
+bool access_is_cut(const Axis *axis);
+bool access_is_cut_by_parts(const Axis *axis);
 /* A uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`:
  * whether there is such a test. */
 LirReg access_tile_guard(Lowering *lo, const Access *access, bool *testable);

@@ -24,7 +24,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
 
     /* bools live in predicates: nothing packs four of them into a word */
     if (access->bytes == 1 || layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
-        access->col.dim + 1 != access->tensor->rank)
+        access->col.dim + 1 != access->tensor->rank || access_is_cut_by_parts(&access->col))
         return 1;
     int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
@@ -229,6 +229,8 @@ static bool
 may_straddle(const RegisterAccess *ra)
 {
     const Axis *col = &ra->access.col;
+    if (access_is_cut(col))
+        return true;
     return !col->full && (col->size.kind != ELEM_INT || col->size.integer % ra->vector != 0);
 }
 
@@ -439,6 +441,7 @@ without_bounds(const RegisterAccess *ra)
     RegisterAccess whole = *ra;
     whole.access.inside = 0;
     whole.access.row.full = whole.access.col.full = true;
+    whole.access.row.n_limits = whole.access.col.n_limits = 0;
     return whole;
 }
 
@@ -517,6 +520,18 @@ copy_chunk(const Access *access)
     return 4;
 }
 
+/* How many elements from `column` on there are, `rest` by the tensor's end, and limit `k`. */
+static LirReg
+limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest)
+{
+    LirReg end = lower_elem_reg(lo, col->limits[k].count, LIR_B32);
+    LirReg at = lower_elem_reg(lo, column, LIR_B32);
+
+    end = lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_int(col->length)); /* it may be huge */
+    end = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(at));
+    return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
+}
+
 /* Copies chunks [first, first + width) of each row; width is a power of two. */
 static void
 copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, bool bounded)
@@ -555,7 +570,7 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     }
     /* Bytes of the row's chunk that lie inside the tensor. */
     LirOperand bytes = lir_int(padding ? 0 : plan->chunk);
-    if (!padding && bounded && !access->col.full) {
+    if (!padding && bounded && (!access->col.full || access_is_cut(&access->col))) {
         Elem column = lower_add(lo, lower_mul_const(lo, chunk, plan->chunk / access->bytes),
                                 elem_int(column_bytes / access->bytes));
         Elem start = access->col.start == NULL ? elem_int(0)
@@ -563,6 +578,8 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
         LirReg from = lower_elem_reg(lo, lower_add(lo, start, column), LIR_B32);
         LirReg size = lower_elem_reg(lo, access->col.size, LIR_B32);
         LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+        for (uint32_t k = 0; k < access->col.n_limits; k++)
+            rest = limited_rest(lo, &access->col, k, column, rest);
         rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(access->bytes));
         rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
         rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(plan->chunk));
@@ -585,6 +602,7 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
             if (access->row.there) {
                 Axis axis = access->row;
                 axis.full = axis.full || !bounded;
+                axis.n_limits = bounded ? axis.n_limits : 0;
                 valid =
                     access_both(lo, valid, access_axis_guard(lo, &axis, row, done, 1, plan->rows));
             }

@@ -163,6 +163,8 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
+    if (load->n_limits > 0) /* the tensor memory unit stops at the tensor's end only */
+        return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads");
     if (writes_tensor(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
     if (!only_operand(p->fn->body, load->results[0]))
@@ -295,7 +297,7 @@ check_joint(Planner *p, TirOp *op)
     if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || is_packed(add) || share.rows > BOX_MOST)
+        !tir_is_contiguous(add) || is_packed(add) || add->n_limits > 0 || share.rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

@@ -628,6 +628,26 @@ check_lengths(Divider *d)
     return true;
 }
 
+/* Whether all padding is that of ranges, which bands have their parts of: what is counted from a tile's first row is
+ * not. */
+static bool
+check_padding(Divider *d, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        const TirVal *bound = op->op == TIR_IOTA ? op->args[1] : NULL;
+        bool counted = bound != NULL && op->args[0]->def != NULL && op->args[0]->def->op == TIR_CONST &&
+                       (bound->block == d->body || bound->def == NULL || bound->def->n_blocks > 0);
+        if (op->n_limits > 0 || counted)
+            return refuse(d, op->span, "a range ends elsewhere than its tensor");
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!check_padding(d, op->blocks[k]))
+                return false;
+        }
+    }
+    return true;
+}
+
 const char *
 plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *where)
 {
@@ -650,7 +670,7 @@ plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *whe
         ;
     for (uint32_t round = 0; round < FIX_ROUNDS && spread_columns(&d, fn->body); round++)
         ;
-    bool ok = check_lengths(&d) && check_carried(&d, loop) && check_columns(&d, fn->body) &&
+    bool ok = check_padding(&d, fn->body) && check_lengths(&d) && check_carried(&d, loop) && check_columns(&d, fn->body) &&
               check_writes(&d, fn->body) && divide_columns_around(&d, fn->body);
     if (ok)
         return NULL;

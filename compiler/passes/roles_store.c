@@ -93,7 +93,7 @@ panels_to_store(const Roles *r, const TirOp *store)
     const TirTensor *tensor = store->tensor;
 
     if (store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
-        is_turned(r) || tensor->rank > 5 ||
+        is_turned(r) || tensor->rank > 5 || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % 16 != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR)
         return 0;

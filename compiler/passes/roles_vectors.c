@@ -40,7 +40,7 @@ can_copy(const Roles *r, const TirOp *op)
 {
     const TirTensor *tensor = op->tensor;
 
-    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 ||
+    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 || op->n_limits > 0 ||
         dtype_bits(tensor->dtype) != ELEMENT_BITS || tensor->align % (ELEMENT_BITS / 8) != 0 ||
         op->index[tensor->rank - 1].kind == INDEX_SCALAR || writes_tensor(r->old, tensor))
         return false;

@@ -119,10 +119,11 @@ static void
 emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *slot, const TirBlock *body,
           TirVal *iteration)
 {
-    TirVal *args[TENSOR_MAX_RANK + 1] = {slot};
-    uint32_t n = tir_index_operands(load);
+    uint32_t n = load->n_args;
+    TirVal **args = arena_array(b->fn->arena, TirVal *, n + 1);
     ScalarMap map = {0};
 
+    args[0] = slot;
     if (body != NULL)
         scalar_map_add(&map, b->fn->arena, body->params.at[0], iteration);
     for (uint32_t k = 0; k < n; k++)
@@ -132,6 +133,8 @@ emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *slot, con
     copy->tensor = load->tensor;
     copy->shared = shared;
     memcpy(copy->index, load->index, sizeof load->index);
+    copy->limits = load->limits;
+    copy->n_limits = load->n_limits;
 }
 
 /* Turns a load into a read of its buffer. */
@@ -141,6 +144,7 @@ make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *slot)
     load->op = TIR_SHARED_READ;
     load->shared = shared;
     load->n_args = 1;
+    load->n_limits = 0;
     load->args = arena_copy(s->fn->arena, &slot, sizeof slot);
 }
 

@@ -203,7 +203,7 @@ fits_vector_box(const TirOp *load)
     const TirIndex *last = &load->index[tensor->rank - 1];
     int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;
 
-    return load->results[0]->type.rank == 1 && tensor->rank <= BOX_RANK &&
+    return load->results[0]->type.rank == 1 && load->n_limits == 0 && tensor->rank <= BOX_RANK &&
            tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last->kind == INDEX_RANGE &&
            last->length <= BOX_MOST && bytes % BOX_UNIT == 0;
 }

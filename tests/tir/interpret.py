@@ -11,8 +11,8 @@ import numpy as np
 
 
 def part_of(text):
-    """Indices, from the start on: "8", or "8 by 4 of 64" for a part of a pack."""
-    length, inner, rows = re.match(r"(\d+)(?: by (\d+) of (\d+))?$", text).groups()
+    """Indices, from the start on: "8", or "8 by 4 of 64" for a part of a pack; "open" matters to padding only."""
+    length, inner, rows = re.match(r"(\d+)(?: by (\d+) of (\d+))?(?: open)?$", text).groups()
     if inner is None:
         return np.arange(int(length), dtype=np.int32)
     return np.arange(int(rows), dtype=np.int32) // int(inner) % int(length)
@@ -166,6 +166,9 @@ class Machine:
         inside = np.ones(grids[0].shape, bool)
         for grid, extent in zip(grids, array.shape):
             inside &= (grid >= 0) & (grid < extent)
+        for axis, count, part in re.findall(r"limit\((\d+), (%\w+)(?: \+: ([^)]*))?\)", text):
+            place = part_of(part or str(shape[int(axis)]))
+            inside &= spread(int(axis), place < int(v[count]))
         return array, grids, inside, shape
 
     def simple(self, line, v, segment):

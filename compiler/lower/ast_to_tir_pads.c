@@ -1,0 +1,154 @@
+/* ast_to_tir_pads.c - assignments inside of loops leave alone what is padding there.
+ *
+ * A variable that is declared outside of a loop has no padding by the ranges of that loop: where a tile that is
+ * assigned to it has some, the variable keeps its elements.  An operation `keep` says so, and is made only where the
+ * tile may have such padding.  How that is told from elements is the business of passes/imply_masks.c; this file only
+ * knows of which loops there may be padding, axis by axis.
+ */
+#include "compiler/lower/ast_to_tir_internal.h"
+
+static PadLoops *
+pads_of(Lower *low, const TirVal *value)
+{
+    PadLoops unknown = {{PAD_UNKNOWN, PAD_UNKNOWN}};
+
+    while (low->pads.n <= value->id)
+        vec_push(low->arena, &low->pads, unknown);
+    return &low->pads.at[value->id];
+}
+
+static bool
+is_known(Lower *low, const TirVal *value)
+{
+    return value->type.rank == 0 || pads_of(low, value)->axis[0] != PAD_UNKNOWN;
+}
+
+static uint32_t
+pad_loops(Lower *low, const TirVal *value, uint32_t axis)
+{
+    return value->type.rank == 0 || axis >= PAD_AXES ? 0 : pads_of(low, value)->axis[axis];
+}
+
+void
+note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops)
+{
+    PadLoops *pads = pads_of(low, tile);
+
+    for (uint32_t k = 0; k < PAD_AXES; k++)
+        pads->axis[k] = pads->axis[k] == PAD_UNKNOWN ? 0 : pads->axis[k];
+    if (axis < PAD_AXES && loops > pads->axis[axis])
+        pads->axis[axis] = (uint16_t)loops;
+}
+
+void
+note_carried(Lower *low, const TirVal *param)
+{
+    for (uint32_t axis = 0; axis < PAD_AXES && param->type.rank > 0; axis++)
+        note_pad(low, param, axis, low->tile_loops); /* at most: it is not known what the body will yield */
+}
+
+/* The axis of operand `k` that goes into `axis` of the result; PAD_AXES: none does. */
+static uint32_t
+axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
+{
+    switch (op->op) {
+    case TIR_MMA: return k == axis || k == 2 ? axis : PAD_AXES;
+    case TIR_TRANSPOSE: return 1 - axis;
+    case TIR_EXPAND: return axis == op->axis ? PAD_AXES : axis - (axis > op->axis);
+    case TIR_REDUCE: return axis + (axis >= op->axis);
+    case TIR_BROADCAST: return op->args[0]->type.dim[axis] == 1 ? PAD_AXES : axis;
+    default: return op->args[k]->type.rank == op->results[0]->type.rank ? axis : PAD_AXES;
+    }
+}
+
+/* An operand of which nothing is known yet; NULL: there is none. */
+static const TirVal *
+unknown_operand(Lower *low, const TirVal *value)
+{
+    const TirOp *op = value->def;
+    bool carried = op != NULL && op->op == TIR_FOR;
+
+    if (op == NULL)
+        return NULL;
+    for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0; k++) {
+        if (!is_known(low, op->args[k]))
+            return op->args[k];
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        const TirOp *yield = op->blocks[k]->ops.at[op->blocks[k]->ops.n - 1];
+        if (!is_known(low, yield->args[value->index]))
+            return yield->args[value->index];
+    }
+    if (carried && !is_known(low, op->args[value->index + 2]))
+        return op->args[value->index + 2];
+    return NULL;
+}
+
+/* Finds it out from what is known of all operands. */
+static void
+note_result(Lower *low, const TirVal *value)
+{
+    const TirOp *op = value->def;
+
+    note_pad(low, value, 0, 0);
+    for (uint32_t axis = 0; op != NULL && axis < PAD_AXES && axis < value->type.rank; axis++) {
+        for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0; k++) {
+            uint32_t loops = pad_loops(low, op->args[k], axis_of_operand(op, k, axis));
+            if (op->op == TIR_KEEP && k == 0 && loops > (uint64_t)op->integer)
+                loops = (uint32_t)op->integer;
+            note_pad(low, value, axis, loops);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            const TirOp *yield = op->blocks[k]->ops.at[op->blocks[k]->ops.n - 1];
+            note_pad(low, value, axis, pad_loops(low, yield->args[value->index], axis));
+        }
+        if (op->op == TIR_FOR)
+            note_pad(low, value, axis, pad_loops(low, op->args[value->index + 2], axis));
+    }
+}
+
+/* Operands first; a list of what waits for them, since expressions may be as deep as the program is long. */
+static void
+find_pads(Lower *low, const TirVal *value)
+{
+    VEC(const TirVal *) waiting = {0};
+
+    vec_push(low->arena, &waiting, value);
+    while (waiting.n > 0) {
+        const TirVal *last = waiting.at[waiting.n - 1], *operand = unknown_operand(low, last);
+        if (operand != NULL) {
+            vec_push(low->arena, &waiting, operand);
+            continue;
+        }
+        note_result(low, last);
+        waiting.n--;
+    }
+}
+
+Value
+keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value)
+{
+    Value out = *value;
+    bool padded = false;
+
+    if (value->kind == VALUE_TUPLE && old->kind == VALUE_TUPLE) {
+        Value *fields = arena_array(low->arena, Value, value->n_fields);
+        for (uint32_t i = 0; i < value->n_fields; i++)
+            fields[i] = keep_padding(low, loops, &old->fields[i], &value->fields[i]);
+        out.fields = fields;
+        return out;
+    }
+    if (low->host_only || loops >= low->loops || value->kind != VALUE_TILE || value->type.rank == 0 ||
+        value->tir == old->tir)
+        return out;
+    if (!is_known(low, value->tir))
+        find_pads(low, value->tir);
+    for (uint32_t axis = 0; axis < PAD_AXES; axis++)
+        padded |= pad_loops(low, value->tir, axis) > loops;
+    if (!padded)
+        return out;
+    TirVal *args[2] = {value->tir, old->tir};
+    TirOp *keep = tir_op_new(&low->b, TIR_KEEP, 2, args, 1, &value->type);
+    keep->integer = loops;
+    return value_tile(keep->results[0], NULL);
+}
