@@ -8,6 +8,7 @@
 
 #include "sim_exec.h"
 #include "sim_shadow.h"
+#include "sim_sync.h"
 #include "sim_warp.h"
 
 #define EXPECT_ALL UINT32_MAX
@@ -24,10 +25,9 @@ sim_barrier_init(SimCta *cta)
     uint32_t agents = cta->cluster->agents;
     for (int i = 0; cta->cluster->run->checks && i < SIM_BARRIERS; i++) {
         SimNamedBarrier *b = &cta->barrier[i];
-        b->clock = calloc(2 * (size_t)agents, sizeof *b->clock);
+        b->clock = calloc(SIM_PLANES * (size_t)agents, sizeof *b->clock);
         if (!b->clock)
             return false;
-        b->proxy_clock = b->clock + agents;
     }
     for (int i = 0; i < SIM_BARRIERS; i++)
         cta->barrier[i].reduce_and = true;
@@ -102,11 +102,11 @@ complete(SimCta *cta, uint32_t id)
             write_result(warp, g->wait_insn, b, g->mask);
             warp->bank[SIM_BANK_REGISTERS] = bank;
             g->wait.arg[3] = 1;
-            sim_clock_acquire(warp, b->clock, b->proxy_clock);
+            sim_clock_acquire(warp, b->clock);
         }
     }
     if (b->clock)
-        memset(b->clock, 0, 2 * (size_t)cta->cluster->agents * sizeof *b->clock);
+        memset(b->clock, 0, SIM_PLANES * (size_t)cta->cluster->agents * sizeof *b->clock);
     b->generation++;
     b->arrived = b->expected = b->warps = 0;
     memset(b->lanes, 0, sizeof b->lanes);
@@ -198,7 +198,8 @@ barrier(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     b->warps |= UINT32_C(1) << warp->index;
     b->lanes[warp->index] |= mask;
     b->insn = insn;
-    sim_clock_release(warp, b->clock, b->proxy_clock);
+    sim_sync_lanes_release(warp, mask);
+    sim_clock_release(warp, b->clock);
     if (insn->mode[0] == BAR_RED) {
         uint32_t p = *sim_rp(warp, insn->slot[insn->slot_count - 2]);
         p = (insn->mode[3] ? ~p : p) & mask;
@@ -269,6 +270,7 @@ sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!sim_warp_gather(warp, insn, mask, needed))
         return SIM_STALL;
     warp->lane_epoch++;
+    sim_sync_lanes(warp);
     return SIM_NEXT;
 }
 static bool

@@ -34,6 +34,9 @@ enum {
 enum { SIM_CLOCK_BITS = 22 };
 #define SIM_CLOCK_MAX ((UINT32_C(1) << SIM_CLOCK_BITS) - 1)
 
+/* Vector clocks come in this number (SimWarp.clock). */
+enum { SIM_PLANES = 4 };
+
 /* Windows of the generic address space.  Everything else is global: constants and the
  * entry's parameters too (the param window lies inside the global one, PTX ISA 6.4.3). */
 #define SIM_WINDOW_SHARED UINT64_C(0x0000100000000000)
@@ -301,13 +304,20 @@ struct SimWarp {
     uint32_t carry;      /* the condition code register, a bit per lane (PTX ISA 9.7.2) */
     uint8_t *local;      /* lane l's stack is at local + l * local_size */
     uint32_t local_size, local_top;
-    uint32_t *clock;       /* vector clock: what this warp knows of every agent */
-    uint32_t *proxy_clock; /* the part of it that a proxy fence covers (PTX ISA 8.6) */
+    /* Vector clocks: what this warp knows of every agent.  SIM_PLANES of them, one behind the other:
+     * in general; the part of it that a proxy fence covers (PTX ISA 8.6); and more than in general,
+     * for the order of tensor memory, and of mbarriers just initialised (sim_sync.h). */
+    uint32_t *clock, *proxy_clock, *tensor_clock, *init_clock;
     struct SimWarpSync *sync; /* fences and relaxed accesses */
     uint32_t lane_epoch; /* counts what orders the lanes of the warp among themselves */
+    uint32_t lanes_clock; /* its own clock when its lanes were last in order among themselves */
+    uint32_t written_clock; /* and when it last stored to shared memory */
+    struct SimPartial *partial; /* releases by some of its lanes only, by clock */
+    uint32_t partial_count, partial_capacity;
     SimAllocation *recent; /* the allocation accessed last */
     SimRandom random;
     SimRegisterWatch *watch; /* over registers of wgmma, NULL before the first */
+    uint32_t unread_loads;   /* tcgen05.ld without a wait whose registers no instruction has touched */
     SimExtension ext[SIM_EXT_COUNT];
 };
 
@@ -319,7 +329,7 @@ typedef struct SimNamedBarrier {
     uint32_t reduce_or, reduce_popc;
     bool reduce_and;
     const SimInsn *insn;     /* of the first arrival */
-    uint32_t *clock, *proxy_clock;
+    uint32_t *clock; /* SIM_PLANES */
 } SimNamedBarrier;
 
 struct SimCta {

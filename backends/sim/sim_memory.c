@@ -462,7 +462,8 @@ decode_createpolicy(SimDecode *dx)
 }
 
 /* membar and fence (9.7.13.4).  mode[0]: fence.proxy.async, which covers what the warp knows;
- * mode[1]: a fence of the generic proxy, 1 for the block, 2 for more. */
+ * mode[1]: a fence of the generic proxy, 1 for the block, 2 for more; mode[2]: of the initialisation of
+ * mbarriers only. */
 static SimStep
 fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -471,6 +472,8 @@ fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         sim_clock_proxy_fence(warp);
     if (insn->mode[1])
         sim_sync_fence(warp, insn->mode[1] == 2);
+    if (insn->mode[2])
+        sim_sync_init_fence(warp);
     return SIM_YIELD;
 }
 static bool
@@ -490,9 +493,13 @@ decode_fence(SimDecode *dx)
         if (dec_space(dx) == SIM_GLOBAL) /* covers no shared memory, and global is not tracked */
             dx->out->mode[0] = 0;
     }
-    for (int word; (word = dec_choice(dx, words)) >= 0;)
+    for (int word; (word = dec_choice(dx, words)) >= 0;) {
         if (word <= 4 && !is_proxy)
             dx->out->mode[1] = word == 0 ? 1 : 2;
+        dx->out->mode[2] |= word == 9;
+    }
+    if (dx->out->mode[2])
+        dx->out->mode[1] = 0;
     dx->out->exec = fence;
     /* fence.proxy.tensormap::generic.acquire names the map and its size. */
     return dec_count(dx, 0, 2);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "sim_async.h"
+#include "sim_sync.h"
 
 /* A cell's last writer: an op (top bit set), or a warp above its clock at that time. */
 #define WRITER_OP UINT32_C(0x80000000)
@@ -105,8 +106,8 @@ place_of(const SimWarp *warp, uint32_t insn_plus_one, uint32_t agent)
 
 /* The access against a write. */
 static void
-check_writer(SimWarp *warp, const Writer *w, uint32_t offset, int32_t lane, bool is_write,
-             bool async_proxy)
+check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offset, int32_t lane,
+             bool is_write, bool async_proxy)
 {
     SimCluster *cluster = warp->cta->cluster;
     uint64_t address = offset + SIM_SHARED_BASE;
@@ -135,6 +136,13 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t offset, int32_t lane, bool
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                  "%s of shared memory that another warp wrote, with no barrier between",
                  is_write ? "write" : "read");
+    } else if (agent != warp->agent && write_lane &&
+               !sim_sync_covers_lane(warp, agent, clock, write_lane - 1)) {
+        SimPlace place = place_of(warp, w->insn, agent);
+        sim_find(warp, SIM_FIND_RACE, lane, address, &place,
+                 "%s of shared memory that lane %u of another warp wrote; another lane arrived for "
+                 "it, with no bar.warp.sync between",
+                 is_write ? "write" : "read", write_lane - 1);
     } else if (async_proxy && clock > warp->proxy_clock[agent]) {
         SimPlace place = place_of(warp, w->insn, agent);
         sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
@@ -154,7 +162,7 @@ check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, u
         return;
     if (!c->split) {
         if (c->writer.who != own)
-            check_writer(warp, &c->writer, cell * 4, lane, is_write, async_proxy);
+            check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, is_write, async_proxy);
         return;
     }
     uint32_t last = 0;
@@ -163,7 +171,7 @@ check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, u
         if (!(clash >> i & 1) || w->who == own || w->who == last)
             continue;
         last = w->who;
-        check_writer(warp, w, cell * 4 + i, lane, is_write, async_proxy);
+        check_writer(warp, w, 0, cell * 4 + i, lane, is_write, async_proxy);
     }
 }
 
@@ -323,6 +331,7 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
         return;
     Writer own = {event_of(warp), warp->insn->index + 1};
     bool strong = access == SIM_STRONG;
+    warp->written_clock = warp->clock[warp->agent];
     EACH_CELL (s, offset, size, cell) {
         uint8_t bytes = byte_mask(cell, offset, size);
         check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false);

@@ -44,10 +44,10 @@ void sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialise
 
 /* ---- clocks.  All do nothing when checks are off. */
 
-/* Passes what the warp knows to `clock` and `proxy` (arrays of cluster->agents), and starts a new
+/* Passes what the warp knows to `clock` (SIM_PLANES times cluster->agents words), and starts a new
  * period of the warp, so that what it does next is not covered. */
-void sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy);
-void sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy);
+void sim_clock_release(SimWarp *warp, uint32_t *clock);
+void sim_clock_acquire(SimWarp *warp, const uint32_t *clock);
 /* fence.proxy.async: all that the warp knows is now visible to the async proxy. */
 void sim_clock_proxy_fence(SimWarp *warp);
 /* A full release to, or acquire from, the memory at a (generic) address; sim_sync.h has those of

@@ -30,6 +30,7 @@ typedef struct TensorOp {
     uint32_t d, m, n, k; /* mma: accumulator and shape, n in columns of tensor memory */
     uint32_t issued;     /* the issuer's clock */
     uint32_t fenced;     /* its clock at a tcgen05.fence::before_thread_sync after it, 0 if none */
+    uint32_t used;       /* ld: its clock when an instruction first touched its registers, 0 if none */
     uint32_t reads[3], read_columns[3]; /* mma: columns of tensor memory that it reads, but for D */
 } TensorOp;
 
@@ -73,6 +74,8 @@ typedef struct TensorWarp {
     TensorList issued[SIM_LANES];     /* mma, cp: by thread */
     struct Commit *commit[SIM_LANES]; /* the last one, by thread */
     TensorList loads, stores;         /* not waited for yet */
+    const SimFrame *frame;            /* whose registers loads are watched */
+    uint32_t *load_of;                /* by row of them: id + 1 of the ld not touched yet, 0 none */
     bool fenced;                      /* a fence::before_thread_sync came after the last op */
     uint32_t *after;                  /* the clocks at the last tcgen05.fence::after_thread_sync */
 } TensorWarp;
@@ -120,6 +123,9 @@ uint32_t tensor_address(const SimWarp *warp, const SimInsn *insn, const TensorAd
 
 /* The block of an op's pair with this half (0 even, 1 odd), or for cta_group::1 its own. */
 SimCta *tensor_pair(SimCta *cta, uint32_t group, uint32_t half);
+
+/* Before an instruction of a warp with SimWarp.unread_loads. */
+void sim_sm100_watch(SimWarp *warp, const SimInsn *insn);
 
 /* ---- matrices in shared memory (9.7.16.4.1, 9.7.16.10.6) */
 

@@ -324,7 +324,7 @@ fence_after(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     (void)insn;
     (void)mask;
     if (tw && tw->after) {
-        memcpy(tw->after, warp->clock, warp->cta->cluster->agents * sizeof *tw->after);
+        memcpy(tw->after, warp->tensor_clock, warp->cta->cluster->agents * sizeof *tw->after);
         sim_sync_tick(warp); /* what it learns from now on needs another fence */
     }
     return SIM_NEXT;

@@ -177,7 +177,7 @@ typedef struct Commit {    /* SimOp.tracked */
     TensorList *list;
     size_t from, to; /* ops of the list that this one tracks and `before` does not */
     uint8_t *told;   /* by agent: it knows these ops; NULL without checks */
-    uint32_t *clock; /* what the issuer knew, then its proxy clock */
+    uint32_t *clock; /* what the issuer knew, SIM_PLANES */
 } Commit;
 
 typedef struct Arrival { /* payload */
@@ -204,7 +204,7 @@ commit_observe(SimWarp *warp, SimOp *op)
     Commit *commit = op->tracked;
     if (!commit->told)
         return;
-    sim_clock_acquire(warp, commit->clock, commit->clock + warp->cta->cluster->agents);
+    sim_clock_acquire(warp, commit->clock);
     for (Commit *c = commit; c && !c->told[warp->agent]; c = c->before) {
         c->told[warp->agent] = 1;
         for (size_t i = c->from; i < c->to; i++)
@@ -234,7 +234,7 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
                                           : tensor_address(warp, insn, &form->address, lane);
     if (!find_mbarrier(warp, lane, (SimSpace)insn->space, address, &m))
         return true;
-    size_t agents = cluster->agents, clocks = warp->clock ? 2 * agents : 0;
+    size_t agents = cluster->agents, clocks = warp->clock ? SIM_PLANES * agents : 0;
     SimOp *op = sim_op_new(warp, sizeof(Arrival));
     Commit *commit = calloc(1, sizeof *commit + clocks * sizeof(uint32_t) + agents);
     if (!op || !commit || !tw)
@@ -251,7 +251,7 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         commit->clock = (uint32_t *)(commit + 1);
         commit->told = (uint8_t *)(commit->clock + clocks);
         tensor_fence_before(warp, UINT32_C(1) << lane);
-        sim_clock_release(warp, commit->clock, commit->clock + agents);
+        sim_clock_release(warp, commit->clock);
     }
     arrival->offset = m.offset;
     if (form->multicast) {

@@ -6,6 +6,8 @@
  */
 #include "sim_sm100.h"
 
+#include <stdlib.h>
+
 typedef enum Shape {
     SHAPE_32X32B,
     SHAPE_16X64B,
@@ -98,6 +100,64 @@ note(SimWarp *warp, SimOp *op, const Move *move, uint32_t address, bool write)
 
 /* ------------------------------------------------------------------------ ld */
 
+/* Which registers of a warp a ld will fill, by rows of 128 bytes (no two registers share one). */
+enum { ROW = 128 };
+
+static bool
+watch_load(SimWarp *warp, SimOp *op, const SimSlot *slot, uint32_t count)
+{
+    TensorWarp *tw = tensor_warp(warp);
+    const SimFrame *frame = warp->running->frame;
+    if (tw->frame != frame) { /* of another function: their loads stay without a use */
+        free(tw->load_of);
+        tw->load_of = calloc(frame->function->register_bytes / ROW + 1, sizeof *tw->load_of);
+        tw->frame = frame;
+        warp->unread_loads = 0;
+        if (!tw->load_of)
+            return false;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if ((slot[i] & 3) == SIM_BANK_REGISTERS)
+            tw->load_of[slot[i] / ROW] = op->id + 1;
+    warp->unread_loads++;
+    return true;
+}
+
+static void
+forget_load(SimWarp *warp, const SimOp *op)
+{
+    TensorWarp *tw = tensor_warp(warp);
+    const Move *move = op->insn->data;
+    const SimSlot *slot = op->insn->slot + move->first;
+    bool any = false;
+    for (uint32_t i = 0; tw->load_of && i < move->registers; i++) {
+        uint32_t *at = &tw->load_of[slot[i] / ROW];
+        if ((slot[i] & 3) != SIM_BANK_REGISTERS || *at != op->id + 1)
+            continue;
+        *at = 0;
+        any = true;
+    }
+    warp->unread_loads -= any && warp->unread_loads;
+}
+
+/* One ld has one scoreboard: the first instruction that touches any of its registers waits for all. */
+void
+sim_sm100_watch(SimWarp *warp, const SimInsn *insn)
+{
+    const TensorWarp *tw = tensor_warp(warp);
+    if (!tw || tw->frame != warp->running->frame)
+        return;
+    for (uint32_t i = 0; i < insn->slot_count; i++) {
+        SimSlot slot = insn->slot[i];
+        uint32_t load = (slot & 3) == SIM_BANK_REGISTERS ? tw->load_of[slot / ROW] : 0;
+        if (!load)
+            continue;
+        SimOp *op = warp->cta->cluster->ops[load - 1];
+        tensor_op(op)->used = warp->clock[warp->agent];
+        forget_load(warp, op);
+    }
+}
+
 static SimStep
 tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -118,6 +178,8 @@ tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             return sim_fail(warp, "out of memory");
         op->fetched = op->landed = true;
         note(warp, op, move, address, false);
+        if (!watch_load(warp, op, insn->slot + move->first, move->registers))
+            return sim_fail(warp, "out of memory");
     }
     uint32_t lane = address >> 16, base = address & 0xffff;
     for (uint32_t i = 0; i < move->registers; i++) {
@@ -257,6 +319,9 @@ wait_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     (void)mask;
     if (!tw)
         return sim_fail(warp, "out of memory");
+    for (size_t i = 0; warp->unread_loads && i < tw->loads.count; i++)
+        forget_load(warp, tw->loads.op[i]);
+    warp->unread_loads = 0;
     wait_for(warp, &tw->loads);
     return SIM_NEXT;
 }

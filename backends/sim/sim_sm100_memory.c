@@ -56,6 +56,7 @@ release_warp(void *state)
     free(tw->loads.op);
     free(tw->stores.op);
     free(tw->after);
+    free(tw->load_of);
     free(tw);
 }
 
@@ -183,6 +184,7 @@ typedef enum Verdict {
     ORDER_OF_ISSUE, /* a later mma or cp overwrites what one before it in its thread reads */
     NO_AFTER_FENCE,
     NO_BEFORE_FENCE,
+    ONLY_USED,    /* a ld that its issuer has not waited for, but its registers were used */
     NO_WAIT,      /* a ld or st that its issuer has not waited for */
     OTHER_SHAPE,  /* mma after mma, not the same accumulator and shape */
     NOT_COMPLETE, /* an mma or cp that nobody waited for */
@@ -215,7 +217,8 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     static const TensorOp none = {.kind = TENSOR_ST};
     const TensorOp *p = tensor_op(earlier), *x = later ? tensor_op(later) : &none;
     const TensorWarp *tw = tensor_warp(warp);
-    bool tensor_core = p->kind <= TENSOR_CP, known = sim_op_known(warp, earlier);
+    const uint32_t *clock = warp->tensor_clock;
+    bool tensor_core = p->kind <= TENSOR_CP, known = known_at(warp, earlier, clock);
     bool same_thread = earlier->agent == warp->agent && p->lane == x->lane;
     if (known && (!later || (!tensor_core && earlier->agent == warp->agent)))
         return IN_ORDER; /* tcgen05.wait and dealloc are synchronous */
@@ -224,18 +227,21 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     if (later && in_order_of_issue(p, x, hazard)) { /* what the thread learnt by waits does not matter */
         if (same_thread)
             return pipelined(p, x) ? IN_ORDER : ORDER_OF_ISSUE;
-        if (!known && p->fenced && p->fenced <= warp->clock[earlier->agent])
+        if (!known && p->fenced && p->fenced <= clock[earlier->agent])
             return tw && tw->after && p->fenced <= tw->after[earlier->agent] ? IN_ORDER
                                                                              : NO_AFTER_FENCE;
         if (!known)
-            return p->issued <= warp->clock[earlier->agent] && earlier->agent != warp->agent
+            return p->issued <= clock[earlier->agent] && earlier->agent != warp->agent
                        ? NO_BEFORE_FENCE
                        : NO_SYNC;
     }
     if (known)
         return NO_AFTER_FENCE;
     if (!tensor_core)
-        return earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC : NO_WAIT;
+        return earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC
+               : p->used && (p->used <= clock[earlier->agent] || earlier->agent == warp->agent)
+                   ? ONLY_USED
+                   : NO_WAIT;
     if (later && x->kind == TENSOR_MMA && p->kind == TENSOR_MMA && p->group == x->group &&
         hazard == WRITE_AFTER_WRITE)
         return OTHER_SHAPE;
@@ -277,6 +283,12 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
         sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
                  "%s %s %s %s, which has no tcgen05.fence::before_thread_sync before the "
                  "synchronisation between them",
+                 x, verb, p, does);
+        break;
+    case ONLY_USED: /* on the chip the scoreboard orders it (docs/simulator.md) */
+        sim_note(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
+                 "%s %s %s %s, with no tcgen05.wait::ld after it; only that an instruction has used "
+                 "its registers puts them in order",
                  x, verb, p, does);
         break;
     case NO_WAIT:

@@ -72,8 +72,8 @@ sim_sm90_cluster(SimCluster *cluster)
     if (s && !s->arrived) {
         s->agents = cluster->agents;
         s->arrived = calloc(cluster->agents, sizeof *s->arrived);
-        s->clock = calloc(4 * (size_t)cluster->agents, sizeof *s->clock);
-        s->done_clock = s->clock ? s->clock + 2 * (size_t)cluster->agents : NULL;
+        s->clock = calloc(2 * SIM_PLANES * (size_t)cluster->agents, sizeof *s->clock);
+        s->done_clock = s->clock ? s->clock + SIM_PLANES * (size_t)cluster->agents : NULL;
     }
     return s && s->arrived && s->clock ? s : NULL;
 }

@@ -77,7 +77,7 @@ typedef struct Sm90Cluster {
     uint32_t agents;
     uint32_t generation;  /* of the cluster barrier */
     uint32_t *arrived;    /* by agent: lanes */
-    uint32_t *clock;      /* agents, then the proxy clock; of the generation in progress */
+    uint32_t *clock;      /* SIM_PLANES; of the generation in progress */
     uint32_t *done_clock; /* of the last complete one */
     Sm90Map *map;
     size_t map_count, map_capacity;

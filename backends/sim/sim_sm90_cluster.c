@@ -4,6 +4,7 @@
 
 #include "sim_exec.h"
 #include "sim_sm90.h"
+#include "sim_sync.h"
 
 /* ------------------------------------------------------------------------ barrier.cluster */
 
@@ -23,7 +24,7 @@ complete_if_full(SimCluster *cluster, Sm90Cluster *s)
         return;
     s->generation++;
     memset(s->arrived, 0, cluster->agents * sizeof *s->arrived);
-    memcpy(s->done_clock, s->clock, 2 * (size_t)cluster->agents * sizeof *s->clock);
+    memcpy(s->done_clock, s->clock, SIM_PLANES * (size_t)cluster->agents * sizeof *s->clock);
     cluster->progress++;
 }
 
@@ -41,8 +42,11 @@ cluster_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     s->arrived[warp->agent] |= mask;
     state->cluster_arrived |= mask;
     state->cluster_generation = s->generation;
-    if (!insn->mode[0] || sim_tensor_fenced(warp))
-        sim_clock_release(warp, s->clock, s->clock + cluster->agents);
+    sim_sync_lanes_release(warp, mask);
+    if (!insn->mode[0])
+        sim_clock_release(warp, s->clock);
+    else
+        sim_clock_release_relaxed(warp, s->clock, true, sim_tensor_fenced(warp));
     cluster->progress++;
     complete_if_full(cluster, s);
     return SIM_YIELD;
@@ -58,7 +62,7 @@ cluster_ready(SimWarp *warp, SimGroup *group)
     complete_if_full(cluster, s); /* threads may have exited */
     if (s->generation == (uint32_t)group->wait.arg[0])
         return false;
-    sim_clock_acquire(warp, s->done_clock, s->done_clock + cluster->agents);
+    sim_clock_acquire(warp, s->done_clock);
     return true;
 }
 

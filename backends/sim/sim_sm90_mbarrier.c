@@ -13,6 +13,7 @@
 
 #include "sim_exec.h"
 #include "sim_sm80.h"
+#include "sim_sync.h"
 
 enum { COUNT_MAX = (1 << 20) - 1 }; /* 9.7.13.15.2 */
 
@@ -30,7 +31,10 @@ struct Sm90Barrier {
     uint64_t image;
     const SimInsn *init_insn, *arrive_insn;
     int32_t arrive_warp;
-    uint32_t *clock, *done; /* agents of them, then the proxy clock; NULL without checks */
+    /* What arrives released, and what of it a complete phase passes on; SIM_PLANES each, first what
+     * came from threads of the barrier's block, then from others.  NULL without checks. */
+    uint32_t *clock, *done;
+    uint32_t init_agent, init_clock; /* who initialised it, and when */
     SimOp **op;             /* that signalled it */
     size_t op_count, op_capacity, op_done; /* the first op_done are of complete phases */
     uint32_t *observed;     /* by agent: how many of them it knows */
@@ -71,8 +75,9 @@ make_barrier(SimCta *cta, uint32_t offset)
         return NULL;
     Sm90Barrier **at = &s->barrier[offset / 8];
     if (!*at && (*at = calloc(1, sizeof **at)) != NULL && cta->cluster->run->checks) {
-        (*at)->clock = calloc(4 * agents, sizeof *(*at)->clock);
-        (*at)->done = (*at)->clock ? (*at)->clock + 2 * agents : NULL;
+        size_t words = 2 * SIM_PLANES * agents;
+        (*at)->clock = calloc(2 * words, sizeof *(*at)->clock);
+        (*at)->done = (*at)->clock ? (*at)->clock + words : NULL;
         (*at)->observed = calloc(agents, sizeof *(*at)->observed);
     }
     if (*at) {
@@ -80,6 +85,19 @@ make_barrier(SimCta *cta, uint32_t offset)
         (*at)->offset = offset;
     }
     return *at;
+}
+
+static size_t
+clock_bytes(const Sm90Barrier *b) /* of `clock`, or of `done` */
+{
+    return 2 * SIM_PLANES * (size_t)b->cta->cluster->agents * sizeof *b->clock;
+}
+
+/* The part of them that is for threads of the barrier's own block, or for others. */
+static uint32_t *
+clock_of(const Sm90Barrier *b, uint32_t *clocks, bool other_block)
+{
+    return clocks + (other_block ? SIM_PLANES * (size_t)b->cta->cluster->agents : 0);
 }
 
 static void
@@ -90,6 +108,19 @@ describe_barrier(const Sm90Barrier *b, char *text, size_t size)
              "tx-count %lld",
              b->offset + SIM_SHARED_BASE, b->init_insn ? b->init_insn->line : 0, b->phase,
              b->pending, b->expected, (long long)b->tx);
+}
+
+/* An access to the object.  The warp may know of its initialisation alone, by fence.mbarrier_init. */
+static void
+note_use(SimWarp *warp, const Sm90Barrier *b, const SimMemory *m, uint32_t lane)
+{
+    if (!warp->clock)
+        return;
+    uint32_t a = b->init_agent, *known = &warp->clock[a], before = *known;
+    if (*known < b->init_clock && b->init_clock <= warp->init_clock[a])
+        *known = b->init_clock;
+    sim_memory_note_read(warp, m, 8, lane, SIM_WEAK);
+    *known = before;
 }
 
 /* Finds the object for an instruction; checks address, life and that nobody wrote over it. */
@@ -121,7 +152,7 @@ find_barrier(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, boo
                  "this mbarrier was overwritten by something that is no mbarrier operation");
         store_image(b);
     }
-    sim_memory_note_read(warp, m, 8, lane, SIM_WEAK);
+    note_use(warp, b, m, lane);
     return b;
 }
 
@@ -143,7 +174,7 @@ complete_if_done(Sm90Barrier *b)
         b->op_done = b->op_count;
         b->phase_expected = b->phase_completed = 0;
         if (b->clock)
-            memcpy(b->done, b->clock, 2 * (size_t)b->cta->cluster->agents * sizeof *b->done);
+            memcpy(b->done, b->clock, clock_bytes(b));
         b->cta->cluster->progress++;
     }
     store_image(b);
@@ -306,7 +337,9 @@ mbarrier_init(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             return sim_fail(warp, "out of memory");
         sim_memory_note_write(warp, &m, 8, l, SIM_WEAK);
         if (b->clock)
-            memset(b->clock, 0, 4 * (size_t)warp->cta->cluster->agents * sizeof *b->clock);
+            memset(b->clock, 0, 2 * clock_bytes(b));
+        b->init_agent = warp->agent;
+        b->init_clock = warp->clock ? warp->clock[warp->agent] : 0;
         if (b->observed)
             memset(b->observed, 0, warp->cta->cluster->agents * sizeof *b->observed);
         b->valid = true;
@@ -374,8 +407,32 @@ mbarrier_inval(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 
 /* ------------------------------------------------------------------------ arrivals */
 
+/* The scope of an arrive or wait, in SimInsn.type2. */
+enum { NO_SCOPE, OF_BLOCK, OF_CLUSTER };
+
+/* What an arrive passes on.  Those who wait on a barrier are of its own block: from another one, the
+ * scope must be the cluster.  Without any scope it is .cta by the text, but compilers arrive so at
+ * barriers of other blocks (CUTLASS, FlashAttention-4), and that orders all the same. */
+static void
+release_to(SimWarp *warp, const SimInsn *insn, Sm90Barrier *b, uint32_t mask, uint32_t lane)
+{
+    bool other_block = b->cta != warp->cta;
+    if (other_block && insn->type2 == OF_BLOCK)
+        return;
+    if (other_block && insn->type2 == NO_SCOPE)
+        sim_note(warp, SIM_FIND_RACE, (int32_t)lane, b->offset + SIM_SHARED_BASE, NULL,
+                 "an arrive at another block's mbarrier without a scope: the default is .cta, which "
+                 "does not reach the threads that wait on it");
+    uint32_t *to = clock_of(b, b->clock, other_block);
+    sim_sync_lanes_release(warp, mask);
+    if (insn->mode[3])
+        sim_clock_release_relaxed(warp, to, other_block, sim_tensor_fenced(warp));
+    else
+        sim_clock_release(warp, to);
+}
+
 /* mode[0]: 1 arrive_drop, [1] expect_tx, [2] has a count (or bytes), [3] relaxed, [4] noComplete.
- * Slots: state, address, count. */
+ * type2: the scope.  Slots: state, address, count. */
 static SimStep
 arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -392,9 +449,8 @@ arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         uint32_t value = insn->mode[2] ? sim_r32(warp, insn->slot[2])[l] : 1;
         uint32_t count = insn->mode[1] ? 1 : value;
         state[l] = (uint64_t)b->phase << 32 | b->pending;
-        if ((!insn->mode[3] || sim_tensor_fenced(warp)) && b->clock &&
-            !(b == last && b->phase == last_phase))
-            sim_clock_release(warp, b->clock, b->clock + warp->cta->cluster->agents);
+        if (b->clock && !(b == last && b->phase == last_phase))
+            release_to(warp, insn, b, mask, l);
         last = b;
         last_phase = b->phase;
         if (insn->mode[1])
@@ -504,12 +560,23 @@ succeed(SimWarp *warp, const SimInsn *insn, Sm90Barrier *b, uint32_t phase)
 {
     if (b->phase > 0 && phase + 1 == b->phase)
         b->waited = true;
-    if ((insn->mode[2] && !sim_tensor_in_use(warp)) || !b->clock)
+    bool relaxed = insn->mode[2], tensor = sim_tensor_in_use(warp);
+    if (!b->clock)
         return;
-    sim_clock_acquire(warp, b->done, b->done + warp->cta->cluster->agents);
+    for (int other_block = 0; other_block < 2; other_block++) {
+        const uint32_t *from = clock_of(b, b->done, other_block);
+        if (other_block && (insn->type2 == OF_BLOCK || b->cta->cluster->cta_count == 1))
+            break;
+        if (relaxed)
+            sim_clock_acquire_relaxed(warp, from, other_block, tensor);
+        else
+            sim_clock_acquire(warp, from);
+    }
+    /* A relaxed wait orders tensor memory, with a tcgen05.fence, and no bulk copy. */
     for (size_t i = b->observed ? b->observed[warp->agent] : 0; i < b->op_done; i++)
-        sim_op_observe(warp, b->op[i]);
-    if (b->observed)
+        if (!relaxed || (tensor && b->op[i]->tracked))
+            sim_op_observe(warp, b->op[i]);
+    if (b->observed && !relaxed)
         b->observed[warp->agent] = (uint32_t)b->op_done;
 }
 
@@ -713,6 +780,7 @@ take_common(SimDecode *dx, bool *relaxed)
     static const char *const scopes[] = {"cta", "cluster", NULL};
     int sem = dec_choice(dx, sems), scope = dec_choice(dx, scopes);
     *relaxed = sem == 2;
+    dx->out->type2 = (uint8_t)(scope < 0 ? NO_SCOPE : scope == 0 ? OF_BLOCK : OF_CLUSTER);
     if ((sem < 0) != (scope < 0))
         return dec_fail(dx, "the order and its scope come together");
     dx->out->space = (uint8_t)dec_space(dx);

@@ -9,8 +9,9 @@ enum { NARROW, WIDE, SCOPES }; /* the block; more than the block */
 
 /* What a warp keeps beside its clocks. */
 struct SimWarpSync {
-    uint32_t *fence[SCOPES];   /* clock and proxy clock at the last fence of at least the scope */
+    uint32_t *fence[SCOPES];   /* clocks at the last fence of at least the scope */
     uint32_t *pending[SCOPES]; /* read by relaxed accesses, taken by the next fence */
+    uint32_t *init_fence;      /* clock at the last fence.mbarrier_init */
     bool fenced[SCOPES], has_pending[SCOPES];
     SimSnapshot *snapshot; /* of fence[WIDE], made when first needed */
     SimSnapshot **waiting; /* of other clusters, to be taken by the next fence */
@@ -35,11 +36,20 @@ join(uint32_t *into, const uint32_t *from, uint32_t count)
         into[i] = into[i] > from[i] ? into[i] : from[i];
 }
 
+/* All that the warp knows in general it also knows of tensor memory and of initialisations. */
 static void
 tick(SimWarp *warp)
 {
-    if (warp->clock[warp->agent] < SIM_CLOCK_MAX)
-        warp->clock[warp->agent]++;
+    uint32_t a = warp->agent;
+    if (warp->clock[a] < SIM_CLOCK_MAX)
+        warp->clock[a]++;
+    warp->tensor_clock[a] = warp->init_clock[a] = warp->clock[a];
+}
+
+static uint32_t
+words_of(const SimWarp *warp) /* of all planes */
+{
+    return SIM_PLANES * warp->cta->cluster->agents;
 }
 
 void
@@ -65,25 +75,120 @@ grow(void *array, size_t count, size_t *capacity, size_t element)
 /* ------------------------------------------------------------------------ clocks of barriers */
 
 void
-sim_clock_release(SimWarp *warp, uint32_t *clock, uint32_t *proxy)
+sim_clock_release(SimWarp *warp, uint32_t *clock)
 {
     if (!warp->clock || !clock)
         return;
-    uint32_t agents = warp->cta->cluster->agents;
-    join(clock, warp->clock, agents);
-    join(proxy, warp->proxy_clock, agents);
+    join(clock, warp->clock, words_of(warp));
     tick(warp);
 }
 
 void
-sim_clock_acquire(SimWarp *warp, const uint32_t *clock, const uint32_t *proxy)
+sim_clock_acquire(SimWarp *warp, const uint32_t *clock)
 {
     if (!warp->clock || !clock)
         return;
-    uint32_t agents = warp->cta->cluster->agents;
-    join(warp->clock, clock, agents);
-    join(warp->proxy_clock, proxy, agents);
+    join(warp->clock, clock, words_of(warp));
     warp->lane_epoch++;
+}
+
+void
+sim_clock_release_relaxed(SimWarp *warp, uint32_t *clock, bool beyond, bool tensor)
+{
+    if (!warp->clock || !clock)
+        return;
+    const struct SimWarpSync *sync = warp->sync;
+    uint32_t agents = warp->cta->cluster->agents;
+    size_t to_tensor = (size_t)(warp->tensor_clock - warp->clock);
+    size_t to_init = (size_t)(warp->init_clock - warp->clock);
+    int scope = beyond ? WIDE : NARROW;
+    if (sync->fenced[scope])
+        join(clock, sync->fence[scope], words_of(warp));
+    if (tensor)
+        join(clock + to_tensor, warp->tensor_clock, agents);
+    join(clock + to_init, sync->init_fence, agents);
+    tick(warp);
+}
+
+void
+sim_clock_acquire_relaxed(SimWarp *warp, const uint32_t *clock, bool beyond, bool tensor)
+{
+    if (!warp->clock || !clock)
+        return;
+    struct SimWarpSync *sync = warp->sync;
+    int scope = beyond ? WIDE : NARROW;
+    join(sync->pending[scope], clock, words_of(warp));
+    sync->has_pending[scope] = true;
+    if (tensor)
+        join(warp->tensor_clock, clock + (warp->tensor_clock - warp->clock),
+             warp->cta->cluster->agents);
+}
+
+void
+sim_sync_init_fence(SimWarp *warp)
+{
+    if (!warp->clock)
+        return;
+    memcpy(warp->sync->init_fence, warp->init_clock,
+           warp->cta->cluster->agents * sizeof *warp->init_clock);
+    tick(warp);
+}
+
+/* ------------------------------------------------------------------------ lanes of a warp */
+
+void
+sim_sync_lanes(SimWarp *warp)
+{
+    if (!warp->clock)
+        return;
+    warp->lanes_clock = warp->clock[warp->agent];
+    tick(warp);
+}
+
+void
+sim_sync_lanes_release(SimWarp *warp, uint32_t lanes)
+{
+    if (!warp->clock)
+        return;
+    uint32_t clock = warp->clock[warp->agent];
+    if ((lanes & warp->live) == warp->live) {
+        warp->lanes_clock = clock;
+        return;
+    }
+    if (warp->written_clock <= warp->lanes_clock)
+        return; /* no lane has stored since: nothing to tell apart */
+    if (warp->partial_count == warp->partial_capacity) {
+        uint32_t capacity = warp->partial_capacity ? 2 * warp->partial_capacity : 32;
+        struct SimPartial *bigger = realloc(warp->partial, capacity * sizeof *bigger);
+        if (!bigger)
+            return;
+        warp->partial = bigger;
+        warp->partial_capacity = capacity;
+    }
+    warp->partial[warp->partial_count++] = (struct SimPartial){clock, warp->lanes_clock, lanes};
+}
+
+bool
+sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane)
+{
+    const SimCluster *cluster = warp->cta->cluster;
+    uint32_t per_cta = warp->run->warps_per_cta, known = warp->clock[agent];
+    const SimWarp *from = cluster->cta_count == 1 ? &cluster->ctas[0].warps[agent]
+                                                  : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
+    uint32_t low = 0, high = from->partial_count;
+    while (low < high) { /* the first one that is later than what the warp knows */
+        uint32_t middle = (low + high) / 2;
+        if (from->partial[middle].clock <= known)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || from->partial[low - 1].clock != known)
+        return true; /* a release by all of them */
+    for (; low > 0 && from->partial[low - 1].clock >= clock; low--)
+        if (from->partial[low - 1].before >= clock || from->partial[low - 1].lanes >> lane & 1)
+            return true;
+    return false;
 }
 
 void
@@ -101,7 +206,7 @@ sim_clock_proxy_fence(SimWarp *warp)
 /* Sync objects by address: an open hash table of the cluster. */
 typedef struct SyncPoint {
     uint64_t address;
-    uint32_t *clock; /* agents of it, then the proxy clock */
+    uint32_t *clock; /* SIM_PLANES */
 } SyncPoint;
 
 struct SimSyncTable {
@@ -160,7 +265,7 @@ make_point(SimCluster *cluster, uint64_t key)
         return NULL;
     SyncPoint *point = find_point(table, key);
     if (!point->clock) {
-        point->clock = calloc(2 * (size_t)cluster->agents, sizeof *point->clock);
+        point->clock = calloc(SIM_PLANES * (size_t)cluster->agents, sizeof *point->clock);
         if (!point->clock)
             return NULL;
         point->address = key;
@@ -175,7 +280,7 @@ static void
 leave(SimCluster *cluster, uint64_t key, const uint32_t *clocks, bool adds)
 {
     SyncPoint *point = clocks ? make_point(cluster, key) : existing_point(cluster, key);
-    size_t count = 2 * (size_t)cluster->agents;
+    size_t count = SIM_PLANES * (size_t)cluster->agents;
     if (!point)
         return;
     if (!adds)
@@ -240,6 +345,8 @@ note_foreign(SimWarp *warp, SimSnapshot *s)
     SimCluster *cluster = warp->cta->cluster;
     if (s->cluster == cluster->linear) {
         join(warp->clock, s->clock, cluster->agents);
+        join(warp->tensor_clock, s->clock, cluster->agents);
+        join(warp->init_clock, s->clock, cluster->agents);
         return;
     }
     if (!cluster->foreign && !(cluster->foreign = calloc(1, sizeof *cluster->foreign)))
@@ -430,7 +537,7 @@ take(SimWarp *warp, uint64_t key, int scope, bool acquires)
     struct SimWarpSync *sync = warp->sync;
     if (!point)
         return;
-    join(acquires ? warp->clock : sync->pending[scope], point->clock, 2 * cluster->agents);
+    join(acquires ? warp->clock : sync->pending[scope], point->clock, words_of(warp));
     sync->has_pending[scope] |= !acquires;
 }
 
@@ -441,6 +548,7 @@ sim_sync_read(SimWarp *warp, uint64_t address, bool is_global, uint8_t order)
         return;
     bool acquires = order & SIM_ORDER_ACQUIRE, wide = !(order & SIM_ORDER_CTA);
     warp->lane_epoch++; /* lanes may spin for each other; what they then do is not told apart */
+    warp->lanes_clock = warp->clock[warp->agent];
     take(warp, narrow_key(warp, address), NARROW, acquires);
     if (wide && warp->cta->cluster->cta_count > 1)
         take(warp, address, WIDE, acquires);
@@ -455,7 +563,7 @@ sim_sync_fence(SimWarp *warp, bool beyond)
     struct SimWarpSync *sync = warp->sync;
     if (!warp->clock)
         return;
-    uint32_t count = 2 * warp->cta->cluster->agents;
+    uint32_t count = words_of(warp);
     warp->lane_epoch++;
     for (int scope = NARROW; scope <= (beyond ? WIDE : NARROW); scope++)
         if (sync->has_pending[scope]) {
@@ -496,16 +604,20 @@ bool
 sim_sync_warp_start(SimWarp *warp)
 {
     size_t agents = warp->cta->cluster->agents;
-    warp->clock = calloc((2 + 4 * SCOPES) * agents, sizeof *warp->clock);
+    size_t words = SIM_PLANES * agents;
+    warp->clock = calloc((1 + 2 * SCOPES) * words + agents, sizeof *warp->clock);
     warp->sync = calloc(1, sizeof *warp->sync);
     if (!warp->clock || !warp->sync)
         return false;
     warp->proxy_clock = warp->clock + agents;
+    warp->tensor_clock = warp->clock + 2 * agents;
+    warp->init_clock = warp->clock + 3 * agents;
     for (size_t i = 0; i < SCOPES; i++) {
-        warp->sync->fence[i] = warp->clock + (2 + 4 * i) * agents;
-        warp->sync->pending[i] = warp->clock + (4 + 4 * i) * agents;
+        warp->sync->fence[i] = warp->clock + (1 + 2 * i) * words;
+        warp->sync->pending[i] = warp->clock + (2 + 2 * i) * words;
     }
-    warp->clock[warp->agent] = 1;
+    warp->sync->init_fence = warp->clock + (1 + 2 * SCOPES) * words;
+    tick(warp);
     return true;
 }
 
@@ -516,6 +628,7 @@ sim_sync_warp_end(SimWarp *warp)
         free(warp->sync->waiting);
     free(warp->sync);
     free(warp->clock);
+    free(warp->partial);
 }
 
 void

@@ -29,6 +29,27 @@ void sim_sync_write(SimWarp *warp, uint64_t address, bool is_global, uint8_t ord
                     bool read_modify_write);
 void sim_sync_fence(SimWarp *warp, bool beyond_the_block);
 
+/* A relaxed arrive, and a relaxed wait, on a barrier object's clocks: they pass on what a fence of the
+ * warp before, or after, makes of them (8.8, release and acquire patterns): a fence of at least the
+ * scope (`beyond`: more than the block); the order of tensor memory, for tcgen05.fence (`tensor`); and
+ * mbarriers initialised before a fence.mbarrier_init. */
+void sim_clock_release_relaxed(SimWarp *warp, uint32_t *clock, bool beyond, bool tensor);
+void sim_clock_acquire_relaxed(SimWarp *warp, const uint32_t *clock, bool beyond, bool tensor);
+/* fence.mbarrier_init (9.7.13.4): covers initialisations of mbarriers, and nothing else. */
+void sim_sync_init_fence(SimWarp *warp);
+
+/* Lanes of a warp are in order among themselves by bar.warp.sync, and when they all release together.
+ * What some of them release does not cover what others have done since. */
+struct SimPartial {
+    uint32_t clock;  /* of the release */
+    uint32_t before; /* up to here it covers all lanes */
+    uint32_t lanes;
+};
+void sim_sync_lanes(SimWarp *warp);
+void sim_sync_lanes_release(SimWarp *warp, uint32_t lanes);
+/* Does what `warp` knows of an agent cover what a lane of it did at a clock that the warp knows? */
+bool sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane);
+
 /* Starts a new period of the warp, so that what it learns from now on can be told apart. */
 void sim_sync_tick(SimWarp *warp);
 

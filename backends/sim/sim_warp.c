@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "sim_sm100.h"
 #include "sim_sm90_wgmma.h"
 #include "sim_special.h"
 #include "sim_sync.h"
@@ -396,6 +397,8 @@ step(SimWarp *warp)
                  0, NULL, "`%s` is undefined once a lane of the warp has exited", insn->mnemonic);
     if (warp->watch)
         sim_sm90_watch(warp, insn);
+    if (warp->unread_loads)
+        sim_sm100_watch(warp, insn);
     return insn->exec(warp, insn, mask);
 }
 
