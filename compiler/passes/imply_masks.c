@@ -283,26 +283,38 @@ only_chooses_rows(const TirOp *any)
     return any->op == TIR_IF && any->by_rows;
 }
 
+/* A mask of operand `k` right in front of the product, where what the other operand's pad is told by is known. */
+static void
+mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
+{
+    TirBuilder b = {.fn = im->fn, .block = mma->parent, .at = 0, .span = mma->span};
+    TirVal *value = mma->args[k];
+
+    while (b.block->ops.at[b.at] != mma)
+        b.at++;
+    TirVal *args[] = {value, inside_of(im, &b, &value->type, 1 - k, pad)};
+    TirOp *mask = tir_op_new(&b, TIR_PADMASK, 2, args, 1, &value->type);
+    mask->axis = 1 - k;
+    mma->args[k] = mask->results[0];
+    im->changed = true;
+}
+
 /* A product adds up where neither operand is padding.  What is zero there need not be finite on the other side, so
  * that both are masked by the pads of both. */
 static void
 imply_product(Implier *im, TirOp *mma)
 {
-    Pads pads[2], both = {0};
+    Pads pads[2];
 
-    for (uint32_t k = 0; k < 2; k++) {
+    for (uint32_t k = 0; k < 2; k++)
         pads[k] = pads_to_mask(im, mma->args[k], 1 - k, 0);
-        for (uint32_t i = 0; i < pads[k].n; i++)
-            padding_add(&im->padding, &both, pads[k].at[i]);
-    }
     for (uint32_t k = 0; k < 2; k++) {
-        Pads left = {0};
-        for (uint32_t i = 0; i < both.n; i++) {
-            if (!is_zero_in_padding(mma->args[k]) || padding_in(&pads[k], &both.at[i]) == NULL)
-                padding_add(&im->padding, &left, both.at[i]);
+        if (pads[k].n > 0 && !is_zero_in_padding(mma->args[k]))
+            mma->args[k] = mask_operand(im, mma->args[k], 1 - k, &pads[k]);
+        for (uint32_t i = 0; i < pads[1 - k].n; i++) {
+            if (padding_in(&pads[k], &pads[1 - k].at[i]) == NULL)
+                mask_before(im, mma, k, &pads[1 - k].at[i]);
         }
-        if (left.n > 0)
-            mma->args[k] = mask_operand(im, mma->args[k], 1 - k, &left);
     }
 }
 
