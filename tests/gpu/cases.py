@@ -1,21 +1,32 @@
 """cases.py - the grid of attention cases, and the compiled variants that they need.
 
-    python3 tests/gpu/cases.py --variants      # NAME SOURCE DEFINES.., one line a file to compile
-    python3 tests/gpu/cases.py --count         # cases in each group
+    python3 tests/gpu/cases.py --variants [--wide]   # NAME SOURCE DEFINES.., one line a file to compile
+    python3 tests/gpu/cases.py --count [--wide]      # cases in each group
 
-The grid is the same everywhere: nothing here is drawn at random.  grid.py runs it.
+The grid is the same everywhere.  The wide one goes on behind it: a softcap as FlashAttention's tests have
+it, and sizes, strides and magnitudes drawn for the variants that there are, each case from its own
+number (DRAWN_SEED).  grid.py runs them.
 """
 
 import argparse
+import random
 from collections import Counter, namedtuple
 
-SOURCES = {"fwd": "examples/attention.tile", "bwd": "examples/attention_bwd.tile"}
+SOURCES = {"fwd": "examples/attention.tile", "bwd": "examples/attention_bwd.tile",
+           "dec": "examples/attention_decode.tile"}
+DRAWN_SEED = 20261123
+DRAWN, DRAWN_DECODE = 2300, 640
 
 # What is fixed when a kernel is compiled.  window: (left, right), keys to each side, -1: no limit.
 Variant = namedtuple("Variant", "dtype d dv causal window softcap alibi")
+Decode = namedtuple("Decode", Variant._fields + ("group", "padded"))  # attention_decode.tile's G and GP
 
-# layout: bshd, bhsd, padded (rows and heads with space between them), qkv (one tensor [B,S,3,H,D])
-Case = namedtuple("Case", "group variant batch hq hk sq sk layout")
+# layout: bshd, bhsd, sbhd, padded (rows and heads with space between them), slice (of a buffer that is larger on
+# all sides), mixed (each tensor another one), qkv (one tensor [B,S,3,H,D]), shared (K and V are the same memory for
+# all of the batch: stride 0), one-head (for all heads)
+# cap: of the softcap; sizes: of Q, V and dO; rule: what grid.py allows; splits: of a decode, 0: one kernel
+Case = namedtuple("Case", "group variant batch hq hk sq sk layout cap sizes rule splits",
+                  defaults=(2.0, (1, 1, 1), "plain", 0))
 
 
 def defines(variant):
@@ -32,6 +43,9 @@ def defines(variant):
         options.append("SOFTCAP=true")
     if variant.alibi:
         options.append("ALIBI=true")
+    if isinstance(variant, Decode):
+        options = [o for o in options if o != "CAUSAL=true"] + [f"CAUSAL={str(variant.causal).lower()}"]
+        options += [f"G={variant.group}", f"GP={variant.padded}"]
     return options
 
 
@@ -43,6 +57,8 @@ def variant_name(variant, direction):
     parts += ["causal"] * variant.causal
     parts += [f"left{left}"] * (left >= 0) + [f"right{right}"] * (right >= 0)
     parts += ["softcap"] * variant.softcap + ["alibi"] * variant.alibi
+    if isinstance(variant, Decode):
+        parts += [f"g{variant.group}"] + [f"of{variant.padded}"] * (variant.padded != variant.group)
     return "-".join(parts)
 
 
@@ -124,22 +140,108 @@ def cases():
     return out
 
 
+# ---- the wide grid -----------------------------------------------------------------------------
+
+RAGGED = [1, 2, 3, 7, 16, 17, 31, 33, 48, 63, 64, 65, 80, 96, 100, 113, 127, 128, 129, 160, 191, 192, 200, 217, 255, 256,
+          257, 300, 333, 384, 511, 513]
+HEADS = [(1, 1), (2, 1), (4, 4), (6, 2), (6, 3), (8, 1), (8, 2), (5, 5), (12, 4), (3, 3)]
+LAYOUTS = ["bshd", "bhsd", "sbhd", "padded", "slice", "mixed", "qkv", "shared", "one-head"]
+CAPPED = [(1, 1), (2, 1), (100, 1), (300, 2), (239, 3), (64, 128), (128, 200), (256, 256), (113, 203), (129, 65),
+          (108, 256), (250, 500), (384, 250), (640, 128), (512, 255), (1000, 1000), (1023, 1024)]
+
+
+def capped_cases():
+    """FlashAttention's rules, with queries as large as its tests have them: softcap 15 and 50 by the newer
+    one, 50 and larger queries by the older one, which allows nothing but a multiple and is for sizes that
+    are not small."""
+    out, at = [], 0
+    for dtype in ("bf16", "f16"):
+        for d in (64, 128, 256):
+            for causal, window in ((False, (-1, -1)), (True, (-1, -1)), (False, (40, 25))):
+                variant = make(dtype, d, causal=causal, window=window, softcap=True)
+                for sq, sk in CAPPED:
+                    for cap, size, rule in ((15.0, 15 / 4, "fa3"), (50.0, 50 / 4, "fa3"), (50.0, 50, "fa2")):
+                        if rule == "fa2" and min(sq, sk) < 100:
+                            continue
+                        at += 1
+                        hk = (6, 2, 1)[at % 3]
+                        out.append(Case("softcap rules", variant, 3, 6, hk, sq, sk, ("bshd", "bhsd")[at % 2], cap,
+                                        (size, 1, 1), rule))
+    return out
+
+
+def drawn_case(number, variants):
+    """Of each variant in turn."""
+    draw = random.Random(f"{DRAWN_SEED} {number}")
+    variant = variants[number % len(variants)]
+    sq, sk = draw.choice(RAGGED), draw.choice(RAGGED)
+    if draw.random() < 0.3:
+        sk = sq
+    if draw.random() < 0.1:
+        sq, sk = draw.randrange(1, 400), draw.randrange(1, 400)
+    (hq, hk), layout = draw.choice(HEADS), draw.choice(LAYOUTS)
+    if layout == "qkv" and (variant.d != variant.dv or sq != sk):
+        layout = "slice"
+    if layout == "qkv":
+        hk = hq
+    sizes = tuple(draw.choice(of) for of in ((1, 1, 0.25, 4), (1, 1, 8, 1 / 16), (1, 1, 8, 1 / 16)))
+    cap = draw.choice((2.0, 15.0, 50.0)) if variant.softcap else 2.0
+    return Case("drawn", variant, draw.choice((1, 1, 2, 3)), hq, hk, sq, sk, layout, cap, sizes)
+
+
+def decode_variants():
+    out = []
+    for dtype, d, group, padded in (("bf16", 128, 1, 1), ("bf16", 128, 4, 4), ("bf16", 128, 7, 8), ("f16", 128, 8, 8),
+                                    ("f16", 64, 4, 4), ("bf16", 64, 16, 16), ("f16", 64, 3, 4), ("bf16", 256, 4, 4)):
+        for causal, window in ((True, (-1, -1)), (False, (-1, -1)), (True, (99, -1))):
+            if causal or group in (1, 4, 16):
+                out.append(Decode(dtype, d, d, causal, window, False, False, group, padded))
+    return out
+
+
+def drawn_decode(number, variants):
+    draw = random.Random(f"{DRAWN_SEED} decode {number}")
+    variant = variants[number % len(variants)]
+    hk = draw.choice((1, 2, 3, 4))
+    sq, sk = draw.choice((1, 1, 1, 2, 3, 4, 7, 8, 17, 33)), draw.choice(RAGGED + [777, 1024, 2049])
+    splits = draw.choice((1, 2, 3, 5, 8) if variant.padded != variant.group else (0, 0, 1, 2, 3, 5, 8))
+    sizes = (draw.choice((1, 1, 0.25, 4)), draw.choice((1, 1, 8, 1 / 16)), 1)
+    return Case("decode", variant, draw.choice((1, 1, 2, 3)), hk * variant.group, hk, sq, sk,
+                draw.choice([n for n in LAYOUTS if n != "qkv"]), 2.0, sizes, "plain", splits)
+
+
+def wide_cases():
+    every = cases() + capped_cases()
+    variants = sorted({c.variant for c in every})
+    every += [drawn_case(i, variants) for i in range(DRAWN)]
+    of_decode = decode_variants()
+    return every + [drawn_decode(i, of_decode) for i in range(DRAWN_DECODE)]
+
+
+def directions_of(case):
+    return ("dec",) if isinstance(case.variant, Decode) else ("fwd", "bwd", "det")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variants", action="store_true")
     parser.add_argument("--count", action="store_true")
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--group", action="append", default=[], help="only these groups")
     parser.add_argument("--direction", action="append", default=[], choices=list(SOURCES))
     options = parser.parse_args()
-    chosen = [c for c in cases() if not options.group or c.group in options.group]
+    chosen = [c for c in (wide_cases() if options.wide else cases())
+              if not options.group or c.group in options.group]
     if options.variants:
         for direction in options.direction or SOURCES:
-            for variant in sorted({c.variant for c in chosen}):
+            of = {c.variant for c in chosen if isinstance(c.variant, Decode) == (direction == "dec")}
+            for variant in sorted(of):
                 print(variant_name(variant, direction), SOURCES[direction], *defines(variant))
     if options.count:
         for group, n in Counter(c.group for c in chosen).items():
-            print(f"{group:<12} {n}")
-        print(f"{'all':<12} {len(chosen)}, {len({c.variant for c in chosen})} variants")
+            print(f"{group:<14} {n}")
+        runs = sum(len(directions_of(c)) for c in chosen)
+        print(f"{'all':<14} {len(chosen)}, {runs} with both backwards, {len({c.variant for c in chosen})} variants")
 
 
 if __name__ == "__main__":

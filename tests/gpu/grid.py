@@ -1,17 +1,23 @@
 """grid.py - attention forward and backward on a GPU, against float64, over the grid of cases.py.
 
-    tests/gpu/precompile.sh out/grid -a sm_80 -c        # anywhere; no GPU needed
-    python3 tests/gpu/grid.py out/grid --out out        # on the machine with the GPU
+    tests/gpu/precompile.sh out/grid -a sm_80 -c               # anywhere; no GPU needed
+    python3 tests/gpu/grid.py out/grid --out out               # on the machine with the GPU
+    python3 tests/gpu/grid.py out/grid --out out --wide        # of `precompile.sh -w`: over 10,000 runs
+    python3 tests/gpu/grid.py out/grid --out out --wide --only 1234     # one case again, by its number
 
 A result is accepted when its largest error against float64 is at most twice that of a plain 16-bit
-PyTorch computation on the same data, plus 1e-5.  Beside that, in every case:
+PyTorch computation on the same data, plus 1e-5 (for data of size 1; of drawn cases' dQ and dK also what f32
+loses of dP - delta, which is all there is where a row has one key).  A few rows say little of that computation:
+its error is then that of more data of the same case.  Where a case says so, FlashAttention's
+rules hold: three times the error of PyTorch, and twice what adding 0.3 in 16 bits and taking it away does (fa3;
+gradients 3e-4 more), or for O twice, for gradients three times that error (fa2).  Beside that, in every case:
 - inputs lie in memory filled with NaN: what is read beyond a tensor and used shows;
 - outputs are poisoned before the run, so that what is not written shows;
 - memory around and between the rows of the outputs, and all inputs, must be unchanged after it;
 - the forward pass and the deterministic backward, run twice, must give the same bits;
 - a row with nothing to attend to gives O = 0, L = -inf and gradients of 0.
 
-One line a case goes to OUT/grid.csv; a table by group comes last.  The exit status is 1 when any
+One line a run goes to OUT/grid.csv; a table by group comes last.  The exit status is 1 when any
 case failed or could not run.  A case that breaks the CUDA context is counted, and the rest runs on
 in a new process.
 """
@@ -21,6 +27,7 @@ import csv
 import os
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -28,14 +35,17 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "python"))
 import cases as grid_cases  # noqa: E402
 
-SOFTCAP = 2.0
 BACKWARD = {  # kernels of attention_bwd.tile: with atomic additions, and without
     "bwd": ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert"),
     "det": ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"),
 }
-FIELDS = ["index", "group", "direction", "variant", "batch", "hq", "hk", "sq", "sk", "layout", "status",
-          "worst", "errors", "allowed", "note"]
+FIELDS = ["index", "group", "direction", "variant", "batch", "hq", "hk", "sq", "sk", "layout", "splits",
+          "cap", "sizes", "status", "worst", "errors", "allowed", "note"]
 MAX_RESTARTS = 8
+SAMPLES = 256  # rows of more than one key that the plain computation's error is taken of, at least, where cases are drawn
+DEVICE = "cuda"
+DECODE = ("attention_decode",)
+DECODE_SPLIT = ("attention_decode_split", "attention_decode_combine")
 SILENCE = 120  # seconds without a finished case: the GPU hangs
 
 
@@ -55,7 +65,7 @@ class Placed:
         count = 1
         for n in storage:
             count *= n
-        self.bits = torch.full((count + 2 * self.GUARD,), self.poison, dtype=integer, device="cuda")
+        self.bits = torch.full((count + 2 * self.GUARD,), self.poison, dtype=integer, device=DEVICE)
         body = self.bits[self.GUARD:self.GUARD + count].view(dtype).view(storage)
         self.tensor = body[slices].permute(order) if order else body[slices]
         if values is not None:
@@ -70,6 +80,14 @@ class Placed:
         if len(shape) == 4 and layout == "bhsd":
             b, s, h, d = shape
             return [b, h, s, d], (0, 2, 1, 3), tuple(slice(0, n) for n in (b, h, s, d))
+        if len(shape) == 4 and layout == "sbhd":
+            b, s, h, d = shape
+            return [s, b, h, d], (1, 0, 2, 3), tuple(slice(0, n) for n in (s, b, h, d))
+        if layout == "slice":
+            before = [1, 2, 1, 8] if len(shape) == 4 else [1] * (len(shape) - 1) + [4]
+            after = [1, 3, 2, 8] if len(shape) == 4 else [2] * (len(shape) - 1) + [8]
+            return ([b + n + a for b, n, a in zip(before, shape, after)], None,
+                    tuple(slice(b, b + n) for b, n in zip(before, shape)))
         if layout == "padded":
             extra = [0, 3, 1, 8] if len(shape) == 4 else [0] * (len(shape) - 1) + [12]
             return [n + e for n, e in zip(shape, extra)], None, full
@@ -102,6 +120,35 @@ def place_qkv(values, dtype):
     return placed
 
 
+MIXED = {"Q": "bhsd", "K": "slice", "V": "sbhd", "O": "padded", "dO": "bshd", "dQ": "slice", "dK": "bhsd", "dV": "padded",
+         "L": "slice"}
+
+
+def layout_of(case, name):
+    """The layout of one tensor of a case; what several share is no layout for a result."""
+    if case.layout == "mixed":
+        return MIXED[name]
+    if case.layout in ("shared", "one-head"):
+        return "slice" if name in "QKV" else "bhsd"
+    return "padded" if case.layout == "qkv" else case.layout
+
+
+def place_inputs(case, values, dtype):
+    """Q, K and V."""
+    if case.layout == "qkv":
+        return place_qkv(values, dtype)
+    placed = []
+    for name, x in zip("QKV", values):
+        whole = x.shape
+        if case.layout == "shared" and name != "Q":
+            x = x[:1]
+        if case.layout == "one-head" and name != "Q":
+            x = x[:, :, :1]
+        placed.append(Placed(x.shape, dtype, layout_of(case, name), x))
+        placed[-1].tensor = placed[-1].tensor.expand(whole)
+    return placed
+
+
 # ---- references --------------------------------------------------------------------------------
 
 
@@ -121,7 +168,7 @@ def allowed_pairs(case, device):
     return keep
 
 
-def reference(case, q, k, v, slopes, scale):
+def reference(case, q, k, v, slopes, scale, scaled="q"):
     """Attention as one would write it in PyTorch, all of it in the type of its operands."""
     import torch
     group = case.hq // case.hk
@@ -129,9 +176,10 @@ def reference(case, q, k, v, slopes, scale):
     v = v.repeat_interleave(group, 2)
     keep = allowed_pairs(case, q.device)
     alive = keep.any(1)
-    s = torch.einsum("bthd,bshd->bhts", q * scale, k)
+    q, k = (q * scale, k) if scaled == "q" else (q, k * scale)
+    s = torch.einsum("bthd,bshd->bhts", q, k)
     if case.variant.softcap:
-        s = torch.tanh(s / SOFTCAP) * SOFTCAP
+        s = torch.tanh(s / case.cap) * case.cap
     if case.variant.alibi:
         row = torch.arange(case.sq, device=q.device)[:, None] + case.sk - case.sq
         key = torch.arange(case.sk, device=q.device)[None, :]
@@ -144,31 +192,51 @@ def reference(case, q, k, v, slopes, scale):
     return o, l
 
 
-def with_gradients(case, tensors, slopes, scale, grad, dtype, need_gradients):
+def with_gradients(case, tensors, slopes, scale, grad, dtype, need_gradients, scaled="q"):
     """{"O":, "L":, "dQ":, "dK":, "dV":} of the reference in `dtype`."""
     import torch
     leaves = [x.to(dtype).detach().requires_grad_(bool(need_gradients)) for x in tensors]
-    o, l = reference(case, *leaves, slopes, scale)
+    o, l = reference(case, *leaves, slopes, scale, scaled)
     out = {"O": o.detach(), "L": l.detach()}
     if need_gradients:
         out.update(zip(("dQ", "dK", "dV"), torch.autograd.grad(o, leaves, grad.to(dtype))))
     return out
 
 
-def compare(name, got, exact, plain):
+def allowed_error(case, name, exact, plain):
+    """(the value that a result is compared with, the error that it may have)"""
+    q, v, g = case.sizes
+    unit = {"O": v, "L": 1, "dQ": v * g, "dK": v * g * q, "dV": g}[name]
+    rule = "plain" if name == "L" else case.rule
+    if rule == "plain":
+        exact, plain = exact.double(), plain.double()
+        least = 1e-5 * max(unit, 1e-3)
+        if case.group == "drawn" and name in ("dQ", "dK"):  # values up to 4 times their size; n summands of dQ, dK
+            n = case.sk if name == "dQ" else case.sq * case.hq // case.hk
+            least = max(least, 2.0 ** -22 * 4 * (case.variant.dv / case.variant.d) ** 0.5 * 4 * unit * n ** 0.5)
+        return exact, 2 * (plain - exact).abs().nan_to_num(0).max().item() + least
+    want = exact.to(plain.dtype)
+    off = (plain.double() - want.double()).abs().max().item()
+    if rule == "fa2":
+        return want.double(), (2 if name == "O" else 3) * off
+    noise = 2 * (want + 0.3 - 0.3 - want).abs().max().item() + (3e-4 if name != "O" else 0)
+    return want.double(), 3 * off + noise
+
+
+def compare(case, name, got, exact, plain):
     """(error / allowed error, error, allowed error, a note when something is plainly wrong)."""
     import torch
-    got, exact, plain = got.double(), exact.double(), plain.double()
+    got = got.double()
     if name == "L":
         dead = torch.isneginf(exact)
-        if not torch.equal(torch.isneginf(got), dead):
+        if not torch.equal(torch.isneginf(got), dead[:got.shape[0]]):
             return float("inf"), float("nan"), 0.0, "L: -inf in the wrong rows"
-        got, exact, plain = (x.masked_fill(dead, 0) for x in (got, exact, plain))
+        got, exact, plain = (x.masked_fill(dead[:x.shape[0]], 0) for x in (got, exact, plain))
     if not bool(torch.isfinite(got).all()):
         return float("inf"), float("nan"), 0.0, f"{name}: {int((~torch.isfinite(got)).sum())} not finite"
-    error = (got - exact).abs().max().item()
-    allowed = 2 * (plain - exact).abs().nan_to_num(0).max().item() + 1e-5
-    return error / allowed, error, allowed, ""
+    want, allowed = allowed_error(case, name, exact, plain)
+    error = (got - want[:got.shape[0]]).abs().max().item()
+    return error / max(allowed, 1e-30), error, allowed, ""
 
 
 # ---- one case ----------------------------------------------------------------------------------
@@ -187,41 +255,58 @@ class Runner:
             self.modules[stem] = tilec_torch.load(path) if path else None
         return self.modules[stem]
 
+    @staticmethod
+    def data(index, case):
+        """Q, K, V and dO of the case, and of further rows of its kind behind them."""
+        import torch
+        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[case.variant.dtype]
+        generator = torch.Generator(device=DEVICE).manual_seed(1000 + index)
+        v, more = case.variant, 1
+        if case.group in ("drawn", "decode"):
+            rows = case.batch * case.hq * int((allowed_pairs(case, "cpu").sum(1) > 1).sum())
+            more = min(64, -(-SAMPLES // rows)) if rows else 1
+        batch = case.batch * more
+
+        def random(size, *shape):
+            return (torch.randn(*shape, generator=generator, device=DEVICE) * size).to(dtype)
+        values = [random(case.sizes[0], batch, case.sq, case.hq, v.d), random(1, batch, case.sk, case.hk, v.d),
+                  random(case.sizes[1], batch, case.sk, case.hk, v.dv)]
+        if case.layout == "shared":
+            values[1:] = [x[:1].expand(x.shape).contiguous() for x in values[1:]]
+        if case.layout == "one-head":
+            values[1:] = [x[:, :, :1].expand(x.shape).contiguous() for x in values[1:]]
+        return dtype, values, random(case.sizes[2], batch, case.sq, case.hq, v.dv)
+
     def run(self, index, case, directions):
         """Rows for the CSV, one a direction."""
         import torch
-        forward = self.module(case.variant, "fwd")
         need_gradients = set(directions) & set(BACKWARD)
-        backward = self.module(case.variant, "bwd") if need_gradients else None
-        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[case.variant.dtype]
-        generator = torch.Generator(device="cuda").manual_seed(1000 + index)
-        v = case.variant
-
-        def random(*shape):
-            return torch.randn(*shape, generator=generator, device="cuda").to(dtype)
-        values = [random(case.batch, case.sq, case.hq, v.d), random(case.batch, case.sk, case.hk, v.d),
-                  random(case.batch, case.sk, case.hk, v.dv)]
-        grad = random(case.batch, case.sq, case.hq, v.dv)
-        slopes = torch.tensor([2.0 ** (-8 * (i + 1) / case.hq) for i in range(case.hq)], device="cuda")
-        scale = v.d ** -0.5
+        dtype, values, grad = self.data(index, case)
+        slopes = torch.tensor([2.0 ** (-8 * (i + 1) / case.hq) for i in range(case.hq)], device=DEVICE)
+        scale = case.variant.d ** -0.5
         exact = with_gradients(case, values, slopes, scale, grad, torch.float64, need_gradients)
-        plain = with_gradients(case, values, slopes, scale, grad, dtype, need_gradients)
-        if case.layout == "qkv":
-            inputs = place_qkv(values, dtype)
-        else:
-            inputs = [Placed(x.shape, dtype, case.layout, x) for x in values]
-        given = dict(zip(("Q", "K", "V"), inputs))
+        plain = with_gradients(case, values, slopes, scale, grad, dtype, need_gradients,
+                               "q" if case.rule == "plain" else "k")
+        values, grad = [x[:case.batch] for x in values], grad[:case.batch]
+        given = dict(zip(("Q", "K", "V"), place_inputs(case, values, dtype)))
+        if directions == ("dec",):
+            module = self.module(case.variant, "dec")
+            if module:
+                module = module.select(*(DECODE_SPLIT if case.splits else DECODE))
+            outputs = self.launch(module, given, scale, exact, ("O", "L"), case, twice=True)
+            return [self.judge(index, case, "dec", outputs, exact, plain)]
         rows = []
-        outputs = self.launch(forward, given, scale, exact, ("O", "L"), case, twice=True)
+        outputs = self.launch(self.module(case.variant, "fwd"), given, scale, exact, ("O", "L"), case, twice=True)
         rows.append(self.judge(index, case, "fwd", outputs, exact, plain))
         if need_gradients:
+            backward = self.module(case.variant, "bwd")
             if outputs[2]:
-                o, l = exact["O"].to(dtype), exact["L"].float()
+                o, l = exact["O"][:case.batch].to(dtype), exact["L"][:case.batch].float()
             else:
                 o, l = outputs[0]["O"].tensor, outputs[0]["L"].tensor
-            given["O"] = Placed(o.shape, dtype, case.layout, o)
-            given["L"] = Placed(l.shape, torch.float32, case.layout, l)
-            given["dO"] = Placed(grad.shape, dtype, case.layout, grad)
+            given["O"] = Placed(o.shape, dtype, layout_of(case, "O"), o)
+            given["L"] = Placed(l.shape, torch.float32, layout_of(case, "L"), l)
+            given["dO"] = Placed(grad.shape, dtype, layout_of(case, "dO"), grad)
         for direction in directions:
             if direction == "fwd":
                 continue
@@ -244,16 +329,17 @@ class Runner:
         arguments = {n: p.tensor for n, p in given.items() if n in described}
         scalars = {s["name"] for kernel in module.kernels for s in kernel.meta["scalars"]}
         for name in scalars:
-            arguments[name] = {"scale": scale, "softcap": SOFTCAP}.get(name, 0.0)
+            arguments[name] = {"scale": scale, "softcap": case.cap}.get(name, 0.0)
+        if case.splits:
+            arguments.update(X=case.splits, Hq=case.hq)
         placed = {}
         for name in names:
             if name not in described:
                 return {}, [], f"the module has no tensor {name}"
             t = described[name]
-            # L keeps its own layout; of the others, O follows the case
-            layout = "padded" if case.layout == "qkv" else case.layout
-            values = torch.zeros(exact[name].shape, device="cuda") if t["mode"] == "inout" else None
-            placed[name] = Placed(exact[name].shape, tilec_torch.torch_dtype(t["dtype"]), layout, values)
+            shape = (case.batch,) + exact[name].shape[1:]
+            values = torch.zeros(shape, device=DEVICE) if t["mode"] == "inout" else None
+            placed[name] = Placed(shape, tilec_torch.torch_dtype(t["dtype"]), layout_of(case, name), values)
             placed[name].before = None
         arguments.update({n: p.tensor for n, p in placed.items()})
         try:
@@ -276,14 +362,15 @@ class Runner:
     def judge(index, case, direction, outputs, exact, plain):
         placed, complaints, refused = outputs
         row = {"index": index, "group": case.group, "direction": direction,
-               "variant": grid_cases.variant_name(case.variant, "fwd" if direction == "fwd" else "bwd"), "batch": case.batch,
-               "hq": case.hq, "hk": case.hk, "sq": case.sq, "sk": case.sk, "layout": case.layout}
+               "variant": grid_cases.variant_name(case.variant, "bwd" if direction in BACKWARD else direction),
+               "batch": case.batch, "hq": case.hq, "hk": case.hk, "sq": case.sq, "sk": case.sk, "layout": case.layout,
+               "splits": case.splits, "cap": case.cap, "sizes": " ".join(f"{x:g}" for x in case.sizes)}
         if refused:
             row.update(status="not run", note=refused, worst="")
             return row
         worst, errors, limits = 0.0, [], []
         for name, p in placed.items():
-            ratio, error, allowed, note = compare(name, p.tensor, exact[name], plain[name])
+            ratio, error, allowed, note = compare(case, name, p.tensor, exact[name], plain[name])
             worst = max(worst, ratio)
             errors.append(f"{name}:{error:.2e}")
             limits.append(f"{name}:{allowed:.2e}")
@@ -300,11 +387,22 @@ class Runner:
 
 
 def chosen_cases(options):
-    every = list(enumerate(grid_cases.cases()))
+    """[(number, case)] for one of the processes, or for all."""
+    every = list(enumerate(grid_cases.wide_cases() if options.wide else grid_cases.cases()))
     picked = [(i, c) for i, c in every if not options.group or c.group in options.group]
     picked = [(i, c) for i, c in picked
               if not options.match or options.match in grid_cases.variant_name(c.variant, "fwd")]
-    return picked[:: options.every][: options.limit]
+    if options.only:
+        picked = [(i, c) for i, c in picked if i in options.only]
+    picked = picked[:: options.every][: options.limit]
+    variants = {v: i for i, v in enumerate(sorted({c.variant for _, c in picked}))}
+    if options.part is not None:
+        picked = [(i, c) for i, c in picked if variants[c.variant] % options.jobs == options.part]
+    return sorted(picked, key=lambda item: variants[item[1].variant]) if options.wide else picked
+
+
+def directions_of(options, case):
+    return tuple(d for d in grid_cases.directions_of(case) if d in options.directions)
 
 
 def worker(options):
@@ -314,13 +412,14 @@ def worker(options):
     with open(options.csv, "a", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         for position, (index, case) in enumerate(chosen_cases(options)):
-            if position < options.start:
+            directions = directions_of(options, case)
+            if position < options.start or not directions:
                 continue
             try:
-                rows = runner.run(index, case, options.directions)
+                rows = runner.run(index, case, directions)
             except torch.cuda.OutOfMemoryError as error:
                 rows = [dict(zip(FIELDS, [index, case.group]), status="not run", note=str(error)[:80],
-                             direction="fwd", variant=grid_cases.variant_name(case.variant, "fwd"))]
+                             direction=directions[0], variant=grid_cases.variant_name(case.variant, directions[0]))]
             writer.writerows(rows)
             file.flush()
             with open(options.csv + ".done", "w") as done:
@@ -346,7 +445,8 @@ def supervise(options):
         if start >= len(cases):
             break
         process = subprocess.Popen([sys.executable, os.path.abspath(__file__)] + sys.argv[1:]
-                                   + ["--start", str(start), "--worker"], stderr=subprocess.PIPE, text=True)
+                                   + ["--start", str(start), "--worker", "--part", str(options.part)],
+                                   stderr=subprocess.PIPE, text=True)
         last, at, reason = start, time.time(), ""
         while process.poll() is None:
             time.sleep(0.1)
@@ -364,8 +464,8 @@ def supervise(options):
         line = next((m for m in reversed(message) if "rror" in m), message[-1] if message else "")
         with open(options.csv, "a", newline="") as file:
             csv.DictWriter(file, FIELDS).writerow(
-                {"index": index, "group": case.group, "direction": options.directions[-1],
-                 "variant": grid_cases.variant_name(case.variant, "bwd"),
+                {"index": index, "group": case.group, "direction": directions_of(options, case)[-1],
+                 "variant": grid_cases.variant_name(case.variant, directions_of(options, case)[-1]),
                  "sq": case.sq, "sk": case.sk, "hq": case.hq, "hk": case.hk, "batch": case.batch,
                  "layout": case.layout, "status": "failed", "note": "crash: " + (reason or line)})
         with open(done_path, "w") as file:
@@ -373,6 +473,28 @@ def supervise(options):
         if options.stop:
             break
     os.remove(done_path)
+
+
+def supervise_all(options):
+    """Several processes at a time, each with the cases of some variants; their rows in the order of the cases."""
+    parts = []
+    for part in range(options.jobs):
+        parts.append(argparse.Namespace(**{**vars(options), "part": part, "csv": f"{options.csv}.{part}"}))
+    threads = [threading.Thread(target=supervise, args=(part,)) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = []
+    for part in parts:
+        with open(part.csv, newline="") as file:
+            rows += csv.DictReader(file)
+        os.remove(part.csv)
+    rows.sort(key=lambda r: int(r["index"]))
+    with open(options.csv, "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def summarize(options):
@@ -383,22 +505,25 @@ def summarize(options):
     for r in rows:
         if r["status"] != "ok" and shown < options.show:
             shown += 1
-            print(f"{r['status']}: {r['group']}: {r['variant']} b{r['batch']} h{r['hq']}/{r['hk']} "
-                  f"s{r['sq']}/{r['sk']} {r['layout']}: {r['note']}")
-    print(f"{'group':<12} {'dir':<4} {'ok':>5} {'failed':>7} {'not run':>8} {'worst error / allowed':>22}")
+            print(f"{r['status']}: case {r['index']}: {r['group']}: {r['variant']} {r['direction']} b{r['batch']} "
+                  f"h{r['hq']}/{r['hk']} s{r['sq']}/{r['sk']} {r['layout']} {r['splits']} {r['cap']} {r['sizes']}: {r['note']}")
+    print(f"{'group':<14} {'dir':<4} {'ok':>5} {'failed':>7} {'not run':>8} {'worst error / allowed':>22}")
     bad = 0
     for group in list(dict.fromkeys(c.group for _, c in cases)) + ["all"]:
         for direction in options.directions:
+            expected = sum(direction in directions_of(options, c) for _, c in cases if group in (c.group, "all"))
+            if not expected:
+                continue
             mine = [r for r in rows if r["direction"] == direction and group in (r["group"], "all")]
             counts = {s: sum(r["status"] == s for r in mine) for s in ("ok", "failed", "not run")}
             ratios = [float(r["worst"]) for r in mine if r["worst"]]
-            expected = sum(1 for _, c in cases if group in (c.group, "all"))
             counts["not run"] += expected - len(mine)
             if group == "all":
                 bad += counts["failed"] + counts["not run"]
-            print(f"{group:<12} {direction:<4} {counts['ok']:>5} {counts['failed']:>7} {counts['not run']:>8}"
+            print(f"{group:<14} {direction:<4} {counts['ok']:>5} {counts['failed']:>7} {counts['not run']:>8}"
                   f" {max(ratios, default=0):>22.3f}")
-    print(f"rows: {options.csv}")
+    print(f"{sum(r['status'] == 'ok' for r in rows)} of {len(rows)} runs are right, {time.time() - options.began:.0f} s; "
+          f"rows: {options.csv}")
     return 1 if bad else 0
 
 
@@ -407,21 +532,27 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where precompile.sh put the variants")
     parser.add_argument("--out", default=".", help="folder for grid.csv")
-    parser.add_argument("--directions", default="fwd,bwd,det", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,dec", type=lambda s: s.split(","))
+    parser.add_argument("--wide", action="store_true", help="the wide grid, too")
+    parser.add_argument("--only", type=int, action="append", help="the case of this number")
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--match", help="only variants whose name contains this")
     parser.add_argument("--every", type=int, default=1, help="only every n-th case")
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--show", type=int, default=20, help="failures to print")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--stop", action="store_true", help="stop at the first crash")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.began = time.time()
     os.makedirs(options.out, exist_ok=True)
     options.csv = os.path.join(options.out, "grid.csv")
     if options.worker:
+        options.csv += f".{options.part}"
         return worker(options)
-    supervise(options)
+    supervise_all(options)
     return summarize(options)
 
 

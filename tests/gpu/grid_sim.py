@@ -70,13 +70,13 @@ def run(options, index, case):
     backward = set(options.directions) & set(grid.BACKWARD)
     exact = grid.with_gradients(case, values, slopes, scale, grad, torch.float64, backward)
     plain = grid.with_gradients(case, values, slopes, scale, grad, dtype, backward)
-    given = {**dict(zip("QKV", values)), "scale": scale, "softcap": grid.SOFTCAP}
+    given = {**dict(zip("QKV", values)), "scale": scale, "softcap": case.cap}
     out = []
 
     def judge(direction, got, wrong):
         worst = 0.0
         for name, x in got.items():
-            ratio, error, allowed, note = grid.compare(name, x, exact[name], plain[name])
+            ratio, error, allowed, note = grid.compare(case, name, x, exact[name], plain[name])
             worst = max(worst, ratio)
             if ratio > 1:
                 wrong = (wrong + "\n" if wrong else "") + (note or f"{name}: {error:.2e} of {allowed:.2e}")
@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--match")
     parser.add_argument("--every", type=int, default=1)
+    parser.set_defaults(wide=False, only=None, part=None)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

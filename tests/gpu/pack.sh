@@ -1,26 +1,36 @@
 #!/bin/sh
 # pack.sh - everything that the checks on a GPU need, compiled on a machine without one.
 #
-#   tests/gpu/pack.sh KIT [-b BUILD] [-a ARCH] [-g GPU]
+#   tests/gpu/pack.sh KIT [-b BUILD] [-a ARCH] [-g GPU] [-w]
 #
 # KIT is a folder: grid.tgz (the variants of cases.py as cubins), bench/ (those of bench.py), ladder/
-# (one kernel by its switches), sanitize/ (a sample), tilerun.  ARCH (sm_80) is what tilec
-# compiles for; GPU (sm_90a) what ptxas does.  On the GPU's machine: tests/gpu/run.sh KIT OUT.
+# (one kernel by its switches), sanitize/ (a sample), tilerun; with -w the wide grid alone, wide.tgz.
+# ARCH (sm_80) is what tilec compiles for; GPU (sm_90a) what ptxas does.  On the GPU's machine:
+# tests/gpu/run.sh KIT OUT.  The wide grid, 11,218 runs: pack.sh KIT -w -a sm_90, run.sh KIT OUT wide.
 set -u
-[ $# -ge 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 kit=$1; shift
-build=build/release arch=sm_80 gpu=sm_90a
+build=build/release arch=sm_80 gpu=sm_90a wide=
 while [ $# -gt 0 ]; do
     case $1 in
     -b) build=$2; shift 2 ;;
     -a) arch=$2; shift 2 ;;
     -g) gpu=$2; shift 2 ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    -w) wide=1; shift ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
 done
 here=$(dirname "$0") tilec=$build/tilec
 grid=${TMPDIR:-/tmp}/tilec-grid-$arch-$gpu # kept: what is newer than the compiler is not made again
 export PTXAS_ARCH="$gpu"
+if [ "$wide" ]; then
+    mkdir -p "$kit"
+    "$here/precompile.sh" "$grid" -t "$tilec" -a "$arch" -w -z
+    failed=$?
+    mv "$grid.tgz" "$kit/wide.tgz"
+    du -sh "$kit"
+    exit $failed
+fi
 mkdir -p "$kit/bench" "$kit/ladder" "$kit/sanitize"
 rm -f "$kit"/bench/* "$kit"/ladder/* "$kit"/sanitize/*
 

@@ -1,14 +1,15 @@
 #!/bin/sh
 # precompile.sh - compiles every variant of the grid (cases.py) into a folder, several at a time.
 #
-#   tests/gpu/precompile.sh OUT [-a ARCH] [-t TILEC] [-j JOBS] [-c] [-z] [-g GROUP].. [-d fwd|bwd] [-- TILEC OPTIONS]
+#   tests/gpu/precompile.sh OUT [-a ARCH] [-t TILEC] [-j JOBS] [-c] [-z] [-w] [-g GROUP].. [-d fwd|bwd|dec]
+#                           [-- TILEC OPTIONS]
 #
 # Writes OUT/NAME.ptx (with -c also OUT/NAME.cubin, by ptxas for $PTXAS_ARCH or its target; with -z all
 # cubins also in OUT.tgz, to carry) and OUT/manifest.txt: one line a variant, "NAME ok" or "NAME
-# failed: first line of the message".  A file newer than the compiler and the sources is kept.  The
-# exit status is the number of failures, 125 at most.
+# failed: first line of the message".  -w: the wide grid's.  A file newer than the compiler and the
+# sources is kept.  The exit status is the number of failures, 125 at most.
 set -u
-usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 [ $# -ge 1 ] || usage
 out=$1; shift
 arch=sm_80 tilec=build/tilec jobs=$(nproc) cubin= pack= select=
@@ -19,6 +20,7 @@ while [ $# -gt 0 ]; do
     -j) jobs=$2; shift 2 ;;
     -c) cubin=1; shift ;;
     -z) cubin=1 pack=1; shift ;;
+    -w) select="$select --wide"; shift ;;
     -g) select="$select --group '$2'"; shift 2 ;;
     -d) select="$select --direction $2"; shift 2 ;;
     --) shift; break ;;
