@@ -60,6 +60,9 @@ void sim_device_free(SimDevice *dev); /* also frees every allocation and module 
  * Returns 0 when out of memory. */
 uint64_t sim_alloc(SimDevice *dev, size_t bytes, const char *name);
 bool sim_free(SimDevice *dev, uint64_t address);
+/* From now on the device has so many bytes left, for sim_alloc and for the variables of modules; what
+ * is freed does not come back.  Else there is no limit but the host's. */
+void sim_device_limit(SimDevice *dev, uint64_t bytes);
 
 /* Copies to or from device memory.  False if the range is not inside one allocation. */
 bool sim_write(SimDevice *dev, uint64_t address, const void *source, size_t bytes);

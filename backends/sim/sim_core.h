@@ -166,6 +166,9 @@ struct SimFunction {
     uint32_t min_ctas;      /* .minnctapersm, 0 if absent */
 };
 
+/* A row of the bank of immediates; more in the same bucket behind it. */
+typedef struct SimConstant SimConstant;
+
 typedef struct SimGlobalVar {
     const char *name;
     uint64_t address;
@@ -187,9 +190,10 @@ struct SimModule {
     SimLoc *locs;
     size_t loc_count, loc_capacity;
     const char **files; /* by index of .file */
-    size_t file_count;
+    size_t file_count, file_capacity;
     SimInsn **insns; /* of all functions, by SimInsn.index */
     size_t insn_count, insn_capacity;
+    SimConstant **constant_bucket; /* of what is in the bank below */
     uint8_t *constants; /* bank of immediates, each broadcast to 32 lanes */
     size_t constant_bytes, constant_capacity;
     uint64_t *shared_address; /* addresses of shared variables that operands name: rows of the
@@ -216,6 +220,7 @@ struct SimDevice {
     SimAllocation **allocations; /* by address */
     size_t count, capacity;
     uint64_t next_address;
+    uint64_t bytes_left; /* of the budget (sim_device_limit) */
     SimModule *modules;
     pthread_mutex_t atomic_lock[SIM_ATOMIC_LOCKS];
 };

@@ -121,22 +121,42 @@ dec_space(SimDecode *dx)
 
 /* ------------------------------------------------------------------------ constants */
 
-/* The pool is filled while decoding; equal constants share a row.  Searching it from the end is
- * enough: a kernel has a few hundred. */
+struct SimConstant {
+    SimConstant *next;
+    uint64_t value;
+    uint32_t lane_bytes;
+    SimSlot slot;
+};
+
+enum { CONSTANT_BUCKETS = 256 };
+
+/* Where a constant is looked for. */
+static SimConstant **
+bucket_of(SimModule *mod, uint64_t value, uint32_t lane_bytes)
+{
+    uint64_t hash = (value + lane_bytes) * UINT64_C(0x9e3779b97f4a7c15);
+    if (!mod->constant_bucket)
+        mod->constant_bucket =
+            sim_arena_alloc(&mod->arena, CONSTANT_BUCKETS * sizeof *mod->constant_bucket);
+    return &mod->constant_bucket[hash >> 56];
+}
+
+/* The pool is filled while decoding; equal constants share a row. */
 static SimSlot
 constant(SimDecode *dx, uint64_t value, uint32_t lane_bytes)
 {
     SimModule *mod = dx->mod;
     uint64_t row[SIM_LANES];
     size_t bytes = lane_bytes ? lane_bytes * SIM_LANES : 8;
+    SimConstant **bucket = bucket_of(mod, value, lane_bytes);
+    for (const SimConstant *c = *bucket; c; c = c->next)
+        if (c->value == value && c->lane_bytes == lane_bytes)
+            return c->slot;
     memset(row, 0, sizeof row);
     for (size_t l = 0; l < SIM_LANES && lane_bytes; l++)
         memcpy((char *)row + l * lane_bytes, &value, lane_bytes);
     if (!lane_bytes)
         memcpy(row, &value, 4);
-    for (size_t at = 0; lane_bytes && at + bytes <= mod->constant_bytes; at += 8)
-        if (memcmp(mod->constants + at, row, bytes) == 0)
-            return (SimSlot)at | SIM_BANK_CONSTANTS;
     if (mod->constant_bytes + bytes > mod->constant_capacity) {
         size_t capacity = mod->constant_capacity ? 2 * mod->constant_capacity : 16384;
         uint8_t *bigger = sim_arena_alloc(&mod->arena, capacity);
@@ -148,6 +168,9 @@ constant(SimDecode *dx, uint64_t value, uint32_t lane_bytes)
     SimSlot slot = (SimSlot)mod->constant_bytes | SIM_BANK_CONSTANTS;
     memcpy(mod->constants + mod->constant_bytes, row, bytes);
     mod->constant_bytes += bytes;
+    SimConstant *added = sim_arena_alloc(&mod->arena, sizeof *added);
+    *added = (SimConstant){*bucket, value, lane_bytes, slot};
+    *bucket = added;
     return slot;
 }
 

@@ -5,6 +5,7 @@
 #include "sim_parse.h"
 
 enum { ALLOCATION_ALIGN = 1024, ALLOCATION_GAP = 1 << 16 };
+#define MOST_BYTES (SIZE_MAX / 2)
 #define FIRST_ADDRESS UINT64_C(0x00007f0000000000)
 
 SimDevice *
@@ -14,6 +15,7 @@ sim_device_new(void)
     if (!dev)
         return NULL;
     dev->next_address = FIRST_ADDRESS;
+    dev->bytes_left = UINT64_MAX;
     for (int i = 0; i < SIM_ATOMIC_LOCKS; i++)
         pthread_mutex_init(&dev->atomic_lock[i], NULL);
     return dev;
@@ -43,9 +45,17 @@ sim_device_free(SimDevice *dev)
     free(dev);
 }
 
+void
+sim_device_limit(SimDevice *dev, uint64_t bytes)
+{
+    dev->bytes_left = bytes;
+}
+
 uint64_t
 sim_alloc(SimDevice *dev, size_t bytes, const char *name)
 {
+    if (bytes > MOST_BYTES || bytes > dev->bytes_left)
+        return 0;
     SimAllocation *a = calloc(1, sizeof *a);
     if (dev->count == dev->capacity) {
         size_t capacity = dev->capacity ? 2 * dev->capacity : 16;
@@ -73,6 +83,7 @@ sim_alloc(SimDevice *dev, size_t bytes, const char *name)
     uint64_t span = (bytes + ALLOCATION_GAP + ALLOCATION_ALIGN - 1) / ALLOCATION_ALIGN;
     dev->next_address += span * ALLOCATION_ALIGN;
     dev->allocations[dev->count++] = a;
+    dev->bytes_left -= bytes;
     return a->address;
 }
 

@@ -103,6 +103,22 @@ call(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return warp->run->stop ? SIM_FATAL : SIM_JUMP;
 }
 
+/* Whether results and arguments are as many, and as large, as the function's; they are copied by its
+ * sizes. */
+static bool
+fits(const SimFunction *fn, const SimLocalVar *vars, size_t results, size_t args)
+{
+    if (fn->result_count != results || fn->param_count != args)
+        return false;
+    for (size_t i = 0; i < results; i++)
+        if (fn->results[i].size != vars[i].size)
+            return false;
+    for (size_t i = 0; i < args; i++)
+        if (fn->params[i].size != vars[results + i].size)
+            return false;
+    return true;
+}
+
 /* An indirect call: the lanes with the first lane's target go, the rest executes it again. */
 static SimStep
 call_indirect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
@@ -119,6 +135,8 @@ call_indirect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!callee->has_body || callee->is_entry)
         return sim_fail(warp, "call of '%s', which is not a defined device function",
                         callee->name);
+    if (!fits(callee, insn->data, (size_t)insn->imm, (size_t)insn->imm2))
+        return sim_fail(warp, "call of '%s', which has other arguments or results", callee->name);
     SimGroup *rest = warp->running;
     uint32_t pc = rest->pc;
     sim_warp_call(warp, insn, callee, same);
@@ -175,13 +193,14 @@ decode_call(SimDecode *dx)
             return true;
         if (!fn->has_body || fn->is_entry)
             return dec_fail(dx, "'%s' is not a defined device function", fn->name);
-        if (fn->result_count != (results ? results->count : 0) ||
-            fn->param_count != (args ? args->count : 0))
-            return dec_fail(dx, "'%s' has other numbers of arguments or results", fn->name);
+        if (!fits(fn, vars, results ? results->count : 0, args ? args->count : 0))
+            return dec_fail(dx, "'%s' has other arguments or results", fn->name);
         out->imm = (int64_t)i;
         out->exec = call;
         return true;
     }
+    out->imm = results ? (int64_t)results->count : 0;
+    out->imm2 = args ? (int64_t)args->count : 0;
     out->exec = call_indirect;
     return dec_src(dx, function, SIM_B64);
 }

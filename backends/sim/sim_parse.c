@@ -7,6 +7,17 @@
 #include <ctype.h>
 #include <stdlib.h>
 
+/* More is a mistake in the text, and would overflow 32 bits somewhere. */
+enum {
+    MOST_REGISTERS = 1 << 20, /* of one .reg with a range */
+    MOST_NUMBERED = 1 << 16,  /* variables of one declaration with a range */
+    MOST_PARAM_BYTES = 32764, /* of an entry (PTX ISA 5.1.6) */
+    MOST_LOCAL_BYTES = 512 * 1024, /* of a thread */
+    MOST_SHARED_BYTES = 1 << 30,   /* whether a block can have them, its launch says */
+    MOST_ALIGN = 1 << 16
+};
+#define MOST_ELEMENTS (UINT64_C(1) << 40)
+
 /* ------------------------------------------------------------------------ variables */
 
 static SimType
@@ -80,7 +91,10 @@ read_dimensions(Reader *r, bool *is_array)
             elements = 0;
             continue;
         }
-        elements *= reader_constant(r, 0);
+        uint64_t extent = reader_constant(r, 0);
+        if (extent && elements > MOST_ELEMENTS / extent)
+            fail(r, "an array of too many elements");
+        elements *= extent;
         reader_expect(r, ']');
     }
     return elements;
@@ -148,11 +162,13 @@ read_initialiser(Reader *r, SimAllocation *to, size_t offset, SimType type)
         store_scalar(r, to, offset, type);
         return offset + (size_t)type_bytes(type);
     }
+    reader_enter(r);
     while (!reader_accept(r, '}')) {
         offset = read_initialiser(r, to, offset, type);
         if (!reader_accept(r, ',') && reader_peek(r) != '}')
             fail(r, "expected ',' or '}' in an initialiser");
     }
+    reader_leave(r);
     return offset;
 }
 
@@ -162,6 +178,17 @@ align_up(uint64_t value, uint64_t align)
     return align ? (value + align - 1) / align * align : value;
 }
 
+/* Puts a variable behind what a space has up to `*end`, at most `most` bytes. */
+static void
+place_in(Reader *r, PtxSymbol *v, uint32_t *end, uint32_t most, const char *space)
+{
+    uint64_t at = align_up(*end, v->align);
+    if (v->size > most || at > most - v->size)
+        fail(r, "'%s' does not fit: more than %u bytes of %s", v->name, most, space);
+    v->address = at;
+    *end = (uint32_t)(at + v->size);
+}
+
 /* A static shared variable: of the module, or of an entry (then relative to where those start). */
 static void
 place_shared(Reader *r, PtxSymbol *v)
@@ -169,8 +196,7 @@ place_shared(Reader *r, PtxSymbol *v)
     PtxFile *f = r->file;
     SimFunction *fn = r->function && r->function->function->is_entry ? r->function->function : NULL;
     uint32_t *end = fn ? &fn->shared_bytes : &f->mod->shared_bytes;
-    v->address = align_up(*end, v->align);
-    *end = (uint32_t)(v->address + v->size);
+    place_in(r, v, end, MOST_SHARED_BYTES, "shared memory");
     if (!fn) {
         v->address += SIM_SHARED_BASE;
         return;
@@ -180,6 +206,13 @@ place_shared(Reader *r, PtxSymbol *v)
     f->entry_shared[f->entry_shared_count++] = v;
     if (v->align > f->entry_shared_align)
         f->entry_shared_align = v->align;
+}
+
+static void
+check_align(Reader *r, uint32_t align)
+{
+    if (align & (align - 1) || align > MOST_ALIGN)
+        fail(r, "alignment %u is not a power of two up to %d", align, MOST_ALIGN);
 }
 
 /* Variables of one declaration, up to the semicolon. */
@@ -201,8 +234,9 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
         uint64_t unit = type_bytes(d.type) * (d.vector ? d.vector : 1);
         uint64_t size = elements * unit;
         uint32_t align = d.align ? d.align : (uint32_t)unit;
-        if (align & (align - 1))
-            fail(r, "alignment %u is not a power of two", align);
+        check_align(r, align);
+        if (repeat > MOST_NUMBERED)
+            fail(r, "'%s<%u>' is too many variables", name, repeat);
         for (; index < repeat; index++) {
             char numbered_name[256];
             if (numbered)
@@ -230,8 +264,7 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
                     fail(r, "a %s variable must be inside a function",
                          space == PTX_LOCAL ? ".local" : ".param");
                 SimFunction *fn = r->function->function;
-                v->address = align_up(fn->local_bytes, align);
-                fn->local_bytes = (uint32_t)(v->address + size);
+                place_in(r, v, &fn->local_bytes, MOST_LOCAL_BYTES, "a thread's memory");
             } else if (!is_extern) {
                 char *label = sim_arena_copy(r->arena, own, strlen(own));
                 v->address = sim_alloc(mod->device, size ? (size_t)size : 1, label);
@@ -267,6 +300,8 @@ read_registers(Reader *r)
             count = reader_u32(r);
             reader_expect(r, '>');
         }
+        if (count > MOST_REGISTERS)
+            fail(r, "'%s<%u>' is too many registers", name, count);
         PtxSymbol *s = reader_declare(r, range ? PTX_REGISTERS : PTX_REGISTER, name);
         s->type = d.type;
         s->vector = d.vector;
@@ -318,12 +353,10 @@ read_file(Reader *r)
     }
     if (index > 100000)
         fail(r, ".file index %u is too large", index);
-    if (index >= mod->file_count) {
-        const char **files = sim_arena_alloc(r->arena, (index + 1) * sizeof *files);
-        if (mod->file_count)
-            memcpy(files, mod->files, mod->file_count * sizeof *files);
-        mod->files = files;
-        mod->file_count = index + 1;
+    while (index >= mod->file_count) {
+        mod->files = sim_arena_grow(r->arena, mod->files, mod->file_count, &mod->file_capacity,
+                                    sizeof *mod->files);
+        mod->files[mod->file_count++] = NULL;
     }
     mod->files[index] = name;
 }
@@ -476,8 +509,9 @@ read_params(Reader *r, SimFunction *fn, bool of_entry, SimLocalVar **vars)
         v->size = elements * unit;
         v->align = d.align ? d.align : (uint32_t)unit;
         uint32_t *bytes = of_entry ? &fn->entry.param_bytes : &fn->local_bytes;
-        v->address = align_up(*bytes, v->align);
-        *bytes = (uint32_t)(v->address + v->size);
+        check_align(r, v->align);
+        place_in(r, v, bytes, of_entry ? MOST_PARAM_BYTES : MOST_LOCAL_BYTES,
+                 of_entry ? "parameters" : "a thread's memory");
         if (of_entry) {
             params = sim_arena_grow(r->arena, params, count, &capacity, sizeof *params);
             params[count] = (SimParam){.name = name,

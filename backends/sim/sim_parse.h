@@ -68,6 +68,7 @@ enum { PTX_SCOPE_BUCKETS = 64 };
 
 typedef struct PtxScope {
     struct PtxScope *outer;
+    uint32_t depth;
     PtxSymbol *bucket[PTX_SCOPE_BUCKETS];
     PtxSymbol *ranges; /* PTX_REGISTERS */
 } PtxScope;

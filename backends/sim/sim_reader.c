@@ -153,7 +153,7 @@ PtxOperandKind
 reader_number(Reader *r, uint64_t *value)
 {
     const char *p = r->at;
-    if (p[0] == '0' && p + 1 < r->end && strchr("fFdD", p[1]) && p + 2 < r->end &&
+    if (p[0] == '0' && p + 1 < r->end && p[1] && strchr("fFdD", p[1]) && p + 2 < r->end &&
         isxdigit((unsigned char)p[2])) {
         bool single = p[1] == 'f' || p[1] == 'F';
         uint64_t bits = 0;
@@ -201,9 +201,34 @@ reader_number(Reader *r, uint64_t *value)
     return PTX_INT;
 }
 
-/* Constant expressions (PTX ISA 4.6) of integers: + - * / % << >> & | ^ ~ and parentheses. */
+void
+reader_enter(Reader *r)
+{
+    enum { MOST_NESTED = 200 };
+    if (++r->nested > MOST_NESTED)
+        fail(r, "nested too deeply");
+}
+
+void
+reader_leave(Reader *r)
+{
+    r->nested--;
+}
+
+static uint64_t read_constant_unary(Reader *r);
+
 uint64_t
 reader_constant_unary(Reader *r)
+{
+    reader_enter(r);
+    uint64_t value = read_constant_unary(r);
+    reader_leave(r);
+    return value;
+}
+
+/* Constant expressions (PTX ISA 4.6) of integers: + - * / % << >> & | ^ ~ and parentheses. */
+static uint64_t
+read_constant_unary(Reader *r)
 {
     if (reader_accept(r, '-'))
         return 0 - reader_constant_unary(r);
@@ -331,8 +356,12 @@ reader_declare(Reader *r, PtxSymbolKind kind, const char *name)
 void
 reader_open_scope(Reader *r)
 {
+    enum { MOST_SCOPES = 256 };
     PtxScope *scope = sim_arena_alloc(r->arena, sizeof *scope);
     scope->outer = r->scope;
+    scope->depth = r->scope ? r->scope->depth + 1 : 0;
+    if (scope->depth > MOST_SCOPES)
+        fail(r, "blocks nested too deeply");
     r->scope = scope;
 }
 
@@ -470,7 +499,9 @@ read_simple_operand(Reader *r)
 static PtxOperand
 read_operand(Reader *r)
 {
+    reader_enter(r);
     PtxOperand o = read_simple_operand(r);
+    reader_leave(r);
     if (reader_accept(r, '|')) {
         o.pair = sim_arena_alloc(r->arena, sizeof *o.pair);
         *o.pair = read_simple_operand(r);

@@ -10,6 +10,7 @@ typedef struct Reader {
     const char *at, *end;
     uint32_t line;
     uint32_t loc; /* in force */
+    uint32_t nested; /* operands, constants and initialisers in one another */
     PtxScope *scope;
     PtxFunction *function; /* NULL at module scope */
 } Reader;
@@ -30,6 +31,9 @@ PtxOperandKind reader_number(Reader *r, uint64_t *value);
 uint64_t reader_constant(Reader *r, int level); /* an expression; level 0 is the whole of it */
 uint64_t reader_constant_unary(Reader *r);
 uint32_t reader_u32(Reader *r);
+/* Around what may stand in itself: too deep is an error. */
+void reader_enter(Reader *r);
+void reader_leave(Reader *r);
 PtxSymbol *reader_declare(Reader *r, PtxSymbolKind kind, const char *name);
 void reader_open_scope(Reader *r);
 void reader_instruction(Reader *r); /* appends it to the function */

@@ -353,6 +353,7 @@ check_shape(SimRun *run, SimReport *report)
            sizeof run->block);
     memcpy(run->cluster, all_zero(launch->cluster) ? entry->required_cluster : launch->cluster,
            sizeof run->cluster);
+    static const uint32_t most_blocks[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
     for (int i = 0; i < 3; i++) {
         if (all_zero(launch->cluster) && all_zero(entry->required_cluster))
             run->cluster[i] = 1;
@@ -360,6 +361,11 @@ check_shape(SimRun *run, SimReport *report)
             run->block[i] = 1;
         if (run->grid[i] == 0)
             return bad_launch(report, "the grid is empty");
+        if (run->grid[i] > most_blocks[i] || run->block[i] > SIM_MAX_WARPS * SIM_LANES ||
+            run->cluster[i] > SIM_MAX_CLUSTER)
+            return bad_launch(report, "dimension %c of the launch is too large: %u blocks of %u "
+                              "threads, clusters of %u", "xyz"[i], run->grid[i], run->block[i],
+                              run->cluster[i]);
         if (run->cluster[i] == 0 || run->grid[i] % run->cluster[i])
             return bad_launch(report, "the grid is not a multiple of the cluster");
         if (!all_zero(entry->required_block) && entry->required_block[i] != run->block[i])

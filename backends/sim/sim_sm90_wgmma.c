@@ -171,7 +171,7 @@ read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transpose
         for (uint32_t p = 0; p < pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
             float wide[16];
-            if (offset > cta->shared_size - 16)
+            if (cta->shared_size < 16 || offset > cta->shared_size - 16)
                 continue; /* reported at the issue */
             widen(wide, cta->shared + offset, type, per_piece);
             if (transposed)
@@ -547,6 +547,10 @@ describe_wait(const SimWarp *warp, const SimGroup *group, char *text, size_t siz
     size_t i = g->waited[warp->index % WARPS];
     while (i < (size_t)group->wait.arg[0] && g->product[i].issued == (1u << WARPS) - 1)
         i++;
+    if (i == (size_t)group->wait.arg[0]) {
+        snprintf(text, size, "has waited for a wgmma that is done");
+        return;
+    }
     snprintf(text, size, "waits for the wgmma in line %u, which warps %x of the warpgroup have "
                          "not issued", g->product[i].insn->line, ~g->product[i].issued & 15u);
 }
