@@ -183,6 +183,8 @@ read_name(Reader *r, Number *out)
     return true;
 }
 
+static bool read_operand(Reader *r, Number *out);
+
 static bool
 read_primary(Reader *r, Number *out)
 {
@@ -192,13 +194,13 @@ read_primary(Reader *r, Number *out)
         return accept(r, ")") || fail(r, "expected ')'");
     }
     if (accept(r, "-")) {
-        if (!read_primary(r, out))
+        if (!read_operand(r, out))
             return false;
         *out = out->is_float ? from_real(-out->real) : from_integer(wrap(0 - (uint64_t)out->integer));
         return true;
     }
     if (accept(r, "!")) {
-        if (!read_primary(r, out))
+        if (!read_operand(r, out))
             return false;
         *out = from_integer(!number_true(*out));
         return true;
@@ -211,15 +213,20 @@ read_primary(Reader *r, Number *out)
 }
 
 static bool
+read_operand(Reader *r, Number *out)
+{
+    if (++r->depth > DEPTH_LIMIT)
+        return fail(r, "too deeply nested");
+    bool ok = read_primary(r, out);
+    r->depth--;
+    return ok;
+}
+
+static bool
 read_level(Reader *r, int level, Number *out)
 {
-    if (level == LEVELS) {
-        if (++r->depth > DEPTH_LIMIT)
-            return fail(r, "too deeply nested");
-        bool ok = read_primary(r, out);
-        r->depth--;
-        return ok;
-    }
+    if (level == LEVELS)
+        return read_operand(r, out);
     if (!read_level(r, level + 1, out))
         return false;
     for (;;) {

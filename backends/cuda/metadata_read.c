@@ -8,6 +8,8 @@
 
 #define SYMBOL "tilec_metadata"
 
+enum { MOST_ALIGN = 1 << 16 }; /* bytes */
+
 const char *
 metadata_find(Arena *arena, const char *ptx, size_t n, Fault *fault)
 {
@@ -166,6 +168,8 @@ read_tensor(Reader *r, MetaKernel *kernel, const Json *item)
     tensor.align = get_number(r, item, "align");
     if (tensor.align == 0)
         tensor.align = 1;
+    if (tensor.align > MOST_ALIGN)
+        fail(r, "an alignment is too large");
     tensor.atomic = json_get(item, "atomic") && json_get(item, "atomic")->number != 0;
     json_each (dim, get_array(r, item, "shape")) {
         if (tensor.rank == LAUNCH_MAX_RANK) {
@@ -173,10 +177,11 @@ read_tensor(Reader *r, MetaKernel *kernel, const Json *item)
             return;
         }
         uint32_t d = tensor.rank++;
-        tensor.extent[d] = dim->kind == JSON_NUMBER ? (int64_t)dim->number : -1;
+        bool fixed = dim->kind == JSON_NUMBER && dim->number >= 0 && dim->number <= INT32_MAX;
+        tensor.extent[d] = fixed ? (int64_t)dim->number : -1;
         if (dim->kind == JSON_TEXT)
             tensor.size[d] = find_size(r, kernel, dim->text);
-        else if (dim->kind != JSON_NUMBER || dim->number < 0 || dim->number > INT32_MAX)
+        else if (!fixed)
             fail(r, "a shape that is no number and no size");
     }
     vec_push(r->arena, &kernel->tensors, tensor);

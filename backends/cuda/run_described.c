@@ -210,20 +210,24 @@ take_set(Session *s, const NamedValue *given)
 }
 
 /* Strides in C order, with rows, planes, .. widened where the kernel wants them aligned. */
-static void
-choose_strides(Slot *slot)
+static bool
+choose_strides(Slot *slot, Fault *fault)
 {
+    const int64_t most = (int64_t)1 << 46; /* elements */
     const MetaTensor *t = slot->tensor;
     int64_t unit = t->align % t->element_bytes == 0 ? t->align / t->element_bytes : 1;
     int64_t stride = 1;
 
     for (uint32_t d = t->rank; d-- > 0;) {
         slot->view.stride[d] = stride;
+        if (stride > 0 && slot->view.shape[d] > most / stride)
+            return fault_set(fault, "%s is larger than memory", t->name);
         stride *= slot->view.shape[d];
         if (d > 0)
             stride = (stride + unit - 1) / unit * unit;
     }
     slot->bytes = (size_t)stride * t->element_bytes;
+    return true;
 }
 
 /* Gives the sizes that this kernel's own tensors do not fix the value they have elsewhere. */
@@ -318,8 +322,8 @@ allocate_all(Session *s)
                     widest->align = t->align;
             }
         slot->tensor = widest;
-        choose_strides(slot);
-        if (!s->cx->machine->allocate(s->cx->machine, slot->bytes, slot->tensor->name,
+        if (!choose_strides(slot, s->cx->fault) ||
+            !s->cx->machine->allocate(s->cx->machine, slot->bytes, slot->tensor->name,
                                       &slot->view.address, s->cx->fault))
             return false;
     }
@@ -383,6 +387,8 @@ copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool
     int64_t index[LAUNCH_MAX_RANK] = {0}, rows = 1;
     size_t row = rank ? (size_t)slot->view.shape[rank - 1] * element : element;
 
+    if (row == 0) /* nothing, however many rows of it */
+        return;
     for (uint32_t d = 0; d + 1 < rank; d++)
         rows *= slot->view.shape[d];
     for (int64_t r = 0; r < rows; r++, array += row) {

@@ -107,8 +107,8 @@ accept_register(LirReader *r, LirReg *out)
     static const char letters[] = "phrfd";
     const char *from = r->at;
 
-    if (r->end - r->at < 3 || *from != '%' || strchr(letters, from[1]) == NULL || from[2] < '0' ||
-        from[2] > '9')
+    if (r->end - r->at < 3 || *from != '%' || from[1] == '\0' ||
+        strchr(letters, from[1]) == NULL || from[2] < '0' || from[2] > '9')
         return false;
     LirClass class = (LirClass)(strchr(letters, from[1]) - letters);
     r->at += 2;
