@@ -131,6 +131,7 @@ execute(Execution *x, TilecRunResult *result)
         .tolerance = asked->tolerance,
         .seed = asked->seed,
         .nan = nans[asked->nan],
+        .work_limit = asked->work_limit,
         .choose = chosen,
         .choose_user = x,
         .print = asked->print,

@@ -152,6 +152,7 @@ typedef struct TilecRun {
     bool tolerance;             /* of the results, too */
     uint64_t seed;              /* the order of the programs; 0: that of the grid */
     TilecNan nan;               /* what an operation that makes a NaN is */
+    uint64_t work_limit;        /* elements computed, about; 0: minutes of them */
     void (*print)(void *user, const char *text, size_t n); /* what `print` says; NULL: nowhere */
     void *print_user;
 } TilecRun;

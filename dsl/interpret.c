@@ -105,7 +105,7 @@ bool
 run_works(Run *run, Span span, uint64_t elements)
 {
     run->work += elements + 16;
-    if (run->work > WORK_MAX)
+    if (run->work > (run->options->work_limit > 0 ? run->options->work_limit : WORK_MAX))
         run_fail(run, span, "this is more work than the interpreter does: smaller tensors show as much");
     return !run->stopped;
 }

@@ -54,6 +54,7 @@ typedef struct Interpret {
     bool tolerance;   /* bound what rounding may change */
     uint64_t seed;    /* the order of programs; 0: that of the grid */
     InterpretNan nan; /* what a NaN that an operation makes is */
+    uint64_t work_limit; /* 0: a large one */
     /* The value of a parameter that is `auto` and not defined. */
     bool (*choose)(void *user, const char *kernel, const char *param, int32_t *value);
     void *choose_user;

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backends/cuda/npy.h"
+#include "compiler/base/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 const size_t fuzz_choices = 0;

@@ -3,7 +3,7 @@
 
     seeds.py --tilec BUILD/tilec FOLDER
 
-makes FOLDER/tile, ir, ptx, metadata, npy and options: what the tree has, and what tilec makes of a few
+makes FOLDER/tile, run, ir, ptx, metadata, npy and options: what the tree has, and what tilec makes of a few
 programs (tile IR before and after some passes, lane IR, PTX, metadata).
 """
 import argparse
@@ -94,13 +94,14 @@ def main():
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
     at = {}
-    for name in ('tile', 'ir', 'ptx', 'metadata', 'npy', 'options'):
+    for name in ('tile', 'run', 'ir', 'ptx', 'metadata', 'npy', 'options'):
         at[name] = options.folder / name
         at[name].mkdir(parents=True)
 
     for pattern in ('examples/*.tile', 'stdlib/*.tile', 'tests/*/*.tile'):
         for path in TREE.glob(pattern):
             save(at['tile'] / f'{path.parent.name}-{path.name}', path.read_bytes())
+            save(at['run'] / f'{path.parent.name}-{path.name}', path.read_bytes())
     for pattern in ('tests/*/*.tir', 'tests/lir/*.lir', 'tests/lir/bad/*.lir'):
         for path in TREE.glob(pattern):
             save(at['ir'] / f'{path.parent.name}-{path.name}', path.read_bytes())
