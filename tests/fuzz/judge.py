@@ -139,20 +139,32 @@ class Judge:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout or self.timeout, check=False,
                               errors="replace")
 
-    def outputs_of(self, case, folder, flags, seed, done_before=None):
-        """{output: values}, or a Failure, or None for text that was run before."""
+    def compiled(self, folder, flags, seed):
+        """The PTX's path, or a Failure; Refused."""
         ptx = f"{folder}/k.ptx"
-        fail = lambda kind, text: Failure(kind, text, flags, seed)
         try:
             done = self.call([self.tilec, f"{folder}/k.tile", "-o", ptx, "--verify"] + flags)
         except subprocess.TimeoutExpired:
-            return fail("hang", "tilec does not end")
-        if done.returncode == 1:
-            if "internal" in done.stderr:
-                return fail("crash", f"tilec exits 1: {done.stderr[:400]}")
+            return Failure("hang", "tilec does not end", flags, seed)
+        if done.returncode == 1 and "internal" not in done.stderr:
             raise Refused(done.stderr)
         if done.returncode != 0:
-            return fail("crash", f"tilec exits {done.returncode}: {done.stderr[:400]}")
+            return Failure("crash", f"tilec exits {done.returncode}: {done.stderr[:400]}", flags, seed)
+        return ptx
+
+    def execute(self, command, seed):
+        """(exit status, what was said) of tilerun; None: it does not end."""
+        try:
+            done = self.call([self.tilerun] + command + ["--device", "sim", "--seed", str(seed)], 4 * self.timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        return done.returncode, done.stderr + done.stdout
+
+    def outputs_of(self, case, folder, flags, seed, done_before=None):
+        """{output: values}, or a Failure, or None for text that was run before."""
+        ptx = self.compiled(folder, flags, seed)
+        if isinstance(ptx, Failure):
+            return ptx
         if done_before is not None:
             with open(ptx, encoding="utf-8") as file:
                 text = file.read()
@@ -161,15 +173,14 @@ class Judge:
             if key in done_before:
                 return None
             done_before.add(key)
-        command = [self.tilerun, ptx, "--device", "sim", "--seed", str(seed)] + self.arguments(case, folder, ".have")
-        try:
-            done = self.call(command, 4 * self.timeout)
-        except subprocess.TimeoutExpired:
-            return fail("hang", "the simulator does not end")
-        if done.returncode != 0:
-            said = [x.strip() for x in (done.stderr + done.stdout).split("\n") if x.strip() and "grid" not in x]
-            kind = "fault" if done.returncode == 3 else "crash" if done.returncode < 0 else "run"
-            return fail(kind, f"tilerun exits {done.returncode}: {'; '.join(said[:4])[:500]}")
+        ended = self.execute([ptx] + self.arguments(case, folder, ".have"), seed)
+        if ended is None:
+            return Failure("hang", "the run does not end", flags, seed)
+        status, said = ended
+        if status != 0:
+            said = [x.strip() for x in said.split("\n") if x.strip() and "grid" not in x]
+            kind = "fault" if status == 3 else "crash" if status < 0 else "run"
+            return Failure(kind, f"tilerun exits {status}: {'; '.join(said[:4])[:500]}", flags, seed)
         return {name: from_bits(np.load(f"{folder}/{name}.have.npy"), case.tensors[name][1])
                 for name in case.outputs()}
 
@@ -299,7 +310,6 @@ def differs(name, have, want, tol):
 def work(task):
     options, seed = task
     judge = work.judge
-    os.nice(0)
     for draw in range(5):  # what cannot be decided is drawn again
         case = program.make(seed + draw * 10**9)
         made = judge.program(case, seed, options.all)
@@ -338,7 +348,7 @@ def many(options):
     seeds = [s for s in range(options.first, options.first + options.count) if s not in done]
     count, why, begun = collections.Counter(), collections.Counter(), time.monotonic()
     log = open(options.log, "a", encoding="utf-8") if options.log else None
-    with multiprocessing.Pool(options.jobs, begin, [options]) as pool:
+    with multiprocessing.Pool(options.jobs, options.begin, [options]) as pool:
         for made in pool.imap_unordered(work, [(options, s) for s in seeds]):
             count["programs"] += 1
             count[made["status"]] += 1
@@ -393,7 +403,7 @@ def one(options):
     return 1 if failure else 0
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
@@ -402,14 +412,19 @@ def main():
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=60)
-    parser.add_argument("--all", action="store_true", help="every pass off in turn")
     parser.add_argument("--keep", help="folder for the programs that fail")
     parser.add_argument("--log", help="a line of JSON for each program; seeds in it are not done again")
+    return parser
+
+
+def main():
+    parser = arguments()
+    parser.add_argument("--all", action="store_true", help="every pass off in turn")
     parser.add_argument("--case", help="judges this file")
     parser.add_argument("--seed", type=int, default=1, help="of the simulator, with --case")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:at])
-    options.flags = sys.argv[at + 1:]
+    options.flags, options.begin = sys.argv[at + 1:], begin
     return one(options) if options.case else many(options)
 
 

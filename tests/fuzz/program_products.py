@@ -123,8 +123,7 @@ class Products:
             v = Val(f"tanh({t.text})", "f32", s.shape, 1.0)
         elif roll < 0.89:
             self.uses.add("score")
-            v = Val(self.pick([f"softcap({s.text}, 0.25, 4.0)",
-                               f"softcap_tanh_times({self.tame(s, 16.0).text}, 0.25, 4.0, 2.0)"]), "f32", s.shape, 16.0)
+            v = Val(self.pick([f"softcap({s.text}, 0.25, 4.0)", f"softcap_tanh({s.text}, 0.25, 4.0)"]), "f32", s.shape, 16.0)
         else:
             known = [u for u in self.scope if u.dtype == "f32" and u.shape in (s.shape, s.shape[:1], s.shape[1:]) and
                      not u.ninf and u.text != s.text]
