@@ -224,12 +224,14 @@ load_singles(RegisterAccess *ra, TirVal *value, int32_t first, int32_t count)
     }
 }
 
-/* Whether a vector may lie across the end of its row. */
+/* Whether a vector may lie across the end of its row: the tensor's, or the tile's where the layout has more. */
 static bool
 may_straddle(const RegisterAccess *ra)
 {
     const Axis *col = &ra->access.col;
     if (access_is_cut(col))
+        return true;
+    if (ra->layout->shape[ra->col_axis] > col->length && col->length % ra->vector != 0)
         return true;
     return !col->full && (col->size.kind != ELEM_INT || col->size.integer % ra->vector != 0);
 }

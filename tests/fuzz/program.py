@@ -534,10 +534,8 @@ class Program(Products, Values):
             d = self.pick(self.const_axes)
             extra.append((d, [(":", d)] if self.chance(0.7) else [(f"iota({d})", self.size(d, 1))]))
         groups = [(a.extent, list(a.parts)) for a in self.own] + extra
-        if len(groups) > 2:
-            groups = groups[:2] if len(self.own) <= 2 else []
-        if not groups and not self.single:
-            groups = []
+        if len(groups) > 2:  # without the axis of one sequence, its owner stands in the subscripts
+            groups, owner = groups[:2], None
         if self.chance(0.25):
             groups.reverse()
         shape = tuple(g[0] for g in groups)
