@@ -4,6 +4,7 @@
     judge.py --tilec T --tilerun R [--first SEED] [--count N | --minutes M] [--jobs J]
              [--all] [--keep FOLDER] [--log FILE] [--reduce]
     judge.py --tilec T --tilerun R --case FILE.tile [-- FLAGS of tilec]
+    judge.py --tilec T --tilerun R --cases FOLDER [--all]
 
 `tilec run` says what a program means and how far each element may be off.  Every target at -O0 and
 -O3, a choice of passes switched off (--all: each in turn), and random plans for warp groups run in
@@ -417,15 +418,32 @@ def arguments():
     return parser
 
 
+def folder(options):
+    """What once failed."""
+    judge, failed = Judge(options.tilec, options.tilerun, options.timeout), 0
+    names = sorted(n for n in os.listdir(options.cases) if n.endswith(".tile"))
+    for name in names:
+        with open(os.path.join(options.cases, name), encoding="utf-8") as file:
+            made = judge.program(Case(file.read()), len(name), options.all)
+        if made["status"] != "ok":
+            failed += 1
+            print(f"{name}: {made['status']} {made.get('why', '')}")
+            for f in made["failures"]:
+                print(f"    {f['kind']}: {' '.join(f['flags'])} (--seed {f['seed']}): {f['text']}")
+    print(f"{len(names)} cases, {failed} failed")
+    return 1 if failed or not names else 0
+
+
 def main():
     parser = arguments()
     parser.add_argument("--all", action="store_true", help="every pass off in turn")
     parser.add_argument("--case", help="judges this file")
+    parser.add_argument("--cases", help="judges the cases of this folder")
     parser.add_argument("--seed", type=int, default=1, help="of the simulator, with --case")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:at])
     options.flags, options.begin = sys.argv[at + 1:], begin
-    return one(options) if options.case else many(options)
+    return folder(options) if options.cases else one(options) if options.case else many(options)
 
 
 if __name__ == "__main__":
