@@ -315,6 +315,7 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
 {
     Num out = num_of(neutral(how, type));
     Sum sum = {.n = n};
+    uint32_t numbers = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         Num x = at[where[i]];
@@ -326,7 +327,10 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
             sum.had_nan |= isnan(x.value);
             break;
         case REDUCTION_MAX:
-        case REDUCTION_MIN: out = num_minmax(run->rounding, type, how == REDUCTION_MAX, out, x); break;
+        case REDUCTION_MIN:
+            out = num_minmax(run->rounding, type, how == REDUCTION_MAX, out, x);
+            numbers += isnan(x.value) ? 0 : 1;
+            break;
         default: {
             NumFault fault;
             out = num_binary(run->rounding, ELEMENT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND, out, x,
@@ -335,6 +339,8 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
         }
         }
     }
+    if ((how == REDUCTION_MAX || how == REDUCTION_MIN) && n > 0 && numbers == 0)
+        return (Num){(double)NAN, run->rounding.bounds ? (double)INFINITY : 0, 0};
     if (how != REDUCTION_SUM)
         return out;
     if (isnan(sum.value) && !sum.had_nan)

@@ -1,6 +1,7 @@
 /* types.c - names and sizes of element types. */
 #include "compiler/ir/types.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct DTypeInfo {
@@ -31,6 +32,20 @@ bool
 dtype_is_float(DType dtype)
 {
     return dtype_table[dtype].is_float;
+}
+
+float
+dtype_nearest(DType dtype, double number)
+{
+    float wide = (float)number;
+    int exponent, bits = dtype == DT_F16 ? 11 : 8, least = dtype == DT_F16 ? -24 : -133;
+
+    if ((dtype != DT_F16 && dtype != DT_BF16) || wide == 0 || !isfinite(wide))
+        return wide;
+    frexpf(wide, &exponent);
+    int unit = exponent - bits < least ? least : exponent - bits;
+    double rounded = ldexp(nearbyint(ldexp(wide, -unit)), unit);
+    return dtype == DT_F16 && fabs(rounded) > 65504 ? copysignf(INFINITY, wide) : (float)rounded;
 }
 
 bool

@@ -651,7 +651,7 @@ const_elem(const TirOp *op)
         return elem_int(op->integer);
     if (dtype == DT_BOOL)
         return elem_bool(op->integer != 0);
-    return elem_float((float)op->number);
+    return elem_float(dtype_nearest(dtype, op->number)); /* 16-bit types are held in f32 */
 }
 
 static Elem

@@ -90,7 +90,7 @@ def check_attention(tilec, folder):
 
 
 def check_decode(tilec, folder):
-    for rows, keys, group, splits, causal in [(1, 200, 8, 3, True), (7, 3, 4, 2, True), (20, 90, 4, 0, True)]:
+    for rows, keys, group, splits, causal in [(1, 200, 8, 3, True), (7, 3, 4, 2, True), (20, 90, 4, 0, True), (20, 90, 4, 0, False), (3, 70, 4, 2, False)]:
         case = attention.make(rows, keys, d=64, heads=2 * group, kv_heads=2, causal=causal)
         random = np.random.default_rng(4)
         draw = lambda *size: ladder.rounded(random.standard_normal(size), "bf16")
