@@ -144,26 +144,43 @@ roles_is_late(const Roles *r, const TirOp *op)
 }
 
 static void
+add_if_early(Roles *r, TirVal *value, const TirBlock *block, ValueList *crossing)
+{
+    if (value->block == block && !r->late[value->id] && !roles_listed(crossing, value))
+        vec_push(r->fn->arena, crossing, value);
+}
+
+/* What `op`, or an operation in its blocks, reads of the early values of `block`. */
+static void
+add_early_operands(Roles *r, const TirOp *op, const TirBlock *block, ValueList *crossing)
+{
+    for (uint32_t k = 0; k < op->n_args; k++)
+        add_if_early(r, op->args[k], block, crossing);
+    for (uint32_t j = 0; j < op->n_blocks; j++) {
+        for (uint32_t i = 0; i < op->blocks[j]->ops.n; i++)
+            add_early_operands(r, op->blocks[j]->ops.at[i], block, crossing);
+    }
+}
+
+static void
 find_crossing(Roles *r, const TirOp *branch, Split *split)
 {
     for (uint32_t j = 0; j < 2; j++) {
         const TirBlock *block = branch->blocks[j];
+        const TirOp *yield = block_yield(block);
         sink_into_late(r, block);
         for (uint32_t i = 0; i < block->ops.n; i++) {
-            const TirOp *op = block->ops.at[i];
-            bool to_late = op->op == TIR_YIELD || roles_is_late(r, op);
-            for (uint32_t k = 0; to_late && k < op->n_args; k++) {
-                TirVal *value = op->args[k];
-                bool wanted = op->op != TIR_YIELD || r->late[branch->results[k]->id];
-                if (wanted && value->block == block && !r->late[value->id] &&
-                    !roles_listed(&split->crossing[j], value))
-                    vec_push(r->fn->arena, &split->crossing[j], value);
-            }
+            if (roles_is_late(r, block->ops.at[i]))
+                add_early_operands(r, block->ops.at[i], block, &split->crossing[j]);
+        }
+        for (uint32_t k = 0; k < branch->n_results; k++) {
+            if (r->late[branch->results[k]->id])
+                add_if_early(r, yield->args[k], block, &split->crossing[j]);
         }
     }
 }
 
-/* The early or late half of a branch, before position `at` of the loop's body. */
+/* The early or late half of a branch, before position `at` of its block. */
 static TirOp *
 make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
 {
@@ -220,20 +237,25 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
     return half;
 }
 
-/* Splits the branches of the loop's body that have results of both stages.  Whether there were. */
+/* Splits a branch of the block, or of a branch in it, that has results of both stages: the innermost first, so that
+ * an operation of a branch is of one stage.  Whether there was one. */
 static bool
-split_branches(Roles *r)
+split_branches(Roles *r, TirBlock *block)
 {
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        TirOp *op = r->body->ops.at[i];
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
         uint32_t n_late = 0;
+        for (uint32_t j = 0; op->op == TIR_IF && j < op->n_blocks; j++) {
+            if (split_branches(r, op->blocks[j]))
+                return true;
+        }
         for (uint32_t k = 0; op->op == TIR_IF && k < op->n_results; k++)
             n_late += r->late[op->results[k]->id];
         if (n_late == 0 || n_late == op->n_results || r->late[op->args[0]->id])
             continue;
         Split split = {0};
         find_crossing(r, op, &split);
-        TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = op->span};
+        TirBuilder b = {.fn = r->fn, .block = block, .at = (int32_t)i, .span = op->span};
         split.early = make_half(r, &b, op, &split, false);
         b.at = (int32_t)i + 1;
         split.late = make_half(r, &b, op, &split, true);
@@ -243,9 +265,9 @@ split_branches(Roles *r)
             TirOp *half = is_late ? split.late : split.early;
             tir_replace_uses(r->fn, op->results[k], half->results[at[is_late]++]);
         }
-        for (uint32_t k = i + 2; k + 1 < r->body->ops.n; k++)
-            r->body->ops.at[k] = r->body->ops.at[k + 1];
-        r->body->ops.n--;
+        for (uint32_t k = i + 2; k + 1 < block->ops.n; k++)
+            block->ops.at[k] = block->ops.at[k + 1];
+        block->ops.n--;
         return true;
     }
     return false;
@@ -295,7 +317,7 @@ roles_prepare_overlap(Roles *r)
         }
         if (!some_late || !some_early)
             return false;
-    } while (split_branches(r));
+    } while (split_branches(r, r->body));
     sink_into_late(r, r->body);
     return !shares_slots(r);
 }

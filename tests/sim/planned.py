@@ -176,6 +176,20 @@ def sliding(random, heads, s, d, dtype, n, window, m=64):
                     "Z": (np.zeros(d), "f32")}, out, ("Z",))
 
 
+def nested_votes(random, s, c, d, limit, dtype="bf16", n=64):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
+    q, k, v = draw(s, d), draw(c, d), draw(c, d)
+
+    def compute(cut):
+        scores = np.minimum(q @ k.T, limit)
+        p = np.exp2(scores - scores.max(axis=1, keepdims=True))
+        return {"O": cut(p / p.sum(axis=1, keepdims=True)) @ v}
+
+    out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)), {"O": "f32"})
+    return Program(HERE / "planned" / "nested_votes.tile", "nested_votes", {"T": dtype, "D": d, "M": 64, "N": n},
+                   {"limit": limit}, {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype)}, out)
+
+
 def decode(case, random, ms, n, batch=1):
     """attention_decode: the heads that share keys are rows of one tile."""
     inputs, exact, plain, scalars = attention_data(case, batch)
@@ -500,6 +514,8 @@ def written_cases(optional):
                            (128, 40, 64, "bands=2,stages=3,turns=1")]:
         spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
         yield case(f"attention M={m} {attention.name_of(spec)}", forward(spec, random, m, 48), plan, 2)
+    for plan, limit in [("bands=1,stages=2", 3.0), ("bands=2,stages=2", 1.5), ("bands=3,stages=2", 4.0)]:
+        yield case(f"nested votes {limit}", nested_votes(np.random.default_rng(5), 150, 400, 64, limit), plan, 2)
     yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "bands=2", 3)
     yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "bf16", 128, 64, 64), "bands=2", 3)
     yield case("gemm_tn", gemm_tn(random, 72, 200, 130 // 8 * 8, "bf16", 64, 128, 32), "bands=3", 1)
