@@ -663,7 +663,9 @@ plan_copy(Lowering *lo, TirOp *op)
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;
     plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
-    plan.cols = access->row.there ? layout->cols * access->bytes / plan.chunk : plan.tile_chunks;
+    plan.cols = layout->cols * access->bytes / plan.chunk;
+    if (ring && !access->row.there)
+        plan.cols = plan.tile_chunks;
     return plan;
 }
 
