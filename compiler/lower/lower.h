@@ -115,12 +115,14 @@ typedef struct Lowering {
     TileState *states; /* by TirVal id */
     uint32_t segment;  /* of the innermost split loop */
     const TirBlock *block;  /* whose operations are being lowered */
+    VEC(TirVal *) kept;     /* operands whose fragments loops keep, the outermost loop's first */
     VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
                                branch must not use what was computed inside */
     Role *role;        /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the ring */
     TileHead *head;    /* NULL: a tile is found when it begins */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
+    const bool *at_once; /* by value: is made where it stands (passes/homes.h); NULL: nothing has a home */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     Extremes extremes; /* of the last vote */
     const TirOp *voted; /* that vote, in what is lowered under it; NULL */
@@ -217,15 +219,19 @@ void lower_barrier(Lowering *lo);
 /* ---- products (lower_mma.c) ---- */
 
 void lower_mma(Lowering *lo, TirOp *op);
-/* Loads the fragments of a loop-invariant operand before the loop, if they fit. */
-void lower_keep_operands(Lowering *lo, TirOp *loop);
+/* Loads the fragments of loop-invariant operands before the loop, if they fit; how many were kept before. */
+uint32_t lower_keep_operands(Lowering *lo, TirOp *loop);
+/* Keeps `n` of them: behind their loop a product may want the same tile in other fragments (on its other
+ * side, or with other warps beside each other). */
+void lower_drop_operands(Lowering *lo, uint32_t n);
 
 /* ---- products of warp groups (lower_group.c) ---- */
 
-/* Finds the values that products of warp groups accumulate in; false after an internal error. */
-bool lower_find_homes(Lowering *lo);
+/* Finds the values that products of warp groups accumulate in. */
+void lower_find_homes(Lowering *lo);
 /* Whether `value` has a home; then its registers are `lo->homes[value->id]`. */
 bool lower_has_home(const Lowering *lo, const TirVal *value);
+void lower_at_once(Lowering *lo, TirVal *value);
 void lower_group_mma(Lowering *lo, TirOp *op);
 /* Makes the descriptors of a slot for the products that read it, ahead of the wait for it. */
 void lower_describe_ring(Lowering *lo, const TirOp *wait);

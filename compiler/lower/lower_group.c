@@ -41,29 +41,39 @@ make_homes(Lowering *lo, const uint32_t *home_of, LirReg **made, const TirBlock 
     }
 }
 
-bool
+void
 lower_find_homes(Lowering *lo)
 {
     uint32_t n = lo->fn->next_id + 1;
-    const uint32_t *home_of = product_homes(lo->arena, lo->fn);
+    ProductHomes found = product_homes(lo->arena, lo->fn);
 
     lo->homes = arena_array(lo->arena, LirReg *, n);
-    if (home_of == NULL) {
-        diag_error(lo->px->diag, lo->fn->span,
-                   "kernel '%s': a sum of products is used again after more is added to it, which "
-                   "warp groups cannot do; compile with --plan=none",
-                   lo->fn->name);
-        lo->failed = true;
-        return false;
-    }
-    make_homes(lo, home_of, arena_array(lo->arena, LirReg *, n), lo->fn->body);
-    return true;
+    lo->at_once = found.at_once;
+    make_homes(lo, found.of, arena_array(lo->arena, LirReg *, n), lo->fn->body);
 }
 
 bool
 lower_has_home(const Lowering *lo, const TirVal *value)
 {
     return lo->homes != NULL && lo->homes[value->id] != NULL;
+}
+
+/* Makes a value before a home that it is made of gets another one.  What is only another name for registers of the
+ * home is copied from them. */
+void
+lower_at_once(Lowering *lo, TirVal *value)
+{
+    int32_t n = lower_registers(value);
+
+    lower_force(lo, value);
+    for (int32_t r = 0; r < n && value->type.dtype == DT_F32; r++) {
+        Elem elem = lower_elem(lo, value, r);
+        if (elem.kind != ELEM_REG || !lo->out->regs.at[elem.reg].is_home)
+            continue;
+        LirOperand move[] = {lir_reg(lir_new_reg(&lo->b, LIR_F32)), lir_reg(elem.reg)};
+        lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
+        lower_set_elem(lo, value, r, elem_reg(move[0].reg));
+    }
 }
 
 /* ---- operands ---- */

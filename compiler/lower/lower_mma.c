@@ -344,6 +344,7 @@ keep_one(Lowering *lo, const TirOp *mma, uint32_t k)
         }
     }
     lower_state(lo, operand.value)->fragments = kept;
+    vec_push(lo->arena, &lo->kept, operand.value);
 }
 
 static int64_t
@@ -381,12 +382,22 @@ keep_in_block(Lowering *lo, const TirOp *loop, const TirBlock *block, int64_t *b
     }
 }
 
-void
+uint32_t
 lower_keep_operands(Lowering *lo, TirOp *loop)
 {
     enum { OTHER_REGISTERS = 72 }; /* fragments in flight, addresses, row statistics */
+    uint32_t before = lo->kept.n;
     int64_t budget = lo->px->target->registers_per_thread - OTHER_REGISTERS - held_registers(lo);
 
     if (pass_enabled(lo->px, "keep-operands"))
         keep_in_block(lo, loop, loop->blocks[0], &budget);
+    return before;
+}
+
+void
+lower_drop_operands(Lowering *lo, uint32_t n)
+{
+    for (uint32_t k = n; k < lo->kept.n; k++)
+        lower_state(lo, lo->kept.at[k])->fragments = NULL;
+    lo->kept.n = n;
 }

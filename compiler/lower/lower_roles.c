@@ -806,8 +806,8 @@ lower_roles(Lowering *lo)
         lower_begin_pairs(lo);
     if (plan->turns)
         begin_turns(lo);
-    if (lower_find_homes(lo))
-        lower_tiles(lo, lo->fn->body);
+    lower_find_homes(lo);
+    lower_tiles(lo, lo->fn->body);
     lower_end_stores(lo);
     lir_close(b);
     lir_label(b, end);

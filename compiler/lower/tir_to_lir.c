@@ -291,7 +291,7 @@ lower_for(Lowering *lo, TirOp *op)
     VEC(LirOperand) from = {0};
 
     force_inputs(lo, body, body);
-    lower_keep_operands(lo, op);
+    uint32_t kept = lower_keep_operands(lo, op);
     for (uint32_t k = first; k < op->n_args; k++) {
         TirVal *initial = op->args[k];
         for (int32_t w = 0; w < word_count(initial); w++) {
@@ -317,6 +317,7 @@ lower_for(Lowering *lo, TirOp *op)
         lower_segment(lo, op, iv, hi, &carried);
     }
     lo->segment = saved;
+    lower_drop_operands(lo, kept);
     if (lo->role != NULL && has_own_product(body))
         lir_forget(b);
     uint32_t word = 0;
@@ -480,6 +481,8 @@ lower_op(Lowering *lo, TirOp *op)
     default: /* made when asked for; shared_read: at its uses; yield: by the owner */
         if (op->n_results == 1 && lower_has_home(lo, op->results[0]))
             lower_into_home(lo, op->results[0]);
+        else if (op->n_results == 1 && lo->at_once != NULL && lo->at_once[op->results[0]->id])
+            lower_at_once(lo, op->results[0]);
         break;
     }
 }

@@ -19,8 +19,8 @@
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
  * reductions, products, stores, conversions, a yield, or to be in its home.  It keeps it until the
  * block is run again.  So an operation reads its operands not where it stands but where its result is
- * first asked for.  What only renames registers, or may turn out to, is not kept: who asks for it
- * reads the registers themselves.
+ * first asked for, unless homes.c has it made at once.  What only renames registers, or may turn out to, is
+ * not kept: who asks for it reads the registers themselves.
  */
 #include <string.h>
 
@@ -43,6 +43,7 @@ struct BandFacts {
     Arena *arena;
     const TirFn *fn;
     const uint32_t *home; /* by id */
+    const bool *at_once;  /* by id (homes.h) */
     uint32_t homes;       /* how many there are */
     bool *renames;        /* by id of the result: may be the operand's own registers */
     VEC(Region) regions;
@@ -150,7 +151,7 @@ find_facts(BandFacts *f, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->n_results == 1)
-            f->renames[op->results[0]->id] = is_renaming(f, op);
+            f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
         if (op->n_blocks == 0)
             continue;
         Region region = {.op = op};
@@ -166,13 +167,13 @@ BandFacts *
 band_facts(Arena *arena, const TirFn *fn)
 {
     BandFacts *f = arena_new(arena, BandFacts);
+    ProductHomes homes = product_homes(arena, fn);
 
     *f = (BandFacts){.arena = arena,
                      .fn = fn,
-                     .home = product_homes(arena, fn),
+                     .home = homes.of,
+                     .at_once = homes.at_once,
                      .renames = arena_array(arena, bool, fn->next_id + 1)};
-    if (f->home == NULL) /* the lowering refuses the kernel */
-        return NULL;
     for (uint32_t k = 0; k <= fn->next_id; k++)
         f->homes = f->home[k] > f->homes ? f->home[k] : f->homes;
     find_facts(f, fn->body);
@@ -741,6 +742,8 @@ do_op(Band *b, const TirOp *op)
     }
     bool home = op->n_results == 1 && b->facts->home[op->results[0]->id] != 0;
     bool effect = op->n_results == 0 || is_eager(b, op);
+    if (!effect && !home && op->n_results == 1 && b->facts->at_once[op->results[0]->id])
+        return ask_for(b, op->results[0]);
     if (!effect && !home)
         return true; /* made when asked for */
     for (uint32_t k = 0; k < op->n_args; k++) {

@@ -793,8 +793,6 @@ pass_check_roles(PassContext *px, TirFn *fn)
     Checker c = {.px = px, .arena = px->arena, .fn = fn, .bands = plan->bands};
 
     c.facts = band_facts(c.arena, fn);
-    if (c.facts == NULL)
-        return false;
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         if (fn->shared.at[k]->is_ring && fn->shared.at[k]->slots > c.slots)

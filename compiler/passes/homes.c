@@ -6,13 +6,27 @@
  *
  * What is computed from a result alone, while other products run, takes its place: it lives where the
  * result did.  The assembler does not find that by itself when nearly all registers are taken.
+ *
+ * Two values share a home only if neither is overwritten by the other while it may still be asked for: a sum that
+ * is used again after more was added to it is copied first, and products that begin with the copy have a home of
+ * their own.
+ *
+ * The lowering makes what is pure when it is asked for.  What is made of a value at home is made at once if the
+ * home has another value when it is asked for:
+ *
+ *     x = mul acc, 0.5            at once
+ *     acc2 = mma p, v, acc        the registers of acc
+ *     y = add acc2, x
  */
 #include "compiler/passes/homes.h"
 #include "compiler/passes/tir_util.h"
 
 typedef struct Homes {
-    uint32_t *parent; /* union of values, by id */
-    bool *product;    /* by class: some product's result is in it */
+    const TirFn *fn;
+    uint32_t *parent;    /* union of values, by id */
+    bool *product;       /* by class: some product's result is in it */
+    uint32_t *next;      /* by id: another value of the class, around */
+    const TirVal **value; /* by id */
 } Homes;
 
 static uint32_t
@@ -23,15 +37,117 @@ root_of(Homes *h, uint32_t id)
     return id;
 }
 
+static bool
+used_behind(const TirBlock *block, const TirOp *op, const TirVal *value)
+{
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (behind && op_uses_deep(block->ops.at[i], value))
+            return true;
+        behind = behind || block->ops.at[i] == op;
+    }
+    return false;
+}
+
+static bool
+used_inside(const TirOp *region, const TirVal *value)
+{
+    for (uint32_t k = 0; k < region->n_blocks; k++) {
+        for (uint32_t i = 0; i < region->blocks[k]->ops.n; i++) {
+            if (op_uses_deep(region->blocks[k]->ops.at[i], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether `value`, which `op` overwrites, may still be asked for afterwards. */
+static bool
+outlives(const TirOp *op, const TirVal *value)
+{
+    for (;;) {
+        if (used_behind(op->parent, op, value))
+            return true;
+        if (op->parent == value->block)
+            return false;
+        op = op->parent->owner;
+        if (op->op == TIR_FOR && used_inside(op, value)) /* the next iteration would find it overwritten */
+            return true;
+    }
+}
+
+/* Whether `value` is known at `op`: defined before it, in its block or one around it. */
+static bool
+is_known(const TirVal *value, const TirOp *op)
+{
+    while (op != NULL && op->parent != value->block)
+        op = op->parent->owner;
+    if (op == NULL || value->def == NULL)
+        return op != NULL;
+    for (uint32_t i = 0; op->parent->ops.at[i] != op; i++) {
+        if (op->parent->ops.at[i] == value->def)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a value is in the registers of its home from the start, and not moved there. */
+static bool
+is_made_at_home(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    return def == NULL ||
+           (def->op != TIR_LOAD && def->op != TIR_CONVERT && def->op != TIR_COMBINE &&
+            def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
+}
+
+/* Whether `by` comes to the registers of `value` while that may still be asked for. */
+static bool
+is_overwritten(const TirVal *value, const TirVal *by)
+{
+    const TirOp *op = by->def != NULL ? by->def : by->block->owner; /* else: what a loop carries */
+
+    if (!is_made_at_home(value) || op == NULL || value == by)
+        return false;
+    if (value->block == by->block && value->def == NULL && by->def == NULL)
+        return true; /* carried side by side */
+    if (value->def != NULL && value->def == by->def)
+        return true;
+    return is_known(value, op) && (outlives(op, value) || (by->def == NULL && used_inside(op, value)));
+}
+
+static bool
+can_join(const Homes *h, uint32_t a, uint32_t b)
+{
+    uint32_t x = a;
+
+    do {
+        uint32_t y = b;
+        do {
+            if (is_overwritten(h->value[x], h->value[y]) || is_overwritten(h->value[y], h->value[x]))
+                return false;
+            y = h->next[y];
+        } while (y != b);
+        x = h->next[x];
+    } while (x != a);
+    return true;
+}
+
+/* Lets two values share their registers, unless one of them, or of those that share theirs, would be overwritten
+ * while it is needed.  Then the lowering copies. */
 static void
 join(Homes *h, const TirVal *a, const TirVal *b)
 {
-    uint32_t x = root_of(h, a->id), y = root_of(h, b->id);
+    uint32_t x = root_of(h, a->id), y = root_of(h, b->id), next;
 
-    if (x == y)
+    if (x == y || !can_join(h, x, y))
         return;
     h->parent[x] = y;
     h->product[y] |= h->product[x];
+    next = h->next[x];
+    h->next[x] = h->next[y];
+    h->next[y] = next;
 }
 
 static bool
@@ -44,6 +160,21 @@ static bool
 is_zero(const TirVal *value)
 {
     return is_constant(value) && value->def->number == 0;
+}
+
+/* What a loop carries and what it leaves. */
+static void
+join_carried(Homes *h, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_carried(h, op->blocks[k]);
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
+            if (op->results[k]->type.rank == 2 && op->results[k]->type.dtype == DT_F32)
+                join(h, op->results[k], op->blocks[0]->params.at[k + 1]);
+        }
+    }
 }
 
 /* Values that are the same tile as it goes around loops and through branches. */
@@ -70,7 +201,6 @@ join_flow(Homes *h, const TirBlock *block)
             }
             if (op->op == TIR_FOR) {
                 const TirVal *initial = op->args[loop_first_initial(op) + k];
-                join(h, result, op->blocks[0]->params.at[k + 1]);
                 if (!is_constant(initial))
                     join(h, result, initial);
             }
@@ -102,7 +232,7 @@ join_in_place(Homes *h, const TirBlock *block)
 /* The operand that an elementwise operation could take the place of: a tile of its type that nothing
  * else uses; NULL. */
 static TirVal *
-replaced_by(Homes *h, const TirFn *fn, const TirVal *value)
+replaced_by(Homes *h, const TirVal *value)
 {
     const TirOp *op = value->def;
     TirVal *found = NULL;
@@ -116,7 +246,7 @@ replaced_by(Homes *h, const TirFn *fn, const TirVal *value)
             (!begun && (def == NULL || (def->op != TIR_MMA &&
                                         (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))))
             continue; /* one and the same for a row, or for all: it has no registers of its own */
-        if (found != NULL || count_uses(fn, op->args[k]) != 1)
+        if (found != NULL || count_uses(h->fn, op->args[k]) != 1)
             return NULL;
         found = op->args[k];
     }
@@ -124,77 +254,22 @@ replaced_by(Homes *h, const TirFn *fn, const TirVal *value)
 }
 
 static void
-join_held(Homes *h, const TirFn *fn, const TirBlock *block)
+join_held(Homes *h, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            join_held(h, fn, op->blocks[k]);
+            join_held(h, op->blocks[k]);
         for (uint32_t k = 0; op->op == TIR_MMA_WAIT && k < op->n_args; k++) {
             TirVal *from = op->args[k];
             while (from != NULL && !h->product[root_of(h, from->id)])
-                from = replaced_by(h, fn, from);
+                from = replaced_by(h, from);
             /* Only the last one, element by element from the result: what lies between is used by
              * nothing else, so nobody asks for it, or for the result, later. */
             if (from != NULL)
                 join(h, op->args[k], from);
         }
     }
-}
-
-static bool
-used_behind(const TirBlock *block, const TirOp *op, const TirVal *value)
-{
-    bool behind = false;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        if (behind && op_uses_deep(block->ops.at[i], value))
-            return true;
-        behind = behind || block->ops.at[i] == op;
-    }
-    return false;
-}
-
-/* Whether `value`, which `op` overwrites, may still be asked for afterwards. */
-static bool
-outlives(const TirOp *op, const TirVal *value)
-{
-    for (;;) {
-        if (used_behind(op->parent, op, value))
-            return true;
-        if (op->parent == value->block)
-            return false;
-        op = op->parent->owner;
-        if (op->op == TIR_FOR) /* the next iteration would find it overwritten */
-            return true;
-    }
-}
-
-static bool
-check_homes(Homes *h, const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!check_homes(h, op->blocks[k]))
-                return false;
-        }
-        for (uint32_t j = 0; op->op == TIR_FOR && j < op->n_results; j++) {
-            for (uint32_t k = 0; k < j; k++) {
-                uint32_t a = root_of(h, op->results[j]->id), b = root_of(h, op->results[k]->id);
-                if (a == b && h->product[a])
-                    return false;
-            }
-        }
-        if (op->n_results != 1 || !h->product[root_of(h, op->results[0]->id)] || op->n_blocks > 0)
-            continue;
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (root_of(h, op->args[k]->id) == root_of(h, op->results[0]->id) &&
-                outlives(op, op->args[k]))
-                return false;
-        }
-    }
-    return true;
 }
 
 /* Numbers the homes in the order in which their values are first made. */
@@ -219,20 +294,146 @@ number_homes(Homes *h, const TirBlock *block, uint32_t *of_class, uint32_t *next
     }
 }
 
-uint32_t *
+/* ---- what is made at once ---- */
+
+typedef struct AtOnce {
+    const uint32_t *home;
+    uint64_t *reads;    /* by value: the homes, as bits, that it is made of when it is asked for */
+    uint32_t *last_use; /* by value: the last place in its block that uses it */
+    bool *at_once;
+} AtOnce;
+
+/* A bit for each home; where there are more of them, some share one. */
+static uint64_t
+home_bit(uint32_t home)
+{
+    return home == 0 ? 0 : (uint64_t)1 << (home - 1) % 64;
+}
+
+/* Whether the lowering makes the results where the operation stands. */
+static bool
+is_made_there(const TirOp *op)
+{
+    return op->n_results != 1 || op->n_blocks > 0 || (tir_op_info(op->op)->flags & TF_PURE) == 0 ||
+           op->op == TIR_MMA || op->op == TIR_REDUCE || op->op == TIR_LOAD || op->op == TIR_COMBINE ||
+           op->op == TIR_SHARED_READ;
+}
+
+/* Homes that get another value in `op`. */
+static uint64_t
+homes_written(const AtOnce *a, const TirOp *op)
+{
+    uint64_t written = 0;
+
+    for (uint32_t k = 0; k < op->n_results; k++)
+        written |= home_bit(a->home[op->results[k]->id]);
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        const TirBlock *block = op->blocks[k];
+        for (uint32_t j = 0; j < block->params.n; j++)
+            written |= home_bit(a->home[block->params.at[j]->id]);
+        for (uint32_t i = 0; i < block->ops.n; i++)
+            written |= homes_written(a, block->ops.at[i]);
+    }
+    return written;
+}
+
+static void
+note_uses(AtOnce *a, const TirBlock *block, const TirOp *op, uint32_t at)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->block == block)
+            a->last_use[op->args[k]->id] = at;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            note_uses(a, block, op->blocks[k]->ops.at[i], at);
+    }
+}
+
+/* Marks what stands before operation `at`, is asked for behind it, and is made of a home to which it gives another
+ * value.  (A loop or branch asks for what its blocks use before these run.) */
+static void
+mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
+{
+    const TirOp *op = block->ops.at[at];
+    uint64_t written = homes_written(a, op);
+
+    for (uint32_t i = 0; i < at && written != 0; i++) {
+        const TirOp *earlier = block->ops.at[i];
+        if (is_made_there(earlier) || a->home[earlier->results[0]->id] != 0)
+            continue;
+        TirVal *value = earlier->results[0];
+        if ((a->reads[value->id] & written) != 0 && a->last_use[value->id] > at)
+            a->at_once[value->id] = true;
+    }
+}
+
+static void
+note_reads(AtOnce *a, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_results; k++) {
+        const TirVal *value = op->results[k];
+        a->reads[value->id] = home_bit(a->home[value->id]);
+        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->home[value->id] == 0; j++) {
+            if (!a->at_once[op->args[j]->id])
+                a->reads[value->id] |= a->reads[op->args[j]->id];
+        }
+    }
+}
+
+static void
+find_at_once(AtOnce *a, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        note_uses(a, block, block->ops.at[i], i);
+    for (uint32_t i = 0; i < block->params.n; i++)
+        a->reads[block->params.at[i]->id] = home_bit(a->home[block->params.at[i]->id]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        mark_before(a, block, i);
+        note_reads(a, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_at_once(a, op->blocks[k]);
+    }
+}
+
+static void
+list_values(Homes *h, const TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        h->value[block->params.at[k]->id] = block->params.at[k];
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            h->value[op->results[k]->id] = op->results[k];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            list_values(h, op->blocks[k]);
+    }
+}
+
+ProductHomes
 product_homes(Arena *arena, const TirFn *fn)
 {
     uint32_t n = fn->next_id + 1, homes = 0;
-    Homes h = {.parent = arena_array(arena, uint32_t, n), .product = arena_array(arena, bool, n)};
+    Homes h = {.fn = fn,
+               .parent = arena_array(arena, uint32_t, n),
+               .product = arena_array(arena, bool, n),
+               .next = arena_array(arena, uint32_t, n),
+               .value = arena_array(arena, const TirVal *, n)};
 
     for (uint32_t k = 0; k < n; k++)
-        h.parent[k] = k;
+        h.parent[k] = h.next[k] = k;
+    list_values(&h, fn->body);
+    join_carried(&h, fn->body);
     join_flow(&h, fn->body);
     join_in_place(&h, fn->body);
-    join_held(&h, fn, fn->body);
-    if (!check_homes(&h, fn->body))
-        return NULL;
-    uint32_t *out = arena_array(arena, uint32_t, n);
-    number_homes(&h, fn->body, arena_array(arena, uint32_t, n), &homes, out);
-    return out;
+    join_held(&h, fn->body);
+    AtOnce at_once = {.reads = arena_array(arena, uint64_t, n),
+                      .last_use = arena_array(arena, uint32_t, n),
+                      .at_once = arena_array(arena, bool, n)};
+    uint32_t *of = arena_array(arena, uint32_t, n);
+    number_homes(&h, fn->body, arena_array(arena, uint32_t, n), &homes, of);
+    at_once.home = of;
+    find_at_once(&at_once, fn->body);
+    return (ProductHomes){of, at_once.at_once};
 }

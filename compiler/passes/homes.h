@@ -4,8 +4,12 @@
 
 #include "compiler/ir/tir.h"
 
-/* For each value, by id, the number of its home, from 1 on; 0: it has none.  NULL when a sum would
- * be used again after more was added to it, which one set of registers cannot do. */
-uint32_t *product_homes(Arena *arena, const TirFn *fn);
+typedef struct ProductHomes {
+    uint32_t *of;  /* by value's id: the number of its home, from 1 on; 0: it has none */
+    bool *at_once; /* by value's id: is made where it stands, and not when it is asked for: something that it
+                      is made of is at home, and another value is by then */
+} ProductHomes;
+
+ProductHomes product_homes(Arena *arena, const TirFn *fn);
 
 #endif

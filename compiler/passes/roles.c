@@ -358,6 +358,9 @@ pass_roles(PassContext *px, TirFn *fn)
     roles_mark(&r);
     if (plan->overlapped)
         plan->overlapped = roles_prepare_overlap(&r);
+    if (r.not_turned != NULL)
+        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' do not overlap: %s", fn->name,
+                    r.not_turned);
     plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
     roles_ring_vectors(&r);
     if (plan->divided)

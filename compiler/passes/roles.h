@@ -39,12 +39,14 @@ typedef struct Roles {
     TirBlock *old;                         /* the program as it was */
     TirOp *loop;                           /* the main loop as it was */
     TirBlock *body;                        /* its body */
+    const char *not_turned;                /* why the main loop can not be, where that is known */
     OpList around;                         /* the loops around it, the outermost first */
     ValueList counters, producer_counters; /* of those that are being emitted, anew */
     TirBuilder b;                          /* of the computing groups' program */
     TirBuilder pb;                         /* of the producer's */
     bool *late;                            /* by value: of the late stage */
     int8_t *level;                         /* by value: how many products deep */
+    bool *closing;                         /* by value: of the late stage, behind its products: made of their results */
     TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
     OpList early_rings, late_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
@@ -88,6 +90,8 @@ void roles_mark(Roles *r);
 /* Whether the loop can be turned by a stage; splits its branches where both stages are in one. */
 bool roles_prepare_overlap(Roles *r);
 bool roles_is_late(const Roles *r, const TirOp *op);
+/* .. and made of its products' results, so behind the wait for them. */
+bool roles_is_closing(const Roles *r, const TirOp *op);
 bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* ---- roles_producer.c ---- */

@@ -62,15 +62,16 @@ remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
     }
 }
 
-/* The late stage; returns how many products it starts. */
+/* The late stage as far as its products, or what is made of their results (`closing`); returns how many
+ * products it starts. */
 static uint32_t
-emit_late(Roles *r, CloneMap *map)
+emit_late(Roles *r, CloneMap *map, bool closing)
 {
     uint32_t products = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (!roles_is_late(r, op))
+        if (!roles_is_late(r, op) || roles_is_closing(r, op) != closing)
             continue;
         remake_inputs(r, map, op);
         roles_copy(r, map, op, true);
@@ -147,7 +148,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         if (i != last)
             continue;
         if (before != NULL)
-            products = emit_late(r, before);
+            products = emit_late(r, before, false);
         if (taken)
             roles_plain(&r->b, TIR_TURN_PASS, NULL, 0);
         if (before == NULL) /* under the tile's first product: it may have to wait */
@@ -159,6 +160,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     if (before != NULL) {
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
         roles_release(&r->b, &r->late_rings, NULL);
+        emit_late(r, before, true);
     }
 }
 
@@ -276,13 +278,14 @@ static void
 emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
 {
     roles_give_back_once(r, false);
-    emit_late(r, tail);
+    emit_late(r, tail, false);
     roles_emit_behind(r, tail, left);
     if (counts_rest(r))
         left[r->left.n] = roles_begin_rest(r, end, true);
     ask_for_next(r);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
     roles_release(&r->b, &r->late_rings, NULL);
+    emit_late(r, tail, true);
 }
 
 /* What a branch gives on the side where the late stage does not read it may be anything: it is what

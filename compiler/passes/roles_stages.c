@@ -1,7 +1,8 @@
 /* roles_stages.c - which part of the main loop is early, which late.
  *
  * Late is what is computed from a product of another product, and what only that needs.  A branch
- * with results of both stages becomes two.
+ * with results of both stages becomes two.  The late stage ends with what looks at the results of its
+ * products, as a sum that is scaled once more: it stands behind the wait for them.
  */
 #include "compiler/passes/roles.h"
 
@@ -294,6 +295,106 @@ shares_slots(const Roles *r)
     return false;
 }
 
+bool
+roles_is_closing(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->closing[op->results[0]->id];
+}
+
+static bool
+is_late_product(const Roles *r, const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == r->body &&
+           r->late[value->id];
+}
+
+/* Whether `op`, or what it has blocks for, looks at a late product's result or what is made of one. */
+static bool
+looks_at_late(const Roles *r, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (r->closing[op->args[k]->id] || is_late_product(r, op->args[k]))
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (looks_at_late(r, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Marks what stands behind the late products; false: one of these needs the result of another, as more than
+ * what it adds to, and so a wait amid the late stage. */
+static bool
+mark_closing(Roles *r)
+{
+    r->closing = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_late_product(r, op->args[0]) ||
+                                  is_late_product(r, op->args[1]) || r->closing[op->args[0]->id] ||
+                                  r->closing[op->args[1]->id]))
+            return false;
+        for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
+            r->closing[op->results[k]->id] = true;
+    }
+    return true;
+}
+
+/* Whether `value` has the registers of a product's result, which are written again by the next iteration's. */
+static bool
+has_product_registers(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || value->type.rank != 2 || value->type.dtype != DT_F32)
+        return false;
+    for (uint32_t k = 0; def->op == TIR_IF && k < def->n_blocks; k++) {
+        if (has_product_registers(block_yield(def->blocks[k])->args[value->index]))
+            return true;
+    }
+    return def->op == TIR_MMA;
+}
+
+/* Whether `op` of the late stage reads the result of an early product itself: that of the next iteration has its
+ * registers by then. */
+static bool
+reads_early_result(const Roles *r, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->block == r->body && !r->late[op->args[k]->id] && has_product_registers(op->args[k]))
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (reads_early_result(r, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool
+reads_early_results(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (roles_is_late(r, r->body->ops.at[i]) && reads_early_result(r, r->body->ops.at[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether an early product adds to something made of the result of another: it cannot start beside that. */
+static bool
+begins_behind(const Roles *r, const TirOp *mma)
+{
+    const TirVal *sum = mma->args[2];
+
+    return !r->late[mma->results[0]->id] && r->level[sum->id] > 0 && sum->def->op != TIR_MMA;
+}
+
 /* Whether the loop can be turned; marks the stages. */
 bool
 roles_prepare_overlap(Roles *r)
@@ -309,7 +410,7 @@ roles_prepare_overlap(Roles *r)
             if (op->op == TIR_MMA) {
                 some_late |= r->late[op->results[0]->id];
                 some_early |= !r->late[op->results[0]->id];
-                if (r->late[op->results[0]->id] != (r->level[op->results[0]->id] > 1))
+                if (r->late[op->results[0]->id] != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
                     return false;
             }
             if (op->op == TIR_IF && r->late[op->args[0]->id])
@@ -319,5 +420,9 @@ roles_prepare_overlap(Roles *r)
             return false;
     } while (split_branches(r, r->body));
     sink_into_late(r, r->body);
-    return !shares_slots(r);
+    if (!mark_closing(r))
+        r->not_turned = "a product needs the result of one that would run under arithmetic";
+    else if (reads_early_results(r))
+        r->not_turned = "the result of a first product is used behind a second one";
+    return r->not_turned == NULL && !shares_slots(r);
 }

@@ -194,11 +194,20 @@ order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
     vec_push(r->fn->arena, out, op);
 }
 
-/* A product that nothing waits for before the bands' barrier: it runs while they meet. */
+/* A product, at place `at`, that nothing waits for before the bands' barrier, which the joint one at `joint_at`
+ * needs: it runs while they meet. */
 static bool
-can_run_meanwhile(const Roles *r, const TirOp *op)
+can_run_meanwhile(const Roles *r, uint32_t at, uint32_t joint_at)
 {
-    return op->op == TIR_MMA && !op->joint && r->level[op->results[0]->id] > 1;
+    const TirOp *op = r->body->ops.at[at];
+
+    if (op->op != TIR_MMA || op->joint || r->level[op->results[0]->id] < 2)
+        return false;
+    for (uint32_t i = at + 1; i <= joint_at; i++) {
+        if (op_uses_deep(r->body->ops.at[i], op->results[0]))
+            return false;
+    }
+    return true;
 }
 
 static bool
@@ -276,7 +285,7 @@ order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
         if (done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
             continue;
         done[i] = true;
-        if (i < joint_at && joint_at < n && !done[joint_at] && can_run_meanwhile(r, op))
+        if (i < joint_at && joint_at < n && !done[joint_at] && can_run_meanwhile(r, i, joint_at))
             vec_push(arena, meanwhile, op);
         else
             vec_push(arena, out, op);

@@ -14,6 +14,8 @@ roles_check_wishes(const Roles *r)
     const TirPlan *plan = r->fn->plan;
     const char *no_overlap = plan->joint ? "overlap=1 does not go with a product that the warp "
                                            "groups share out in each iteration"
+                             : r->not_turned != NULL
+                                 ? arena_printf(r->fn->arena, "overlap=1 can not be had: %s", r->not_turned)
                                          : "overlap=1 needs products that can run while the next "
                                            "iteration's arithmetic does, and this loop has none";
     const char *no_turns =
