@@ -602,10 +602,10 @@ results_over_slots_are_checked(void **state)
     expect_none_missed();
 }
 
-/* The result that an iteration began with, asked for when the next one's, which has its registers, has
- * ended. */
+/* The result that an iteration began with, asked for when the next one's has ended, which would have had its
+ * registers: it gets others (homes.c), and nothing is wrong. */
 static void
-registers_of_another_are_found(void **state)
+late_uses_have_registers_of_their_own(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
@@ -627,7 +627,8 @@ registers_of_another_are_found(void **state)
                 late->n_args = 1;
                 late->args = &body->params.at[j + 1];
                 insert_op(&k, end, late);
-                expect(&k, &recipes[r], "used late", late, "another one has its registers");
+                assert_string_equal(check(&k), "");
+                planted++;
                 remove_op(end);
             }
         }
@@ -696,7 +697,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(too_few_slots_are_found, begin_test),
         cmocka_unit_test_setup(exchanges_are_checked, begin_test),
         cmocka_unit_test_setup(results_over_slots_are_checked, begin_test),
-        cmocka_unit_test_setup(registers_of_another_are_found, begin_test),
+        cmocka_unit_test_setup(late_uses_have_registers_of_their_own, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
         cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
     };
