@@ -32,7 +32,7 @@ LAYERS = {
                        "compiler/emit/metadata.h", "compiler/passes", "dsl"],
     "backends/ptx": ["compiler/base", "compiler/ir", "compiler/target.h"],
     "backends/sim": [],
-    "backends/cuda": ["compiler/base", "backends/sim/sim.h"],
+    "backends/cuda": ["compiler/base", "backends/sim/sim.h", "backends/sim/launch_args.h"],
 }
 # the tree and tile IR meet here only
 MEETING = re.compile(r"compiler/lower/ast_to_tir\w*\.[ch]$")

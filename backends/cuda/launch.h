@@ -122,13 +122,15 @@ bool launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, F
 bool launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault);
 
 /* What cuTensorMapEncodeTiled is given; the numbers of type, swizzle and promotion are the driver's.
- * Element strides are 1, there is no interleaving, and what is out of bounds is zero. */
+ * There is no interleaving. */
 typedef struct TensorMapValues {
     uint32_t type, rank;
     uint64_t address, size[LAUNCH_MAP_RANK];
     uint64_t stride[LAUNCH_MAP_RANK]; /* in bytes, of dimensions 1 and up; the last is not used */
     uint32_t box[LAUNCH_MAP_RANK];
+    uint32_t step[LAUNCH_MAP_RANK]; /* element strides; 0 stands for 1 */
     uint32_t swizzle, l2_promotion;
+    uint32_t fill; /* what is out of bounds: 0 zeros, 1 NaN */
     uint32_t offset; /* of its parameter */
 } TensorMapValues;
 
@@ -141,6 +143,7 @@ typedef struct LaunchReady {
     uint32_t param_bytes;
     void **args; /* pointers into `params`, as cuLaunchKernel wants them */
     uint32_t n_args;
+    uint32_t *arg_bytes; /* of each, when by_hand: where they lie in `params` nobody knows then */
     const TensorMapValues *maps; /* still to be made, in `params` */
     uint32_t n_maps;
     bool by_hand; /* nobody described the kernel: whether it takes more parameters is asked too */

@@ -106,21 +106,43 @@ gpu_count_written(Machine *machine, uint64_t address, size_t bytes)
 static bool
 gpu_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fault)
 {
-    static const uint32_t steps[LAUNCH_MAP_RANK] = {1, 1, 1, 1, 1};
     Gpu *gpu = machine->state;
+    uint32_t steps[LAUNCH_MAP_RANK];
     _Alignas(64) unsigned char bytes[LAUNCH_MAP_BYTES]; /* the driver wants this alignment */
 
+    for (int d = 0; d < LAUNCH_MAP_RANK; d++)
+        steps[d] = map->step[d] ? map->step[d] : 1;
     if (!gpu->cuda.encode_map)
         return fault_set(fault, "this CUDA driver makes no tensor maps: version 12.0 and newer do");
     if (!cuda_ok(&gpu->cuda,
                  gpu->cuda.encode_map(bytes, (int)map->type, map->rank,
                                       (void *)(uintptr_t)map->address, map->size, map->stride,
                                       map->box, steps, 0, (int)map->swizzle, (int)map->l2_promotion,
-                                      0),
+                                      (int)map->fill),
                  "cuTensorMapEncodeTiled", fault))
         return false;
     memcpy(out, bytes, sizeof bytes);
     return true;
+}
+
+/* Of a kernel that nobody described, its parameters' sizes say whether the arguments are right.  Asking
+ * for one parameter too many is an error of the driver, which checkers report: for these only. */
+static bool
+check_by_hand(Gpu *gpu, const LaunchReady *ready, CudaFunction function, Fault *fault)
+{
+    size_t offset, bytes, count = 0;
+
+    while (count <= ready->n_args &&
+           gpu->cuda.function_param(function, count, &offset, &bytes) == 0) {
+        if (count < ready->n_args && bytes != ready->arg_bytes[count])
+            return fault_set(fault, "%s: parameter %zu has %zu bytes, its argument %u: a type is wrong",
+                             ready->entry, count, bytes, (unsigned)ready->arg_bytes[count]);
+        count++;
+    }
+    if (count == ready->n_args)
+        return true;
+    return fault_set(fault, "%s takes %s%zu parameters, but %u were given", ready->entry,
+                     count > ready->n_args ? "at least " : "", count, (unsigned)ready->n_args);
 }
 
 /* The function of a launch, with its shared memory allowed and its parameters counted. */
@@ -144,10 +166,10 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
         return false;
     if (!gpu->cuda.function_param)
         return true;
-    /* Asking for one parameter too many is an error of the driver, which checkers report: only for
-     * kernels that did not describe themselves. */
-    size_t offset, bytes, count = 0, most = (size_t)ready->n_args + ready->by_hand, shift = 0;
-    while (count < most && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
+    if (ready->by_hand)
+        return check_by_hand(gpu, ready, *function, fault);
+    size_t offset, bytes, count = 0, shift = 0;
+    while (count < ready->n_args && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
         size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
                                                         ready->params) : offset + shift;
         /* Tensor maps are aligned where the machine keeps parameters, which need not begin at a
@@ -163,8 +185,8 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
     }
     if (count == ready->n_args)
         return true;
-    return fault_set(fault, "%s takes %s%zu parameters, but %u were given", ready->entry,
-                     count > ready->n_args ? "at least " : "", count, (unsigned)ready->n_args);
+    return fault_set(fault, "%s takes %zu parameters, but %u were given", ready->entry, count,
+                     (unsigned)ready->n_args);
 }
 
 static bool

@@ -108,18 +108,33 @@ static bool
 sim_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fault)
 {
     SimTensorMap values = {.type = map->type, .rank = map->rank, .address = map->address,
-                           .swizzle = map->swizzle, .l2_promotion = map->l2_promotion};
+                           .swizzle = map->swizzle, .l2_promotion = map->l2_promotion,
+                           .fill = map->fill};
     SimError error;
 
     (void)machine;
     for (uint32_t d = 0; d < map->rank; d++) {
         values.size[d] = map->size[d];
         values.box[d] = map->box[d];
-        values.element_stride[d] = 1;
+        values.element_stride[d] = map->step[d] ? map->step[d] : 1;
         if (d + 1 < map->rank)
             values.stride[d] = map->stride[d];
     }
     return sim_tensor_map_encode(&values, out, &error) || fault_set(fault, "%s", error.message);
+}
+
+/* Too few parameters, or too many, the launch itself refuses. */
+static bool
+check_sizes(const Simulator *sim, const LaunchReady *ready, Fault *fault)
+{
+    const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
+
+    for (uint32_t i = 0; entry && i < ready->n_args && i < entry->param_count; i++)
+        if (entry->params[i].size != ready->arg_bytes[i])
+            return fault_set(fault, "%s: parameter %u has %u bytes, its argument %u: a type is wrong",
+                             ready->entry, (unsigned)i, (unsigned)entry->params[i].size,
+                             (unsigned)ready->arg_bytes[i]);
+    return true;
 }
 
 static RunStatus
@@ -131,6 +146,8 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
 
     if (ready->grid[0] == 0 || ready->grid[1] == 0 || ready->grid[2] == 0)
         return RUN_OK;
+    if (ready->by_hand && !check_sizes(sim, ready, fault))
+        return RUN_FAULT;
     launch.entry = ready->entry;
     for (int d = 0; d < 3; d++) {
         launch.grid[d] = ready->grid[d];

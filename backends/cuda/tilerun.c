@@ -27,6 +27,11 @@ static const char usage[] =
     "  --entry NAME  --grid X,Y,Z  --block N[,Y,Z]  --smem BYTES  --cluster X,Y,Z\n"
     "  --arg in=FILE.npy      --arg out=FILE.npy:TYPE:SHAPE, as out=o.npy:f32:2,256\n"
     "  --arg f32=VALUE        --arg i32=VALUE    --arg i64=VALUE    --arg scratch=BYTES\n"
+    "  --arg map:TYPE:SWIZZLE:SIZES:BOX:BUFFER  a tensor map, as map:bf16:128:64x512:64x128:in=k.npy\n"
+    "  --arg struct:BYTES --arg @OFFSET=ARG ..  a structure by value and its fields\n"
+    "  --arg mem:BYTES --arg @OFFSET=ARG ..     the same in memory, by its address\n"
+    "  --arg bytes:FILE       bytes by value     --arg at:N+BYTES   in the N-th buffer, from 0\n"
+    "  --arg u8:V .. f64:V, in:FILE, out:FILE:BYTES, inout:FILE, zero:BYTES, scratch:BYTES, null\n"
     "\n"
     "  --device gpu|sim       where to run; else the GPU where there is one\n"
     "  --time N               then time N runs on the GPU and print the median\n"
@@ -150,18 +155,20 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
     NamedValue named;
     uint64_t number;
 
+    if (strcmp(option, "--arg") == 0) {
+        vec_push(arena, &o->args, value);
+        return true;
+    }
     if (strcmp(option, "--in") == 0 || strcmp(option, "--out") == 0 ||
-        strcmp(option, "--set") == 0 || strcmp(option, "--arg") == 0) {
+        strcmp(option, "--set") == 0) {
         if (!split(arena, option, value, &named, fault))
             return false;
         if (option[2] == 'i')
             vec_push(arena, &o->inputs, named);
         else if (option[2] == 'o')
             vec_push(arena, &o->outputs, named);
-        else if (option[2] == 's')
-            vec_push(arena, &o->sets, named);
         else
-            vec_push(arena, &o->args, named);
+            vec_push(arena, &o->sets, named);
         return true;
     }
     if (strcmp(option, "--entry") == 0) {

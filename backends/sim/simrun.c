@@ -4,24 +4,12 @@
  *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
  *            [--steps N] [--expect KIND] [--strict] ARG...
  *
- * Arguments, in the order of the kernel's parameters:
- *     u32:V s32:V f32:V ..         a number: u8 s8 u16 s16 u32 s32 u64 s64 f32 f64
- *     in:FILE                      a buffer filled from a file of raw bytes
- *     out:FILE:BYTES               a buffer written to a file afterwards, not initialised
- *     inout:FILE                   both
- *     zero:BYTES   scratch:BYTES   a buffer of zeros, or not initialised
- *     at:N  at:N+BYTES             a place in the N-th buffer made before, from 0
- *     null                         a null pointer
- *     map:TYPE:SWIZZLE:SIZES:BOX:BUFFER
- *                                  a tensor map, 128 bytes.  TYPE: bf16, f32, .., +nan fills with NaN
- *                                  (bf16+nan); SWIZZLE: 0, 32, 64, 128; SIZES: 64x128, innermost
- *                                  first, dense, or 64x128@256 with the strides in bytes of all
- *                                  dimensions but the first; BOX: 64x16, or 64x16/1x2 with element
- *                                  strides; BUFFER: one of the above
- *     bytes:FILE                   the bytes of a file, passed by value
- *     struct:SIZE @OFFSET=ARG ..   a structure passed by value; its fields are words that follow,
- *                                  any of the above; what no field covers is 0
- *     mem:SIZE @OFFSET=ARG ..      the same in global memory, passed by its address
+ * Arguments, in the order of the kernel's parameters; launch_args.h lists their forms.  A tensor map,
+ * 128 bytes, is map:TYPE:SWIZZLE:SIZES:BOX:BUFFER.  TYPE: bf16, f32, .., +nan fills with NaN (bf16+nan);
+ * SWIZZLE: 0, 32, 64, 128; SIZES: 64x128, innermost first, dense, or 64x128@256 with the strides in
+ * bytes of all dimensions but the first; BOX: 64x16, or 64x16/1x2 with element strides; BUFFER: one of
+ * the others.  The fields of a structure are words that follow, @OFFSET=ARG, ARG any of the forms; what
+ * no field covers is 0.
  *
  * Exit status: that of SimStatus: 3 when there is a fault, 0 also when there are notes; --strict makes
  * faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else 2.  --time: prints seconds and instructions.  --banks: passes of shared memory by line;
@@ -31,7 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "simrun_args.h"
+#include "launch_args.h"
+#include "sim.h"
 
 enum { MAX_WORDS = 1024 };
 
@@ -44,6 +33,31 @@ typedef struct Options {
     const char *word[MAX_WORDS]; /* the arguments */
     size_t count;
 } Options;
+
+static _Noreturn void
+die(const char *what, const char *name)
+{
+    fprintf(stderr, "simrun: %s: %s\n", what, name);
+    exit(1);
+}
+
+static char *
+read_whole(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    size_t capacity = 1 << 16, used = 0, n;
+    char *text = malloc(capacity);
+    if (!f || !text)
+        die("cannot read", path);
+    while ((n = fread(text + used, 1, capacity - used, f)) > 0) {
+        used += n;
+        if (used == capacity && !(text = realloc(text, capacity *= 2)))
+            die("out of memory", path);
+    }
+    fclose(f);
+    *size = used;
+    return text;
+}
 
 static void
 triple(const char *text, uint32_t out[3])
@@ -92,17 +106,17 @@ parse(Options *o, int argc, char **argv)
             else if (strcmp(a, "--expect") == 0)
                 o->expect = next;
             else
-                simrun_die("unknown option", a);
+                die("unknown option", a);
         } else if (!o->file) {
             o->file = a;
         } else if (o->count < MAX_WORDS) {
             o->word[o->count++] = a;
         } else {
-            simrun_die("too many arguments", a);
+            die("too many arguments", a);
         }
     }
     if (!o->file)
-        simrun_die("no file is given", "usage: simrun FILE.ptx [options] ARG...");
+        die("no file is given", "usage: simrun FILE.ptx [options] ARG...");
 }
 
 static void
@@ -114,6 +128,73 @@ print_banks(const SimReport *report, bool all)
             printf("line %u %s: %llu executed, %llu wavefronts, %llu ideal\n", l->ptx_line,
                    l->mnemonic, (unsigned long long)l->executed,
                    (unsigned long long)l->wavefronts, (unsigned long long)l->ideal);
+    }
+}
+
+/* ------------------------------------------------------------------------ arguments */
+
+static void
+make_map(LaunchArgs *args, const LaunchMap *m)
+{
+    SimTensorMap map = {.type = m->type, .rank = m->rank, .swizzle = m->swizzle, .fill = m->fill,
+                        .address = (m->in_buffer ? args->buffer[m->buffer].address : 0) + m->plus};
+    SimError error;
+    for (uint32_t i = 0; i < m->rank; i++) {
+        map.size[i] = m->size[i];
+        map.box[i] = m->box[i];
+        map.element_stride[i] = m->step[i];
+        if (i + 1 < m->rank)
+            map.stride[i] = m->stride[i];
+    }
+    if (!sim_tensor_map_encode(&map, launch_args_at(args, m->at), &error))
+        die(error.message, "map");
+}
+
+/* Buffers in the device's memory, their addresses and maps in the values. */
+static void
+make_args(LaunchArgs *args, SimDevice *dev, const SimEntry *entry, const Options *o)
+{
+    if (!launch_args_read(args, o->word, o->count)) {
+        fprintf(stderr, "simrun: %s\n", args->error);
+        exit(1);
+    }
+    for (size_t i = 0; i < args->buffer_count; i++) {
+        LaunchBuffer *b = &args->buffer[i];
+        b->address = sim_alloc(dev, b->bytes, b->name);
+        if (!b->address)
+            die("no room for a buffer", b->name);
+    }
+    for (size_t i = 0; i < args->address_count; i++) {
+        const LaunchAddress *a = &args->address[i];
+        uint64_t address = args->buffer[a->buffer].address + a->plus;
+        memcpy(launch_args_at(args, a->at), &address, sizeof address);
+    }
+    for (size_t i = 0; i < args->map_count; i++)
+        make_map(args, &args->map[i]);
+    for (size_t i = 0; i < args->buffer_count; i++)
+        if (args->buffer[i].content)
+            sim_write(dev, args->buffer[i].address, args->buffer[i].content, args->buffer[i].bytes);
+    for (size_t i = 0; entry && i < args->value_count && i < entry->param_count; i++)
+        if (!launch_args_fits(args, i, entry->params[i].size, entry->params[i].name)) {
+            fprintf(stderr, "simrun: %s\n", args->error);
+            exit(1);
+        }
+}
+
+static void
+save_buffers(const LaunchArgs *args, SimDevice *dev)
+{
+    for (size_t i = 0; i < args->buffer_count; i++) {
+        const LaunchBuffer *b = &args->buffer[i];
+        if (!b->output)
+            continue;
+        char *content = malloc(b->bytes ? b->bytes : 1);
+        FILE *f = fopen(b->output, "wb");
+        if (!f || !content || !sim_read(dev, b->address, content, b->bytes) ||
+            fwrite(content, 1, b->bytes, f) != b->bytes)
+            die("cannot write", b->output);
+        fclose(f);
+        free(content);
     }
 }
 
@@ -130,10 +211,13 @@ run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected
         sim_device_free(dev);
         return SIM_STATUS_ERROR;
     }
-    SimrunArgs args;
-    simrun_make_args(&args, dev, sim_entry_find(mod, o->launch.entry), o->word, o->count);
-    o->launch.args = args.value;
-    o->launch.arg_count = args.count;
+    LaunchArgs args = {.buffer_count = 0};
+    void *value[LAUNCH_ARGS_MOST];
+    make_args(&args, dev, sim_entry_find(mod, o->launch.entry), o);
+    for (size_t i = 0; i < args.value_count; i++)
+        value[i] = args.value[i].bytes;
+    o->launch.args = value;
+    o->launch.arg_count = args.value_count;
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
     SimReport *report = sim_launch(mod, &o->launch);
@@ -154,8 +238,8 @@ run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected
         print_banks(report, o->lines);
     int status = (int)report->status;
     if (is_last || (o->expect ? *expected : status != 0))
-        simrun_save(&args);
-    simrun_free_args(&args);
+        save_buffers(&args, dev);
+    launch_args_free(&args);
     sim_report_free(report);
     sim_device_free(dev);
     return status;
@@ -169,7 +253,7 @@ main(int argc, char **argv)
     bool expected = false;
     int status = 0;
     parse(&o, argc, argv);
-    char *text = simrun_read_whole(o.file, &size);
+    char *text = read_whole(o.file, &size);
     for (uint64_t i = 0; i < o.seeds && (status == 0 || (o.expect && !expected)); i++) {
         status = run_once(&o, text, size, i + 1 == o.seeds, &expected);
         if (status == SIM_STATUS_ERROR)

@@ -168,7 +168,29 @@ run_copy_rows(void **args)
                 t[b * *(int64_t *)args[1] + s * *(int64_t *)args[2] + h] = rows[(b * n_s + s) * n_h + h];
 }
 
-static const Kernel kernels[] = {{"add_boxes", {128, 128, 8, 8, 8, 8, 4, 4, 4, 8, 8, 4}, run_add_boxes},
+/* out[i] = the i-th element of a map's tensor + add + more[i], row by row: the map (f32, rank 2), a
+ * structure {out, add, rows} by value, the address of a structure {0, more}, columns. */
+static void
+run_forms(void **args)
+{
+    const Map *map = args[0];
+    const unsigned char *by_value = args[1];
+    float *out, add, *more;
+    int32_t rows, columns = *(int32_t *)args[3];
+
+    memcpy(&out, by_value, sizeof out);
+    memcpy(&add, by_value + 8, sizeof add);
+    memcpy(&rows, by_value + 12, sizeof rows);
+    memcpy(&more, *(unsigned char **)args[2] + 8, sizeof more);
+    for (int32_t r = 0; r < rows; r++)
+        for (int32_t c = 0; c < columns; c++) {
+            const float *row = (const float *)(uintptr_t)(map->address + (uint64_t)r * map->stride[0]);
+            *out++ = row[c] + add + *more++;
+        }
+}
+
+static const Kernel kernels[] = {{"forms", {128, 24, 8, 4}, run_forms},
+                                 {"add_boxes", {128, 128, 8, 8, 8, 8, 4, 4, 4, 8, 8, 4}, run_add_boxes},
                                  {"copy_rows", {8, 8, 8, 8, 4, 4}, run_copy_rows},
                                  {"copy", {8, 8, 4}, run_copy},
                                  {"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},

@@ -5,6 +5,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -172,6 +173,104 @@ def test_by_hand(bench):
               "--arg", "in=" + bench.save("q.npy", x), "--arg", "out=" + bench.path("o.npy") + ":f32:2,256",
               "--arg", "f32=0.125", "--arg", "i32=512", "--arg", "scratch=4096")
     np.testing.assert_array_equal(np.load(bench.path("o.npy")), x + np.float32(0.125))
+
+
+FORMS_PTX = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry forms(.param .align 64 .b8 map[128], .param .align 8 .b8 s[24], .param .u64 m, .param .u32 columns)
+{
+    .shared .align 128 .b8 box[512];
+    .shared .align 8 .b64 bar;
+    .reg .b32 t, a, b, n;
+    .reg .b64 out, more, mem, at, desc;
+    .reg .f32 x, y, add;
+    .reg .pred first, p;
+    mov.u32 t, %tid.x;
+    mov.u32 a, box;
+    mov.u32 b, bar;
+    setp.eq.u32 first, t, 0;
+    @first mbarrier.init.shared::cta.b64 [b], 1;
+    fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    mov.u64 desc, map;
+    cvta.param.u64 desc, desc;
+    mov.u32 n, 0;
+    @first mbarrier.arrive.expect_tx.shared::cta.b64 _, [b], 512;
+    @first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [a], [desc, {n, n}], [b];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [b], 0;
+    @!p bra WAIT;
+    ld.param.u64 out, [s];
+    ld.param.f32 add, [s+8];
+    ld.param.u64 mem, [m];
+    ld.global.u64 more, [mem+8];
+    mul.wide.u32 at, t, 4;
+    add.u64 more, more, at;
+    add.u64 out, out, at;
+    ld.global.f32 y, [more];
+    mad.lo.u32 a, t, 4, a;
+    ld.shared.f32 x, [a];
+    add.f32 x, x, add;
+    add.f32 x, x, y;
+    st.global.f32 [out], x;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("device", ["gpu", "sim"])
+def test_forms_by_hand(bench, device):
+    """Tensor maps and structures, by value and in memory; 8 rows of 16 of a matrix with longer rows."""
+    matrix, more = random(8, 20), random(8, 16)
+    pathlib.Path(bench.path("forms.ptx")).write_text(FORMS_PTX)
+    pathlib.Path(bench.path("more.bin")).write_bytes(more.tobytes())
+    arguments = ["map:f32:0:16x8@80:16x8:in=" + bench.save("m.npy", matrix),
+                 "struct:24", "@0=out=" + bench.path("o.npy") + ":f32:8,16", "@8=f32:0.5", "@12=u32:8",
+                 "mem:16", "@8=in:" + bench.path("more.bin"), "u32:16"]
+    common = [bench.path("forms.ptx"), "--device", device, "--entry", "forms", "--grid", "1", "--block", "128",
+              "--seeds", "2"]
+    _, _, calls = bench.run(*common, *[w for a in arguments for w in ("--arg", a)])
+    np.testing.assert_allclose(np.load(bench.path("o.npy")), matrix[:, :16] + np.float32(0.5) + more, rtol=1e-6)
+    if device == "gpu":
+        assert "map type 7 16:0:16 8:80:8 swizzle 0 promotion 0 interleave 0 fill 0" in calls
+
+    def error(words):
+        return bench.run(*common, *[w for a in words for w in ("--arg", a)], status=1)[1]
+    assert "parameter 1 has 24 bytes, its argument 16: a type is wrong" in error(
+        arguments[:1] + ["struct:16", "@0=at:0"] + arguments[5:])
+    assert "the field does not fit: @20=at:0" in error(arguments[:2] + ["@20=at:0"] + arguments[5:])
+    assert "there is no such buffer yet: at:7" in error(["at:7"])
+    assert "map: needs TYPE:SWIZZLE:SIZES:BOX:BUFFER" in error(["map:f32:0:16x8"])
+    assert "the box has another rank" in error(["map:f32:0:16x8:16:zero:512"])
+    assert "unknown argument: u31:4" in error(["u31:4"])
+    assert "cannot open" in error(["map:f32:0:16x8:16x8:in=nothing.npy"])
+
+
+def test_inout_by_hand(bench):
+    """Every seed begins with the file; raw bytes come back as raw bytes."""
+    pathlib.Path(bench.path("one.ptx")).write_text(""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry one(.param .u64 p)
+{
+    .reg .b32 v;
+    .reg .b64 g;
+    ld.param.u64 g, [p];
+    ld.global.u32 v, [g];
+    add.u32 v, v, 1;
+    st.global.u32 [g], v;
+    ret;
+}
+""")
+    path = pathlib.Path(bench.path("n.bin"))
+    path.write_bytes((41).to_bytes(4, "little"))
+    common = [bench.path("one.ptx"), "--device", "sim", "--entry", "one", "--grid", "1", "--block", "1", "--seeds", "4"]
+    bench.run(*common, "--arg", f"inout:{path}")
+    assert int.from_bytes(path.read_bytes(), "little") == 42
+    array = bench.save("n.npy", np.int32([6]))
+    bench.run(*common, "--arg", f"inout:{array}")
+    assert np.load(array) == [7]
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3, 4), (0, 5)])
@@ -404,7 +503,7 @@ def test_wrong_arguments_by_hand(bench):
     assert err == "tilerun: error: by_hand takes at least 2 parameters, but 1 were given\n"
     _, err, _ = bench.run(*common, "--arg", x, "--arg", "scratch=16", "--arg", "i64=4", "--arg", "i32=4", "--arg",
                           "scratch=64", status=1)
-    assert "parameter 3 lies at offset 20 of the kernel, but 24 of the arguments: a type is wrong" in err
+    assert "parameter 2 has 4 bytes, its argument 8: a type is wrong" in err
     _, err, _ = bench.run(*common, "--arg", "out=o.npy:f32", status=1)
     assert "expected out=FILE.npy:TYPE:SHAPE" in err
     _, err, _ = bench.run(*common, "--arg", "f64=1", status=1)
