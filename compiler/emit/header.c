@@ -6,7 +6,8 @@
  *
  *     struct KERNEL_args                 a view for each tensor, a member for each scalar
  *     KERNEL_BLOCK, _SHARED, ..          what the launch needs, for bindings to other languages
- *     STEM_load, STEM_unload             module and functions, in the current context
+ *     STEM_load, STEM_unload             module and functions, in the current context, where all threads
+ *                                        launch
  *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
  */
@@ -223,12 +224,39 @@ write_shared_part(Buf *out)
             "    va_end(list);\n"
             "    return CUDA_ERROR_INVALID_VALUE;\n"
             "}\n"
-            "/* Rank, alignment and strides of one tensor. */\n"
+            "/* A thread that has no context, or another one, launches in that of the module. */\n"
+            "static inline CUresult\n"
+            "tilec_enter(CUcontext context, int *entered)\n"
+            "{\n"
+            "    CUcontext now = NULL;\n"
+            "    CUresult result = cuCtxGetCurrent(&now);\n"
+            "\n"
+            "    *entered = result == CUDA_SUCCESS && now != context;\n"
+            "    if (*entered)\n"
+            "        result = cuCtxPushCurrent(context);\n"
+            "    return result;\n"
+            "}\n"
+            "static inline CUresult\n"
+            "tilec_leave(CUresult result, int entered)\n"
+            "{\n"
+            "    CUcontext left;\n"
+            "\n"
+            "    if (entered)\n"
+            "        cuCtxPopCurrent(&left);\n"
+            "    return result;\n"
+            "}\n"
+            "/* Address, rank, alignment and strides of one tensor. */\n"
             "static inline CUresult\n"
             "tilec_check_view(const char *name, CUdeviceptr data, const int64_t *shape,\n"
             "                 const int64_t *stride, int rank, int element_bytes, int align,\n"
             "                 char *message, size_t bytes)\n"
             "{\n"
+            "    int empty = 0;\n"
+            "\n"
+            "    for (int d = 0; d < rank; d++)\n"
+            "        empty |= shape[d] == 0;\n"
+            "    if (!data && !empty)\n"
+            "        return tilec_refuse(message, bytes, \"the address of %s is null\", name);\n"
             "    if (data % (CUdeviceptr)align)\n"
             "        return tilec_refuse(message, bytes, \"the address of %s must be a multiple of %d "
             "bytes\",\n"
@@ -427,6 +455,31 @@ write_check_tensor(const Writer *w, const TirFn *fn, const TirTensor *t)
     }
 }
 
+static bool
+asks_for_device(const HostExpr *e)
+{
+    return e != NULL && (e->kind == HOST_SM_COUNT || asks_for_device(e->a) || asks_for_device(e->b));
+}
+
+/* A memory that has bytes has an address; how many it has may follow from the arguments alone. */
+static void
+write_check_memory(const Writer *w, const TirFn *fn, const TirMemory *memory)
+{
+    Buf *out = w->out;
+    const char *member = memory_member(out->arena, memory);
+
+    buf_printf(out, "    if (!args->%s", member);
+    if (!asks_for_device(memory->bytes)) {
+        buf_add(out, " && ");
+        add_expression(out, fn, memory->bytes);
+        buf_add(out, " > 0");
+    }
+    buf_printf(out,
+               ")\n        return tilec_refuse(message, bytes, \"%s is null: it takes the address of "
+               "%s_bytes_%s() bytes%s\");\n",
+               member, kernel_prefix(w, fn), memory->name, memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
+}
+
 static void
 write_check(const Writer *w, const TirFn *fn, const LirFn *code)
 {
@@ -450,6 +503,8 @@ write_check(const Writer *w, const TirFn *fn, const LirFn *code)
                    "    if (result != CUDA_SUCCESS)\n        return result;\n",
                    t->name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8);
     }
+    for (uint32_t i = 0; i < fn->memories.n; i++)
+        write_check_memory(w, fn, &fn->memories.at[i]);
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         const TirRequire *require = &fn->requires.at[i];
         buf_add(out, "    if (!(");
@@ -534,7 +589,7 @@ write_tensor_map(const Writer *w, const TirFn *fn, const LirTensorMap *map, uint
                "                                CU_TENSOR_MAP_SWIZZLE_%s, "
                "CU_TENSOR_MAP_L2_PROMOTION_%s,\n"
                "                                module->zeros);\n"
-               "        if (result != CUDA_SUCCESS)\n            return result;\n    }\n",
+               "        if (result != CUDA_SUCCESS)\n            return tilec_leave(result, entered);\n    }\n",
                (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
                (unsigned)map->rank, swizzle, promotion);
 }
@@ -612,6 +667,9 @@ write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index
                "    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)\n        return CUDA_SUCCESS;\n"
                "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
                "        return CUDA_ERROR_INVALID_VALUE;\n", prefix, prefix);
+    buf_add(out, "    int entered;\n"
+                 "    result = tilec_enter(module->context, &entered);\n"
+                 "    if (result != CUDA_SUCCESS)\n        return result;\n");
     write_sizes(w, fn);
     if (code->maps.n) /* C99 has no way to ask for the 64 bytes that a map must be aligned to */
         buf_printf(out,
@@ -623,9 +681,9 @@ write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index
     bool cluster = has_cluster(code), early = lir_starts_early(code);
     if (!cluster && !early) {
         buf_printf(out,
-                   "    return cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
-                   "(unsigned)grid[2],\n                          %s_BLOCK, 1, 1, %s_SHARED, stream, "
-                   "params, NULL);\n}\n\n", (unsigned)index, big, big);
+                   "    result = cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
+                   "(unsigned)grid[2],\n                            %s_BLOCK, 1, 1, %s_SHARED, stream, "
+                   "params, NULL);\n    return tilec_leave(result, entered);\n}\n\n", (unsigned)index, big, big);
         return;
     }
     buf_printf(out,
@@ -648,7 +706,8 @@ write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index
                "    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
                "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
                "    config.attrs = attribute;\n    config.numAttrs = %d;\n"
-               "    return cuLaunchKernelEx(&config, module->kernel[%u], params, NULL);\n}\n\n",
+               "    result = cuLaunchKernelEx(&config, module->kernel[%u], params, NULL);\n"
+               "    return tilec_leave(result, entered);\n}\n\n",
                big, big, cluster + early, (unsigned)index);
 }
 
@@ -706,6 +765,8 @@ write_load(const Writer *w, bool embedded)
                "    int major = 0, minor = 0, have, limit = 0;\n"
                "    CUdevice device;\n"
                "    CUresult result = cuCtxGetDevice(&device);\n\n"
+               "    if (result == CUDA_SUCCESS)\n"
+               "        result = cuCtxGetCurrent(&out->context);\n"
                "    if (result == CUDA_SUCCESS)\n"
                "        result = cuDeviceGetAttribute(\n"
                "            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);\n"
@@ -808,7 +869,8 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
     if (ptx)
         write_embedded(&w, ptx);
     buf_printf(out,
-               "typedef struct %s_module {\n    CUmodule module;\n    CUfunction kernel[%u];\n"
+               "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
+               "    CUmodule module;\n    CUfunction kernel[%u];\n"
                "    int sm_count;\n%s} %s_module;\n\n", w.stem, (unsigned)module->fns.n,
                has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "",
                w.stem);

@@ -39,11 +39,10 @@ def value(expression, names):
 class Device:
     def __init__(self, ordinal=0):
         self.cuda = ctypes.CDLL("libcuda.so.1")
-        device, context = ctypes.c_int(), ctypes.c_void_p()
+        device, self.context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
         self.sm_count = ctypes.c_int()
         self.call("cuDeviceGetAttribute", ctypes.byref(self.sm_count), 16, device)
 
@@ -84,15 +83,20 @@ def launch(path, arrays, scalars, device):
     numbers = re.search(r"tilec_metadata\[\d+\] = \{([^}]*)\}", text)[1]
     meta = json.loads(bytes(map(int, numbers.split(","))).split(b"\0")[0])
     module, functions, sizes, workspace = ctypes.c_void_p(), [], {}, {}
+    device.call("cuCtxSetCurrent", device.context)  # each thread has its own
     device.call("cuModuleLoadData", ctypes.byref(module), text.encode())
     at = {name: device.memory(array.nbytes, array) for name, array in arrays.items()}
     for kernel in meta["kernels"]:
         for t in kernel["tensors"]:
-            array = arrays[t["name"]]
-            assert array.flags.c_contiguous and array.itemsize == BYTES[t["dtype"]], t["name"]
+            array = arrays.get(t["name"])
+            if array is None or array.ndim != len(t["shape"]) or array.itemsize != BYTES[t["dtype"]] or \
+                    not array.flags.c_contiguous:
+                raise ValueError(f"{t['name']} must be a contiguous array of {t['dtype']} with {len(t['shape'])} "
+                                 "dimensions")
             for extent, name in zip(array.shape, t["shape"]):
                 expected = name if isinstance(name, int) else sizes.setdefault(name, extent)
-                assert extent == expected, f"{t['name']}: {extent} where {name} is {expected}"
+                if extent != expected:
+                    raise ValueError(f"{t['name']}: {extent} where {name} is {expected}")
     names = {**sizes, **scalars, "sm_count": device.sm_count.value}
     for kernel in meta["kernels"]:
         for p in kernel["params"]:
@@ -101,7 +105,8 @@ def launch(path, arrays, scalars, device):
     workspace = {name: device.memory(size) for name, size in workspace.items()}
     for kernel in meta["kernels"]:
         for need in kernel["require"]:
-            assert value(need["condition"], names), need["message"]
+            if not value(need["condition"], names):
+                raise ValueError(need["message"] or need["condition"])
         tensors = {t["name"]: t for t in kernel["tensors"]}
 
         def argument(p):

@@ -9,11 +9,13 @@ says what it needs to be launched (docs/metadata.md), so there is nothing to con
     out["O"], out["L"]
 
 Tensors may have any strides that the kernel accepts (the last dimension contiguous); sizes come
-from the tensors and are checked against each other; kernels run on torch's current stream.
+from the tensors and are checked against each other; kernels run on the tensors' GPU, on torch's
+current stream there, and may be launched by any thread.  torch.compile leaves launches alone.
 
 `attention(q, k, v, ...)` below is a torch.autograd.Function over a forward and a backward module.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -152,6 +154,8 @@ def compile_expression(text):
 # ---- the driver --------------------------------------------------------------------------------
 
 _driver = None
+_contexts = {}  # by device: its primary context, which is PyTorch's, too
+DEVICE_TYPE = "cuda"  # of the tensors
 
 
 def driver():
@@ -174,6 +178,56 @@ def _check(result, what):
     _driver.cuGetErrorString(result, ctypes.byref(text))
     raise TilecError(
         f"{what}: {(name.value or b'error').decode()} ({result}): {(text.value or b'').decode()}")
+
+
+def _context(device):
+    if device not in _contexts:
+        context, handle = ctypes.c_void_p(), ctypes.c_int()
+        _check(driver().cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
+        _check(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "cuDevicePrimaryCtxRetain")
+        _contexts[device] = context.value
+    return _contexts[device]
+
+
+@contextlib.contextmanager
+def on_device(device):
+    """The GPU with this number and its context are current: a thread, like that of a backward pass, has
+    none until it first calls CUDA's runtime, and the driver does not help itself."""
+    now, context = ctypes.c_void_p(), _context(device)
+    with _torch().cuda.device(device):
+        _check(driver().cuCtxGetCurrent(ctypes.byref(now)), "cuCtxGetCurrent")
+        pushed = now.value != context
+        if pushed:
+            _check(driver().cuCtxPushCurrent_v2(ctypes.c_void_p(context)), "cuCtxPushCurrent")
+        try:
+            yield
+        finally:
+            if pushed:
+                driver().cuCtxPopCurrent_v2(ctypes.byref(now))
+
+
+@contextlib.contextmanager
+def _while_capturing():
+    """What is not part of a CUDA graph is done, though one is being captured."""
+    mode = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+    _check(driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)), "cuThreadExchangeStreamCaptureMode")
+    try:
+        yield
+    finally:
+        driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+def lasting_zeros(bytes_):
+    """The address of zeros on the current device that are never given back.  They are not PyTorch's: its
+    memory may belong to a CUDA graph that is being warmed up, and serves something else in the next run."""
+    address, stream, size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t(max(bytes_, 16))
+    with _while_capturing():
+        _check(driver().cuMemAlloc_v2(ctypes.byref(address), size), f"{bytes_} bytes for a kernel")
+        _check(driver().cuStreamCreate(ctypes.byref(stream), 1), "cuStreamCreate")  # beside the default one
+        _check(driver().cuMemsetD8Async(address, ctypes.c_ubyte(0), size, stream), "cuMemsetD8Async")
+        _check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize")
+        driver().cuStreamDestroy_v2(stream)
+    return address.value
 
 
 def check_arch(arch, capability):
@@ -218,6 +272,16 @@ def _torch():
     return torch
 
 
+def _uncompiled(function):
+    """torch.compile calls the function and does not look into it: its graphs would take up the memory
+    that launches keep."""
+    try:
+        import torch
+        return torch.compiler.disable(function)
+    except (ImportError, AttributeError):  # no PyTorch, or one before 2.1
+        return function
+
+
 def torch_dtype(name):
     torch = _torch()
     return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
@@ -226,14 +290,12 @@ def torch_dtype(name):
 
 # ---- tensor maps -------------------------------------------------------------------------------
 
-_zeros = {}  # by device: 16 bytes of zeros, for the maps of empty tensors
+_zeros = {}  # by device: the address of 16 bytes of zeros, for the maps of empty tensors
 
 
 def _zeros_of(device):
-    torch = _torch()
     if device not in _zeros:
-        _zeros[device] = torch.zeros(16, dtype=torch.uint8, device=device)
-        torch.cuda.synchronize()
+        _zeros[device] = lasting_zeros(16)
     return _zeros[device]
 
 
@@ -256,20 +318,21 @@ def map_values(recipe, dtype_bytes, shape, strides):
 
 
 def encode_map(recipe, dtype, tensor):
-    """The 128 bytes of the tensor map of `tensor`, and what has to live as long as they are used."""
+    """The 128 bytes of the tensor map of `tensor`."""
     size, pitches = map_values(recipe, tensor.element_size(), tensor.shape, tensor.stride())
-    rank, base = len(size), tensor if tensor.numel() else _zeros_of(tensor.device)
-    if base.data_ptr() % 16:
+    rank = len(size)
+    base = tensor.data_ptr() if tensor.numel() else _zeros_of(number_of(tensor.device))
+    if base % 16:
         raise TilecError(f"the address of {recipe['tensor']} must be a multiple of 16 bytes for its tensor map")
     room = ctypes.create_string_buffer(128 + 63)
     at = (ctypes.addressof(room) + 63) // 64 * 64  # the alignment that the driver wants
     result = driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base.data_ptr()),
+        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base),
         (ctypes.c_uint64 * rank)(*size), (ctypes.c_uint64 * rank)(*pitches),
         (ctypes.c_uint32 * rank)(*recipe["box"]), (ctypes.c_uint32 * rank)(*[1] * rank),
         0, _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]], 0)
     _check(result, f"cuTensorMapEncodeTiled for {recipe['tensor']}")
-    return ctypes.string_at(at, 128), base
+    return ctypes.string_at(at, 128)
 
 
 class Prepared:
@@ -277,23 +340,26 @@ class Prepared:
 
     `tensors` is kept for its memory, `scratch` has the bytes of each scratch by its offset."""
 
-    def __init__(self, kernel, grid, packed, tensors, scratch):
-        self.kernel, self.grid, self.packed, self.tensors = kernel, grid, packed, tensors
+    def __init__(self, kernel, device, grid, packed, tensors, scratch):
+        self.kernel, self.device, self.grid, self.packed, self.tensors = kernel, device, grid, packed, tensors
         self.scratch = scratch
         base = ctypes.addressof(packed)
         offsets = [p["offset"] for p in kernel.meta["params"]]
         self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
 
+    @_uncompiled
     def run(self, stream=None):
         if 0 in self.grid:
             return
-        if stream is None:
-            stream = _torch().cuda.current_stream().cuda_stream
-        held = []  # until the launch is in the stream
-        for offset, bytes_ in self.scratch.items():
-            held.append(self.kernel.scratch(offset, bytes_, stream, device_of(self.tensors)))
-            struct.pack_into("<Q", self.packed, offset, held[-1].data_ptr())
-        self.kernel.call(self.grid, self.pointers, stream)
+        with on_device(self.device):
+            if stream is None:
+                stream = _torch().cuda.current_stream().cuda_stream
+            held = []  # until the launch is in the stream
+            for offset, bytes_ in self.scratch.items():
+                address, kept = self.kernel.scratch(offset, bytes_, stream, self.device)
+                held.append(kept)
+                struct.pack_into("<Q", self.packed, offset, address)
+            self.kernel.call(self.device, self.grid, self.pointers, stream)
 
 
 class Kernel:
@@ -309,16 +375,16 @@ class Kernel:
         self.scratches = {}  # by device, stream, parameter and size
 
     def scratch(self, offset, bytes_, stream, device):
-        """Memory that is zero now and that each launch leaves zero.  Launches of one stream share it;
-        a graph that is being captured gets its own, cleared in the graph."""
+        """The address of memory that is zero now and that each launch leaves zero, and what owns it.
+        Launches of one stream share it; a graph that is being captured gets its own, cleared in the graph."""
         torch = _torch()
         if torch.cuda.is_current_stream_capturing():
-            return torch.zeros(bytes_, dtype=torch.uint8, device=device)
-        key = (torch.cuda.current_device(), stream, offset, bytes_)
+            cleared = torch.zeros(bytes_, dtype=torch.uint8, device=f"{DEVICE_TYPE}:{device}")
+            return cleared.data_ptr(), cleared
+        key = (device, stream, offset, bytes_)
         if key not in self.scratches:
-            self.scratches[key] = torch.zeros(bytes_, dtype=torch.uint8, device=device)
-            torch.cuda.synchronize()  # `stream` need not be the one that clears it
-        return self.scratches[key]
+            self.scratches[key] = lasting_zeros(bytes_)
+        return self.scratches[key], None
 
     def workspaces(self, env):
         """Bytes of each workspace, by name."""
@@ -363,7 +429,7 @@ class Kernel:
                 env[s["name"]] = float(value) if s["type"] == "f32" else int(value)
             elif complete:
                 raise TilecError(f"{self.name}: no value for the scalar '{s['name']}'")
-        return {**env, "sm_count": self.module.sm_count()}
+        return {**env, "sm_count": self.module.sm_count(number_of(device_of(tensors.values())))}
 
     def shape(self, tensor, env):
         missing = [d for d in tensor["shape"] if not isinstance(d, int) and d not in env]
@@ -374,6 +440,7 @@ class Kernel:
 
     def prepare(self, tensors, values, workspaces=None):
         """Checks and packs a launch.  Every tensor must be there; workspaces that are not are made."""
+        device = check_devices(self.name, tensors)
         env = self.sizes(tensors, values)
         for condition, r in self.requires:
             if not condition(env):
@@ -393,19 +460,22 @@ class Kernel:
         grid = tuple(int(f(env)) for f in self.grid_functions)
         if grid[0] > 2**31 - 1 or grid[1] > 65535 or grid[2] > 65535 or min(grid) < 0:
             raise TilecError(f"{self.name}: the grid {grid} is beyond what CUDA launches")
+        with on_device(device):
+            return self.pack(device, grid, env, tensors, strides, used, workspaces or {})
+
+    def pack(self, device, grid, env, tensors, strides, used, workspaces):
         params = self.meta["params"]
         total = max([p["offset"] + p["bytes"] for p in params], default=1)
-        packed, scratch, workspaces = ctypes.create_string_buffer(total), {}, workspaces or {}
+        packed, scratch = ctypes.create_string_buffer(total), {}
         for p in params:
             value = 0
             if p["kind"] == "tensormap":
                 recipe = self.meta["tensormaps"][p["map"]]
                 dtype = next(t["dtype"] for t in self.meta["tensors"] if t["name"] == p["tensor"])
                 try:
-                    data, kept = encode_map(recipe, dtype, tensors[p["tensor"]])
+                    data = encode_map(recipe, dtype, tensors[p["tensor"]])
                 except TilecError as error:
                     raise TilecError(f"{self.name}: {error}") from None
-                used.append(kept)
                 struct.pack_into("128s", packed, p["offset"], data)
                 continue
             if p["kind"] == "scratch":
@@ -428,7 +498,7 @@ class Kernel:
                 raise TilecError(f"{self.name}: this launcher does not make a parameter of kind "
                                  f"'{p['kind']}'")
             struct.pack_into(_FORMAT[p["type"]], packed, p["offset"], value)
-        return Prepared(self, grid, packed, used, scratch)
+        return Prepared(self, device, grid, packed, used, scratch)
 
     def check_layout(self, t, tensor):
         """The strides to pass (0 where an extent of 1 makes them meaningless)."""
@@ -446,20 +516,19 @@ class Kernel:
                                  f"must be a multiple of {t['align']}")
         return strides
 
-    def function(self):
-        device = _torch().cuda.current_device()
+    def function(self, device):
         if device not in self.functions:
-            handle = ctypes.c_void_p()
-            _check(driver().cuModuleGetFunction(ctypes.byref(handle), self.module.handle(),
-                                                self.meta["entry"].encode()), "cuModuleGetFunction")
-            shared = self.meta["shared"]
-            if shared > 48 * 1024:
-                _check(driver().cuFuncSetAttribute(handle, MAX_DYNAMIC_SHARED, shared),
-                       f"{self.name} needs {shared} bytes of shared memory")
+            handle, shared = ctypes.c_void_p(), self.meta["shared"]
+            with _while_capturing():
+                _check(driver().cuModuleGetFunction(ctypes.byref(handle), self.module.handle(device),
+                                                    self.meta["entry"].encode()), "cuModuleGetFunction")
+                if shared > 48 * 1024:
+                    _check(driver().cuFuncSetAttribute(handle, MAX_DYNAMIC_SHARED, shared),
+                           f"{self.name} needs {shared} bytes of shared memory")
             self.functions[device] = handle
         return self.functions[device]
 
-    def call(self, grid, pointers, stream):
+    def call(self, device, grid, pointers, stream):
         block, shared, n = self.meta["block"], self.meta["shared"], 0
         attributes = (_LaunchAttribute * 2)()
         if self.meta["cluster"] != [1, 1, 1]:
@@ -470,17 +539,36 @@ class Kernel:
             attributes[n].id, attributes[n].value[0] = STREAM_SERIALIZATION, 1
             n += 1
         if n == 0:
-            result = driver().cuLaunchKernel(self.function(), *grid, block, 1, 1, shared,
+            result = driver().cuLaunchKernel(self.function(device), *grid, block, 1, 1, shared,
                                              ctypes.c_void_p(stream), pointers, None)
         else:
             config = _LaunchConfig(grid=grid, block=(block, 1, 1), shared=shared, stream=stream,
                                    attributes=ctypes.addressof(attributes), n=n)
-            result = driver().cuLaunchKernelEx(ctypes.byref(config), self.function(), pointers, None)
+            result = driver().cuLaunchKernelEx(ctypes.byref(config), self.function(device), pointers, None)
         _check(result, f"launching {self.name}")
 
 
 def device_of(tensors):
-    return next((t.device for t in tensors), _torch().device("cuda"))
+    return next((t.device for t in tensors), _torch().device(DEVICE_TYPE))
+
+
+def number_of(device):
+    """Of a torch.device; without a number it is the current one."""
+    return _torch().cuda.current_device() if device.index is None else device.index
+
+
+def check_devices(kernel, tensors):
+    """The number of the GPU that all tensors are on."""
+    first = None
+    for name, tensor in tensors.items():
+        if tensor.device.type != DEVICE_TYPE:
+            raise TilecError(f"{kernel}: {name} is on the device '{tensor.device}', and kernels run on a GPU: "
+                             f"give {name}.cuda()")
+        if first is not None and tensor.device != tensors[first].device:
+            raise TilecError(f"{kernel}: {name} is on {tensor.device}, but {first} on {tensors[first].device}: "
+                             "all tensors of a launch must be on one GPU")
+        first = first or name
+    return number_of(device_of(tensors.values()))
 
 
 def make_tensor(shape, dtype, align, device):
@@ -530,9 +618,9 @@ class Module:
             part.kernels += found
         return part
 
-    def sm_count(self):
-        """Multiprocessors of the current device."""
-        device = _torch().cuda.current_device()
+    def sm_count(self, device=None):
+        """Multiprocessors of a device, or of the current one."""
+        device = _torch().cuda.current_device() if device is None else device
         if device not in self.sm_counts:
             self.sm_counts[device] = _torch().cuda.get_device_properties(device).multi_processor_count
         return self.sm_counts[device]
@@ -540,30 +628,32 @@ class Module:
     def has(self, *names):
         return set(names) <= {kernel.name for kernel in self.kernels}
 
-    def handle(self):
+    def handle(self, device):
+        """The module on the device, which is current."""
         torch = _torch()
-        device = torch.cuda.current_device()
         if device not in self.handles:
-            torch.cuda.current_stream().synchronize()  # makes the context current
             if self.meta:
                 check_arch(self.meta["arch"], torch.cuda.get_device_capability(device))
             log = ctypes.create_string_buffer(16384)
             keys = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES
             values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
             module = ctypes.c_void_p()
-            result = driver().cuModuleLoadDataEx(ctypes.byref(module), self.image + b"\0", 2, keys, values)
+            with _while_capturing():
+                result = driver().cuModuleLoadDataEx(ctypes.byref(module), self.image + b"\0", 2, keys, values)
             _check(result, f"loading the module\n{log.value.decode(errors='replace')}")
             self.handles[device] = module
         return self.handles[device]
 
     def constant(self, name):
-        address, size = ctypes.c_uint64(), ctypes.c_size_t()
-        _check(driver().cuModuleGetGlobal_v2(ctypes.byref(address), ctypes.byref(size), self.handle(),
-                                             name.encode()), f"no constant '{name}' in the module")
-        data = ctypes.create_string_buffer(size.value)
-        _check(driver().cuMemcpyDtoH_v2(data, address, size), f"reading '{name}'")
+        address, size, device = ctypes.c_uint64(), ctypes.c_size_t(), _torch().cuda.current_device()
+        with on_device(device):
+            _check(driver().cuModuleGetGlobal_v2(ctypes.byref(address), ctypes.byref(size), self.handle(device),
+                                                 name.encode()), f"no constant '{name}' in the module")
+            data = ctypes.create_string_buffer(size.value)
+            _check(driver().cuMemcpyDtoH_v2(data, address, size), f"reading '{name}'")
         return data.raw
 
+    @_uncompiled
     def prepare(self, **arguments):
         """Checks and packs the launches of all kernels, in order; tensors are shared by name.
         Outputs and workspaces that are not given are allocated; those that a kernel adds to are
@@ -571,6 +661,7 @@ class Module:
         torch = _torch()
         tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
         values = {k: v for k, v in arguments.items() if not isinstance(v, torch.Tensor)}
+        check_devices(self.kernels[0].name if self.kernels else "launch", tensors)
         device = device_of(tensors.values())
         shared = {}  # sizes by name, for tensors whose kernel does not fix them itself
         for kernel in self.kernels:
@@ -597,6 +688,7 @@ class Module:
             launches.append(kernel.prepare(own, {**shared, **values}, workspaces))
         return Plan(launches, tensors, zeroed)
 
+    @_uncompiled
     def launch(self, **arguments):
         """Runs all kernels in order on the current stream; returns all tensors by name."""
         plan = self.prepare(**arguments)
@@ -610,12 +702,12 @@ class Plan:
     def __init__(self, launches, tensors, zeroed):
         self.launches, self.tensors, self.zeroed = launches, tensors, zeroed
 
+    @_uncompiled
     def run(self):
         for tensor in self.zeroed:
             tensor.zero_()
-        stream = _torch().cuda.current_stream().cuda_stream
         for launch in self.launches:
-            launch.run(stream)
+            launch.run(_torch().cuda.current_stream(launch.device).cuda_stream)
 
 
 def load(source):
@@ -658,7 +750,8 @@ def prepare_decode(q, k, v, module, scale=None, splits=None):
     constants = module.select("attention_decode_split").kernels[0].meta["constants"]
     if splits is None:
         programs = cdiv(q.shape[1], int(constants["MS"])) * k.shape[2] * q.shape[0]
-        splits = choose_splits(programs, cdiv(k.shape[1], int(constants["N"])), module.sm_count())
+        splits = choose_splits(programs, cdiv(k.shape[1], int(constants["N"])),
+                               module.sm_count(check_devices("attention_decode", {"Q": q, "K": k, "V": v})))
     scale = scale if scale is not None else q.shape[-1] ** -0.5
     if splits == 1 and constants["GP"] == constants["G"]:
         return module.select(*DECODE).prepare(Q=q, K=k, V=v, scale=scale)
@@ -680,13 +773,14 @@ BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 BACKWARD_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
 
 
+@_uncompiled
 def attention(q, k, v, forward, backward=None, scale=None, deterministic=False, **scalars):
     """softmax(scale q k^T) v through two modules of tilec, differentiable.
 
     q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV]: any strides the kernels accept, so
     a tensor stored as [B, H, S, D] is passed as x.transpose(1, 2).  `forward` and `backward` are
     loaded modules of examples/attention.tile and attention_bwd.tile; masks were chosen when they
-    were compiled.
+    were compiled.  There is no second derivative: asking for one is an error.
     """
     if backward is not None:
         backward = backward.select(*(BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
@@ -711,6 +805,17 @@ def _make_function():
         names = {s["name"] for kernel in module.kernels for s in kernel.meta["scalars"]}
         return {**{name: 0.0 for name in names}, **scalars}
 
+    class Once(torch.autograd.Function):
+        """Passes gradients on, and refuses to be differentiated: they would seem not to depend on q, k, v."""
+
+        @staticmethod
+        def forward(ctx, n, *tensors):
+            return tuple(tensor.clone() for tensor in tensors[:n])
+
+        @staticmethod
+        def backward(ctx, *grads):
+            raise TilecError("the gradients of attention() cannot be differentiated: tilec has no second derivatives")
+
     class Attention(torch.autograd.Function):
         @staticmethod
         def forward(ctx, q, k, v, forward, backward, scale, scalars):
@@ -729,8 +834,12 @@ def _make_function():
             module = ctx.backward_module
             known = {t["name"] for kernel in module.kernels for t in kernel.meta["tensors"]}
             given = {"Q": q, "K": k, "V": v, "O": o, "L": l, "dO": grad}
-            out = module.launch(**{n: t for n, t in given.items() if n in known},
-                                **fill(module, ctx.scalars))
-            return out["dQ"], out["dK"], out["dV"], None, None, None, None
+            with torch.no_grad():
+                out = module.launch(**{n: t for n, t in given.items() if n in known},
+                                    **fill(module, ctx.scalars))
+            grads = out["dQ"], out["dK"], out["dV"]
+            if torch.is_grad_enabled():  # create_graph=True
+                grads = Once.apply(3, *grads, q, k, v, grad)
+            return *grads, None, None, None, None
 
     return Attention

@@ -1,7 +1,8 @@
 /* fake_cuda.c - a libcuda.so.1 for tests of the launcher on machines without a GPU.
  *
  * Device memory is host memory; each allocation has guard bytes on both sides, checked when it is
- * freed or when the context goes.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is
+ * freed or when the context goes.  Each thread has contexts of its own; without one calls fail as the
+ * real ones do.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is
  * a C function found by the name of its entry; it checks its launch as a real one would need it.
  * FAKE_CUDA_CAPABILITY=MAJOR.MINOR (9.0), FAKE_CUDA_DEVICES=N (1), FAKE_CUDA_FAIL=FUNCTION,
  * FAKE_CUDA_DIRTY=1: a kernel leaves its scratch not zero.
@@ -16,7 +17,14 @@
 
 typedef int Result;
 
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_PTX = 218, NOT_FOUND = 500 };
+enum {
+    OK = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_CONTEXT = 201,
+    INVALID_PTX = 218,
+    NOT_FOUND = 500
+};
 
 static void
 note(const char *format, ...)
@@ -219,10 +227,19 @@ check_guards(void)
             }
 }
 
+/* The stack of this thread's contexts; nothing lies below the bottom. */
+enum { MAX_CONTEXTS = 8 };
+static __thread void *contexts[MAX_CONTEXTS];
+static __thread int top;
+
 #define EXPORT __attribute__((visibility("default")))
 #define ENTER(name)                                                                                \
     if (fails(name))                                                                               \
         return OUT_OF_MEMORY
+#define NEED_CONTEXT(name)                                                                         \
+    ENTER(name);                                                                                   \
+    if (contexts[top] == NULL)                                                                     \
+        return INVALID_CONTEXT
 
 EXPORT Result
 cuInit(unsigned flags)
@@ -244,6 +261,7 @@ cuGetErrorName(Result result, const char **name)
 {
     *name = result == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
             : result == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : result == INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
             : result == INVALID_PTX   ? "CUDA_ERROR_INVALID_PTX"
             : result == NOT_FOUND     ? "CUDA_ERROR_NOT_FOUND"
                                       : "CUDA_ERROR_UNKNOWN";
@@ -319,28 +337,88 @@ cuDevicePrimaryCtxRelease_v2(int device)
 EXPORT Result
 cuCtxSetCurrent(void *context)
 {
-    (void)context;
+    contexts[top] = context;
+    return OK;
+}
+
+EXPORT Result
+cuCtxGetCurrent(void **context)
+{
+    *context = contexts[top];
+    return OK;
+}
+
+EXPORT Result
+cuCtxPushCurrent_v2(void *context)
+{
+    if (context == NULL || top + 1 == MAX_CONTEXTS)
+        return INVALID_CONTEXT;
+    contexts[++top] = context;
+    return OK;
+}
+
+EXPORT Result
+cuCtxPopCurrent_v2(void **context)
+{
+    if (top == 0)
+        return INVALID_CONTEXT;
+    *context = contexts[top--];
     return OK;
 }
 
 EXPORT Result
 cuCtxGetDevice(int *device)
 {
+    NEED_CONTEXT("cuCtxGetDevice");
     *device = 0;
     return OK;
+}
+
+/* Capture of graphs is PyTorch's, which these tests do without. */
+EXPORT Result
+cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static __thread int now;
+    int before = now;
+
+    now = *mode;
+    *mode = before;
+    return OK;
+}
+
+EXPORT Result
+cuStreamCreate(void **stream, unsigned flags)
+{
+    NEED_CONTEXT("cuStreamCreate");
+    if (flags != 1)
+        return INVALID_VALUE;
+    *stream = &n_blocks;
+    return OK;
+}
+
+EXPORT Result
+cuStreamSynchronize(void *stream)
+{
+    return stream == &n_blocks ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuStreamDestroy_v2(void *stream)
+{
+    return stream == &n_blocks ? OK : INVALID_VALUE;
 }
 
 EXPORT Result
 cuCtxSynchronize(void)
 {
-    ENTER("cuCtxSynchronize");
+    NEED_CONTEXT("cuCtxSynchronize");
     return OK;
 }
 
 EXPORT Result
 cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values)
 {
-    ENTER("cuModuleLoadDataEx");
+    NEED_CONTEXT("cuModuleLoadDataEx");
     if (strstr(image, "BROKEN")) {
         for (unsigned i = 0; i < n; i++)
             if (options[i] == 5)
@@ -411,7 +489,7 @@ cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes)
 EXPORT Result
 cuMemAlloc_v2(unsigned long long *address, size_t bytes)
 {
-    ENTER("cuMemAlloc_v2");
+    NEED_CONTEXT("cuMemAlloc_v2");
     unsigned char *at = n_blocks < MAX_BLOCKS ? aligned_alloc(256, (bytes + 1024) / 256 * 256) : NULL;
     if (!at)
         return OUT_OF_MEMORY;
@@ -430,8 +508,19 @@ cuMemFree_v2(unsigned long long address)
 }
 
 EXPORT Result
+cuMemsetD8Async(unsigned long long address, unsigned char byte, size_t bytes, void *stream)
+{
+    NEED_CONTEXT("cuMemsetD8Async");
+    if (stream != &n_blocks)
+        return INVALID_VALUE;
+    memset((void *)(uintptr_t)address, byte, bytes);
+    return OK;
+}
+
+EXPORT Result
 cuMemsetD8_v2(unsigned long long address, unsigned char byte, size_t bytes)
 {
+    NEED_CONTEXT("cuMemsetD8_v2");
     memset((void *)(uintptr_t)address, byte, bytes);
     return OK;
 }
@@ -444,7 +533,7 @@ cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const 
     Map map = {.type = (uint32_t)type, .rank = rank, .address = (uintptr_t)address};
     char text[256] = "";
 
-    ENTER("cuTensorMapEncodeTiled");
+    NEED_CONTEXT("cuTensorMapEncodeTiled");
     if ((uintptr_t)out % 64 || !address || (uintptr_t)address % 16 || rank < 1 || rank > 5)
         return INVALID_VALUE;
     for (uint32_t d = 0; d < rank; d++) {
@@ -469,6 +558,7 @@ cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const 
 EXPORT Result
 cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
+    NEED_CONTEXT("cuMemcpyHtoD_v2");
     memcpy((void *)(uintptr_t)to, from, bytes);
     return OK;
 }
@@ -476,6 +566,7 @@ cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 EXPORT Result
 cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
 {
+    NEED_CONTEXT("cuMemcpyDtoH_v2");
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return OK;
 }
@@ -488,7 +579,7 @@ cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned b
 
     (void)stream;
     (void)extra;
-    ENTER("cuLaunchKernel");
+    NEED_CONTEXT("cuLaunchKernel");
     note("launch %s grid %u %u %u block %u %u %u shared %u", kernel->name, gx, gy, gz, bx, by, bz,
          shared);
     if (!gx || !gy || !gz)

@@ -20,6 +20,7 @@ enum {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
+    INVALID_CONTEXT = 201,
     INVALID_PTX = 218,
     NOT_FOUND = 500,
     LAUNCH_FAILED = 719,
@@ -35,9 +36,11 @@ typedef struct Function {
     struct Function *next;
 } Function;
 
-/* The driver has state of its own: one device, and the functions that were asked for. */
+/* The driver has state of its own: one device, the functions that were asked for, and what context each
+ * thread is in. */
 static SimDevice *device;
 static Function *functions;
+static __thread void *current, *below; /* one may be pushed */
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -93,14 +96,37 @@ cuDevicePrimaryCtxRetain(void **context, int ordinal)
 EXPORT Result
 cuCtxSetCurrent(void *context)
 {
+    current = context;
     return context == device ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
+cuCtxGetCurrent(void **context)
+{
+    *context = current;
+    return device == NULL ? NOT_INITIALIZED : OK;
+}
+
+EXPORT Result
+cuCtxPushCurrent_v2(void *context)
+{
+    below = current;
+    return cuCtxSetCurrent(context);
+}
+
+EXPORT Result
+cuCtxPopCurrent_v2(void **context)
+{
+    *context = current;
+    current = below;
+    return OK;
 }
 
 EXPORT Result
 cuCtxGetDevice(int *out)
 {
     *out = 0;
-    return device == NULL ? NOT_INITIALIZED : OK;
+    return device == NULL ? NOT_INITIALIZED : current == NULL ? INVALID_CONTEXT : OK;
 }
 
 EXPORT Result
@@ -114,6 +140,8 @@ cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, v
 {
     SimError error = {0};
 
+    if (current == NULL)
+        return INVALID_CONTEXT;
     *module = sim_module_load(device, image, strlen(image), "module", &error);
     for (unsigned i = 0; *module == NULL && i < n; i++) {
         if (options[i] == ERROR_LOG) /* the examples give it 2048 bytes, an error has at most 600 */
@@ -170,6 +198,8 @@ cuFuncSetAttribute(void *function, int attribute, int value)
 EXPORT Result
 cuMemAlloc_v2(unsigned long long *address, size_t bytes)
 {
+    if (current == NULL)
+        return INVALID_CONTEXT;
     *address = bytes == 0 ? 0 : sim_alloc(device, bytes, "cuMemAlloc");
     return bytes == 0 ? INVALID_VALUE : *address == 0 ? OUT_OF_MEMORY : OK;
 }
@@ -210,6 +240,8 @@ cuTensorMapEncodeTiled(void *out, uint32_t type, uint32_t rank, void *address, c
                         .fill = fill};
     SimError error = {0};
 
+    if (current == NULL)
+        return INVALID_CONTEXT;
     for (uint32_t d = 0; d < rank && d < 5; d++) {
         map.size[d] = size[d];
         map.box[d] = box[d];
@@ -232,6 +264,8 @@ cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
     SimLaunch launch = sim_launch_defaults();
 
     (void)stream;
+    if (current == NULL)
+        return INVALID_CONTEXT;
     if (extra != NULL || shared > function->most_shared)
         return INVALID_VALUE;
     launch.entry = function->entry->name;

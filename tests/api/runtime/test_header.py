@@ -86,6 +86,8 @@ int main(int argc, char **argv)
         args.Y.shape[0] = 7;
     if (strcmp(what, "stride") == 0)
         args.X.stride[0] = 2;
+    if (strcmp(what, "null") == 0)
+        args.X.data = 0;
     if (strcmp(what, "align") == 0)
         args.X.data += 4;
     if (strcmp(what, "large") == 0)
@@ -136,7 +138,7 @@ def test_launches(program):
 
 @pytest.mark.parametrize("what, message", [
     ("shape", "dimension 0 of Y is 7, but S is 5000"), ("stride", "the last dimension of X must be contiguous"),
-    ("align", "the address of X must be a multiple of 16 bytes"),
+    ("null", "the address of X is null"), ("align", "the address of X must be a multiple of 16 bytes"),
     ("large", "dimension 0 of X is 2147483648, which 32 bits cannot hold")])
 def test_refuses(program, what, message):
     status, out, calls = program(what)
@@ -158,8 +160,19 @@ def test_refuses_an_older_gpu(program):
 
 EVERY_PARAMETER = r"""
 #include "parameters.h"
+#include <pthread.h>
 enum { B = 2, S = 35, H = 3, D = 128, MOST = B * S * H * D };
 static uint16_t x[MOST], k[MOST], y[MOST];
+typedef struct Job { parameters_module *module; parameters_add_boxes_args *args; CUresult result; } Job;
+static void *elsewhere(void *data) /* a thread without a context */
+{
+    Job *job = (Job *)data;
+    CUcontext context = NULL;
+    job->result = parameters_add_boxes_launch(job->module, job->args, NULL);
+    if (cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != NULL)
+        job->result = CUDA_ERROR_INVALID_VALUE;
+    return NULL;
+}
 #define TRY(call) do { if ((call) != CUDA_SUCCESS) { printf("%s: %s\n", #call, message); return 1; } } while (0)
 int main(int argc, char **argv)
 {
@@ -206,8 +219,12 @@ int main(int argc, char **argv)
     if (grid[0] != 7) /* multiprocessors of the made-up GPU */
         return 3;
     TRY(parameters_add_boxes_check(&add, message, sizeof message));
-    for (int again = 0; again < 2; again++)
-        TRY(parameters_add_boxes_launch(&module, &add, NULL));
+    TRY(parameters_add_boxes_launch(&module, &add, NULL));
+    Job job = {&module, &add, CUDA_SUCCESS};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, elsewhere, &job) != 0 || pthread_join(thread, NULL) != 0)
+        return 8;
+    TRY(job.result);
     TRY(parameters_copy_rows_launch(&module, &copy, NULL));
     cuMemcpyDtoH(y, add.Y.data, sizeof y);
     for (int b = 0, i = 0; b < B; b++)
@@ -230,6 +247,16 @@ int main(int argc, char **argv)
     add.X.stride[1] = -H * D;
     if (parameters_add_boxes_check(&add, message, sizeof message) == CUDA_SUCCESS)
         return 7;
+    puts(message);
+    add.X.stride[1] = H * D;
+    add.scratch_counter = 0;
+    if (parameters_add_boxes_check(&add, message, sizeof message) == CUDA_SUCCESS)
+        return 9;
+    puts(message);
+    copy.workspace_rows = 0;
+    if (parameters_copy_rows_launch(&module, &copy, NULL) == CUDA_SUCCESS ||
+        parameters_copy_rows_check(&copy, message, sizeof message) == CUDA_SUCCESS)
+        return 10;
     puts(message);
     return parameters_unload(&module) != CUDA_SUCCESS;
 }
@@ -267,13 +294,15 @@ def test_every_parameter(fixture, tmp_path, pytestconfig, standard, keys):
         pytest.skip("no " + compiler)
     subprocess.run([compiler, "-std=" + standard, *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"),
                     str(source), os.path.join(pytestconfig.option.fake, "libcuda.so.1"), "-o", str(tmp_path / "main"),
-                    "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+                    "-pthread", "-Wl,-rpath," + pytestconfig.option.fake], check=True)
     log = tmp_path / "log"
     done = subprocess.run([str(tmp_path / "main"), *keys], capture_output=True, text=True,
                           env=dict(os.environ, FAKE_CUDA_LOG=str(log)))
     assert (done.returncode, done.stdout) == (
         0, "stride 1 of X is 776 bytes; it must be a multiple of 16\n"
-           "stride 1 of X is -768 bytes; a tensor map takes multiples of 16 below 2^40\n")
+           "stride 1 of X is -768 bytes; a tensor map takes multiples of 16 below 2^40\n"
+           "scratch_counter is null: it takes the address of parameters_add_boxes_bytes_counter() bytes of zeros\n"
+           "workspace_rows is null: it takes the address of parameters_copy_rows_bytes_rows() bytes\n")
     calls = log.read_text()
     assert "WRONG" not in calls and "GUARD" not in calls
     assert "map type 6 128:0:64 35:768:32 3:256:1 2:26880:1 swizzle 3 promotion 3 interleave 0 fill 0" in calls
