@@ -569,6 +569,38 @@ def warp_groups(t, c): # have a plan on sm_90
         write(t.T, (m, slice(None)), total)
 
 
+@case("""kernel k(A: in bf16[C, 64], B: in bf16[64, R] align(16), O: out bf16[200, 160] align(16), S: out bf16[200, 160],
+         G: inout f32[200, 160] align(16), hi: i32) {
+    grid m in tiles(C, 64), n in tiles(R, 64);
+    var acc = zeros<f32>[64, 64];
+    for k in tiles(64, 32) { acc = mma(load A[m, k], load B[k, n], acc); }
+    store O[m + 3, n + 8] = acc as bf16;
+    store S[m, n + 1] = acc as bf16;
+    for c in tiles(hi, 64) { atomic_add G[m, c] += acc; }
+}""", sizes=(37, 130), dtype={"A": "bf16", "B": "bf16", "O": "bf16", "S": "bf16"}, A="C,64", B="64,R", O="200,160",
+      S="200,160", G="200,160", R="88", hi=(0, 33, 100), tolerance=2e-2)
+def sixteen_bits(t, c, hi):
+    for m in tiles(0, c, 64):
+        for n in tiles(0, 88, 64):
+            acc = mma(load(t.A, m, slice(None)), load(t.B, slice(None), n))
+            write(t.O, (m + 3, n + 8), acc.bf16())
+            write(t.S, (m, n + 1), acc.bf16())
+            for col in tiles(0, hi, 64):
+                write(t.G, (m, col), acc, add=True)
+
+
+@case("kernel k(X: in f32[C], S: out f32[1]) {\n grid g in 1; var s = 0.0;\n" +
+      "".join(f" for r{i} in tiles(C - {i}, 64) {{\n" for i in range(10)) +
+      " s += sum(exp((" + " + ".join(f"load X[r{i}]" for i in range(10)) + ") * 0.1));\n" + "}" * 10 +
+      " store S[0] = s;\n}", sizes=(20, 66), X="C", S="1")
+def many_ranges(t, c):
+    def inner(i, x):
+        if i == 10:
+            return (x * 0.1).exp().sum().value
+        return sum(inner(i + 1, x + load(t.X, r)) for r in tiles(0, c - i, 64))
+    t.S[0] = inner(0, Tile(np.zeros(64)))
+
+
 # ---- running them ----
 
 class Tensors:
@@ -588,7 +620,7 @@ def make(rng, name, shape, dtype, written):
     if dtype == "i32":
         return np.full(shape, 7, np.int32) if written else rng.integers(-5, 5, shape).astype(np.int32)
     if written:
-        return np.full(shape, 0.5, np.float32)
+        return np.full(shape, 0.5, np.float32) # of bf16, too
     x = rng.standard_normal(shape).astype(np.float32)
     return bf16(x) if dtype == "bf16" else x
 
@@ -637,7 +669,10 @@ def run(options, folder, ptx, source, function, dtypes, shapes, c, scalar):
         return [f"exit {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}"]
     wrong = []
     for name in outs:
-        got, right = np.load(os.path.join(folder, name + ".out.npy")).astype(np.float64), getattr(t, name)
+        got, right = np.load(os.path.join(folder, name + ".out.npy")), getattr(t, name)
+        if got.dtype == np.uint16:
+            got = (got.astype(np.uint32) << 16).view(np.float32)
+        got = got.astype(np.float64)
         with np.errstate(all="ignore"):
             error = np.where((got == right) | (np.isnan(got) & np.isnan(right)), 0, np.abs(got - right) / np.maximum(np.abs(right), 1))
         if not np.all(error < tolerance):
