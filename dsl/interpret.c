@@ -10,8 +10,8 @@
 
 #include "dsl/interpret_internal.h"
 
-/* a few minutes of work */
-static const uint64_t WORK_MAX = (uint64_t)1 << 35;
+/* a few minutes of work, in elements; what an operation costs beside them; elements of a tensor */
+static const uint64_t WORK_MAX = (uint64_t)1 << 35, WORK_EACH = 64, TENSOR_MAX = (uint64_t)1 << 27;
 
 /* ---- what is said ---- */
 
@@ -104,7 +104,7 @@ run_nan(Run *run, Span span, const char *what)
 bool
 run_works(Run *run, Span span, uint64_t elements)
 {
-    run->work += elements + 16;
+    run->work += elements + WORK_EACH;
     if (run->work > (run->options->work_limit > 0 ? run->options->work_limit : WORK_MAX))
         run_fail(run, span, "this is more work than the interpreter does: smaller tensors show as much");
     return !run->stopped;
@@ -344,8 +344,9 @@ set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
     for (uint32_t d = tensor->rank; d-- > 0;) {
         tensor->shape[d] = shape[d];
         tensor->stride[d] = (int64_t)n;
-        if (shape[d] > 0 && n > ((uint64_t)1 << 40) / (uint64_t)shape[d]) {
-            run_fail(run, span, "%s is too large", tensor->name);
+        if (shape[d] > 0 && n > TENSOR_MAX / (uint64_t)shape[d]) {
+            run_fail(run, span, "%s is too large for the interpreter: at most %llu elements", tensor->name,
+                     (unsigned long long)TENSOR_MAX);
             return false;
         }
         n *= (uint64_t)shape[d];
@@ -524,6 +525,9 @@ run_program(Run *run, uint64_t program)
     run->temps.n = 0;
     run->loose = 0;
     run->rounding.loose = false;
+    if (!run_works(run, run->kernel->name.span, 1))
+        return;
+    heap_collect(run);
     run_block(run, run->kernel->body);
     run_leave(run, scope);
 }

@@ -159,6 +159,7 @@ run_for(Run *run, const Stmt *stmt)
     change_looseness(run, loose);
     for (int64_t k = 0; k < count && run_works(run, stmt->span, 1); k++) {
         RunBinding *scope = run->frame->bindings;
+        heap_collect(run);
         run_declare(run, stmt->names.at[0].text, step_value(run, &steps, k, run->depth));
         run_block(run, stmt->body);
         run_leave(run, scope);

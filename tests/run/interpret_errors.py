@@ -96,6 +96,12 @@ kernel fine(X: inout f32[N]) {
     assert(load X[n] == 3.0, "a program sees its own stores and additions");
 }
 
+kernel steps(X: inout f32[4], n: i32) {
+    grid i in 1;
+    for k in 0..n { }
+    for k in tiles(n, 64) { }
+}
+
 kernel required(X: inout f32[N]) {
     require N % 2 == 1, "odd";
     grid n in tiles(N, 2);
@@ -119,6 +125,8 @@ kernel reads(A: in f32[N]) {
 """
 
 CASES = [
+    ("steps --set n=3000000", []),
+    ("fine --set N=2000000000", ["error: X is too large for the interpreter: at most 134217728 elements"]),
     ("subscript --set N=5 --set k=5",
      ["error: index 5 is outside of the dimension, which has 5 elements: a scalar subscript must lie in it",
       "tilec: note: in subscript, program i = 0"]),
