@@ -183,13 +183,17 @@ check_load(Planner *p, const TirOp *load)
     return true;
 }
 
-/* Whether `value` is computed from what `load` has loaded. */
+/* Whether `value` is computed from what `load` has loaded, or in a loop that begins with that. */
 static bool
 follows_from(const TirVal *value, const TirOp *load)
 {
     const TirOp *def = value->def;
 
-    for (uint32_t k = 0; def != NULL && def->n_blocks == 0 && k < def->n_args; k++) {
+    if (def == NULL || def->op == TIR_IF)
+        return false;
+    uint32_t first = def->op == TIR_FOR ? loop_first_initial(def) + value->index : 0;
+    uint32_t end = def->op == TIR_FOR ? first + 1 : def->n_args;
+    for (uint32_t k = first; k < end; k++) {
         if (def->args[k]->def == load || follows_from(def->args[k], load))
             return true;
     }
@@ -197,7 +201,7 @@ follows_from(const TirVal *value, const TirOp *load)
 }
 
 /* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put in another
- * order, the store stays behind the load, and both are the band's own. */
+ * order, the store stays behind the load, and both are the band's own.  (A scalar the producer loads as well.) */
 static bool
 is_change_in_place(const TirFn *fn, const AccessPair *pair)
 {
@@ -205,7 +209,7 @@ is_change_in_place(const TirFn *fn, const AccessPair *pair)
 
     (void)fn;
     return load->op == TIR_LOAD && store->op == TIR_STORE && pair->around == NULL &&
-           load->results[0]->type.rank == 2 && access_same_place(pair) &&
+           load->results[0]->type.rank > 0 && access_same_place(pair) &&
            follows_from(store->args[store->n_args - 1], load);
 }
 

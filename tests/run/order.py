@@ -187,6 +187,22 @@ kernel gemm_twice(A: in bf16[M, K] align(16), B: in bf16[K, N] align(16), C: ino
     store C[m, n] = acc;
     store C[m, n] = load C[m, n] + (load C[m, n]).T;
 }
+kernel gemm_added(A: in bf16[M, K] align(16), B: in bf16[K, N] align(16), C: inout f32[M, N] align(16),
+                  L: inout f32[M, 1]) {
+    grid m in tiles(M, 64);
+    var acc = load C[m, iota(64)];
+    for k in tiles(K, 64) { acc = mma(load A[m, k], load B[k, iota(64)], acc); }
+    store C[m, iota(64)] = acc;
+    store L[m, 0] = load L[m, 0] + sum(acc, axis=1);
+}
+kernel gemm_rounds(A: in bf16[M, K] align(16), B: in bf16[K, N] align(16), C: inout bf16[M, N] align(16)) {
+    grid m in tiles(M, 64);
+    for n in tiles(N, 64) {
+        var acc = zeros<f32>[64, 64];
+        for k in tiles(K, 64) { acc = mma(load A[m, k], load B[k, n], acc); }
+        store C[m, n] = (acc + (load C[m, n] as f32)) as bf16;
+    }
+}
 kernel packed<A: int = 4, B: int = 8>(X: in f32[I, J, 32], Z: inout f32[I, J, 32], O: out f32[J, I, 32]) {
     grid i in tiles(I, A), j in tiles(J, B);
     let (a, b) = pack(i, j);
@@ -417,6 +433,17 @@ def gemm_twice(a, b, c):
     return {"C": (c + c.transpose(0, 2, 1)).reshape(128, 64)}
 
 
+@kernel(A=("bf16", 200, 128), B=("bf16", 128, 64), C=("f32", 200, 64), L=("f32", 200, 1))
+def gemm_added(a, b, c, l):
+    c += a @ b
+    return {"C": c, "L": l + c.sum(1, keepdims=True)}
+
+
+@kernel(A=("bf16", 192, 64), B=("bf16", 64, 192), C=("bf16", 192, 192))
+def gemm_rounds(a, b, c):
+    return {"C": a @ b + c}
+
+
 @kernel(X=("f32", 6, 11, 32), Z=("f32", 6, 11, 32))
 def packed(x, z):
     return {"Z": x + 1, "O": (x + 1).transpose(1, 0, 2)}
@@ -467,7 +494,7 @@ def run(options, ptx, name, seed, folder):
     random, types, given = np.random.default_rng(sum(name.encode())), types_of(name), []
     command = [options.tilerun, ptx, "--entry", name, "--device", "sim", "--seed", str(seed)]
     for tensor, (dtype, *shape) in tensors.items():
-        most = 1 if name in ("powers", "panels") else 4
+        most = 1 if name in ("powers", "panels", "gemm_rounds") else 4
         given.append(draw(random, *shape, most=most))
         np.save(path(tensor + ".npy"), stored(given[-1], dtype))
         command += ["--in", f"{tensor}={path(tensor + '.npy')}"]
@@ -494,7 +521,8 @@ def settings(tilec):
         yield arch, ["-fraise-additions", "-fseparate-waits"], False
         yield arch, ["--warps=8", "--stages=3"], False
     yield "sm_90", ["--plan=none"], False
-    yield "sm_90", ["--plan=bands=1"], False
+    for plan in ["bands=1", "bands=2,overlap=1", "bands=3,persistent=0"]:
+        yield "sm_90", ["--plan=" + plan], False
     for off in passes:
         yield "sm_90", ["-fno-" + off], False
 
