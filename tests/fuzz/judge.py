@@ -404,11 +404,24 @@ def one(options):
     return 1 if failure else 0
 
 
+def first_seed(text):
+    """`fresh`: other programs for every commit, the same ones for one commit; TILEC_FUZZ_SEED says which."""
+    if text != "fresh":
+        return int(text)
+    said = os.environ.get("TILEC_FUZZ_SEED", "")
+    if not said:
+        done = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short=7", "HEAD"],
+                              capture_output=True, text=True, check=False)
+        said = str(int(done.stdout[:7], 16)) if done.returncode == 0 else time.strftime("%Y%m%d000")
+    print(f"first seed {said} (TILEC_FUZZ_SEED={said} judges the same programs)", flush=True)
+    return int(said)
+
+
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--first", type=first_seed, default=0, help="a number, or `fresh`: by the commit, or the day")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--jobs", type=int, default=1)
