@@ -201,11 +201,12 @@ class Values:
         return made[:2]
 
     def load(self, dtype, shape, dims=None):
-        parts = [p for d in shape for p in self.dimension(d)] if dims is None else list(dims)
+        groups = [self.dimension(d) for d in shape] if dims is None else [[p] for p in dims]
         packed = {q[0] for a in self.axes if len(a.parts) > 1 for q in a.parts}
-        inside = [p[0].split(" ")[0] for p in parts if p[0].split(" ")[0] in packed]
-        if len(inside) != len(set(inside)):  # a part of a pack stands once in an access
-            raise Reject
+        names = [{p[0].split(" ")[0] for p in g} & packed for g in groups]
+        if sum(1 for n in names if n) > 1 and dims is None or sum(map(len, names)) > len(set().union(set(), *names)):
+            raise Reject  # parts of one pack make one dimension, and each stands once
+        parts = [p for g in groups for p in g]
         extra = self.dropped()
         n_extra = len(extra)
         for e in extra:  # mostly in front
