@@ -68,6 +68,26 @@ stmt_new(Parser *parser, StmtKind kind, Span span)
     return stmt;
 }
 
+Stmt *
+stmt_print(Parser *parser, Span span, const char *text, ArgList args)
+{
+    Stmt *stmt = stmt_new(parser, STMT_PRINT, span);
+
+    stmt->text = text;
+    stmt->args = args;
+    return stmt;
+}
+
+Stmt *
+stmt_assert(Parser *parser, Span span, Expr *condition, const char *text)
+{
+    Stmt *stmt = stmt_new(parser, STMT_ASSERT, span);
+
+    stmt->a = condition;
+    stmt->text = text;
+    return stmt;
+}
+
 ConstKind
 parse_const_kind(Parser *parser, Word name)
 {

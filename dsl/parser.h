@@ -28,6 +28,8 @@ Expr *expr_binary(Parser *parser, Op op, Expr *a, Expr *b);
 /* -a; of a literal, the negative literal. */
 Expr *expr_negate(Parser *parser, Span span, Expr *a);
 Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
+Stmt *stmt_print(Parser *parser, Span span, const char *text, ArgList args);
+Stmt *stmt_assert(Parser *parser, Span span, Expr *condition, const char *text);
 /* The kind that a word names; reports one that is none. */
 ConstKind parse_const_kind(Parser *parser, Word name);
 

@@ -415,27 +415,13 @@ statement
             $$->a = $2;
         }
     | PRINT '(' STRING ')' ';'
-        {
-            $$ = stmt_new(parser, STMT_PRINT, @$);
-            $$->text = $3.text;
-        }
+        { $$ = stmt_print(parser, @$, $3.text, (ArgList){0}); }
     | PRINT '(' STRING ',' expr_list ')' ';'
-        {
-            $$ = stmt_new(parser, STMT_PRINT, @$);
-            $$->text = $3.text;
-            $$->args = $5;
-        }
+        { $$ = stmt_print(parser, @$, $3.text, $5); }
     | PRINT '(' expr_list ')' ';'
-        {
-            $$ = stmt_new(parser, STMT_PRINT, @$);
-            $$->args = $3;
-        }
+        { $$ = stmt_print(parser, @$, NULL, $3); }
     | ASSERT '(' expr opt_message ')' ';'
-        {
-            $$ = stmt_new(parser, STMT_ASSERT, @$);
-            $$->a = $3;
-            $$->text = $4.text;
-        }
+        { $$ = stmt_assert(parser, @$, $3, $4.text); }
     | block
         {
             $$ = stmt_new(parser, STMT_BLOCK, @$);
@@ -449,10 +435,7 @@ statement
 
 expr_list
     : expr
-        {
-            $$ = (ArgList){0};
-            vec_push(parser->arena, &$$, ((Arg){NULL, {0, 0}, $1}));
-        }
+        { $$ = (ArgList){0}; vec_push(parser->arena, &$$, ((Arg){NULL, {0, 0}, $1})); }
     | expr_list ',' expr
         { $$ = $1; vec_push(parser->arena, &$$, ((Arg){NULL, {0, 0}, $3})); }
     ;
