@@ -147,6 +147,19 @@ producer_can(const Planner *p, const TirVal *value)
     return true;
 }
 
+/* Whether the producer knows which iterations the main loop, and those around it, have. */
+static bool
+check_bounds(Planner *p)
+{
+    for (const TirOp *loop = p->loop; loop != NULL; loop = loop->parent->owner) {
+        for (uint32_t k = 0; k < loop_first_initial(loop); k++) {
+            if (!producer_can(p, loop->args[k]))
+                return refuse(p, loop->span, "the bounds of a loop depend on data");
+        }
+    }
+    return true;
+}
+
 /* Whether the tensor memory unit can bring the tile of a load, and the producer ask for it. */
 static bool
 check_load(Planner *p, const TirOp *load)
@@ -754,7 +767,7 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     bool ahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
-    ok = ok && find_main_loop(&p);
+    ok = ok && find_main_loop(&p) && check_bounds(&p);
     if (ok && hints->divide) {
         ok = check_order(&p);
         if (ok && hints->bands > 1)

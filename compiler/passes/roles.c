@@ -217,6 +217,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     uint32_t first = loop_first_initial(inner), n = inner->n_results;
     TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
     TirBlock *outside = r->b.block;
+    CloneMap inside = clone_map_copy(r->fn, map); /* scalars are made again where the loop needs them */
     const TirBlock *body = inner->blocks[0];
     CloneMap steers = roles_steering(r, NULL);
     TirVal *lo = clone_scalar_tree(&r->b, &steers, inner->args[0]);
@@ -226,16 +227,16 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     TirOp *loop = tir_for(&r->b, lo, hi, n, values);
     r->b.block = loop->blocks[0];
     for (uint32_t k = 0; k < body->params.n; k++)
-        clone_set(map, body->params.at[k], loop->blocks[0]->params.at[k]);
+        clone_set(&inside, body->params.at[k], loop->blocks[0]->params.at[k]);
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
-    for (uint32_t k = emit_nest(r, map, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
+    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
          k++)
-        roles_copy(r, map, body->ops.at[k], false);
+        roles_copy(r, &inside, body->ops.at[k], false);
     if (depth + 1 == r->around.n && roles_has_rest(r))
         roles_pass_rest(r);
     r->counters.n--;
     for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(map, block_yield(body)->args[k]);
+        values[k] = clone_of(&inside, block_yield(body)->args[k]);
     tir_yield(&r->b, n, values);
     r->b.block = outside;
     for (uint32_t k = 0; k < n; k++)
