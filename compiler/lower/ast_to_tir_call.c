@@ -129,7 +129,7 @@ build_pack(const Call *call)
                         "this pack has more", TILE_MAX_EXTENT);
         fields[i] = (Value){.kind = VALUE_RANGE, .range = &ranges[i]};
     }
-    *pack = (Pack){.n = call->n, .rows = (int32_t)rows, .span = call->expr->span};
+    *pack = (Pack){.n = call->n, .parts = ranges, .rows = (int32_t)rows, .span = call->expr->span};
     return (Value){.kind = VALUE_TUPLE, .n_fields = call->n, .fields = fields};
 }
 

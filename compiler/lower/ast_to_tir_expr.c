@@ -424,6 +424,11 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         return false;
     }
     low->b.span = span;
+    for (uint32_t k = 0; ok && !writes && out->pack != NULL && k < out->pack->n; k++) {
+        const Range *part = &out->pack->parts[k];
+        if (!part->exact && (out->parts >> k & 1) == 0)
+            out->unused[k] = count_range(low, part);
+    }
     return ok;
 }
 
@@ -455,6 +460,11 @@ limit_access(Lower *low, const Access *access, TirOp *op)
         limit.part.open = false;
         tir_add_limit(low->fn, op, limit, access->count[i]);
     }
+    for (uint32_t k = 0; access->pack != NULL && k < access->pack->n; k++) {
+        TirLimit limit = {.axis = access->pack_axis, .part = range_index(&access->pack->parts[k])};
+        if (access->unused[k] != NULL)
+            tir_add_limit(low->fn, op, limit, access->unused[k]);
+    }
 }
 
 static Value
@@ -469,6 +479,9 @@ eval_load(Lower *low, const Expr *expr)
     for (uint32_t i = 0; i < access.tensor->rank; i++)
         if (access.range[i] != NULL)
             note_pad(low, tile, axis_along(&access, i), access.range[i]->loops);
+    for (uint32_t k = 0; access.pack != NULL && k < access.pack->n; k++)
+        if (access.unused[k] != NULL)
+            note_pad(low, tile, access.pack_axis, access.pack->parts[k].loops);
     return value_tile(tile, NULL);
 }
 

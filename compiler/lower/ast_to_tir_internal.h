@@ -59,9 +59,10 @@ struct Value {
     const char *const *names; /* of the fields; an entry, or all, may be NULL */
 };
 
-/* Ranges that are packed: together they count `rows` elements. */
+/* Ranges that are packed: together they count `rows` elements.  What is padding of one of them is padding of all. */
 typedef struct Pack {
     uint32_t n;
+    const Range *parts;
     int32_t rows;
     Span span;
 } Pack;
@@ -207,6 +208,8 @@ bool is_16bit_float(DType dtype);
 void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
 /* What the body of a loop finds in a variable that is declared outside of it. */
 void note_carried(Lower *low, const TirVal *param);
+/* A tile that is padding where `like` is, too. */
+TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
 /* What a variable that is declared inside `loops` loops becomes when it is assigned `value`: elements that are padding
  * of ranges of loops further in keep what they had. */
 Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
@@ -226,6 +229,7 @@ typedef struct Access {
     TirType type;                       /* of the tile addressed */
     const Range *range[TENSOR_MAX_RANK]; /* for each dimension of the tensor: has padding, or NULL */
     TirVal *count[TENSOR_MAX_RANK];      /* of its elements, where the dimension goes on; or NULL */
+    TirVal *unused[TENSOR_MAX_RANK];     /* the same for parts of the pack that a load goes without */
     const Pack *pack;                   /* whose parts are among the subscripts, or NULL */
     uint32_t n_parts, parts;            /* how many, and which, as bits */
     uint32_t pack_axis;                 /* the dimension of the tile that they make */

@@ -125,6 +125,16 @@ find_pads(Lower *low, const TirVal *value)
     }
 }
 
+TirVal *
+pad_like(Lower *low, TirVal *tile, TirVal *like)
+{
+    TirVal *args[2] = {tile, like};
+    TirOp *keep = tir_op_new(&low->b, TIR_KEEP, 2, args, 1, &tile->type);
+
+    keep->integer = INT32_MAX; /* as assigned outside of all loops: nothing keeps what it was */
+    return keep->results[0];
+}
+
 Value
 keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value)
 {

@@ -190,15 +190,11 @@ range_index(const Range *range)
     return index;
 }
 
-Value
-range_to_tile(Lower *low, const Value *value)
+/* The indices of one range. */
+static Value
+indices_of(Lower *low, const Range *range)
 {
-    if (value->kind != VALUE_RANGE)
-        return *value;
-    const Range *range = value->range;
     Span span = low->b.span;
-    if (low->host_only)
-        return fail(low, span, "a range has no value here");
     Value none = value_int(INT32_MAX);
     bool moved = range->exact && range->from != NULL; /* and so perhaps past its bound */
     TirVal *start = index_operand(low, span, &range->start);
@@ -208,6 +204,26 @@ range_to_tile(Lower *low, const Value *value)
     TirVal *tile = tir_iota_part(&low->b, start, bound, range_index(range));
     note_pad(low, tile, 0, range->exact ? 0 : range->loops);
     return value_tile(tile, NULL);
+}
+
+Value
+range_to_tile(Lower *low, const Value *value)
+{
+    if (value->kind != VALUE_RANGE)
+        return *value;
+    const Range *range = value->range;
+    if (low->host_only)
+        return fail(low, low->b.span, "a range has no value here");
+    Value tile = indices_of(low, range);
+    for (uint32_t k = 0; range->pack != NULL && tile.kind == VALUE_TILE && k < range->pack->n; k++) {
+        const Range *other = &range->pack->parts[k];
+        if (k == range->part || other->exact)
+            continue;
+        Value indices = indices_of(low, other);
+        if (indices.kind != VALUE_ERROR)
+            tile = value_tile(pad_like(low, tile.tir, indices.tir), NULL);
+    }
+    return tile;
 }
 
 Value

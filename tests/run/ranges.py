@@ -46,8 +46,8 @@ def pack(a, b):
     """Both parts, as ranges over all combinations."""
     na, nb = len(a.index), len(b.index)
     first, second = Range(0, 0, 0), Range(0, 0, 0)
-    first.index, first.pad = np.repeat(a.index, nb), np.repeat(a.pad, nb)
-    second.index, second.pad = np.tile(b.index, na), np.tile(b.pad, na)
+    first.index, second.index = np.repeat(a.index, nb), np.tile(b.index, na)
+    first.pad = second.pad = np.repeat(a.pad, nb) | np.tile(b.pad, na)
     first.packed = second.packed = True
     return first, second
 
@@ -426,7 +426,7 @@ def carried(t, c, flag):
     atomic_add B[u, v] += max(x, axis=1);
     if min(m) < 16 { store D[iota(64), :] = x; }
     atomic_add E[s, h + 3] += load Y[s, h];
-    store F[m] = (load Y[m, 1]) * 0.0 + sum(exp(load Y[s, h + 4]));
+    store F[m] = (load Y[m, 1]) * 0.0 + sum(exp(load Y[s, h + 4])) + sum(exp(load Y[0, h])) + sum(h as f32) + max(s as f32);
 }""", X="C,6,64", Y="C,6", A="C,6,64", B="C,6", D="64,64", E="C,8", F="C")
 def packs(t, c):
     for m in tiles(0, c, 16):
@@ -439,7 +439,8 @@ def packs(t, c):
             write(t.D, (iota(64), slice(None)), x)
         h3, h4 = pack(m, iota(4) + 3), pack(m, iota(4) + 4)
         write(t.E, h3, load(t.Y, s, h), add=True)
-        write(t.F, (m,), load(t.Y, m, 1) * 0.0 + load(t.Y, *h4).exp().sum().value)
+        write(t.F, (m,), load(t.Y, m, 1) * 0.0 + load(t.Y, *h4).exp().sum().value +
+              load(t.Y, 0, h).exp().sum().value + h.tile().sum().value + s.tile().max().value)
 
 
 @case("""kernel k(X: in f32[C, 64], W: in f32[C], A: out f32[C, 64], B: out f32[C], D: inout f32[C, C], hi: i32) {
