@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const AfterRule after_rules[AFTER_KINDS] = {
+const AfterRule after_rules[WARN_KINDS] = {
     {"spill", "registers of a kernel are spilled to local memory"},
     {"serialised", "ptxas runs wgmma products one after another"},
     {"setmaxnreg", "ptxas takes no notice of setmaxnreg"},
     {"injected", "ptxas put in a wait or a fence of its own"},
     {"ptxas", "anything else that ptxas warns of"},
+    {"unproved", "check-roles proves nothing of a kernel's warp groups: an error but for -Wno-error=unproved"},
+    {"plan", "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
 };
 
 /* ---- the messages ---- */

@@ -17,13 +17,16 @@ typedef enum AfterKind {
     AFTER_SETMAXNREG, /* setmaxnreg without effect: C7507, C7508, .. */
     AFTER_INJECTED,   /* waits and fences that ptxas put in: C7517, C7519 */
     AFTER_OTHER,      /* all else that ptxas warns of */
-    AFTER_KINDS
+    AFTER_KINDS,
+    WARN_UNPROVED = AFTER_KINDS, /* of tilec itself */
+    WARN_PLAN,
+    WARN_KINDS
 } AfterKind;
 
 typedef struct AfterRule {
     const char *name, *help;
 } AfterRule;
-extern const AfterRule after_rules[AFTER_KINDS];
+extern const AfterRule after_rules[WARN_KINDS];
 
 /* What is done about each kind. */
 typedef enum AfterAction { AFTER_WARN, AFTER_IGNORE, AFTER_FAIL } AfterAction;

@@ -76,7 +76,7 @@ typedef struct WarningState {
 
 typedef struct Command {
     TilecOptions options;
-    WarningState warnings[AFTER_KINDS];
+    WarningState warnings[WARN_KINDS];
     TilecDefine *defines;
     const char **switches;
     const char **folders; /* -I, in order */
@@ -165,7 +165,7 @@ set_warning(Command *command, const char *name, Flag flag)
     const char *best = NULL;
     uint32_t least = UINT32_MAX;
 
-    for (int k = 0; k < AFTER_KINDS; k++) {
+    for (int k = 0; k < WARN_KINDS; k++) {
         uint32_t distance = word_distance(name, after_rules[k].name);
         WarningState *state = &command->warnings[k];
         if (distance < least) {
@@ -359,6 +359,9 @@ print_help(void)
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
     for (int k = 0; k < AFTER_KINDS; k++)
         printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
+    puts("\nWarnings of tilec itself");
+    for (int k = AFTER_KINDS; k < WARN_KINDS; k++)
+        printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
     puts("\nOptions of a search, beside -arch, -D, -I, -o, --kernel, --stages (docs/search.md):");
     print_rows(search_rows, (int)search_row_count);
     puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
@@ -438,6 +441,16 @@ after_actions(const Command *command)
         actions.of[k] = state->off ? AFTER_IGNORE : fail ? AFTER_FAIL : AFTER_WARN;
     }
     return actions;
+}
+
+/* What is done about the warnings of the compiler itself. */
+static void
+set_actions(Command *command)
+{
+    const WarningState *unproved = &command->warnings[WARN_UNPROVED], *plan = &command->warnings[WARN_PLAN];
+
+    command->options.unproved = unproved->off ? TILEC_IGNORE : unproved->never_fail ? TILEC_WARN : TILEC_FAIL;
+    command->options.no_plan = plan->off ? TILEC_IGNORE : plan->fail ? TILEC_FAIL : TILEC_WARN;
 }
 
 /* Whether ptxas must be asked even where no cubin is wanted. */
@@ -582,6 +595,7 @@ compile(Command *command)
     }
     command->options.sizes = command->asked.search.sizes;
     command->options.n_sizes = command->asked.search.n_sizes;
+    set_actions(command);
     TilecStatus status = tilec_compile(&command->options, path, text, n, &result);
     fputs(result.messages, stderr);
     int code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;

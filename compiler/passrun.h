@@ -28,6 +28,9 @@ bool plan_key_range(const char *name, uint32_t *least, uint32_t *most);
 const char *plan_key_name(uint32_t k);
 bool plan_is_given(const PlanHints *hints, const char *name);
 
+/* What is said of roles that nothing could be proved of. */
+typedef enum Unproved { UNPROVED_ERROR, UNPROVED_WARNING, UNPROVED_UNSAID } Unproved;
+
 /* Everything a pass may look at beside the function it changes. */
 typedef struct PassContext {
     Arena *arena;
@@ -42,6 +45,7 @@ typedef struct PassContext {
                            {0, 0}: the source does not */
     const char *no_plan; /* set by pass `plan`: why there is none, and where */
     Span no_plan_at;
+    Unproved unproved;
     bool in_sequence;   /* the module has other kernels, which run before this one or behind it */
     bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
     Buf *report;        /* facts for --report; NULL: not wanted */

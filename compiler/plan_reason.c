@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "compiler/passes/tir_util.h"
+
 typedef struct Reason {
     const char *text; /* NULL: nobody looked for a plan */
     Span where;
@@ -53,13 +55,43 @@ plan_reason(const Front *front, const PassContext *px, Arena *trials, const char
                         slash == NULL ? place.file->path : slash + 1, place.line);
 }
 
-void
-plan_remark(const Front *front, const PassContext *px, Arena *trials, const char *name)
+/* Whether some loop has products: elsewhere nobody expects a plan. */
+static bool
+has_loop(const TirBlock *block)
 {
-    if (!px->diag->show_remarks)
-        return;
-    Reason reason = ask(front, px, trials, name);
-    if (reason.text != NULL)
-        diag_remark(px->diag, reason.where, "no plan for warp groups in kernel '%s': %s", name,
-                    reason.text);
+    bool found = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !found; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks && !found; k++)
+            found = (op->op == TIR_FOR && count_products(op->blocks[k]) > 0) || has_loop(op->blocks[k]);
+    }
+    return found;
+}
+
+uint32_t
+plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn)
+{
+    Diag *diag = px->diag;
+    TilecAction action = front->options->no_plan;
+    bool kept_out = px->warps > 0 || fn->hint_warps > 0;
+    bool quiet = action == TILEC_IGNORE || kept_out || !has_loop(fn->body);
+
+    if (quiet && !diag->show_remarks)
+        return 0;
+    Reason reason = ask(front, px, trials, fn->name);
+    if (reason.text == NULL)
+        return 0;
+    if (quiet || (diag->show_remarks && action != TILEC_FAIL)) {
+        diag_remark(diag, reason.where, "no plan for warp groups in kernel '%s': %s", fn->name, reason.text);
+        return 0;
+    }
+    Span where = reason.where.lo != 0 ? reason.where : fn->span;
+    if (action == TILEC_FAIL)
+        diag_error(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]", fn->name,
+                   px->target->name, reason.text);
+    else
+        diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]", fn->name,
+                     px->target->name, reason.text);
+    return action != TILEC_FAIL;
 }

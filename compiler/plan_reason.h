@@ -9,7 +9,8 @@
 /* What stands against a plan for kernel `name`, and where: "no loop has products (a.tile:12)".  NULL
  * when nobody looked for one. */
 const char *plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name);
-/* The same as a remark at that place; none when nobody looked for one. */
-void plan_remark(const Front *front, const PassContext *px, Arena *trials, const char *name);
+/* The same as a warning, or what the options make of that, or, where they are shown, a remark at that place; none
+ * where nobody looks for one: no loop of the kernel has products, or it keeps warp groups out.  How many warnings it gave. */
+uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn);
 
 #endif

@@ -40,6 +40,7 @@ typedef struct Compilation {
     uint64_t enabled, disabled;
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
+    uint32_t hints;      /* warnings that -Werror leaves alone */
     Buf bugs, dump, report, output, schedule, picture;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
@@ -232,6 +233,9 @@ pass_context(Compilation *c)
         .warps = c->options->warps,
         .stages = c->options->stages,
         .plan = c->plan,
+        .unproved = c->options->unproved == TILEC_WARN     ? UNPROVED_WARNING
+                    : c->options->unproved == TILEC_IGNORE ? UNPROVED_UNSAID
+                                                           : UNPROVED_ERROR,
         .in_sequence = c->module != NULL && c->module->fns.n > 1,
         .report = c->options->report ? &c->report : NULL,
         .bugs = &c->bugs,
@@ -524,7 +528,7 @@ lower_with_choices(Compilation *c, uint32_t k)
         if (lowered != NULL || c->bugs.n > 0)
             return lowered;
         if (px.plan.bands == 0)
-            plan_remark(&c->front, &px, &c->trials, fn->name);
+            c->hints += plan_warning(&c->front, &px, &c->trials, fn);
     }
     if (c->front.ast != NULL && px.plan.bands == 0) {
         double begin = pass_clock();
@@ -756,7 +760,7 @@ fill_result(Compilation *c, TilecResult *result)
     for (uint32_t k = 0; k < c->diag.messages.n; k++)
         result->warnings += c->diag.messages.at[k].kind == DIAG_WARNING;
     diag_print(&c->diag, &messages);
-    if (c->diag.errors == 0 && result->warnings > 0 && c->options != NULL &&
+    if (c->diag.errors == 0 && result->warnings > c->hints && c->options != NULL &&
         c->options->warnings_are_errors) {
         buf_add(&messages, "tilec: error: warnings count as errors (-Werror)\n");
         c->diag.errors = 1;

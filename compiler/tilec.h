@@ -66,6 +66,14 @@ typedef struct TilecAllocator {
 typedef bool (*TilecImport)(void *user, const char *name, const char **path, const char **text,
                             size_t *n);
 
+/* What is done about a kind of warning. */
+typedef enum TilecAction {
+    TILEC_AS_USUAL,
+    TILEC_WARN,
+    TILEC_IGNORE,
+    TILEC_FAIL
+} TilecAction;
+
 typedef struct TilecOptions {
     const char *arch; /* "sm_80", "sm_90", "sm_100", "sm_90a", "sm_100a" */
     const char *tune; /* the target whose chip the code is for; NULL: that of `arch` */
@@ -96,6 +104,8 @@ typedef struct TilecOptions {
     TilecImport import;             /* NULL: the built-in library only */
     void *import_user;
     const TilecAllocator *allocator; /* NULL: malloc and free */
+    TilecAction unproved; /* roles of warp groups that nothing could be proved of; usually TILEC_FAIL */
+    TilecAction no_plan;  /* a kernel without warp groups on a target that has them; usually TILEC_WARN */
 } TilecOptions;
 
 typedef struct TilecResult {

@@ -38,7 +38,8 @@
 #include "compiler/passrun.h"
 
 enum {
-    MOST_BLOCKS = 20000, /* runs of blocks in one role's run */
+    MOST_BLOCKS = 100000, /* runs of blocks in one role's run */
+    ALL_BLOCKS = 1000000, /* .. and in all */
     HISTORY = 10         /* events shown with a fault */
 };
 
@@ -87,6 +88,8 @@ typedef struct Checker {
     int64_t band_indices;      /* along the band axis */
     int64_t tile_index[WALK_AXES];
     uint32_t rank;             /* of the block in its pair */
+    uint32_t blocks; /* how many runs of blocks are left */
+    uint32_t given_up; /* launches that were too long to judge */
     bool failed;
 } Checker;
 
@@ -209,7 +212,7 @@ begin_walk(Checker *c)
     return (Walk){.setting = &c->setting,
                   .values = c->values,
                   .choices = c->choices,
-                  .blocks = MOST_BLOCKS,
+                  .blocks = c->blocks < MOST_BLOCKS ? c->blocks : MOST_BLOCKS,
                   .arena = c->arena};
 }
 
@@ -285,8 +288,10 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
         sort_events(c, run);
         return true;
     }
-    if (fault.text == NULL) /* too long a run */
+    if (fault.text == NULL) { /* too long a run */
+        c->given_up++;
         return false;
+    }
     begin_fault(c, NULL, "%s: %s", role_name(c, role), fault.text);
     buf_add(c->px->bugs, "    iterations of its loops:");
     say_way(c, run);
@@ -324,8 +329,13 @@ run_role(Checker *c, uint32_t role)
     }
     Walk walk = begin_walk(c);
     walk.way = &way;
-    if (!walk_run(&walk, c->way[kind]))
+    uint32_t blocks = walk.blocks;
+    bool whole = walk_run(&walk, c->way[kind]);
+    c->blocks -= blocks - walk.blocks;
+    if (!whole) {
+        c->given_up++;
         return NULL;
+    }
     c->chose = c->chose || walk.unknown > 0;
     RoleRun *run = NULL;
     for (uint32_t i = 0; i < c->known[kind].n && run == NULL; i++)
@@ -747,6 +757,20 @@ check_launch(Checker *c)
     return true;
 }
 
+/* Nothing is proved. */
+static void
+say_unproved(const PassContext *px, const TirFn *fn, const char *why)
+{
+    if (px->unproved == UNPROVED_ERROR)
+        diag_error(px->diag, fn->span,
+                   "kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
+                   "-Wno-error=unproved [-Werror=unproved]",
+                   fn->name, why);
+    else if (px->unproved == UNPROVED_WARNING)
+        diag_warning(px->diag, fn->span,
+                     "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]", fn->name, why);
+}
+
 static void
 check_launches(Checker *c)
 {
@@ -762,8 +786,7 @@ check_launches(Checker *c)
         }
     }
     if (c->tiles.n == 0)
-        diag_remark(c->px->diag, c->fn->span,
-                    "kernel '%s': no launch is small enough to check its roles", c->fn->name);
+        say_unproved(c->px, c->fn, c->given_up > 0 ? "its loops are long whatever the sizes" : "no launch is small enough");
     if (c->px->report != NULL)
         buf_printf(c->px->report, "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
                    c->most_trips, c->tiles.n);
@@ -787,10 +810,13 @@ pass_check_roles(PassContext *px, TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan == NULL || plan->producer == NULL || px->bugs == NULL || plan->bands > MOST_BANDS ||
-        fn->grid.n > WALK_AXES)
+    if (plan == NULL || plan->producer == NULL || px->bugs == NULL)
         return false;
-    Checker c = {.px = px, .arena = px->arena, .fn = fn, .bands = plan->bands};
+    if (plan->bands > MOST_BANDS || fn->grid.n > WALK_AXES) {
+        say_unproved(px, fn, "it has too many of them, or axes of the grid");
+        return false;
+    }
+    Checker c = {.blocks = ALL_BLOCKS, .px = px, .arena = px->arena, .fn = fn, .bands = plan->bands};
 
     c.facts = band_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);

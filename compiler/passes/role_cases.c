@@ -256,17 +256,33 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
     return false;
 }
 
-/* Gives all sizes that do not matter a value with which some launch keeps what is required. */
+/* Whether a launch has programs: an axis may count parts of a size, as groups of heads. */
+static bool
+has_programs(const RoleCases *c)
+{
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        Scalar n = walk_host(c->fn->grid.at[k].extent, c->sizes, c->scalars);
+        if (!n.known || n.value <= 0)
+            return false;
+    }
+    return true;
+}
+
+/* Gives all sizes that do not matter a value with which some launch keeps what is required and has programs, or, where
+ * there is none, the former. */
 static void
 choose_rest(RoleCases *c)
 {
     static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256};
+    enum { TRIES = sizeof tries / sizeof tries[0] };
     WalkSetting setting;
 
-    for (uint32_t t = 0; t < sizeof tries / sizeof tries[0]; t++) {
+    for (uint32_t t = 0; t < 2 * TRIES; t++) {
         for (uint32_t k = 0; k < c->fn->sizes.n; k++)
-            c->sizes[k] = tries[t];
-        if (role_cases_next(c, &setting)) {
+            c->sizes[k] = tries[t % TRIES];
+        while (role_cases_next(c, &setting)) {
+            if (t < TRIES && !has_programs(c))
+                continue;
             c->started = false;
             return;
         }
