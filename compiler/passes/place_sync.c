@@ -44,6 +44,19 @@ conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_ring)
 static void sync_block(Syncer *s, TirBlock *block, Open *open);
 
 static void
+put_barrier(Syncer *s, const TirOp *before, Open *open, OpList *out)
+{
+    TirOp *barrier = arena_new(s->fn->arena, TirOp);
+
+    barrier->op = TIR_BARRIER;
+    barrier->parent = before->parent;
+    barrier->span = before->span;
+    vec_push(s->fn->arena, out, barrier);
+    *open = (Open){0};
+    s->changed = true;
+}
+
+static void
 sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
 {
     SharedUse uses[MAX_SHARED_USES];
@@ -58,15 +71,8 @@ sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
         if (uses[k].writes && conflicts(s, open->read, uses[k].shared, uses[k].is_ring))
             needed = true;
     }
-    if (needed) {
-        TirOp *barrier = arena_new(s->fn->arena, TirOp);
-        barrier->op = TIR_BARRIER;
-        barrier->parent = op->parent;
-        barrier->span = op->span;
-        vec_push(s->fn->arena, out, barrier);
-        *open = (Open){0};
-        s->changed = true;
-    }
+    if (needed)
+        put_barrier(s, op, open, out);
     for (uint32_t k = 0; k < n; k++) {
         uint64_t bit = (uint64_t)1 << uses[k].shared->id;
         /* A conversion synchronises between its own write and read: what stays open is the read.
@@ -107,6 +113,29 @@ read_ahead(const TirBlock *block, const TirBlock *body)
     return bits;
 }
 
+/* A loop is walked twice, with what is read in front of it: by then, what others write there must
+ * lie behind a barrier. */
+static void
+sync_loop(Syncer *s, TirOp *loop, Open *open, OpList *out)
+{
+    TirBlock *body = loop->blocks[0];
+    uint64_t ahead = read_ahead(body, body);
+
+    for (uint32_t k = 0; k < s->fn->shared.n; k++) {
+        if ((ahead >> k & 1) != 0 && conflicts(s, open->written, s->fn->shared.at[k], false)) {
+            put_barrier(s, loop, open, out);
+            break;
+        }
+    }
+    Open entry = {open->read | ahead, open->written};
+    sync_block(s, body, open);
+    open->read |= entry.read;
+    open->written |= entry.written;
+    sync_block(s, body, open);
+    open->read |= entry.read; /* the loop may run no iteration */
+    open->written |= entry.written;
+}
+
 static void
 sync_block(Syncer *s, TirBlock *block, Open *open)
 {
@@ -117,14 +146,7 @@ sync_block(Syncer *s, TirBlock *block, Open *open)
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
         if (op->op == TIR_FOR) {
-            Open entry = *open;
-            entry.read |= read_ahead(op->blocks[0], op->blocks[0]);
-            sync_block(s, op->blocks[0], open);
-            open->read |= entry.read;
-            open->written |= entry.written;
-            sync_block(s, op->blocks[0], open);
-            open->read |= entry.read; /* the loop may run no iteration */
-            open->written |= entry.written;
+            sync_loop(s, op, open, &out);
         } else if (op->op == TIR_IF) {
             Open yes = *open, no = *open;
             sync_block(s, op->blocks[0], &yes);
