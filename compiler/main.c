@@ -388,17 +388,16 @@ import_module(void *user, const char *name, const char **path, const char **text
         free(folder_name);
         /* a file that uses a module of its own name means another one */
         char *contents = same_file(full, command->input) ? NULL : read_file(full, n);
+        if (contents == NULL && errno == ENOMEM) /* not: there is none, look elsewhere */
+            out_of_memory();
         if (contents == NULL) {
             free(full);
             continue;
         }
         LoadedFile *grown =
             realloc(command->loaded, (command->n_loaded + 1) * sizeof *command->loaded);
-        if (grown == NULL) {
-            free(contents);
-            free(full);
-            return false;
-        }
+        if (grown == NULL)
+            out_of_memory();
         command->loaded = grown;
         command->loaded[command->n_loaded++] = (LoadedFile){full, contents, *n};
         *path = strncmp(full, "./", 2) == 0 ? full + 2 : full;
@@ -561,8 +560,8 @@ read_tuning(Command *command, char **path, char **text)
     *path = text_printf("%s%s", base, named == NULL ? ".tuning" : "");
     free(base);
     *text = read_file(*path, &n);
-    if (*text == NULL && named != NULL)
-        return complain("can not read %s: %s", named, strerror(errno));
+    if (*text == NULL && (named != NULL || file_is_there(*path)))
+        return complain("can not read %s: %s", *path, strerror(errno));
     command->options.tuning = *text;
     command->options.tuning_path = *path;
     return 0;

@@ -799,6 +799,8 @@ guarded(Compilation *c, TilecResult *result)
                                 .messages = "tilec: error: out of memory\n",
                                 .dump = "",
                                 .report = "",
+                                .schedule = "",
+                                .schedule_picture = "",
                                 .time_report = "",
                                 .memory_bytes = bytes,
                                 .storage = c};

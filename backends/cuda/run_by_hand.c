@@ -287,7 +287,9 @@ run_by_hand(RunContext *cx)
         return RUN_FAULT;
     }
     LaunchArgs *args = arena_new(cx->arena, LaunchArgs);
+    *cx->open = args;
     RunStatus status = run_with(cx, args);
+    *cx->open = NULL;
     launch_args_free(args);
     return status;
 }

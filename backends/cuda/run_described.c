@@ -500,7 +500,6 @@ fetch_output(Session *s, Slot *slot, NpyArray *out)
 {
     RunContext *cx = s->cx;
     size_t total = slot->tensor->element_bytes;
-    unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1);
 
     *out = (NpyArray){.rank = slot->view.rank};
     for (uint32_t d = 0; d < out->rank; d++) {
@@ -509,6 +508,7 @@ fetch_output(Session *s, Slot *slot, NpyArray *out)
     }
     out->total = total;
     out->data = arena_alloc(cx->arena, total ? total : 1);
+    unsigned char *memory = calloc(slot->bytes ? slot->bytes : 1, 1); /* the arena may jump away */
     if (!memory)
         return fault_set(cx->fault, "out of memory");
     bool ok = npy_type_of(slot->tensor->dtype, &out->kind, &out->bytes) &&

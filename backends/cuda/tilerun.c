@@ -3,6 +3,7 @@
  * Exit status: 0 all went well, 1 an error, 3 the simulator found faults.
  */
 #include "backends/cuda/tilerun.h"
+#include "backends/sim/launch_args.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -253,11 +254,18 @@ read_image(RunContext *cx)
     FILE *file = fopen(path, "rb");
     Buf text;
     char part[65536];
-    size_t n;
+    size_t n, size = 0;
 
     if (!file)
         return fault_set(cx->fault, "cannot open %s: %s", path, strerror(errno));
     buf_init(&text, cx->arena);
+    if (fseek(file, 0, SEEK_END) == 0 && ftell(file) >= 0) /* room for all, or for none of it */
+        size = (size_t)ftell(file);
+    fclose(file);
+    buf_reserve(&text, size + sizeof part);
+    file = fopen(path, "rb");
+    if (!file)
+        return fault_set(cx->fault, "cannot open %s: %s", path, strerror(errno));
     while ((n = fread(part, 1, sizeof part, file)) > 0)
         buf_addn(&text, part, n);
     bool failed = ferror(file) != 0;
@@ -301,6 +309,7 @@ run(RunContext *cx)
             return RUN_FAULT;
         puts(cx->machine->name);
         cx->machine->close(cx->machine);
+        cx->machine->close = NULL;
         return RUN_OK;
     }
     if (by_hand && (o->inputs.n || o->outputs.n || o->sets.n || o->random)) {
@@ -316,32 +325,54 @@ run(RunContext *cx)
     if (cx->machine->load(cx->machine, cx->image, cx->image_bytes, o->path, cx->fault))
         status = by_hand ? run_by_hand(cx) : run_described(cx);
     cx->machine->close(cx->machine);
+    cx->machine->close = NULL;
     return status;
+}
+
+/* What a command line holds; not on the stack, where a jump would leave it undefined. */
+typedef struct Call {
+    Arena arena;
+    jmp_buf out_of_memory;
+    RunOptions options;
+    Machine machine;
+    Fault fault;
+    struct LaunchArgs *args;
+} Call;
+
+/* Nothing here changes a local variable after setjmp. */
+static RunStatus
+run_guarded(Call *call, int argc, char **argv)
+{
+    if (setjmp(call->out_of_memory)) {
+        if (call->machine.close)
+            call->machine.close(&call->machine);
+        if (call->args)
+            launch_args_free(call->args);
+        fault_set(&call->fault, "out of memory");
+        return RUN_FAULT;
+    }
+    if (!parse_command_line(&call->arena, argc, argv, &call->options, &call->fault))
+        return RUN_FAULT;
+    RunContext cx = {&call->arena, &call->options, &call->machine, &call->fault, NULL, 0, &call->args};
+    return run(&cx);
 }
 
 /* One command line; the exit status. */
 static int
 run_command(int argc, char **argv)
 {
-    Arena arena;
-    jmp_buf out_of_memory;
-    RunOptions options;
-    Machine machine = {0};
-    Fault fault = {""};
+    Call *call = calloc(1, sizeof *call);
 
-    if (setjmp(out_of_memory)) {
+    if (!call) {
         fputs("tilerun: error: out of memory\n", stderr);
         return 1;
     }
-    arena_init(&arena, allocator_libc(), &out_of_memory);
-    RunStatus status = RUN_FAULT;
-    if (parse_command_line(&arena, argc, argv, &options, &fault)) {
-        RunContext cx = {&arena, &options, &machine, &fault, NULL, 0};
-        status = run(&cx);
-    }
+    arena_init(&call->arena, allocator_libc(), &call->out_of_memory);
+    RunStatus status = run_guarded(call, argc, argv);
     if (status == RUN_FAULT)
-        fprintf(stderr, "tilerun: error: %s\n", fault.text);
-    arena_free(&arena);
+        fprintf(stderr, "tilerun: error: %s\n", call->fault.text);
+    arena_free(&call->arena);
+    free(call);
     return status == RUN_OK ? 0 : status == RUN_FINDINGS ? EXIT_FINDINGS : 1;
 }
 

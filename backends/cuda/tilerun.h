@@ -37,6 +37,7 @@ typedef struct RunContext {
     Fault *fault;
     const char *image;
     size_t image_bytes;
+    struct LaunchArgs **open; /* arguments by hand, while there are some: not on the arena */
 } RunContext;
 
 /* By the file's metadata. */

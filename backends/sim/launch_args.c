@@ -120,7 +120,9 @@ buffer_of(LaunchArgs *args, const char *word, bool *known, size_t *index)
         if (!last)
             return launch_args_fail(args, "out: needs FILE:BYTES", word);
         char *file = copy_of(rest, (size_t)(last - rest));
-        ok = file && byte_count(args, word, last + 1, &bytes) &&
+        if (!file)
+            return launch_args_fail(args, "out of memory", word);
+        ok = byte_count(args, word, last + 1, &bytes) &&
              launch_args_buffer(args, file, bytes, NULL, file, index);
         free(file);
         return ok;

@@ -4,12 +4,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+static _Thread_local bool failed;
+
+static void *
+noted(void *block)
+{
+    failed |= block == NULL;
+    return block;
+}
+
+void *
+sim_malloc(size_t bytes)
+{
+    return noted(malloc(bytes));
+}
+
+void *
+sim_calloc(size_t count, size_t size)
+{
+    return noted(calloc(count, size));
+}
+
+void *
+sim_realloc(void *block, size_t bytes)
+{
+    return noted(realloc(block, bytes));
+}
+
+void *
+sim_aligned_alloc(size_t alignment, size_t bytes)
+{
+    return noted(aligned_alloc(alignment, bytes));
+}
+
+bool
+sim_allocation_failed(void)
+{
+    bool before = failed;
+    failed = false;
+    return before;
+}
+
 struct SimArenaBlock {
     SimArenaBlock *next;
     size_t padding; /* keeps the payload 16-byte aligned */
 };
 
-enum { BLOCK_BYTES = 64 * 1024 };
+#ifndef SIM_ARENA_BLOCK_BYTES /* tests/oom takes small ones */
+#define SIM_ARENA_BLOCK_BYTES (64 * 1024)
+#endif
+enum { BLOCK_BYTES = SIM_ARENA_BLOCK_BYTES };
 
 void *
 sim_arena_alloc(SimArena *arena, size_t bytes)

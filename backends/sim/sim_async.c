@@ -13,14 +13,14 @@ sim_op_new(SimWarp *warp, size_t payload_bytes)
     SimCluster *cluster = warp->cta->cluster;
     if (cluster->op_count == cluster->op_capacity) {
         size_t capacity = cluster->op_capacity ? 2 * cluster->op_capacity : 64;
-        SimOp **bigger = realloc(cluster->ops, capacity * sizeof(SimOp *));
+        SimOp **bigger = sim_realloc(cluster->ops, capacity * sizeof(SimOp *));
         if (!bigger)
             return NULL;
         cluster->ops = bigger;
         cluster->op_capacity = capacity;
     }
-    SimOp *op = calloc(1, sizeof *op);
-    void *payload = calloc(1, payload_bytes ? payload_bytes : 1);
+    SimOp *op = sim_calloc(1, sizeof *op);
+    void *payload = sim_calloc(1, payload_bytes ? payload_bytes : 1);
     if (!op || !payload) {
         free(op);
         free(payload);
@@ -73,7 +73,7 @@ sim_op_start(SimCluster *cluster, SimOp *op, bool can_be_late)
 {
     if (cluster->pending_count == cluster->pending_capacity) {
         size_t capacity = cluster->pending_capacity ? 2 * cluster->pending_capacity : 64;
-        SimOp **bigger = realloc(cluster->pending, capacity * sizeof(SimOp *));
+        SimOp **bigger = sim_realloc(cluster->pending, capacity * sizeof(SimOp *));
         if (!bigger) { /* still right, only less adversarial */
             sim_op_finish(cluster, op);
             return;
@@ -150,7 +150,7 @@ sim_op_observe(SimWarp *warp, SimOp *op)
     if (op->agent == warp->agent)
         op->lane_epoch = warp->lane_epoch;
     if (!op->seen)
-        op->seen = calloc(warp->cta->cluster->agents, sizeof *op->seen);
+        op->seen = sim_calloc(warp->cta->cluster->agents, sizeof *op->seen);
     if (op->seen && !op->seen[warp->agent])
         op->seen[warp->agent] = warp->clock[warp->agent];
     if (op->global)

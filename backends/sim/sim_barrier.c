@@ -25,7 +25,7 @@ sim_barrier_init(SimCta *cta)
     uint32_t agents = cta->cluster->agents;
     for (int i = 0; cta->cluster->run->checks && i < SIM_BARRIERS; i++) {
         SimNamedBarrier *b = &cta->barrier[i];
-        b->clock = calloc(SIM_PLANES * (size_t)agents, sizeof *b->clock);
+        b->clock = sim_calloc(SIM_PLANES * (size_t)agents, sizeof *b->clock);
         if (!b->clock)
             return false;
     }

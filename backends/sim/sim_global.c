@@ -51,7 +51,7 @@ bool
 sim_global_start(SimRun *run)
 {
     SimDevice *dev = run->device;
-    SimGlobalShadow *s = run->global_shadow = calloc(1, sizeof *s);
+    SimGlobalShadow *s = run->global_shadow = sim_calloc(1, sizeof *s);
     if (!s)
         return false;
     for (int i = 0; i < LOCKS; i++)
@@ -60,7 +60,7 @@ sim_global_start(SimRun *run)
     for (size_t i = 0; i < dev->count; i++) {
         SimAllocation *a = dev->allocations[i];
         if (!a->read_only &&
-            !(a->shadow = calloc(a->size / PAGE_BYTES + 1, sizeof(struct SimGlobalPage *))))
+            !(a->shadow = sim_calloc(a->size / PAGE_BYTES + 1, sizeof(struct SimGlobalPage *))))
             return false;
     }
     return true;
@@ -235,7 +235,7 @@ record_write(const Access *a, struct SimGlobalPage *page, Cell *c, uint32_t cell
     uint8_t keep = c->written & (uint8_t)~bytes;
     bool same = same_party(&c->writer, &a->own);
     if (keep && (!same || c->split) && !page->bytes)
-        page->bytes = calloc(4 * PAGE_CELLS, sizeof *page->bytes);
+        page->bytes = sim_calloc(4 * PAGE_CELLS, sizeof *page->bytes);
     if (keep && (!same || c->split) && page->bytes) {
         for (uint32_t i = 0; i < 4; i++) {
             Party *at = &page->bytes[4 * cell + i];
@@ -258,7 +258,7 @@ page_at(const SimAllocation *in, size_t offset)
 {
     struct SimGlobalPage **page = &in->shadow[offset / PAGE_BYTES];
     if (!*page)
-        *page = calloc(1, sizeof **page);
+        *page = sim_calloc(1, sizeof **page);
     return *page;
 }
 
@@ -321,12 +321,12 @@ new_global_op(const SimWarp *warp)
 {
     SimGlobalShadow *s = warp->run->global_shadow;
     const SimCluster *cluster = warp->cta->cluster;
-    struct SimGlobalOp *op = calloc(1, sizeof *op);
-    _Atomic uint32_t *seen = calloc(cluster->agents, sizeof *seen);
+    struct SimGlobalOp *op = sim_calloc(1, sizeof *op);
+    _Atomic uint32_t *seen = sim_calloc(cluster->agents, sizeof *seen);
     pthread_mutex_lock(&s->op_lock);
     if (s->op_count == s->op_capacity) {
         size_t capacity = s->op_capacity ? 2 * s->op_capacity : 64;
-        struct SimGlobalOp **bigger = realloc(s->op, capacity * sizeof *bigger);
+        struct SimGlobalOp **bigger = sim_realloc(s->op, capacity * sizeof *bigger);
         if (bigger) {
             s->op = bigger;
             s->op_capacity = capacity;

@@ -111,13 +111,21 @@ is_new(SimRun *run, const About *about)
     }
     if (run->finding_count == run->finding_capacity) {
         size_t capacity = run->finding_capacity ? 2 * run->finding_capacity : 16;
-        SimFinding *bigger = realloc(run->findings, capacity * sizeof *bigger);
+        SimFinding *bigger = sim_realloc(run->findings, capacity * sizeof *bigger);
         if (!bigger)
             return false;
         run->findings = bigger;
         run->finding_capacity = capacity;
     }
     return true;
+}
+
+static char *
+copy_text(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = sim_malloc(n);
+    return copy ? memcpy(copy, text, n) : NULL;
 }
 
 static void __attribute__((format(printf, 3, 0)))
@@ -152,7 +160,7 @@ record(SimRun *run, About about, const char *format, va_list args)
         add_place(&text, run->module, other);
     }
     SimFinding f = {.kind = about.kind, .level = about.level, .count = 1,
-                    .message = strdup(text.at), .ptx_line = line_of(about.insn),
+                    .message = copy_text(text.at), .ptx_line = line_of(about.insn),
                     .warp = about.warp, .lane = about.lane, .address = about.address,
                     .other_ptx_line = line_of(other),
                     .other_warp = about.other ? about.other->warp : -1};

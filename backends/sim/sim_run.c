@@ -18,7 +18,7 @@ void *
 sim_extension(SimExtension *ext, size_t size, void (*release)(void *state))
 {
     if (!ext->state) {
-        ext->state = calloc(1, size);
+        ext->state = sim_calloc(1, size);
         ext->release = release ? release : free;
     }
     return ext->state;
@@ -274,8 +274,14 @@ work(void *argument)
 {
     Pool *pool = argument;
     SimRun *run = pool->run;
+    sim_allocation_failed(); /* whatever was before */
     for (SimCluster *cluster; (cluster = next_cluster(pool)) != NULL;) {
-        if (run->stop || run_slice(cluster) == CLUSTER_DONE) {
+        bool done = run->stop || run_slice(cluster) == CLUSTER_DONE;
+        if (sim_allocation_failed()) {
+            fail_run(run, "out of memory");
+            done = true;
+        }
+        if (done) {
             free_cluster(cluster);
             continue;
         }
@@ -452,7 +458,7 @@ static void
 fill_lines(SimRun *run, SimReport *report)
 {
     const SimModule *mod = run->module;
-    SimLine *lines = calloc(mod->insn_count, sizeof *lines);
+    SimLine *lines = sim_calloc(mod->insn_count, sizeof *lines);
     size_t count = 0;
     for (size_t i = 0; lines && i < mod->insn_count; i++) {
         const SimInsn *insn = mod->insns[i];
@@ -520,6 +526,8 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
         run_clusters(&run);
         pthread_mutex_destroy(&run.lock);
         finish_report(&run, report);
+        if (sim_allocation_failed())
+            bad_launch(report, "out of memory");
     }
     if (run.checks) {
         sim_global_end(&run);

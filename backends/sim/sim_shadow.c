@@ -43,14 +43,14 @@ struct SimShadow {
 SimShadow *
 sim_shadow_new(uint32_t bytes, uint32_t agents)
 {
-    SimShadow *s = calloc(1, sizeof *s);
+    SimShadow *s = sim_calloc(1, sizeof *s);
     if (!s)
         return NULL;
     s->cells = (bytes + 3) / 4;
     s->agents = agents;
-    s->cell = calloc(s->cells ? s->cells : 1, sizeof *s->cell);
-    s->read = calloc(agents, sizeof *s->read);
-    s->read_op = calloc(agents, sizeof *s->read_op);
+    s->cell = sim_calloc(s->cells ? s->cells : 1, sizeof *s->cell);
+    s->read = sim_calloc(agents, sizeof *s->read);
+    s->read_op = sim_calloc(agents, sizeof *s->read_op);
     if (!s->cell || !s->read || !s->read_op) {
         sim_shadow_free(s);
         return NULL;
@@ -80,7 +80,7 @@ static uint32_t *
 plane(SimShadow *s, uint32_t **planes, uint32_t agent)
 {
     if (!planes[agent])
-        planes[agent] = calloc(s->cells ? s->cells : 1, sizeof **planes);
+        planes[agent] = sim_calloc(s->cells ? s->cells : 1, sizeof **planes);
     return planes[agent]; /* NULL only without memory: then reads go unrecorded */
 }
 
@@ -183,7 +183,7 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
     uint8_t keep = c->written & (uint8_t)~bytes;
     bool mixed = keep && (c->split || c->writer.who != own.who);
     if (mixed && !s->bytes)
-        s->bytes = calloc((size_t)s->cells * 4, sizeof *s->bytes);
+        s->bytes = sim_calloc((size_t)s->cells * 4, sizeof *s->bytes);
     if (mixed && s->bytes)
         for (uint32_t i = 0; i < 4; i++) {
             if (bytes >> i & 1)

@@ -236,7 +236,7 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         return true;
     size_t agents = cluster->agents, clocks = warp->clock ? SIM_PLANES * agents : 0;
     SimOp *op = sim_op_new(warp, sizeof(Arrival));
-    Commit *commit = calloc(1, sizeof *commit + clocks * sizeof(uint32_t) + agents);
+    Commit *commit = sim_calloc(1, sizeof *commit + clocks * sizeof(uint32_t) + agents);
     if (!op || !commit || !tw)
         return false;
     TensorList *list = &tw->issued[lane];

@@ -110,7 +110,7 @@ watch_load(SimWarp *warp, SimOp *op, const SimSlot *slot, uint32_t count)
     const SimFrame *frame = warp->running->frame;
     if (tw->frame != frame) { /* of another function: their loads stay without a use */
         free(tw->load_of);
-        tw->load_of = calloc(frame->function->register_bytes / ROW + 1, sizeof *tw->load_of);
+        tw->load_of = sim_calloc(frame->function->register_bytes / ROW + 1, sizeof *tw->load_of);
         tw->frame = frame;
         warp->unread_loads = 0;
         if (!tw->load_of)

@@ -43,7 +43,7 @@ tensor_memory(SimCta *cta)
     memset(tm->data, 0xa5, sizeof tm->data); /* contents are undefined */
     tm->smallest = TENSOR_COLUMNS;
     if (cta->cluster->run->checks)
-        tm->read = calloc(cta->cluster->agents, sizeof *tm->read);
+        tm->read = sim_calloc(cta->cluster->agents, sizeof *tm->read);
     return tm;
 }
 
@@ -65,7 +65,7 @@ tensor_warp(SimWarp *warp)
 {
     TensorWarp *tw = sim_extension(&warp->ext[SIM_EXT_SM100], sizeof *tw, release_warp);
     if (tw && !tw->after && warp->clock)
-        tw->after = calloc(warp->cta->cluster->agents, sizeof *tw->after);
+        tw->after = sim_calloc(warp->cta->cluster->agents, sizeof *tw->after);
     return tw;
 }
 
@@ -74,7 +74,7 @@ tensor_list_add(TensorList *list, SimOp *op)
 {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        SimOp **bigger = realloc(list->op, capacity * sizeof *bigger);
+        SimOp **bigger = sim_realloc(list->op, capacity * sizeof *bigger);
         if (!bigger)
             return false;
         list->op = bigger;
@@ -101,7 +101,7 @@ SimOp *
 tensor_op_new(SimWarp *warp, size_t payload, TensorKind kind, uint32_t lane, uint32_t group)
 {
     SimOp *op = sim_op_new(warp, payload);
-    TensorOp *t = op ? calloc(1, sizeof *t) : NULL;
+    TensorOp *t = op ? sim_calloc(1, sizeof *t) : NULL;
     if (!t)
         return NULL;
     op->tracked = t;
@@ -362,7 +362,7 @@ check_cells(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lane
     }
     uint32_t **plane = &tm->read[warp->agent];
     if (!*plane)
-        *plane = calloc((size_t)TENSOR_STRIPS * TENSOR_COLUMNS, sizeof **plane);
+        *plane = sim_calloc((size_t)TENSOR_STRIPS * TENSOR_COLUMNS, sizeof **plane);
     for (uint32_t c = column; *plane && op && c < column + columns; c++)
         (*plane)[strip * TENSOR_COLUMNS + c] = op->id + 1;
 }

@@ -256,7 +256,7 @@ tensor_product_land(SimCluster *cluster, SimOp *op)
     if (p->form->scale_vector)
         apply_scales(op, p);
     size_t cells = (size_t)p->shape.m * p->shape.n;
-    void *sum = calloc(cells, p->form->kind == KIND_I8 ? sizeof(int64_t) : sizeof(float));
+    void *sum = sim_calloc(cells, p->form->kind == KIND_I8 ? sizeof(int64_t) : sizeof(float));
     if (!sum)
         return; /* D keeps its poison: nothing better can be done here */
     if (p->form->kind == KIND_I8)

@@ -76,7 +76,7 @@ remember(SimWarp *warp, SimOp *op)
         return false;
     if (s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 32;
-        Pending *bigger = realloc(s->pending, capacity * sizeof *bigger);
+        Pending *bigger = sim_realloc(s->pending, capacity * sizeof *bigger);
         if (!bigger)
             return false;
         s->pending = bigger;

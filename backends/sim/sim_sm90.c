@@ -47,7 +47,7 @@ sim_sm90_cta(SimCta *cta)
     Sm90Cta *s = sim_extension(&cta->ext[SIM_EXT_SM90], sizeof(Sm90Cta), release_cta);
     if (s && !s->barrier) {
         s->barrier_room = cta->shared_size / 8 + 1;
-        s->barrier = calloc(s->barrier_room, sizeof *s->barrier);
+        s->barrier = sim_calloc(s->barrier_room, sizeof *s->barrier);
     }
     return s && s->barrier ? s : NULL;
 }
@@ -71,8 +71,8 @@ sim_sm90_cluster(SimCluster *cluster)
         sim_extension(&cluster->ext[SIM_EXT_SM90], sizeof(Sm90Cluster), release_cluster);
     if (s && !s->arrived) {
         s->agents = cluster->agents;
-        s->arrived = calloc(cluster->agents, sizeof *s->arrived);
-        s->clock = calloc(2 * SIM_PLANES * (size_t)cluster->agents, sizeof *s->clock);
+        s->arrived = sim_calloc(cluster->agents, sizeof *s->arrived);
+        s->clock = sim_calloc(2 * SIM_PLANES * (size_t)cluster->agents, sizeof *s->clock);
         s->done_clock = s->clock ? s->clock + SIM_PLANES * (size_t)cluster->agents : NULL;
     }
     return s && s->arrived && s->clock ? s : NULL;

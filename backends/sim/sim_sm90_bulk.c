@@ -164,7 +164,7 @@ track(SimWarp *warp, SimOp *op, SimOp *reader, uint32_t lane)
         return false;
     if (s->bulk_count == s->bulk_capacity) {
         size_t capacity = s->bulk_capacity ? 2 * s->bulk_capacity : 16;
-        Sm90Bulk *bigger = realloc(s->bulk, capacity * sizeof *bigger);
+        Sm90Bulk *bigger = sim_realloc(s->bulk, capacity * sizeof *bigger);
         if (!bigger)
             return false;
         s->bulk = bigger;

@@ -35,7 +35,7 @@ note_map(SimWarp *warp, uint64_t address, bool released)
     if (!map) {
         if (s->map_count == s->map_capacity) {
             size_t capacity = s->map_capacity ? 2 * s->map_capacity : 8;
-            Sm90Map *bigger = realloc(s->map, capacity * sizeof *bigger);
+            Sm90Map *bigger = sim_realloc(s->map, capacity * sizeof *bigger);
             if (!bigger)
                 return;
             s->map = bigger;
@@ -43,7 +43,7 @@ note_map(SimWarp *warp, uint64_t address, bool released)
         }
         map = &s->map[s->map_count];
         *map = (Sm90Map){.address = address};
-        map->acquired = calloc(cluster->agents, sizeof *map->acquired);
+        map->acquired = sim_calloc(cluster->agents, sizeof *map->acquired);
         if (!map->acquired)
             return;
         s->map_count++;

@@ -74,11 +74,11 @@ make_barrier(SimCta *cta, uint32_t offset)
     if (!s)
         return NULL;
     Sm90Barrier **at = &s->barrier[offset / 8];
-    if (!*at && (*at = calloc(1, sizeof **at)) != NULL && cta->cluster->run->checks) {
+    if (!*at && (*at = sim_calloc(1, sizeof **at)) != NULL && cta->cluster->run->checks) {
         size_t words = 2 * SIM_PLANES * agents;
-        (*at)->clock = calloc(2 * words, sizeof *(*at)->clock);
+        (*at)->clock = sim_calloc(2 * words, sizeof *(*at)->clock);
         (*at)->done = (*at)->clock ? (*at)->clock + words : NULL;
-        (*at)->observed = calloc(agents, sizeof *(*at)->observed);
+        (*at)->observed = sim_calloc(agents, sizeof *(*at)->observed);
     }
     if (*at) {
         (*at)->cta = cta;
@@ -241,7 +241,7 @@ credit(Sm90Barrier *b, SimOp *op)
         return;
     if (b->op_count == b->op_capacity) {
         size_t capacity = b->op_capacity ? 2 * b->op_capacity : 16;
-        SimOp **bigger = realloc(b->op, capacity * sizeof *bigger);
+        SimOp **bigger = sim_realloc(b->op, capacity * sizeof *bigger);
         if (!bigger)
             return;
         b->op = bigger;

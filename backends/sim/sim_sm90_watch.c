@@ -41,7 +41,7 @@ watch_of(SimWarp *warp)
     const SimFrame *frame = warp->running->frame;
     if (!warp->run->checks)
         return NULL;
-    if (!warp->watch && !(warp->watch = calloc(1, sizeof *warp->watch)))
+    if (!warp->watch && !(warp->watch = sim_calloc(1, sizeof *warp->watch)))
         return NULL;
     SimRegisterWatch *w = warp->watch;
     uint32_t rows = frame->function->register_bytes / ROW + 1;
@@ -49,12 +49,12 @@ watch_of(SimWarp *warp)
         return w;
     release_arrays(w);
     *w = (SimRegisterWatch){.frame = frame, .rows = rows};
-    w->stamp = calloc(rows, sizeof *w->stamp);
-    w->touched_by = calloc(rows, sizeof *w->touched_by);
-    w->op = calloc(rows, sizeof *w->op);
-    w->op_insn = calloc(rows, sizeof *w->op_insn);
-    w->shape = calloc(rows, sizeof *w->shape);
-    w->shape_epoch = calloc(rows, sizeof *w->shape_epoch);
+    w->stamp = sim_calloc(rows, sizeof *w->stamp);
+    w->touched_by = sim_calloc(rows, sizeof *w->touched_by);
+    w->op = sim_calloc(rows, sizeof *w->op);
+    w->op_insn = sim_calloc(rows, sizeof *w->op_insn);
+    w->shape = sim_calloc(rows, sizeof *w->shape);
+    w->shape_epoch = sim_calloc(rows, sizeof *w->shape_epoch);
     if (!w->stamp || !w->touched_by || !w->op || !w->op_insn || !w->shape || !w->shape_epoch)
         sim_sm90_watch_free(warp);
     return warp->watch;

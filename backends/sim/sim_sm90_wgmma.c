@@ -66,7 +66,7 @@ warpgroup_of(SimWarp *warp)
         return NULL;
     Sm90Warpgroup **at = &s->warpgroup[warp->index / WARPS];
     if (!*at)
-        *at = calloc(1, sizeof **at);
+        *at = sim_calloc(1, sizeof **at);
     return *at;
 }
 
@@ -316,7 +316,7 @@ multiply_integers(const Payload *p, uint32_t *d)
 {
     const Sm90Wgmma *f = p->form;
     size_t size = ROWS * (size_t)f->n;
-    int64_t *sum = malloc(size * sizeof *sum);
+    int64_t *sum = sim_malloc(size * sizeof *sum);
     if (!sum)
         return;
     for (size_t i = 0; i < size; i++)
@@ -337,7 +337,7 @@ land_product(SimCluster *cluster, SimOp *op)
     Payload *p = op->payload;
     const Sm90Wgmma *f = p->form;
     (void)cluster;
-    uint32_t *d = calloc(ROWS * (size_t)f->n, sizeof *d);
+    uint32_t *d = sim_calloc(ROWS * (size_t)f->n, sizeof *d);
     if (!d)
         return;
     float *real = (float *)(void *)d;
@@ -365,7 +365,7 @@ product_at(SimWarp *warp, Sm90Warpgroup *g, size_t index, const SimInsn *insn)
         return &g->product[index];
     if (g->count == g->capacity) {
         size_t capacity = g->capacity ? 2 * g->capacity : 64;
-        Product *bigger = realloc(g->product, capacity * sizeof *bigger);
+        Product *bigger = sim_realloc(g->product, capacity * sizeof *bigger);
         if (!bigger)
             return NULL;
         g->product = bigger;
@@ -496,7 +496,7 @@ wgmma_commit(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         return sim_fail(warp, "out of memory");
     if (g->group_count[w] == g->group_capacity[w]) {
         size_t capacity = g->group_capacity[w] ? 2 * g->group_capacity[w] : 32;
-        size_t *bigger = realloc(g->group[w], capacity * sizeof *bigger);
+        size_t *bigger = sim_realloc(g->group[w], capacity * sizeof *bigger);
         if (!bigger)
             return sim_fail(warp, "out of memory");
         g->group[w] = bigger;

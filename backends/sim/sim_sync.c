@@ -66,7 +66,7 @@ grow(void *array, size_t count, size_t *capacity, size_t element)
     if (count < *capacity)
         return array;
     size_t wanted = *capacity ? 2 * *capacity : 8;
-    void *bigger = realloc(array, wanted * element);
+    void *bigger = sim_realloc(array, wanted * element);
     if (bigger)
         *capacity = wanted;
     return bigger;
@@ -159,7 +159,7 @@ sim_sync_lanes_release(SimWarp *warp, uint32_t lanes)
         return; /* no lane has stored since: nothing to tell apart */
     if (warp->partial_count == warp->partial_capacity) {
         uint32_t capacity = warp->partial_capacity ? 2 * warp->partial_capacity : 32;
-        struct SimPartial *bigger = realloc(warp->partial, capacity * sizeof *bigger);
+        struct SimPartial *bigger = sim_realloc(warp->partial, capacity * sizeof *bigger);
         if (!bigger)
             return;
         warp->partial = bigger;
@@ -234,7 +234,7 @@ static bool
 grow_table(SimSyncTable *table)
 {
     SimSyncTable bigger = {.capacity = table->capacity ? 2 * table->capacity : 64};
-    bigger.point = calloc(bigger.capacity, sizeof *bigger.point);
+    bigger.point = sim_calloc(bigger.capacity, sizeof *bigger.point);
     if (!bigger.point)
         return false;
     for (size_t i = 0; i < table->capacity; i++)
@@ -259,13 +259,13 @@ static SyncPoint *
 make_point(SimCluster *cluster, uint64_t key)
 {
     if (!cluster->sync)
-        cluster->sync = calloc(1, sizeof *cluster->sync);
+        cluster->sync = sim_calloc(1, sizeof *cluster->sync);
     SimSyncTable *table = cluster->sync;
     if (!table || (2 * table->count >= table->capacity && !grow_table(table)))
         return NULL;
     SyncPoint *point = find_point(table, key);
     if (!point->clock) {
-        point->clock = calloc(SIM_PLANES * (size_t)cluster->agents, sizeof *point->clock);
+        point->clock = sim_calloc(SIM_PLANES * (size_t)cluster->agents, sizeof *point->clock);
         if (!point->clock)
             return NULL;
         point->address = key;
@@ -349,7 +349,7 @@ note_foreign(SimWarp *warp, SimSnapshot *s)
         join(warp->init_clock, s->clock, cluster->agents);
         return;
     }
-    if (!cluster->foreign && !(cluster->foreign = calloc(1, sizeof *cluster->foreign)))
+    if (!cluster->foreign && !(cluster->foreign = sim_calloc(1, sizeof *cluster->foreign)))
         return;
     SimForeignList *list = cluster->foreign;
     for (size_t i = 0; i < list->count; i++) {
@@ -387,9 +387,9 @@ new_snapshot(SimWarp *warp, const uint32_t *clock)
     const SimForeignList *list = cluster->foreign;
     SimGlobalSync *global = warp->run->global_sync;
     size_t most = list ? list->count : 0;
-    SimSnapshot *s = calloc(1, sizeof *s);
-    uint32_t *copy = malloc(cluster->agents * sizeof *copy);
-    SimSnapshot **known = most ? malloc(most * sizeof *known) : NULL;
+    SimSnapshot *s = sim_calloc(1, sizeof *s);
+    uint32_t *copy = sim_malloc(cluster->agents * sizeof *copy);
+    SimSnapshot **known = most ? sim_malloc(most * sizeof *known) : NULL;
     if (!s || !copy || (most && !known)) {
         free(s);
         free(copy);
@@ -423,7 +423,7 @@ grow_global(SimGlobalSync *global)
     size_t old_capacity = global->capacity;
     GlobalPoint *old = global->point;
     size_t capacity = old_capacity ? 2 * old_capacity : 64;
-    GlobalPoint *bigger = calloc(capacity, sizeof *bigger);
+    GlobalPoint *bigger = sim_calloc(capacity, sizeof *bigger);
     if (!bigger)
         return false;
     global->point = bigger;
@@ -605,8 +605,8 @@ sim_sync_warp_start(SimWarp *warp)
 {
     size_t agents = warp->cta->cluster->agents;
     size_t words = SIM_PLANES * agents;
-    warp->clock = calloc((1 + 2 * SCOPES) * words + agents, sizeof *warp->clock);
-    warp->sync = calloc(1, sizeof *warp->sync);
+    warp->clock = sim_calloc((1 + 2 * SCOPES) * words + agents, sizeof *warp->clock);
+    warp->sync = sim_calloc(1, sizeof *warp->sync);
     if (!warp->clock || !warp->sync)
         return false;
     warp->proxy_clock = warp->clock + agents;
@@ -648,7 +648,7 @@ sim_sync_cluster_end(SimCluster *cluster)
 bool
 sim_sync_run_start(SimRun *run)
 {
-    run->global_sync = calloc(1, sizeof *run->global_sync);
+    run->global_sync = sim_calloc(1, sizeof *run->global_sync);
     if (!run->global_sync)
         return false;
     pthread_mutex_init(&run->global_sync->lock, NULL);

@@ -137,7 +137,7 @@ reserve_local(SimWarp *warp, uint32_t size)
         wanted *= 2;
     if (wanted > LOCAL_LIMIT)
         return false;
-    uint8_t *bigger = malloc((size_t)wanted * SIM_LANES);
+    uint8_t *bigger = sim_malloc((size_t)wanted * SIM_LANES);
     if (!bigger)
         return false;
     memset(bigger, POISON, (size_t)wanted * SIM_LANES);
@@ -152,10 +152,10 @@ reserve_local(SimWarp *warp, uint32_t size)
 static SimFrame *
 new_frame(const SimFunction *function, SimFrame *caller, uint32_t lanes)
 {
-    SimFrame *f = calloc(1, sizeof *f);
+    SimFrame *f = sim_calloc(1, sizeof *f);
     size_t bytes = (function->register_bytes + 63u) / 64 * 64 + 64;
     if (f)
-        f->registers = aligned_alloc(64, bytes);
+        f->registers = sim_aligned_alloc(64, bytes);
     if (!f || !f->registers) {
         free(f);
         return NULL;
@@ -481,7 +481,7 @@ sim_warp_start(SimWarp *warp, SimCta *cta, uint32_t index)
     warp->bank[SIM_BANK_CONSTANTS] = run->module->constants;
     size_t special =
         SIM_SPECIAL_BYTES + run->module->shared_address_count * SIM_SHARED_ROW_BYTES;
-    warp->bank[SIM_BANK_SPECIAL] = aligned_alloc(64, (special + 63) / 64 * 64);
+    warp->bank[SIM_BANK_SPECIAL] = sim_aligned_alloc(64, (special + 63) / 64 * 64);
     if (!warp->bank[SIM_BANK_SPECIAL])
         return false;
     memset(warp->bank[SIM_BANK_SPECIAL], 0, special);

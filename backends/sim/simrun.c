@@ -189,11 +189,11 @@ save_buffers(const LaunchArgs *args, SimDevice *dev)
         if (!b->output)
             continue;
         char *content = malloc(b->bytes ? b->bytes : 1);
-        FILE *f = fopen(b->output, "wb");
-        if (!f || !content || !sim_read(dev, b->address, content, b->bytes) ||
-            fwrite(content, 1, b->bytes, f) != b->bytes)
+        if (!content || !sim_read(dev, b->address, content, b->bytes))
+            die("out of memory", b->output);
+        FILE *f = fopen(b->output, "wb"); /* now that there is something to write */
+        if (!f || fwrite(content, 1, b->bytes, f) != b->bytes || fclose(f) != 0)
             die("cannot write", b->output);
-        fclose(f);
         free(content);
     }
 }
@@ -203,7 +203,7 @@ save_buffers(const LaunchArgs *args, SimDevice *dev)
 static int
 run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected)
 {
-    SimError error;
+    SimError error = {.message = "out of memory"};
     SimDevice *dev = sim_device_new();
     SimModule *mod = dev ? sim_module_load(dev, text, size, o->file, &error) : NULL;
     if (!mod) {
@@ -222,6 +222,8 @@ run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected
     clock_gettime(CLOCK_MONOTONIC, &from);
     SimReport *report = sim_launch(mod, &o->launch);
     clock_gettime(CLOCK_MONOTONIC, &to);
+    if (!report)
+        die("out of memory", o->file);
     for (size_t i = 0; i < report->finding_count; i++)
         if (o->expect && report->findings[i].level == SIM_FAULT &&
             strcmp(sim_finding_name(report->findings[i].kind), o->expect) == 0)
@@ -237,7 +239,7 @@ run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected
     if (o->banks || o->lines)
         print_banks(report, o->lines);
     int status = (int)report->status;
-    if (is_last || (o->expect ? *expected : status != 0))
+    if (status != SIM_STATUS_ERROR && (is_last || (o->expect ? *expected : status != 0)))
         save_buffers(&args, dev);
     launch_args_free(&args);
     sim_report_free(report);

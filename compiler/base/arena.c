@@ -31,7 +31,10 @@ struct ArenaBlock {
     max_align_t data[];
 };
 
-enum { BLOCK_BYTES = 1 << 18, ALIGNMENT = sizeof(max_align_t) };
+#ifndef ARENA_BLOCK_BYTES /* tests/oom takes small ones */
+#define ARENA_BLOCK_BYTES (1 << 18)
+#endif
+enum { BLOCK_BYTES = ARENA_BLOCK_BYTES, ALIGNMENT = sizeof(max_align_t) };
 
 static void *
 libc_allocate(void *user, size_t bytes)

@@ -11,6 +11,8 @@
 #include "compiler/command/files.h"
 #include "compiler/command/toolkit.h"
 
+enum { DISASSEMBLERS = 2 };
+
 /* What stands behind .target in the PTX; the caller frees it. */
 static char *
 target_of(const char *ptx)
@@ -39,67 +41,95 @@ arch_for(const Assembly *assembly)
     return text_printf("%s%s", asked, "");
 }
 
-/* Runs ptxas over the file `input`; what it says goes to `*said`. */
-static int
-run_ptxas(const Assembly *assembly, const char *ptxas, const char *input, const char *cubin,
-          char **said)
-{
-    char *target = arch_for(assembly), *arch = text_printf("-arch=%s%s", target, "");
-    const char *arguments[] = {
-        arch, "-v", input, "-o", cubin, assembly->line_info ? "-lineinfo" : NULL, NULL};
-    int status = toolkit_run(ptxas, arguments, said, NULL);
+/* The programs, and what came of running them. */
+typedef struct Tools {
+    const char *ptxas;
+    char *target, *arch; /* "sm_90a", "-arch=sm_90a" */
+    char *disassembler[DISASSEMBLERS]; /* NULL: not found, or not wanted */
+    int status, listing_status[DISASSEMBLERS];
+    char *said;                   /* by ptxas */
+    char *listing[DISASSEMBLERS]; /* of the machine code, by the first that could */
+    char *wrong[DISASSEMBLERS];
+    char *bytes; /* of the cubin; NULL: not wanted, or not to be read */
+    size_t n;
+    int error; /* errno then */
+} Tools;
 
-    if (status == TOOLKIT_NOT_RUN) {
-        complain("%s can not be run", ptxas);
-        status = EXIT_USER;
-    } else if (status != 0) {
-        fputs(*said, stderr);
-        if (assembly->given) {
-            complain("%s refused %s for %s", ptxas, assembly->path, target);
-            status = EXIT_USER;
-        } else {
-            complain("%s refused the PTX of tilec for %s", ptxas, target);
-            status = EXIT_BUG;
-        }
+static const char *const disassemblers[DISASSEMBLERS][2] = {{"nvdisasm", "-c"},
+                                                            {"cuobjdump", "-sass"}};
+
+/* ptxas over the file `input`, and a disassembler over what it makes.  There are temporary files now,
+ * so nothing here may end the program. */
+static void
+run_tools(Tools *tools, const Assembly *assembly, const char *input, const char *cubin, bool keep)
+{
+    const char *arguments[] = {
+        tools->arch, "-v", input, "-o", cubin, assembly->line_info ? "-lineinfo" : NULL, NULL};
+
+    tools->status = toolkit_run(tools->ptxas, arguments, &tools->said, NULL);
+    for (size_t k = 0; k < DISASSEMBLERS && tools->status == 0; k++) {
+        const char *listing[] = {disassemblers[k][1], cubin, NULL};
+        if (tools->disassembler[k] == NULL)
+            continue;
+        tools->listing_status[k] = toolkit_run(tools->disassembler[k], listing, &tools->listing[k],
+                                               &tools->wrong[k]);
+        if (tools->listing_status[k] == 0)
+            break;
     }
-    free(arch);
-    free(target);
-    return status;
+    if (keep && tools->status == 0) {
+        tools->bytes = read_file(cubin, &tools->n);
+        tools->error = errno;
+    }
 }
 
-/* The text of the machine code in `cubin`, by the first disassembler there is; NULL with `*reason`
- * when there is none.  The caller frees either. */
-static char *
-disassemble(const char *ptxas, const char *cubin, char **reason)
+static int
+no_room(const char *tool)
 {
-    static const char *const tools[][2] = {{"nvdisasm", "-c"}, {"cuobjdump", "-sass"}};
+    complain("no memory or temporary file for what %s prints", tool);
+    return EXIT_BUG;
+}
 
+/* What ptxas's exit status means for ours. */
+static int
+ptxas_status(const Tools *tools, const Assembly *assembly)
+{
+    if (tools->status == 0)
+        return 0;
+    if (tools->status == TOOLKIT_NO_ROOM)
+        return no_room(tools->ptxas);
+    if (tools->status == TOOLKIT_NOT_RUN)
+        return complain("%s can not be run", tools->ptxas);
+    fputs(tools->said, stderr);
+    if (assembly->given)
+        return complain("%s refused %s for %s", tools->ptxas, assembly->path, tools->target);
+    complain("%s refused the PTX of tilec for %s", tools->ptxas, tools->target);
+    return EXIT_BUG;
+}
+
+/* The machine code as text; NULL with `*reason` when there is none.  The caller frees the reason. */
+static int
+listing_of(const Tools *tools, const char **code, char **reason)
+{
+    *code = NULL;
     *reason = text_printf("%s%s",
                           "neither nvdisasm nor cuobjdump was found beside ptxas, in PATH, "
                           "$CUDA_HOME/bin, $CUDA_PATH/bin or /usr/local/cuda/bin",
                           "");
-    for (size_t k = 0; k < sizeof tools / sizeof tools[0]; k++) {
-        char *tool = toolkit_find(tools[k][0], ptxas), *text, *wrong;
-        if (tool == NULL)
+    for (size_t k = 0; k < DISASSEMBLERS; k++) {
+        if (tools->disassembler[k] == NULL)
             continue;
-        const char *arguments[] = {tools[k][1], cubin, NULL};
-        int status = toolkit_run(tool, arguments, &text, &wrong);
-        if (status == 0) {
-            free(*reason);
-            *reason = NULL;
-        } else {
-            free(text);
-            text = NULL;
-            wrong[strcspn(wrong, "\n")] = '\0';
-            free(*reason);
-            *reason = text_printf("%s says: %s", tool, wrong);
+        if (tools->listing_status[k] == TOOLKIT_NO_ROOM)
+            return no_room(tools->disassembler[k]);
+        free(*reason);
+        *reason = NULL;
+        if (tools->listing_status[k] == 0) {
+            *code = tools->listing[k];
+            return 0;
         }
-        free(wrong);
-        free(tool);
-        if (text != NULL)
-            return text;
+        tools->wrong[k][strcspn(tools->wrong[k], "\n")] = '\0';
+        *reason = text_printf("%s says: %s", tools->disassembler[k], tools->wrong[k]);
     }
-    return NULL;
+    return 0;
 }
 
 /* Says what there is to say; returns the exit status.  Nothing here changes a local variable
@@ -138,11 +168,10 @@ judge(const Assembly *assembly, const char *said, const char *code, const char *
     return status;
 }
 
-/* A file of our own in /tmp; NULL after a complaint. */
-static char *
-temporary_file(const char *text, size_t n)
+/* A file of our own in /tmp: fills in the end of `path`. */
+static bool
+temporary_file(char *path, const char *text, size_t n)
 {
-    char *path = text_printf("%s%s", "/tmp/tilec-XXXXXX", "");
     int handle = mkstemp(path);
 
     for (size_t done = 0; handle >= 0 && done < n;) {
@@ -159,48 +188,59 @@ temporary_file(const char *text, size_t n)
     }
     if (handle < 0) {
         complain("can not write a temporary file: %s", strerror(errno));
-        free(path);
-        return NULL;
+        return false;
     }
     close(handle);
-    return path;
+    return true;
 }
 
-static void
-remove_temporary(char *path)
+/* Makes the temporary files, runs the programs and takes the files away again. */
+static bool
+with_files(Tools *tools, const Assembly *assembly, bool keep)
 {
-    if (path != NULL)
-        unlink(path);
-    free(path);
+    char own[] = "/tmp/tilec-XXXXXX", cubin[] = "/tmp/tilec-XXXXXX";
+    bool made = assembly->given || temporary_file(own, assembly->ptx, assembly->n), both = false;
+
+    if (made && temporary_file(cubin, "", 0)) {
+        both = true;
+        /* the user's own file, so that ptxas names it in what it says */
+        run_tools(tools, assembly, assembly->given ? assembly->path : own, cubin, keep);
+        unlink(cubin);
+    }
+    if (made && !assembly->given)
+        unlink(own);
+    return both;
 }
 
 static int
 assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
 {
-    /* the user's own file, so that ptxas names it in what it says */
-    char *own = assembly->given ? NULL : temporary_file(assembly->ptx, assembly->n);
-    const char *input = assembly->given ? assembly->path : own;
-    char *cubin = temporary_file("", 0);
-    char *said = NULL, *code = NULL, *no_code = NULL;
-    int status = input == NULL || cubin == NULL ? EXIT_USER : 0;
+    Tools tools = {.ptxas = ptxas, .target = arch_for(assembly)};
+    const char *code = NULL;
+    char *no_code = NULL;
 
-    if (status == 0)
-        status = run_ptxas(assembly, ptxas, input, cubin, &said);
+    tools.arch = text_printf("-arch=%s%s", tools.target, "");
+    for (size_t k = 0; k < DISASSEMBLERS && assembly->report != NULL; k++)
+        tools.disassembler[k] = toolkit_find(disassemblers[k][0], ptxas);
+    int status = with_files(&tools, assembly, output != NULL) ? ptxas_status(&tools, assembly)
+                                                              : EXIT_USER;
     if (status == 0 && assembly->report != NULL)
-        code = disassemble(ptxas, cubin, &no_code);
+        status = listing_of(&tools, &code, &no_code);
     if (status == 0)
-        status = judge(assembly, said, code, no_code);
-    if (status == 0 && output != NULL) {
-        size_t n;
-        char *bytes = read_file(cubin, &n);
-        status = bytes == NULL ? complain("can not read %s: %s", cubin, strerror(errno))
-                               : write_file(output, bytes, n);
-        free(bytes);
+        status = judge(assembly, tools.said, code, no_code);
+    if (status == 0 && output != NULL)
+        status = tools.bytes == NULL ? complain("can not read what %s made: %s", ptxas,
+                                                strerror(tools.error))
+                                     : write_file(output, tools.bytes, tools.n);
+    free(tools.target);
+    free(tools.arch);
+    for (size_t k = 0; k < DISASSEMBLERS; k++) {
+        free(tools.disassembler[k]);
+        free(tools.listing[k]);
+        free(tools.wrong[k]);
     }
-    remove_temporary(own);
-    remove_temporary(cubin);
-    free(said);
-    free(code);
+    free(tools.said);
+    free(tools.bytes);
     free(no_code);
     return status;
 }

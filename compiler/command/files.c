@@ -23,15 +23,20 @@ complain(const char *format, ...)
     return EXIT_USER;
 }
 
+void
+out_of_memory(void)
+{
+    fputs("tilec: error: out of memory\n", stderr);
+    exit(EXIT_BUG);
+}
+
 void *
 allocate(size_t bytes)
 {
     void *block = calloc(1, bytes);
 
-    if (block == NULL) {
-        fputs("tilec: error: out of memory\n", stderr);
-        exit(EXIT_BUG);
-    }
+    if (block == NULL)
+        out_of_memory();
     return block;
 }
 
@@ -58,13 +63,15 @@ read_file(const char *path, size_t *n)
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     size_t cap = 1 << 16;
     char *text = NULL;
+    bool full = true; /* there was memory for all of it */
 
     *n = 0;
     if (file == NULL)
         return NULL;
     for (;;) {
         char *grown = realloc(text, cap);
-        if (grown == NULL)
+        full = grown != NULL;
+        if (!full)
             break;
         text = grown;
         *n += fread(text + *n, 1, cap - 1 - *n, file);
@@ -72,8 +79,8 @@ read_file(const char *path, size_t *n)
             break;
         cap *= 2;
     }
-    bool bad = ferror(file) != 0 || text == NULL;
-    int error = errno;
+    bool bad = ferror(file) != 0 || !full;
+    int error = full ? errno : ENOMEM;
     if (file != stdin)
         fclose(file);
     if (bad) {
@@ -117,10 +124,19 @@ write_file(const char *path, const char *text, size_t n)
         status = complain("can not write %s: %s", path, strerror(errno));
     if (status == 0 && rename(beside, path) != 0)
         status = complain("can not write %s: %s", path, strerror(errno));
+    if (file == NULL && handle >= 0)
+        close(handle);
     if (status != 0 && handle >= 0)
         unlink(beside);
     free(beside);
     return status;
+}
+
+bool
+file_is_there(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
 }
 
 bool

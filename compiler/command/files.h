@@ -10,6 +10,8 @@ enum { EXIT_USER = 1, EXIT_BUG = 2 };
 /* Prints "tilec: error: ..."; returns EXIT_USER. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says so, and ends the program. */
+_Noreturn void out_of_memory(void);
 /* Zeroed memory; the program ends when there is none. */
 void *allocate(size_t bytes);
 /* printf of two texts into memory of its own. */
@@ -21,6 +23,7 @@ char *read_file(const char *path, size_t *n);
 /* Writes a file, or standard output for "-".  It appears whole or not at all.  Complains; returns
  * the exit status. */
 int write_file(const char *path, const char *text, size_t n);
+bool file_is_there(const char *path);
 bool same_file(const char *a, const char *b);
 /* The folder that a file lies in. */
 char *folder_of(const char *path);

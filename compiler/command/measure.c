@@ -195,6 +195,8 @@ read_database(Bench *b)
     size_t n;
     char *text = read_file(b->m->database, &n);
 
+    if (text == NULL && errno == ENOMEM)
+        out_of_memory();
     for (char *line = text; line != NULL && *line != '\0' && !b->m->asked->again;) {
         size_t length = strcspn(line, "\n");
         for (size_t k = 0; k < b->n; k++) {

@@ -148,21 +148,16 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
 char *
 search_file(const char *path, const char *mode)
 {
-    size_t n;
-
     if (mode == NULL || !ends_with(path, ".tile"))
         return text_printf("%s%s", path, "");
     char *base = text_printf("%s%s", path, "");
     base[strlen(base) - strlen(".tile")] = '\0';
     char *named = text_printf("%s_%s", base, mode);
     char *full = text_printf("%s.tile%s", named, "");
-    char *text = read_file(full, &n);
     free(base);
     free(named);
-    if (text == NULL) {
-        free(full);
-        return text_printf("%s%s", path, "");
-    }
-    free(text);
-    return full;
+    if (file_is_there(full))
+        return full;
+    free(full);
+    return text_printf("%s%s", path, "");
 }

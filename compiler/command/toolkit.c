@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* fork, fileno */
 #include "compiler/command/toolkit.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ toolkit_find(const char *program, const char *beside)
     return found;
 }
 
-/* All of a file that a child has written to; NUL-terminated. */
+/* All of a file that a child has written to, NUL-terminated; NULL when out of memory. */
 static char *
 read_back(FILE *file)
 {
@@ -81,44 +82,43 @@ read_back(FILE *file)
     if (file == NULL || fseek(file, 0, SEEK_END) != 0 || (n = ftell(file)) < 0 ||
         fseek(file, 0, SEEK_SET) != 0)
         n = 0;
-    char *text = allocate((size_t)n + 1);
-    if (file != NULL)
-        text[fread(text, 1, (size_t)n, file)] = '\0';
+    char *text = malloc((size_t)n + 1);
+    if (text != NULL)
+        text[file == NULL ? 0 : fread(text, 1, (size_t)n, file)] = '\0';
     return text;
 }
+
+enum { MOST_WORDS = 16 };
 
 int
 toolkit_run(const char *program, const char *const *arguments, char **out, char **errors)
 {
     FILE *said = tmpfile(), *wrong = errors == NULL ? said : tmpfile();
     int code = 0, status = TOOLKIT_NOT_RUN;
-    size_t n = 0;
+    const char *words[MOST_WORDS + 2] = {program};
 
-    while (arguments[n] != NULL)
-        n++;
-    char **copy = allocate((n + 2) * sizeof *copy);
-    copy[0] = text_printf("%s%s", program, "");
-    for (size_t k = 0; k < n; k++)
-        copy[k + 1] = text_printf("%s%s", arguments[k], "");
+    for (size_t n = 0; n < MOST_WORDS && arguments[n] != NULL; n++)
+        words[n + 1] = arguments[n];
     fflush(stdout);
     pid_t child = said == NULL || wrong == NULL ? -1 : fork();
     if (child == 0) {
         dup2(fileno(said), 1);
         dup2(fileno(wrong), 2);
-        execvp(program, copy);
+        execvp(program, (char *const *)words); /* which does not change them */
         _exit(TOOLKIT_NOT_RUN);
     }
     if (child > 0 && waitpid(child, &code, 0) == child)
         status = WIFEXITED(code) ? WEXITSTATUS(code) : 128 + WTERMSIG(code);
+    bool full = child >= 0;
     *out = read_back(said);
-    if (errors != NULL)
+    full &= *out != NULL;
+    if (errors != NULL) {
         *errors = read_back(wrong);
-    for (size_t k = 0; k <= n; k++)
-        free(copy[k]);
-    free(copy);
+        full &= *errors != NULL;
+    }
     if (errors != NULL && wrong != NULL)
         fclose(wrong);
     if (said != NULL)
         fclose(said);
-    return status;
+    return full ? status : TOOLKIT_NO_ROOM;
 }
