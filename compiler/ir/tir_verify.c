@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/ir/layout.h"
+
 static void
 describe_op(Buf *out, const TirOp *op)
 {
@@ -429,6 +431,9 @@ check_for(Verifier *v, const TirOp *op)
         TirType type = op->args[2 + bounds + k]->type;
         want_type(v, op, "a block argument", body->params.at[k + 1]->type, type);
         want_type(v, op, "a result", op->results[k]->type, type);
+        const Layout *inside = body->params.at[k + 1]->layout, *behind = op->results[k]->layout;
+        if (inside != NULL && behind != NULL && !layout_eq(inside, behind))
+            tir_fault(v, op, "result %" PRIu32 " has another layout than the block's argument", k);
     }
     check_block(v, body, op->n_results, op->results);
 }

@@ -265,12 +265,26 @@ clear_block(TirBlock *block)
     }
 }
 
+/* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it is neither. */
+static TirVal *
+carried_twin(const TirVal *value)
+{
+    const TirOp *loop = value->def != NULL ? value->def : value->block->owner;
+
+    if (loop == NULL || loop->op != TIR_FOR || (value->def == NULL && value->index == 0))
+        return NULL;
+    return value->def != NULL ? loop->blocks[0]->params.at[value->index + 1] : loop->results[value->index - 1];
+}
+
 static bool
 set_layout(TirVal *value, const Layout *layout)
 {
     if (layout == NULL || value->layout != NULL || value->type.rank == 0 || layout_is_view(value))
         return false;
+    TirVal *twin = carried_twin(value);
     value->layout = layout;
+    if (twin != NULL)
+        twin->layout = layout; /* at once: a user behind the loop may want another, and ask first */
     return true;
 }
 
@@ -334,11 +348,6 @@ infer_region(LayoutPass *lp, TirOp *op)
                                       layout_is_cheap(lp, yielded) ? NULL : yielded->layout);
             else if (!layout_is_cheap(lp, yielded))
                 changed |= set_layout(result, yielded->layout);
-        }
-        if (op->op == TIR_FOR) {
-            TirVal *param = op->blocks[0]->params.at[k + 1];
-            changed |= set_layout(param, result->layout);
-            changed |= set_layout(result, param->layout);
         }
     }
     return changed;
@@ -465,7 +474,7 @@ layout_infer(LayoutPass *lp)
             value = undecided(lp, lp->fn->body);
         if (value == NULL)
             break;
-        value->layout = layout_default(lp, value->type);
+        set_layout(value, layout_default(lp, value->type));
     }
 }
 
