@@ -119,6 +119,31 @@ lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64
     return (int32_t)(((uint32_t)byte & chunks << 4) ^ turned << 4);
 }
 
+static LirOperand
+address_operand(Lowering *lo, Elem address)
+{
+    if (address.kind == ELEM_INT)
+        return lir_address(lower_elem_reg(lo, address, LIR_B32), 0);
+    return lir_address(address.reg, address.integer);
+}
+
+/* Lanes that lie in several panels, which begin one behind the other. */
+static LirOperand
+across_panels(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
+{
+    const SharedLayout *layout = place->layout;
+    LirBuilder *b = &lo->b;
+    Elem whole_row = lower_add(lo, place->lane_row, elem_int(row));
+    LirReg whole = lower_elem_reg(lo, lower_add(lo, place->lane_byte, elem_int(byte)), LIR_B32);
+    LirReg within = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(whole), lir_int(layout->pitch - 1));
+    LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(whole), lir_reg(within));
+    Elem address = lower_mul_const(lo, whole_row, layout->pitch);
+
+    address = lower_add(lo, address, xor_elems(lo, elem_reg(within), swizzle_of(lo, layout, whole_row)));
+    address = lower_add(lo, address, lower_mul_const(lo, elem_reg(rest), layout->rows));
+    return address_operand(lo, lower_add(lo, address, place->base));
+}
+
 LirOperand
 lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
 {
@@ -127,13 +152,11 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
     Elem address, start = place->base;
 
+    if (layout->panels && (uint64_t)place->byte_mask + (uint32_t)(byte % layout->pitch) >= (uint64_t)layout->pitch)
+        return across_panels(lo, place, row, byte);
     if (layout->panels && byte >= layout->pitch) { /* what a lane adds stays in its panel */
         start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
         byte %= layout->pitch;
-        if ((place->byte_mask & (uint32_t)byte) != 0 || place->byte_mask >= (uint32_t)layout->pitch) {
-            buf_add(lo->px->bugs, "a thread's part of a tile lies in several panels\n");
-            lo->failed = true;
-        }
     }
     if (layout->bits == 0)
         row_low = swizzled = byte_low = 0;
@@ -169,9 +192,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
         address = lower_add(lo, row_start, xor_elems(lo, whole_byte, swizzle));
         address = lower_add(lo, address, start);
     }
-    if (address.kind == ELEM_INT)
-        return lir_address(lower_elem_reg(lo, address, LIR_B32), 0);
-    return lir_address(address.reg, address.integer);
+    return address_operand(lo, address);
 }
 
 /* ---- tiles between registers and shared memory ---- */

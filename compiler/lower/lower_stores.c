@@ -11,6 +11,7 @@
  * memory, as it is waited for, is such a fence by itself.
  */
 #include "compiler/lower/lower.h"
+#include "compiler/lower/lower_access.h"
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/tir_util.h"
@@ -55,8 +56,22 @@ end_asking(Lowering *lo, uint32_t end)
 
 /* ---- tiles ---- */
 
+/* How far a thread's columns may lie behind those of the first one. */
+static int32_t
+column_reach(const Layout *layout)
+{
+    int32_t reach = 0;
+
+    for (uint32_t k = 0; k < layout->lane.n; k++)
+        reach += (layout->lane.at[k].extent - 1) * layout->lane.at[k].step[1];
+    for (uint32_t k = 0; k < layout->warp.n; k++)
+        reach += (layout->warp.at[k].extent - 1) * layout->warp.at[k].step[1];
+    return reach;
+}
+
 /* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
- * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread. */
+ * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread.  Neighbouring lanes
+ * may lie in several panels, and of threads that hold copies one writes. */
 static void
 write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
 {
@@ -64,14 +79,23 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
     const Layout *layout = value->layout;
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
     int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
+    int32_t reach = column_reach(layout);
     bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
+    LirReg owner = lower_first_copy(lo, layout);
 
     for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
         layout_coordinates(layout, r, 0, 0, at);
-        if (at[1] < first || at[1] >= first + width)
+        if (at[1] + reach < first || at[1] >= first + width)
             continue;
         LirReg own = lower_elem_reg(lo, lower_add(lo, row, elem_int(at[0] % 8)), LIR_B32);
         Elem place = lower_add(lo, col, elem_int(at[1] - first));
+        LirReg guard = owner;
+        if (at[1] < first || at[1] + reach >= first + width) {
+            LirOperand column = lir_reg(lower_elem_reg(lo, place, LIR_B32));
+            LirReg begun = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, column, lir_int(0));
+            LirReg inside = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, column, lir_int(width));
+            guard = access_both(lo, guard, access_both(lo, begun, inside));
+        }
         LirReg bytes = lower_elem_reg(lo, lower_mul_const(lo, place, element), LIR_B32);
         LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
         turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
@@ -92,7 +116,7 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
             LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
             operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
         }
-        lir_emit(b, store, 0, 2, operands);
+        lir_emit(b, store, 0, 2, operands)->guard = guard;
     }
 }
 
