@@ -435,6 +435,8 @@ fill_tensor(Run *run, RunTensor *tensor, Span span)
     if (run->rounding.bounds) {
         tensor->error = arena_array(run->arena, double, tensor->n + 1);
         tensor->size = arena_array(run->arena, double, tensor->n + 1);
+        tensor->grain = arena_array(run->arena, double, tensor->n + 1);
+        tensor->additions = arena_array(run->arena, double, tensor->n + 1);
     }
     if (tensor->input != NULL)
         elements_read(tensor->type, tensor->input->data, tensor->n, tensor->value);

@@ -171,7 +171,8 @@ struct RunTensor {
     int64_t shape[RUN_TENSOR_RANK], stride[RUN_TENSOR_RANK];
     size_t n;
     double *value;
-    double *error, *size; /* with tolerances; see Num */
+    double *error, *size, *grain; /* with tolerances; see Num */
+    double *additions;            /* how many there were since a store */
     Touched *touched;     /* NULL for `in` */
     uint8_t *undefined;   /* not written yet; NULL: all elements are defined */
     bool shaped;

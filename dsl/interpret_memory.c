@@ -291,6 +291,7 @@ read_element(Run *run, const RunTensor *tensor, int64_t at)
         return out;
     out.error = tensor->wild ? INFINITY : tensor->error[at];
     out.size = fmax(tensor->size[at], fabs(out.value));
+    out.grain = tensor->grain[at];
     if (tensor->type == ELEMENT_F32 && out.value != 0 && fabs(out.value) < 0x1p-126)
         out.error += fabs(out.value); /* may be flushed */
     return out;
@@ -337,8 +338,18 @@ write_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     if (run->rounding.bounds) {
         tensor->error[at] = run->wild ? INFINITY : x.error;
         tensor->size[at] = fabs(x.value);
+        tensor->grain[at] = tensor->additions[at] = 0;
     }
     return touch(run, span, tensor, at, TOUCH_WRITE);
+}
+
+/* Of an addition to memory: those before it, which may come behind it, are as large as the sum is by now. */
+static double
+additions_error(const RunTensor *tensor, int64_t at, Num old, Num sum)
+{
+    if (tensor->type != ELEMENT_F32 || sum.error == 0 || !isfinite(sum.size))
+        return sum.error;
+    return sum.error + tensor->additions[at] * 0x1p-24 * (old.error == 0 ? sum.size : sum.size - old.size);
 }
 
 static bool
@@ -352,8 +363,10 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
         return false;
     tensor->value[at] = sum.value;
     if (run->rounding.bounds) {
-        tensor->error[at] = run->wild ? INFINITY : sum.error;
+        tensor->error[at] = run->wild ? INFINITY : additions_error(tensor, at, old, sum);
+        tensor->additions[at]++;
         tensor->size[at] = sum.size;
+        tensor->grain[at] = sum.grain;
     }
     return true;
 }

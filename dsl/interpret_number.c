@@ -63,7 +63,7 @@ round_to(ElementType type, double x)
 static Num
 finish(Rounding rounding, double value, double error, double size, double units)
 {
-    Num out = {value, 0, 0};
+    Num out = {value, 0, 0, 0};
 
     if (fabs(value) >= LARGEST) {
         out.value = copysign(INFINITY, value);
@@ -110,15 +110,16 @@ reach(double value, double lo, double hi)
     return down > up ? down : up;
 }
 
+/* How far a value that is rounded to 16 bits, `out`, may be from what it is where all values are another multiple of
+ * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two. */
 static double
-ulp16(ElementType type, double x)
+rounded_elsewhere(ElementType type, double x, double out)
 {
-    int exponent, bits = type == ELEMENT_F16 ? 11 : 8, least = type == ELEMENT_F16 ? -24 : -133;
+    int bits = type == ELEMENT_F16 ? 11 : 8, least = type == ELEMENT_F16 ? -24 : -133;
 
-    if (x == 0 || !isfinite(x))
+    if (x == 0 || !isfinite(x) || !isfinite(out))
         return 0;
-    frexp(x, &exponent);
-    return ldexp(1, exponent - bits < least ? least : exponent - bits);
+    return fabs(out - x) + fmax(ldexp(fabs(x), -bits), ldexp(1, least - 1));
 }
 
 Num
@@ -133,24 +134,38 @@ num_rounded(Rounding rounding, ElementType type, Num x)
                     ? INFINITY
                     : reach(out.value, round_to(type, below(x)), round_to(type, above(x)));
     if (rounding.loose)
-        out.error += ulp16(type, out.value);
+        out.error += rounded_elsewhere(type, x.value, out.value);
     return out;
 }
 
 /* ---- f32 ---- */
 
-bool
-num_is_on_grid(double x, double size)
+double
+num_grain(Num x)
 {
     int exponent;
 
-    if (x == 0)
+    if (x.grain > 0)
+        return x.grain;
+    if (x.value == 0)
+        return INFINITY;
+    if (!isfinite(x.value))
+        return 0;
+    int64_t digits = (int64_t)ldexp(frexp(x.value, &exponent), 53);
+    return ldexp((double)(digits & -digits), exponent - 53);
+}
+
+bool
+num_is_exact(double grain, double size)
+{
+    int exponent;
+
+    if (isinf(grain))
         return true;
-    if (!isfinite(size))
+    if (!(size < LARGEST))
         return false;
     frexp(size, &exponent);
-    double places = ldexp(x, 24 - exponent);
-    return places == nearbyint(places) && size < LARGEST;
+    return grain >= ldexp(1, exponent - 24);
 }
 
 static bool
@@ -198,7 +213,7 @@ static Num
 float_binary(Rounding rounding, Op op, Num a, Num b)
 {
     bool sure = a.error == 0 && b.error == 0;
-    double value, size, units = 1;
+    double value, size, units = 1, grain = 0;
 
     if (op == OP_DIV)
         return divide(rounding, a, b);
@@ -209,23 +224,30 @@ float_binary(Rounding rounding, Op op, Num a, Num b)
         size = times(a.size, b.size);
         if (sure && value == (double)(float)value &&
             (is_power_of_two(a.value) || is_power_of_two(b.value) ||
-             (a.size == fabs(a.value) && b.size == fabs(b.value))))
+             (a.size == fabs(a.value) && b.size == fabs(b.value)))) {
             units = 0;
-        return finish(rounding, value, product_error(a, b), size, units);
+            grain = a.grain > 0 || b.grain > 0 ? num_grain(a) * num_grain(b) : 0;
+        }
+        Num product = finish(rounding, value, product_error(a, b), size, units);
+        product.grain = isfinite(grain) ? grain : 0;
+        return product;
     }
     value = op == OP_ADD ? a.value + b.value : a.value - b.value;
     if (!rounding.bounds)
         return finish(rounding, value, 0, 0, 0);
     size = a.size + b.size;
-    if (sure && num_is_on_grid(a.value, size) && num_is_on_grid(b.value, size))
+    grain = fmin(num_grain(a), num_grain(b));
+    if (sure && num_is_exact(grain, size))
         units = 0;
-    return finish(rounding, value, a.error + b.error, size, units);
+    Num sum = finish(rounding, value, a.error + b.error, size, units);
+    sum.grain = units == 0 && isfinite(grain) ? grain : 0;
+    return sum;
 }
 
 static Num
 truth(bool value, bool sure)
 {
-    return (Num){value, sure ? 0 : 1, 1};
+    return (Num){value, sure ? 0 : 1, 1, 0};
 }
 
 static Num
@@ -367,6 +389,8 @@ num_either(Num a, Num b)
     else
         a.error = reach(a.value, lo, hi);
     a.size = fmax(a.size, b.size);
+    if (num_grain(b) < num_grain(a))
+        a.grain = num_grain(b);
     return a;
 }
 
@@ -438,7 +462,7 @@ math_bounded(Rounding rounding, Math math, Num a)
 static Num
 float_math(Rounding rounding, Math math, Num a)
 {
-    Num out = {math_value(math, a.value), a.error, a.size};
+    Num out = {math_value(math, a.value), a.error, a.size, math == MATH_FLOOR ? 0 : a.grain};
 
     if (math == MATH_NEG || (math == MATH_ABS && (a.error == 0 || !rounding.bounds)))
         return out;
@@ -460,7 +484,7 @@ num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault)
     if (math == MATH_NOT)
         return truth(a.value == 0, a.error == 0);
     if (type == ELEMENT_I32) {
-        Num out = {math_value(math, a.value), a.error, fabs(a.value)};
+        Num out = {math_value(math, a.value), a.error, fabs(a.value), 0};
         if (out.value > INT32_MAX)
             *fault = NUM_OVERFLOW;
         return out;
@@ -494,7 +518,7 @@ num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *f
     if (from == to)
         return x;
     if (to == ELEMENT_I32)
-        return element_is_float(from) ? to_integer(x, fault) : (Num){x.value, x.error, fabs(x.value)};
+        return element_is_float(from) ? to_integer(x, fault) : (Num){x.value, x.error, fabs(x.value), 0};
     if (!element_is_float(from) && rounding.bounds) /* a large i32 is rounded */
         x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
     return num_rounded(rounding, to, x);

@@ -17,9 +17,11 @@ typedef enum ElementType { ELEMENT_BOOL, ELEMENT_I32, ELEMENT_F16, ELEMENT_BF16,
 
 /* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
  * of a bool, 1: it may be the other one.  `size`: of a sum, the sum of its terms' sizes, since the
- * terms may be added in another order; else the size of the value. */
+ * terms may be added in another order; else the size of the value.  `grain`: of a sum that is exact in
+ * every order, a power of two that all of its terms are multiples of (the sum may be one of a larger power,
+ * but not what the terms make in another order); 0: the value is no sum. */
 typedef struct Num {
-    double value, error, size;
+    double value, error, size, grain;
 } Num;
 
 typedef struct Rounding {
@@ -55,7 +57,7 @@ element_is_float(ElementType type)
 static inline Num
 num_of(double value)
 {
-    return (Num){value, 0, value < 0 ? -value : value};
+    return (Num){value, 0, value < 0 ? -value : value, 0};
 }
 
 /* The nearest value of the type, ties to even; f32 too. */
@@ -72,7 +74,9 @@ Num num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fa
 Num num_either(Num a, Num b);
 /* The math of constants. */
 double math_value(Math math, double x);
-/* Whether x is a multiple of the last place of an f32 of this size: sums of such are exact. */
-bool num_is_on_grid(double x, double size);
+/* The largest power of two that x, or all terms of the sum x, are multiples of; infinite for zero. */
+double num_grain(Num x);
+/* Whether it is no less than the last place of an f32 of this size: sums of such are exact. */
+bool num_is_exact(double grain, double size);
 
 #endif

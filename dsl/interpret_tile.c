@@ -290,13 +290,16 @@ typedef struct Sum {
 static Num
 sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint32_t *where)
 {
-    Num out = {sum->value, sum->error, sum->size};
+    Num out = {sum->value, sum->error, sum->size, 0};
+    double grain = INFINITY;
 
     if (type == ELEMENT_I32 || !run->rounding.bounds)
         return type == ELEMENT_I32 ? out : num_rounded(run->rounding, type, out);
-    bool exact = sum->error == 0;
-    for (uint32_t i = 0; i < sum->n && exact; i++)
-        exact = num_is_on_grid(terms[where[i]].value, sum->size);
+    for (uint32_t i = 0; i < sum->n; i++)
+        grain = fmin(grain, num_grain(terms[where[i]]));
+    bool exact = sum->error == 0 && num_is_exact(grain, sum->size);
+    if (exact && isfinite(grain))
+        out.grain = grain;
     if (isnan(sum->value))
         out.error = INFINITY;
     else if (!exact && !isinf(sum->value))
@@ -340,7 +343,7 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
         }
     }
     if ((how == REDUCTION_MAX || how == REDUCTION_MIN) && n > 0 && numbers == 0)
-        return (Num){(double)NAN, run->rounding.bounds ? (double)INFINITY : 0, 0};
+        return (Num){(double)NAN, run->rounding.bounds ? (double)INFINITY : 0, 0, 0};
     if (how != REDUCTION_SUM)
         return out;
     if (isnan(sum.value) && !sum.had_nan)
@@ -446,7 +449,7 @@ has_nan(const RunTile *x)
 static Num
 product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, const Num *acc)
 {
-    Num out = {row->value[k], 0, 0};
+    Num out = {row->value[k], 0, 0, 0};
 
     if (acc != NULL)
         out.value += acc->value;
@@ -457,7 +460,8 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
     out.error = row->error[k] + (acc != NULL ? acc->error : 0);
     out.size = row->size[k] + (acc != NULL ? acc->size : 0);
     bool exact = whole && out.size < 0x1p24 && out.error == 0 &&
-                 (acc == NULL || acc->value == nearbyint(acc->value));
+                 (acc == NULL || num_grain(*acc) >= 1);
+    out.grain = exact ? 1 : 0;
     if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
         out.error += (inner + 2) * 0x1p-23 * (out.size + out.error);
     if (isnan(out.value) || isnan(out.error) ||
