@@ -215,10 +215,14 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
         return i + 1;
     }
     uint32_t first = loop_first_initial(inner), n = inner->n_results;
+    uint32_t bounds = loop_first_initial(r->loop);
     TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
+    TirVal **before = arena_array(r->fn->arena, TirVal *, bounds + 1);
     TirBlock *outside = r->b.block;
     CloneMap inside = clone_map_copy(r->fn, map); /* scalars are made again where the loop needs them */
     const TirBlock *body = inner->blocks[0];
+    for (uint32_t k = 0; k < bounds; k++)
+        before[k] = clone_of(map, r->loop->args[k]);
     CloneMap steers = roles_steering(r, NULL);
     TirVal *lo = clone_scalar_tree(&r->b, &steers, inner->args[0]);
     TirVal *hi = clone_scalar_tree(&r->b, &steers, inner->args[1]);
@@ -239,6 +243,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
         values[k] = clone_of(&inside, block_yield(body)->args[k]);
     tir_yield(&r->b, n, values);
     r->b.block = outside;
+    for (uint32_t k = 0; k < bounds; k++) /* the bounds were computed again, in the loop */
+        clone_set(map, r->loop->args[k], before[k]);
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, inner->results[k], loop->results[k]);
     return i + 1;

@@ -32,6 +32,19 @@ looks_at(const TirOp *op, const TirVal *value)
     return false;
 }
 
+/* Whether `op` is a product that adds to `value`, which something else asks for as well: it begins with a copy. */
+static bool
+begins_with_copy(const Roles *r, const TirOp *op, const TirVal *value)
+{
+    uint32_t users = 0;
+
+    if (op->op != TIR_MMA || op->args[2] != value)
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        users += op_uses_deep(r->body->ops.at[i], value);
+    return users > 1;
+}
+
 /* What `op` reads besides a product's result, and the body computes from others that have ended: better
  * done before the wait for it. */
 static void
@@ -175,6 +188,8 @@ source_of(const TirVal *value)
     return value;
 }
 
+static void order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op);
+
 /* Puts `op` and what it needs of the body, in order, to `out`, unless it is there. */
 static void
 order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
@@ -186,12 +201,23 @@ order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
     if (done[at])
         return;
     done[at] = true;
+    order_needs_of(r, out, done, op);
+    vec_push(r->fn->arena, out, op);
+}
+
+/* Operations of the body that `op` reads, or an operation in its blocks. */
+static void
+order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op)
+{
     for (uint32_t k = 0; k < op->n_args; k++) {
         TirOp *def = op->args[k]->def;
         if (def != NULL && def->parent == r->body)
             order_with_needs(r, out, done, def);
     }
-    vec_push(r->fn->arena, out, op);
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            order_needs_of(r, out, done, op->blocks[k]->ops.at[i]);
+    }
 }
 
 /* A product, at place `at`, that nothing waits for before the bands' barrier, which the joint one at `joint_at`
@@ -384,7 +410,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
         if (is_begun(ahead, op))
             continue;
         for (uint32_t k = flying.results.n; k-- > 0;) {
-            if (looks_at(op, flying.results.at[k])) {
+            if (looks_at(op, flying.results.at[k]) || begins_with_copy(r, op, flying.results.at[k])) {
                 if (!copied && !joint) /* under the products that begin the iteration */
                     roles_copy_vectors(r, later_iteration(r, map, 1));
                 copied = true;

@@ -21,12 +21,12 @@ is_loaded(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_LOAD && value->def->shared != NULL;
 }
 
+/* Whether a product adds to what the iteration begins with: one that adds to another product of its iteration
+ * would go into the next one beside that, whose result has no name there. */
 static bool
-is_sum(const TirBlock *body, const TirVal *value)
+begins_with_sum(const TirBlock *body, const TirVal *value)
 {
-    if (value->block == body && value->def == NULL)
-        return value->index > 0;
-    return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == body;
+    return value->block == body && value->def == NULL && value->index > 0;
 }
 
 /* Whether `value` is used by products as what they add to, and by the end of the iteration, only. */
@@ -64,7 +64,7 @@ roles_only_sums(const Roles *r)
             continue;
         products++;
         if (!is_loaded(op->args[0]) || !is_loaded(op->args[1]) ||
-            !is_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
+            !begins_with_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
             return false;
     }
     for (uint32_t k = 0; k < yield->n_args; k++) { /* sums stay where they are */
