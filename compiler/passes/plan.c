@@ -653,6 +653,60 @@ settle_first_programs(TirFn *fn, TirBlock *block)
     }
 }
 
+/* Whether a write lies outside of its tensor where the band axis has no program: it goes by tiles of that axis. */
+static bool
+goes_along_axis(const Planner *p, const TirOp *write)
+{
+    for (uint32_t k = 0; k + 1 < write->n_args; k++) {
+        const TirOp *def = write->args[k]->def;
+        for (uint32_t j = 0; def != NULL && def->op == TIR_MUL && j < 2; j++) {
+            const TirOp *by = def->args[1 - j]->def, *index = def->args[j]->def;
+            if (index != NULL && index->op == TIR_GRID && by != NULL && by->op == TIR_CONST)
+                def = index;
+        }
+        if (def != NULL && def->op == TIR_GRID && def->integer == (int64_t)p->axis)
+            return true;
+    }
+    return false;
+}
+
+static bool
+writes_once_more(const Planner *p, const TirOp *op)
+{
+    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !goes_along_axis(p, op);
+
+    for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
+            writes = writes_once_more(p, op->blocks[k]->ops.at[i]);
+    }
+    return writes;
+}
+
+/* A band past the end of its axis goes through what stands before the main loop, and through loops around that
+ * one: whether nothing is written there.  (What stands behind them is tested for.) */
+static bool
+check_writes(Planner *p)
+{
+    const TirOp *inner = p->loop;
+
+    if ((p->px->plan.bands < 2 && !p->px->plan.paired) || p->axis == NO_AXIS)
+        return true;
+    for (;;) {
+        const TirBlock *block = inner->parent;
+        bool behind = false;
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            const TirOp *op = block->ops.at[i];
+            behind = behind || op == inner;
+            if (op == inner || (behind && block == p->fn->body) || !writes_once_more(p, op))
+                continue;
+            return refuse(p, op->span, "memory is written before the main loop, or in a loop around it");
+        }
+        if (block == p->fn->body)
+            return true;
+        inner = block->owner;
+    }
+}
+
 /* Whether grid axis `axis` can be that of the bands; leaves what follows from it. */
 static bool
 try_axis(Planner *p, uint32_t axis)
@@ -665,7 +719,7 @@ try_axis(Planner *p, uint32_t axis)
     Spread spread = {axis, p->tainted, p->along};
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_spread(&spread, fn->body); round++)
         ;
-    return check_products(p);
+    return check_products(p) && check_writes(p);
 }
 
 /* Elements of the tiles that a block loads in an iteration for its products, when the bands lie along

@@ -34,6 +34,19 @@ list_ring(Roles *r, TirOp *load)
         vec_push(r->fn->arena, &r->early_rings, load);
 }
 
+/* Whether an operation writes memory, or one in its blocks. */
+static bool
+writes_memory(const TirOp *op)
+{
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
+            writes = writes_memory(op->blocks[k]->ops.at[i]);
+    }
+    return writes;
+}
+
 static void
 list_rings(Roles *r, OpList *once)
 {
@@ -48,7 +61,7 @@ list_rings(Roles *r, OpList *once)
         list_ring(r, tile);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        r->has_effects |= op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+        r->has_effects |= writes_memory(op);
         if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
             list_ring(r, op);
     }
