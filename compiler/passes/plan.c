@@ -314,7 +314,8 @@ check_joint(Planner *p, TirOp *op)
     if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || is_packed(add) || add->n_limits > 0 || share.rows > BOX_MOST)
+        !tir_is_contiguous(add) || !box_begins_aligned(add) || is_packed(add) || add->n_limits > 0 ||
+        share.rows > BOX_MOST)
         return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

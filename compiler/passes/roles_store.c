@@ -95,7 +95,7 @@ panels_to_store(const Roles *r, const TirOp *store)
     if (store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
         is_turned(r) || tensor->rank > 5 || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % 16 != 0 ||
-        store->index[tensor->rank - 1].kind == INDEX_SCALAR)
+        store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_begins_aligned(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;

@@ -196,16 +196,29 @@ count_uses(const TirFn *fn, const TirVal *value)
 }
 
 bool
+box_begins_aligned(const TirOp *access)
+{
+    const TirTensor *tensor = access->tensor;
+    uint32_t last = tensor->rank - 1, at = 0;
+
+    if (access->index[last].kind == INDEX_FULL)
+        return true;
+    for (uint32_t d = 0; d < last; d++)
+        at += access->index[d].kind != INDEX_FULL;
+    return tir_factor(access->args[at]) * dtype_bits(tensor->dtype) / 8 % BOX_UNIT == 0;
+}
+
+bool
 fits_vector_box(const TirOp *load)
 {
-    enum { BOX_MOST = 256, BOX_RANK = 5, BOX_UNIT = 16 };
+    enum { BOX_MOST = 256, BOX_RANK = 5 };
     const TirTensor *tensor = load->tensor;
     const TirIndex *last = &load->index[tensor->rank - 1];
     int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;
 
     return load->results[0]->type.rank == 1 && load->n_limits == 0 && tensor->rank <= BOX_RANK &&
            tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last->kind == INDEX_RANGE &&
-           last->length <= BOX_MOST && bytes % BOX_UNIT == 0;
+           last->length <= BOX_MOST && bytes % BOX_UNIT == 0 && box_begins_aligned(load);
 }
 
 int64_t
@@ -317,6 +330,10 @@ tir_factor(const TirVal *value)
         a = tir_factor(def->args[0]);
         b = tir_factor(def->args[1]);
         return a < b ? a : b;
+    case TIR_AND: /* the bits that either has cleared are clear */
+        a = tir_factor(def->args[0]);
+        b = tir_factor(def->args[1]);
+        return a > b ? a : b;
     case TIR_MUL:
         factor = tir_factor(def->args[0]) * tir_factor(def->args[1]);
         return factor < 64 ? factor : 64;

@@ -47,6 +47,10 @@ uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
+/* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
+ * of the tensor memory unit must begin. */
+enum { BOX_UNIT = 16 };
+bool box_begins_aligned(const TirOp *access);
 /* Whether the tensor memory unit can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
