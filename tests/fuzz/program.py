@@ -616,7 +616,7 @@ class Program(Products, Values):
         fixed = {p[0] for a in self.own for p in a.parts} | {n for n, _ in self.counts[:getattr(self, "n_counts", 0)]}
         made = []
         for sub, _ in parts:
-            free = sub not in fixed and sub != ":" and self.chance(0.4)
+            free = sub not in fixed and sub != ":" and not sub.isdigit() and self.chance(0.4)
             made.append(sub + self.pick([" + 1", " - 1", " + 3"]) if free else sub)
         return ", ".join(made)
 
@@ -631,7 +631,9 @@ class Program(Products, Values):
                 if len(a.parts) > 1 and any(p[0].split(" ")[0] in [q[0] for q in a.parts] for p in made):
                     made = list(a.parts)
             parts += made
-        if len(parts) > 5:
+        packed = {q[0] for a in self.axes if len(a.parts) > 1 for q in a.parts}
+        names = [s for s, _ in parts if s in packed]
+        if len(parts) > 5 or len(set(names)) < len(names):
             raise Reject
         if self.chance(0.4) and self.scalars_in_scope():
             size = self.number(1, 4)

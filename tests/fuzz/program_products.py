@@ -556,6 +556,13 @@ class Products:
 
     def chain_in_place(self):
         """A loop of products amid other statements."""
-        self.begin_products()
-        self.try_loop(self.pick([8, 16, 24, 32, 40, 48, 64]))
-        self.end_products()
+        names = ("at", "pool", "tiles", "accs", "stats", "softmaxes", "left", "ended")
+        kept = {name: getattr(self, name, None) for name in names}  # it may stand in such a loop
+        try:
+            self.begin_products()
+            self.try_loop(self.pick([8, 16, 24, 32, 40, 48, 64]))
+            self.end_products()
+        finally:
+            if kept["at"] is not None:
+                for name, value in kept.items():
+                    setattr(self, name, value)
