@@ -325,6 +325,18 @@ looks_at_late(const Roles *r, const TirOp *op)
     return false;
 }
 
+/* Whether a product adds to what something else asks for as well: it begins with a copy, and so with a wait for
+ * what computes that. */
+static bool
+begins_with_copy(const Roles *r, const TirOp *mma)
+{
+    uint32_t users = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        users += op_uses_deep(r->body->ops.at[i], mma->args[2]);
+    return users > 1;
+}
+
 /* Marks what stands behind the late products; false: one of these needs the result of another, as more than
  * what it adds to, and so a wait amid the late stage. */
 static bool
@@ -335,7 +347,8 @@ mark_closing(Roles *r)
         const TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_late_product(r, op->args[0]) ||
                                   is_late_product(r, op->args[1]) || r->closing[op->args[0]->id] ||
-                                  r->closing[op->args[1]->id]))
+                                  r->closing[op->args[1]->id] ||
+                                  (is_late_product(r, op->args[2]) && begins_with_copy(r, op))))
             return false;
         for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
             r->closing[op->results[k]->id] = true;
@@ -392,7 +405,8 @@ begins_behind(const Roles *r, const TirOp *mma)
 {
     const TirVal *sum = mma->args[2];
 
-    return !r->late[mma->results[0]->id] && r->level[sum->id] > 0 && sum->def->op != TIR_MMA;
+    return !r->late[mma->results[0]->id] && r->level[sum->id] > 0 &&
+           (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
 }
 
 /* Whether the loop can be turned; marks the stages. */
