@@ -190,6 +190,40 @@ source_of(const TirVal *value)
 
 static void order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op);
 
+static bool
+is_made_of(const Roles *r, const TirVal *value, const TirVal *operand)
+{
+    const TirOp *def = value->def;
+
+    if (value == operand)
+        return true;
+    if (def == NULL || def->parent != r->body || def->op == TIR_MMA || def->op == TIR_LOAD)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (is_made_of(r, def->args[k], operand))
+            return true;
+    }
+    return false;
+}
+
+/* Whether `op` has something computed from the registers that product `flying` has as an operand: these may not be
+ * read before it has ended, but by another product itself. */
+static bool
+reads_operand(const Roles *r, const TirOp *op, const TirVal *flying)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirVal *operand = source_of(flying->def->args[k]);
+        if (operand->def == NULL || operand->def->parent != r->body || operand->def->op == TIR_LOAD)
+            continue;
+        for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
+            const TirVal *read = source_of(op->args[j]);
+            if ((op->op != TIR_MMA || read != operand) && is_made_of(r, read, operand))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Puts `op` and what it needs of the body, in order, to `out`, unless it is there. */
 static void
 order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
@@ -410,7 +444,8 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
         if (is_begun(ahead, op))
             continue;
         for (uint32_t k = flying.results.n; k-- > 0;) {
-            if (looks_at(op, flying.results.at[k]) || begins_with_copy(r, op, flying.results.at[k])) {
+            if (looks_at(op, flying.results.at[k]) || begins_with_copy(r, op, flying.results.at[k]) ||
+                reads_operand(r, op, flying.results.at[k])) {
                 if (!copied && !joint) /* under the products that begin the iteration */
                     roles_copy_vectors(r, later_iteration(r, map, 1));
                 copied = true;
