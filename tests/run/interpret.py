@@ -3,9 +3,11 @@
 
     interpret.py --tilec T
 
-Nothing is compiled.  f32 results must agree to 1e-5, others as what a 16-bit program stores.
+Nothing is compiled.  f32 results must agree to 1e-5, others as what a 16-bit program stores; and the
+bounds of additions to memory hold in every order.
 """
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -117,13 +119,31 @@ def check_decode(tilec, folder):
                    None if error <= 2 * most + 1e-5 else f"off by {error:.1e}, NumPy by {most:.1e}")
 
 
+def check_bounds(tilec, folder):
+    """What `--tolerance` says of additions to memory, which may come in any order."""
+    source = os.path.join(folder, "additions.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("kernel k(X: in f32[B], Z: inout f32[1]) { grid b in B; atomic_add Z[0] += load X[b]; }\n")
+    for terms, exact in [([1.0, 2.0, 4.0, 0.125], True),
+                         ([1 + 2.0**-23, -0.5 - 2.0**-23, 4.0], False),  # their low digits cancel in this order
+                         ([2.0**-20, 2.0**-20, 64.0], False)]:           # exact only as long as they are small
+        bound = os.path.join(folder, "bound.npy")
+        x = np.array(terms, np.float32)
+        interpret(tilec, source, folder, {}, {"X": x}, {}, ["Z"], ["--tolerance", f"Z={bound}"])
+        have = np.load(bound)[0]
+        sums = {float(np.add.accumulate(x[list(order)])[-1]) for order in itertools.permutations(range(len(x)))}
+        far = max(abs(s - float(np.sum(x, dtype=np.float64))) for s in sums)
+        wrong = f"the bound is {have}, and {far} off in some order" if (have == 0) != exact or have < far else None
+        yield f"the sum of {terms}", wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     options = parser.parse_args()
     failed = total = 0
     with tempfile.TemporaryDirectory() as folder:
-        for check in [check_ladder, check_attention, check_decode]:
+        for check in [check_ladder, check_attention, check_decode, check_bounds]:
             for name, wrong in check(options.tilec, folder):
                 total += 1
                 if wrong:
