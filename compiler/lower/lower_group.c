@@ -297,6 +297,45 @@ lower_describe_ring(Lowering *lo, const TirOp *wait)
     describe_for(lo, wait->parent, at + 1, wait->shared);
 }
 
+/* Whether `block` has something that may read a fragment's registers while a product has them, until that
+ * is waited for.  Other products may, and what has been written by then is behind its reading; what is made
+ * of them element by element is made when it is asked for. */
+static bool
+is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *product)
+{
+    bool before = block == product->parent;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool turns = op->op == TIR_TRANSPOSE || (op->op == TIR_CONVERT && op->shared == NULL);
+        bool done = before && (op->op == TIR_SHARED_WRITE || op->op == TIR_STORE || op->op == TIR_CONVERT);
+        before = before && op != product;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value && op->op != TIR_MMA && !done &&
+                (!turns || is_read_meanwhile(block, op->results[0], product)))
+                return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (is_read_meanwhile(op->blocks[k], value, product))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The same of what the fragment is a turned view of, too. */
+static bool
+needs_copy(const Lowering *lo, const TirVal *value, const TirOp *product)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_TRANSPOSE || (def->op == TIR_CONVERT && def->shared == NULL))) {
+        value = def->args[0];
+        def = value->def;
+    }
+    return is_read_meanwhile(lo->fn->body, value, product);
+}
+
 void
 lower_group_mma(Lowering *lo, TirOp *op)
 {
@@ -313,7 +352,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
     bool from_zero = is_zero(op->args[2]);
     LirBuilder *b = &lo->b;
 
-    bool ahead = steps <= MOST_AHEAD;
+    bool ahead = steps <= MOST_AHEAD, again = left.read == NULL && needs_copy(lo, left.value, op);
     for (int32_t m = 0; m < blocks && left.read != NULL && ahead; m++)
         a[m] = describe_steps(lo, &left, 0, steps, m);
     for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
@@ -321,6 +360,11 @@ lower_group_mma(Lowering *lo, TirOp *op)
         for (uint32_t r = 0; r < 4 * steps; r++) {
             uint32_t pair = 2 * (r % 2) + 4 * (r / 2) + 8 * steps * (uint32_t)m;
             a[m][r] = lower_packed(lo, left.value, left.map[pair] / 2);
+            if (again) {
+                LirOperand copy[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_reg(a[m][r])};
+                lir_emit(b, LIR_MOV_B32, 1, 2, copy);
+                a[m][r] = copy[0].reg;
+            }
         }
     }
     LirReg *x = ahead ? describe_steps(lo, &right, 0, steps, 0) : NULL;
