@@ -41,10 +41,9 @@ typedef struct Compilation {
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
-    Buf bugs, dump, report, output, schedule, picture;
+    Buf bugs, unbuilt, dump, report, output, schedule, picture; /* unbuilt: plans without roles */
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
-    bool ready; /* the buffers above exist */
 } Compilation;
 
 TilecOptions
@@ -279,6 +278,7 @@ pass_run(Compilation *c)
         .dump_after = c->dump_after,
         .dump_out = &c->dump,
         .bugs = &c->bugs,
+        .unbuilt = &c->unbuilt,
         .seconds = c->seconds,
     };
 }
@@ -524,10 +524,14 @@ lower_with_choices(Compilation *c, uint32_t k)
         double begin = pass_clock();
         TileChoices plans = search_plans(c, &px, fn);
         c->search_seconds += pass_clock() - begin;
+        size_t unbuilt = c->unbuilt.n;
         LirFn *lowered = lower_with_plans(c, k, &plans);
         if (lowered != NULL || c->bugs.n > 0)
             return lowered;
-        if (px.plan.bands == 0)
+        if (c->unbuilt.n > unbuilt)
+            diag_warning(&c->diag, fn->span, "kernel '%s' has no plan for warp groups: the roles of one cannot be "
+                         "built; please report this with the program", fn->name);
+        else if (px.plan.bands == 0)
             c->hints += plan_warning(&c->front, &px, &c->trials, fn);
     }
     if (c->front.ast != NULL && px.plan.bands == 0) {
@@ -808,6 +812,7 @@ guarded(Compilation *c, TilecResult *result)
     }
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);
+    buf_init(&c->unbuilt, &c->arena);
     buf_init(&c->dump, &c->arena);
     buf_init(&c->schedule, &c->arena);
     buf_init(&c->picture, &c->arena);
