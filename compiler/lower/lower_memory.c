@@ -615,7 +615,8 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
         if (!padding && access->row.n_parts > 0) {
             LirReg far = access_pack_offset(lo, &access->row, lower_add(lo, row, elem_int(done)),
                                             access->bytes);
-            from = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
+            from = far == 0 ? address /* a pack of one element */
+                            : lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
         }
         LirOperand operands[] = {
             lower_shared_address(lo, &place, done, first * plan->chunk),
