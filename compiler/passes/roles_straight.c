@@ -190,12 +190,31 @@ source_of(const TirVal *value)
 
 static void order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op);
 
+/* Without rounding and the masks of some iterations: in others both sides of a mask are the same registers. */
+static const TirVal *
+unmasked(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_CAST || def->op == TIR_PADMASK || def->op == TIR_MASK)) {
+        value = def->args[0];
+        def = value->def;
+    }
+    return value;
+}
+
+static bool
+may_share_registers(const TirVal *a, const TirVal *b)
+{
+    return a == b || (a->type.dtype == b->type.dtype && unmasked(a) == unmasked(b));
+}
+
 static bool
 is_made_of(const Roles *r, const TirVal *value, const TirVal *operand)
 {
     const TirOp *def = value->def;
 
-    if (value == operand)
+    if (may_share_registers(value, operand))
         return true;
     if (def == NULL || def->parent != r->body || def->op == TIR_MMA || def->op == TIR_LOAD)
         return false;
@@ -217,7 +236,7 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *flying)
             continue;
         for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
             const TirVal *read = source_of(op->args[j]);
-            if ((op->op != TIR_MMA || read != operand) && is_made_of(r, read, operand))
+            if ((op->op != TIR_MMA || !may_share_registers(read, operand)) && is_made_of(r, read, operand))
                 return true;
         }
     }
