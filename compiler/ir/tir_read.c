@@ -13,89 +13,13 @@
 
 /* ---- values ---- */
 
-static uint32_t
-hash_text(const char *text)
-{
-    uint32_t hash = 2166136261u;
-
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
-static ValueEntry *
-find_entry(const Reader *r, const char *text)
-{
-    uint32_t at = hash_text(text) & (r->values_cap - 1);
-
-    while (r->values[at].text != NULL && strcmp(r->values[at].text, text) != 0)
-        at = (at + 1) & (r->values_cap - 1);
-    return &r->values[at];
-}
-
-static void
-forget_values(Reader *r)
-{
-    r->values_cap = 256;
-    r->n_values = 0;
-    r->values = arena_array(r->arena, ValueEntry, r->values_cap);
-}
-
-static void
-grow_values(Reader *r)
-{
-    ValueEntry *old = r->values;
-    uint32_t n = r->values_cap;
-
-    r->values_cap = n * 2;
-    r->values = arena_array(r->arena, ValueEntry, r->values_cap);
-    for (uint32_t k = 0; k < n; k++)
-        if (old[k].text != NULL)
-            *find_entry(r, old[k].text) = old[k];
-}
-
-static void
-define(Reader *r, Token name, TirVal *value)
-{
-    if (r->failed)
-        return;
-    if (r->n_values * 2 >= r->values_cap)
-        grow_values(r);
-    ValueEntry *entry = find_entry(r, name.text);
-    if (entry->text != NULL) {
-        reader_fail_at(r, name.span, arena_printf(r->arena, "'%%%s' is defined twice", name.text));
-        return;
-    }
-    *entry = (ValueEntry){name.text, value};
-    r->n_values++;
-    /* "s_12" is the 12th value and is called s; "12" has no name */
-    const char *underscore = strrchr(name.text, '_');
-    if (underscore != NULL && underscore > name.text)
-        value->name = arena_strndup(r->arena, name.text, (size_t)(underscore - name.text));
-}
-
-static TirVal *
-take_use(Reader *r)
-{
-    Token name = r->token;
-
-    reader_take(r, TOK_VALUE, "a value ('%name_number')");
-    if (r->failed)
-        return NULL;
-    TirVal *value = find_entry(r, name.text)->value;
-    if (value == NULL)
-        reader_fail_at(r, name.span,
-                       arena_printf(r->arena, "'%%%s' is not defined before this", name.text));
-    return value;
-}
-
 typedef VEC(TirVal *) ValueList;
 
 static void
 take_uses(Reader *r, ValueList *list)
 {
     do {
-        TirVal *value = take_use(r);
+        TirVal *value = reader_take_use(r);
         vec_push(r->arena, list, value);
     } while (reader_accept(r, ","));
 }
@@ -217,7 +141,7 @@ take_limits(Reader *r, TirOp *op, ValueList *args)
         reader_expect(r, "(");
         limit.axis = reader_u32(r);
         reader_expect(r, ",");
-        TirVal *count = take_use(r);
+        TirVal *count = reader_take_use(r);
         vec_push(r->arena, args, count);
         if (reader_accept(r, "+:"))
             limit.part = take_range(r);
@@ -245,7 +169,7 @@ take_index(Reader *r, TirOp *op, ValueList *args)
                 reader_fail(r, "':' takes a dimension of constant extent");
             continue;
         }
-        TirVal *value = take_use(r);
+        TirVal *value = reader_take_use(r);
         vec_push(r->arena, args, value);
         index[k] = (TirIndex){.kind = INDEX_SCALAR};
         if (reader_accept(r, "+:"))
@@ -274,7 +198,7 @@ take_slot(Reader *r, ValueList *args)
     TirShared *shared = take_shared(r);
 
     reader_expect(r, "[");
-    TirVal *slot = take_use(r);
+    TirVal *slot = reader_take_use(r);
     vec_push(r->arena, args, slot);
     reader_expect(r, "]");
     return shared;
@@ -454,10 +378,10 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
     TirType type = reader_type(r);
     const Layout *induction_layout = take_layout(r);
     reader_expect(r, "in");
-    TirVal *lo = take_use(r);
+    TirVal *lo = reader_take_use(r);
     vec_push(r->arena, &args, lo);
     reader_expect(r, "..");
-    TirVal *hi = take_use(r);
+    TirVal *hi = reader_take_use(r);
     vec_push(r->arena, &args, hi);
     if (reader_accept(r, "split")) {
         reader_expect(r, "(");
@@ -473,7 +397,7 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
             reader_take(r, TOK_VALUE, "the name of a carried value");
             const Layout *layout = take_layout(r);
             reader_expect(r, "=");
-            TirVal *initial = take_use(r);
+            TirVal *initial = reader_take_use(r);
             if (r->failed)
                 return NULL;
             vec_push(r->arena, &params.names, name);
@@ -498,12 +422,12 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
     make_blocks(r, op, 1);
     TirVal *index = tir_block_param(r->fn, op->blocks[0], type, NULL);
     index->layout = induction_layout;
-    define(r, induction, index);
+    reader_define(r, induction, index);
     for (uint32_t k = 0; k < params.names.n; k++) {
         TirVal *initial = args.at[args.n - params.names.n + k];
         TirVal *param = tir_block_param(r->fn, op->blocks[0], initial->type, NULL);
         param->layout = params.layouts.at[k];
-        define(r, params.names.at[k], param);
+        reader_define(r, params.names.at[k], param);
     }
     take_block(r, op->blocks[0], depth + 1);
     return op;
@@ -513,7 +437,7 @@ static TirOp *
 take_if(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t depth)
 {
     ValueList args = {0};
-    TirVal *condition = take_use(r);
+    TirVal *condition = reader_take_use(r);
 
     if (r->failed)
         return NULL;
@@ -621,7 +545,7 @@ take_op(Reader *r, TirBlock *block, uint32_t depth)
         op = take_simple(r, block, opcode, span, &results);
     for (uint32_t k = 0; !r->failed && k < results.names.n; k++) {
         op->results[k]->layout = results.layouts.at[k];
-        define(r, results.names.at[k], op->results[k]);
+        reader_define(r, results.names.at[k], op->results[k]);
     }
 }
 
@@ -888,7 +812,7 @@ take_kernel(Reader *r)
         return;
     r->fn = tir_fn_new(r->module, name, span);
     r->layouts.n = 0;
-    forget_values(r);
+    reader_forget_values(r);
     reader_expect(r, "{");
     while (!r->failed && !reader_sees(r, "body"))
         take_line(r);

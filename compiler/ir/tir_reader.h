@@ -1,5 +1,5 @@
 /* tir_reader.h - inside the reader of tile IR: tokens, and the small parts that they make up.
- * Only tir_token.c, tir_read.c and tir_read_host.c include it.
+ * Only tir_token.c and tir_read*.c include it.
  */
 #ifndef TILEC_IR_TIR_READER_H
 #define TILEC_IR_TIR_READER_H
@@ -58,6 +58,10 @@ int32_t reader_extent(Reader *r);
 double reader_number(Reader *r);
 DType reader_dtype(Reader *r);
 TirType reader_type(Reader *r);
+/* Values by name (tir_read_values.c): none is known yet; `value` has this name; the one whose name comes next. */
+void reader_forget_values(Reader *r);
+void reader_define(Reader *r, Token name, TirVal *value);
+TirVal *reader_take_use(Reader *r);
 /* "{64x32 reg 2:0,1 .. | lane .. | warp ..}", as layout_print writes it. */
 const Layout *reader_layout(Reader *r);
 /* "{64x32 pitch 128 swizzle 3>>0}", as shared_layout_print writes it. */

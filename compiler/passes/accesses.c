@@ -9,63 +9,10 @@
  */
 #include "compiler/passes/accesses.h"
 
+#include "compiler/passes/linear.h"
 #include "compiler/passes/tir_util.h"
 
 /* ---- where accesses lie ---- */
-
-enum { MOST_TERMS = 16 };
-
-/* The sum of coefficient * value, and a constant. */
-typedef struct Linear {
-    bool ok;
-    int64_t constant;
-    uint32_t n;
-    struct {
-        const TirVal *value;
-        int64_t coefficient;
-    } terms[MOST_TERMS];
-} Linear;
-
-static void
-add_term(Linear *sum, const TirVal *value, int64_t coefficient)
-{
-    for (uint32_t k = 0; k < sum->n; k++) {
-        if (sum->terms[k].value == value) {
-            sum->terms[k].coefficient += coefficient;
-            return;
-        }
-    }
-    if (sum->n == MOST_TERMS) {
-        sum->ok = false;
-        return;
-    }
-    sum->terms[sum->n].value = value;
-    sum->terms[sum->n++].coefficient = coefficient;
-}
-
-static bool
-is_const(const TirVal *value)
-{
-    return value->def != NULL && value->def->op == TIR_CONST;
-}
-
-static void
-add_value(Linear *sum, const TirVal *value, int64_t times)
-{
-    const TirOp *def = value->def;
-
-    if (is_const(value)) {
-        sum->constant += times * def->integer;
-    } else if (def != NULL && (def->op == TIR_ADD || def->op == TIR_SUB)) {
-        add_value(sum, def->args[0], times);
-        add_value(sum, def->args[1], def->op == TIR_ADD ? times : -times);
-    } else if (def != NULL && def->op == TIR_MUL && (is_const(def->args[0]) || is_const(def->args[1]))) {
-        uint32_t by = is_const(def->args[0]) ? 0 : 1;
-        add_value(sum, def->args[1 - by], times * def->args[by]->def->integer);
-    } else {
-        add_term(sum, value, times);
-    }
-}
 
 static bool
 is_inside(const TirBlock *block, const TirBlock *body)
@@ -90,9 +37,9 @@ distance(const TirVal *earlier, const TirVal *later, const TirOp *around)
     int64_t each[2] = {0, 0};
 
     if (earlier != NULL)
-        add_value(&from, earlier, 1);
+        linear_add(&from, earlier, 1);
     if (later != NULL)
-        add_value(&to, later, 1);
+        linear_add(&to, later, 1);
     Distance result = {.ok = from.ok && to.ok, .constant = to.constant - from.constant};
     const Linear *both[2] = {&from, &to};
     for (uint32_t side = 0; side < 2; side++) {
@@ -104,7 +51,7 @@ distance(const TirVal *earlier, const TirVal *later, const TirOp *around)
                 continue;
             }
             for (uint32_t j = 0; j < both[1 - side]->n; j++) {
-                if (both[1 - side]->terms[j].value == value)
+                if (linear_same_value(both[1 - side]->terms[j].value, value))
                     other = both[1 - side]->terms[j].coefficient;
             }
             bool varies = body != NULL && is_inside(value->block, body);

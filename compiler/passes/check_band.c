@@ -277,16 +277,6 @@ is_eager(const Band *b, const TirOp *op)
     }
 }
 
-/* Whether a value with a home is in its registers from the start, and not moved there. */
-static bool
-is_made_at_home(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    return def == NULL ||
-           (def->op != TIR_LOAD && def->op != TIR_CONVERT && def->op != TIR_COMBINE &&
-            def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
-}
-
 /* The parts of all bands: their barrier stands between what brought them and this. */
 static bool
 read_all_parts(Band *b, const TirOp *read, uint32_t slot)

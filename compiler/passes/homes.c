@@ -92,8 +92,7 @@ is_known(const TirVal *value, const TirOp *op)
     return false;
 }
 
-/* Whether a value is in the registers of its home from the start, and not moved there. */
-static bool
+bool
 is_made_at_home(const TirVal *value)
 {
     const TirOp *def = value->def;

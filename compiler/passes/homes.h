@@ -10,6 +10,9 @@ typedef struct ProductHomes {
                       is made of is at home, and another value is by then */
 } ProductHomes;
 
+/* Whether a value with a home is in its registers from the start, and not moved there. */
+bool is_made_at_home(const TirVal *value);
+
 ProductHomes product_homes(Arena *arena, const TirFn *fn);
 
 #endif

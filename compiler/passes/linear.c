@@ -44,6 +44,19 @@ add_term(Linear *sum, const TirVal *value, int64_t coefficient)
     sum->terms[sum->n++].value = value;
 }
 
+/* Which operand of a multiplication is a constant; 2: neither, or it is none. */
+static uint32_t
+constant_factor(const TirOp *op)
+{
+    uint32_t k = 0;
+
+    if (op == NULL || op->op != TIR_MUL)
+        return 2;
+    while (k < 2 && (op->args[k]->def == NULL || op->args[k]->def->op != TIR_CONST))
+        k++;
+    return k;
+}
+
 static void
 add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
 {
@@ -51,6 +64,11 @@ add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
 
     if (depth > DEEPEST) {
         sum->ok = false;
+        return;
+    }
+    uint32_t factor = constant_factor(op);
+    if (factor < 2) {
+        add_value(sum, op->args[1 - factor], scale * op->args[factor]->def->integer, depth + 1);
         return;
     }
     switch (op == NULL ? TIR_SIZE : op->op) {

@@ -2,7 +2,7 @@
 """judge.py - random programs (program.py), compiled in many ways, against the reference interpreter.
 
     judge.py --tilec T --tilerun R [--first SEED] [--count N | --minutes M] [--jobs J]
-             [--all] [--keep FOLDER] [--log FILE] [--reduce]
+             [--all] [--keep FOLDER] [--log FILE]
     judge.py --tilec T --tilerun R --case FILE.tile [-- FLAGS of tilec]
     judge.py --tilec T --tilerun R --cases FOLDER [--all]
 
