@@ -15,7 +15,9 @@ typedef struct Slot {
     const MetaKernel *kernel;  /* that kernel */
     const NpyArray *input;     /* NULL: not given */
     const char *output;        /* path; NULL: not wanted */
+    const char *strides;       /* of --strides; NULL: rows stand close together */
     bool shaped;
+    bool written;              /* some kernel writes it */
     bool undefined;            /* nothing reads it before a kernel writes it */
     TensorView view;
     size_t bytes;              /* of its memory, with space between rows */
@@ -230,6 +232,44 @@ choose_strides(Slot *slot, Fault *fault)
     return true;
 }
 
+/* The strides that --strides gives: the memory ends with the tensor's last element. */
+static bool
+take_strides(Slot *slot, Fault *fault)
+{
+    const int64_t most = (int64_t)1 << 40; /* elements */
+    const MetaTensor *t = slot->tensor;
+    const char *at = slot->strides;
+    int64_t last = 0;
+    bool empty = false, broadcast = false;
+
+    if (t->rank < 2)
+        return fault_set(fault, "--strides %s=%s: its only dimension has the stride 1", t->name,
+                         slot->strides);
+    for (uint32_t d = 0; d < t->rank; d++) {
+        int64_t extent = slot->view.shape[d], stride = 1;
+        if (d + 1 < t->rank) {
+            char *end;
+            errno = 0;
+            stride = strtoll(at, &end, 10);
+            if (*at < '0' || *at > '9' || errno || *end != (d + 2 < t->rank ? ',' : '\0'))
+                return fault_set(fault, "--strides %s=%s: expected %u numbers, as 64,8", t->name,
+                                 slot->strides, (unsigned)t->rank - 1);
+            at = end + 1;
+        }
+        empty = empty || extent == 0;
+        broadcast = broadcast || (stride == 0 && extent > 1);
+        if (extent > 1 && stride > (most - last) / (extent - 1))
+            return fault_set(fault, "%s is larger than memory", t->name);
+        last += extent > 1 ? (extent - 1) * stride : 0;
+        slot->view.stride[d] = stride;
+    }
+    if (broadcast && slot->written)
+        return fault_set(fault, "--strides %s=%s: a stride of 0 is for tensors that are only read",
+                         t->name, slot->strides);
+    slot->bytes = empty ? 0 : (size_t)(last + 1) * t->element_bytes;
+    return true;
+}
+
 /* Gives the sizes that this kernel's own tensors do not fix the value they have elsewhere. */
 static void
 borrow_sizes(Session *s, uint32_t k)
@@ -318,11 +358,14 @@ allocate_all(Session *s)
         for (uint32_t k = 0; k < s->kernels.n; k++)
             for (uint32_t j = 0; j < s->kernels.at[k]->tensors.n; j++) {
                 const MetaTensor *t = &s->kernels.at[k]->tensors.at[j];
-                if (strcmp(t->name, widest->name) == 0 && t->align > widest->align)
+                if (strcmp(t->name, widest->name) != 0)
+                    continue;
+                slot->written = slot->written || t->mode != META_IN;
+                if (t->align > widest->align)
                     widest->align = t->align;
             }
         slot->tensor = widest;
-        if (!choose_strides(slot, s->cx->fault) ||
+        if (!(slot->strides ? take_strides : choose_strides)(slot, s->cx->fault) ||
             !s->cx->machine->allocate(s->cx->machine, slot->bytes, slot->tensor->name,
                                       &slot->view.address, s->cx->fault))
             return false;
@@ -460,6 +503,71 @@ invent_scalars(Session *s)
     }
 }
 
+enum { GAP = 0xFF }; /* NaN in every float: what reads between rows is seen */
+
+/* A tensor with strides of its own: its elements, and GAP between its rows. */
+static bool
+fill_strided(Session *s, Slot *slot, uint32_t which)
+{
+    size_t bytes = slot->tensor->element_bytes;
+
+    for (uint32_t d = 0; d < slot->view.rank; d++)
+        bytes *= (size_t)slot->view.shape[d];
+    unsigned char *memory = malloc(slot->bytes + 1), *array = calloc(bytes + 1, 1);
+    bool ok = memory && array;
+    if (!ok)
+        fault_set(s->cx->fault, "out of memory");
+    if (ok) {
+        memset(memory, GAP, slot->bytes);
+        if (!slot->input && slot->tensor->mode == META_IN)
+            put_random(slot->tensor->dtype, s->cx->options->seed * 1000003 + which, array,
+                       bytes / slot->tensor->element_bytes);
+        copy_strided(slot, slot->input ? slot->input->data : array, memory, true);
+        ok = s->cx->machine->write(s->cx->machine, slot->view.address, memory, slot->bytes,
+                                   s->cx->fault);
+    }
+    free(memory);
+    free(array);
+    return ok;
+}
+
+/* What lies between the rows of such a tensor belongs to somebody else. */
+static RunStatus
+check_gaps(Session *s)
+{
+    RunContext *cx = s->cx;
+    RunStatus status = RUN_OK;
+
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        Slot *slot = &s->slots.at[i];
+        size_t at = 0;
+        if (!slot->strides || !slot->written || slot->bytes == 0)
+            continue;
+        unsigned char *memory = malloc(slot->bytes), *gap = malloc(slot->bytes), *array = calloc(slot->bytes, 1);
+        bool ok = memory && gap && array;
+        if (!ok)
+            fault_set(cx->fault, "out of memory");
+        ok = ok && cx->machine->read(cx->machine, slot->view.address, memory, slot->bytes, cx->fault);
+        if (ok) {
+            memset(gap, GAP, slot->bytes);
+            copy_strided(slot, array, gap, true);
+            while (at < slot->bytes && (gap[at] == 0 || memory[at] == GAP))
+                at++;
+        }
+        free(memory);
+        free(gap);
+        free(array);
+        if (!ok)
+            return RUN_FAULT;
+        if (at == slot->bytes)
+            continue;
+        fprintf(stderr, "tilerun: something was written between the rows of %s, at byte %zu of %zu\n",
+                slot->tensor->name, at, slot->bytes);
+        status = RUN_FINDINGS;
+    }
+    return status;
+}
+
 /* Puts the inputs in memory, and zeros everywhere else. */
 static bool
 fill_all(Session *s, Machine *machine)
@@ -472,6 +580,11 @@ fill_all(Session *s, Machine *machine)
     }
     for (uint32_t i = 0; i < s->slots.n; i++) {
         Slot *slot = &s->slots.at[i];
+        if (slot->strides) {
+            if (!fill_strided(s, slot, i))
+                return false;
+            continue;
+        }
         if (!slot->input && slot->tensor->mode == META_IN) {
             if (!fill_random(s, slot, i))
                 return false;
@@ -545,7 +658,7 @@ note_outputs(Session *s, bool first)
     for (uint32_t i = 0; i < s->slots.n; i++) {
         Slot *slot = &s->slots.at[i];
         NpyArray array;
-        if (slot->undefined && first) {
+        if (slot->undefined && !slot->strides && first) {
             size_t wanted = slot->tensor->element_bytes, written;
             for (uint32_t d = 0; d < slot->view.rank; d++)
                 wanted *= (size_t)slot->view.shape[d];
@@ -613,6 +726,8 @@ run_seeds(Session *s, const LaunchReady *launches)
         RunStatus one = run_launches(cx, launches, s->kernels.n);
         if (one == RUN_OK) /* a launch with findings may have ended early */
             one = check_scratch(s);
+        if (one == RUN_OK)
+            one = check_gaps(s);
         if (one == RUN_FAULT || !note_outputs(s, i == 0))
             return RUN_FAULT;
         if (one == RUN_FINDINGS)
@@ -669,6 +784,15 @@ run_described(RunContext *cx)
             return RUN_FAULT;
         }
         slot->output = options->outputs.at[i].value;
+    }
+    for (uint32_t i = 0; i < options->strides.n; i++) {
+        Slot *slot = find_slot(&s, options->strides.at[i].name);
+        if (!slot) {
+            fault_set(cx->fault, "--strides %s: there is no such tensor; the file has %s",
+                      options->strides.at[i].name, list_tensors(&s));
+            return RUN_FAULT;
+        }
+        slot->strides = options->strides.at[i].value;
     }
     if (!shape_all(&s) || !allocate_all(&s) || !allocate_rooms(&s))
         return RUN_FAULT;

@@ -21,6 +21,7 @@ static const char usage[] =
     "  --in NAME=FILE.npy     a tensor that the kernels read (f16: float16; bf16: uint16, the bits)\n"
     "  --out NAME=FILE.npy    a tensor to save after the run\n"
     "  --set NAME=VALUE       a scalar, or a size that no array has\n"
+    "  --strides NAME=N,N,..  a tensor's strides in elements, of all dimensions but the last\n"
     "  --random               tensors that are not given get numbers from -1 to 1, scalars 1/16\n"
     "  --entry NAME           only this kernel (again: then that one); else all, in the file's order\n"
     "\n"
@@ -161,15 +162,17 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
         return true;
     }
     if (strcmp(option, "--in") == 0 || strcmp(option, "--out") == 0 ||
-        strcmp(option, "--set") == 0) {
+        strcmp(option, "--set") == 0 || strcmp(option, "--strides") == 0) {
         if (!split(arena, option, value, &named, fault))
             return false;
         if (option[2] == 'i')
             vec_push(arena, &o->inputs, named);
         else if (option[2] == 'o')
             vec_push(arena, &o->outputs, named);
-        else
+        else if (option[3] == 'e')
             vec_push(arena, &o->sets, named);
+        else
+            vec_push(arena, &o->strides, named);
         return true;
     }
     if (strcmp(option, "--entry") == 0) {
@@ -211,7 +214,7 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
 {
     static const char *const with_value[] = {"--in",    "--out",  "--set",     "--arg",  "--entry",
                                              "--device", "--grid", "--block",   "--smem", "--cluster",
-                                             "--time",  "--seed", "--seeds",   "--sm-count"};
+                                             "--time",  "--seed", "--seeds",   "--sm-count", "--strides"};
 
     *o = (RunOptions){.seeds = 1, .cluster = {1, 1, 1}};
     for (int i = 1; i < argc; i++) {

@@ -5,7 +5,7 @@
 #include "backends/cuda/machine.h"
 #include "compiler/base/npy.h"
 
-/* NAME=VALUE of --in, --out, --set. */
+/* NAME=VALUE of --in, --out, --set, --strides. */
 typedef struct NamedValue {
     const char *name, *value;
 } NamedValue;
@@ -17,6 +17,7 @@ typedef struct RunOptions {
     VEC(NamedValue) inputs;
     VEC(NamedValue) outputs;
     VEC(NamedValue) sets;
+    VEC(NamedValue) strides;
     VEC(const char *) args; /* any: the PTX of another maker, described by hand */
     uint32_t grid[3], block[3], cluster[3], shared;
     bool grid_given, block_given;

@@ -116,6 +116,33 @@ def test_two_kernels_from_the_file_alone(bench):
     assert "Fake GPU (sm_90)" in out and "S: f32[6] in" in out
 
 
+def test_strides(bench):
+    x = random(3, 37)
+    given = ["--in", "X=" + bench.save("x.npy", x), "--set", "factor=2", "--out", "Y=" + bench.path("y.npy")]
+    for strides in [("X=40", "Y=64"), ("X=64", "Y=40")]:
+        bench.run(bench.ptx(), *given, "--strides", strides[0], "--strides", strides[1])
+        np.testing.assert_array_equal(np.load(bench.path("y.npy")), 2 * x)
+    bench.run(bench.ptx(), *given, "--strides", "X=0")  # all rows are one: the last
+    np.testing.assert_array_equal(np.load(bench.path("y.npy")), 2 * x[[2, 2, 2]])
+    for value, message in [("Y=41", "stride 0 of Y is 164 bytes; it must be a multiple of 16"),
+                           ("Y=0", "a stride of 0 is for tensors that are only read"),
+                           ("Y=40,40", "expected 1 numbers"), ("Y=-40", "expected 1 numbers"),
+                           ("S=4", "its only dimension has the stride 1"), ("W=4", "there is no such tensor"),
+                           ("Y=1000000000000", "Y is larger than memory")]:
+        assert message in bench.run(bench.ptx(), *given, "--strides", value, status=1)[1]
+
+
+def test_writes_between_rows(bench):
+    meta = metadata()
+    params = meta["kernels"][0]["params"]
+    params[3]["tensor"] = "X"  # the kernel takes X's stride for that of Y
+    arguments = [bench.ptx(meta), "--in", "X=" + bench.save("x.npy", random(2, 37)), "--set", "factor=2",
+                 "--out", "Y=" + bench.path("y.npy"), "--strides", "Y=44"]
+    said = bench.run(*arguments, "--strides", "X=40", status=3)[1]
+    assert "something was written between the rows of Y, at byte 160 of 324" in said
+    bench.run(*arguments, "--strides", "X=44")
+
+
 def test_accumulator_given(bench):
     x, s = random(3, 5), np.array([10, 20, 30], np.float32)
     bench.run(bench.ptx(), "--in", "X=" + bench.save("x.npy", x), "--in", "S=" + bench.save("s0.npy", s),
