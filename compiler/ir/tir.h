@@ -260,7 +260,7 @@ typedef struct TirShared {
                                       filled for; one is held when a block begins */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
-    bool is_staging;               /* no ring; read by the tensor memory unit, a band each */
+    bool is_staging;               /* no ring; read by TMA, a band each */
     uint32_t over;                 /* of a staging buffer: 1 + the ring that stays in whose slot of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */

@@ -2,7 +2,7 @@
  *
  * An addition reads shared memory long after it was asked for, and a band that waits for that holds up
  * the products of all.  So a band leaves its tile in its staging buffer and goes on; a warp of the
- * producer's group, one for each band, has the tensor memory unit add it, and says when it was read:
+ * producer's group, one for each band, has TMA add it, and says when it was read:
  *
  *     band    { ..  free: wait;  the tile;  full: arrive  .. }
  *     warp    { free: arrive;  full: wait;  the addition;  until it is read }
@@ -131,7 +131,7 @@ meet(Lowering *lo, uint32_t first, bool waits)
     lir_emit(b, waits ? LIR_BAR_SYNC_SOME : LIR_BAR_ARRIVE_SOME, 0, 2, some);
 }
 
-/* Where in the staging buffer an element lies: panels of 128 bytes, swizzled as the tensor memory unit
+/* Where in the staging buffer an element lies: panels of 128 bytes, swizzled as TMA
  * reads them. */
 static LirReg
 place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)

@@ -1,4 +1,4 @@
-/* lower_rings.c - rings between roles: slots in shared memory that the tensor memory unit fills, with
+/* lower_rings.c - rings between roles: slots in shared memory that TMA fills, with
  * a full and an empty barrier each.
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an

@@ -1,4 +1,4 @@
-/* lower_stores.c - results that leave through shared memory, by the tensor memory unit
+/* lower_stores.c - results that leave through shared memory, by TMA
  * (passes/roles_store.c).
  *
  * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
@@ -70,7 +70,7 @@ column_reach(const Layout *layout)
 }
 
 /* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
- * bytes, swizzled as the tensor memory unit reads them.  `row`, `col`: of the thread.  Neighbouring lanes
+ * bytes, swizzled as TMA reads them.  `row`, `col`: of the thread.  Neighbouring lanes
  * may lie in several panels, and of threads that hold copies one writes. */
 static void
 write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)

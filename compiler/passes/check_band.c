@@ -599,8 +599,8 @@ write_part(Band *b, const TirOp *op)
 }
 
 /* Results leave over the slot of this tile: no product reads it any more, nobody writes there again, and it
- * is not given back in this tile (`release_slot`), for the lowering waits in the next one until the tensor
- * memory unit has read it. */
+ * is not given back in this tile (`release_slot`), for the lowering waits in the next one until TMA
+ * has read it. */
 static bool
 leave_over(Band *b, const TirOp *op)
 {

@@ -11,7 +11,7 @@
  * Additions by `red` are relaxed operations at the scope of the GPU, and bar.sync synchronizes the threads of a
  * block (PTX ISA, memory consistency model: barriers are morally strong with one another, causality order is
  * transitive through them).  So a plain load behind the barrier has to read the sum or something newer, wherever
- * caches keep copies.  Copies of the tensor memory unit and cp.async never touch a tensor that its kernel writes
+ * caches keep copies.  TMA copies and cp.async never touch a tensor that its kernel writes
  * (schedule.c, plan.c, roles_store.c).
  */
 #include "compiler/ir/layout.h"

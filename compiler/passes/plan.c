@@ -160,7 +160,7 @@ check_bounds(Planner *p)
     return true;
 }
 
-/* Whether the tensor memory unit can bring the tile of a load, and the producer ask for it. */
+/* Whether TMA can bring the tile of a load, and the producer ask for it. */
 static bool
 check_load(Planner *p, const TirOp *load)
 {
@@ -176,7 +176,7 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
-    if (load->n_limits > 0) /* the tensor memory unit stops at the tensor's end only */
+    if (load->n_limits > 0) /* TMA stops at the tensor's end only */
         return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads");
     if (writes_tensor(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
@@ -316,7 +316,7 @@ check_joint(Planner *p, TirOp *op)
     if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
         !tir_is_contiguous(add) || !box_begins_aligned(add) || is_packed(add) || add->n_limits > 0 ||
         share.rows > BOX_MOST)
-        return refuse(p, op->span, "the tensor memory unit can not add to that tensor");
+        return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
@@ -326,7 +326,7 @@ check_joint(Planner *p, TirOp *op)
 }
 
 /* Whether operand `k` of a product is followed, along the dimension that is added up over, by zeros
- * enough for a whole step of the instruction: the tensor ends there, and the tensor memory unit fills
+ * enough for a whole step of the instruction: the tensor ends there, and TMA fills
  * in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
 static bool
 ends_in_zeros(const TirOp *mma, uint32_t k)

@@ -264,7 +264,7 @@ overlap(const Usage *a, const Usage *b)
     return a->used && b->used && a->first <= b->last && b->first <= a->last;
 }
 
-/* Buffers that the tensor memory unit or products of warp groups use. */
+/* Buffers that TMA or products of warp groups use. */
 static bool
 is_of_roles(const TirShared *shared)
 {
@@ -328,7 +328,7 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
-/* Rings: panels of 128 bytes, as the tensor memory unit writes them and products read them, at
+/* Rings: panels of 128 bytes, as TMA writes them and products read them, at
  * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
  * there are lie behind, once for each band.  Returns where those begin. */
 static uint32_t

@@ -20,8 +20,7 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
-/* A store behind the loop, and the ring in whose slot of this tile its value is written for the tensor
- * memory unit. */
+/* A store behind the loop, and the ring in whose slot of this tile its value is written for TMA. */
 typedef struct StorePlace {
     const TirOp *store;
     TirShared *ring;
@@ -182,7 +181,7 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 /* The load on whose ring vectors can ride: of the tile that is waited for first and comes for all bands, as
  * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
 TirOp *roles_carrier(const Roles *r);
-/* Makes rings of those that the tensor memory unit can bring for all bands. */
+/* Makes rings of those that TMA can bring for all bands. */
 void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
 void roles_find_vectors(Roles *r);

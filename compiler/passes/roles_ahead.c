@@ -1,7 +1,7 @@
 /* roles_ahead.c - a straight loop whose first product begins an iteration ahead.
  *
  * Where bands share out a product, an iteration ends with what nobody else can do for them: the share
- * goes to shared memory and to the tensor memory unit.  The first product of the next iteration reads
+ * goes to shared memory and to TMA.  The first product of the next iteration reads
  * a tile that was loaded long before, and one that stays; so it starts before all that:
  *
  *     first product

@@ -1,17 +1,17 @@
-/* roles_store.c - results that leave through shared memory, by the tensor memory unit.
+/* roles_store.c - results that leave through shared memory, by TMA.
  *
  * Where a loop does nothing but add products up, all bands end it at about the same time, and nothing
  * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
  * arithmetic beside its products and is turned by a stage: bands with the same number of iterations
  * share the tensor cores evenly, so that they end together, too.  So the end is made short: a band
- * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks the tensor
- * memory unit to bring it to memory, which clips it at the ends of the tensor.  That spares threads
+ * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks TMA
+ * to bring it to memory, which clips it at the ends of the tensor.  That spares threads
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
  *
  * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
- * the next tile's load goes to.  The band gives it back when the tensor memory unit has read it; who
+ * the next tile's load goes to.  The band gives it back when TMA has read it; who
  * waits for that at once holds the band up, so it does so under the next tile's first product (`stays`).
  */
 #include "compiler/passes/roles.h"
@@ -86,7 +86,7 @@ is_turned(const Roles *r)
     return false;
 }
 
-/* The panels of a store's tile, if it may leave by the tensor memory unit and should; else 0. */
+/* The panels of a store's tile, if it may leave by TMA and should; else 0. */
 static int64_t
 panels_to_store(const Roles *r, const TirOp *store)
 {
@@ -172,7 +172,7 @@ roles_give_back_once(Roles *r, bool stays)
     }
 }
 
-/* Emits a store as one of the tensor memory unit; false: it is better left as it is, or must be. */
+/* Emits a store as a TMA store; false: it is better left as it is, or must be. */
 bool
 roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
 {

@@ -2,7 +2,7 @@
  * is computed.
  *
  * A load from global memory takes longer than anything else that products wait for.  Where its
- * tensor is aligned as the tensor memory unit wants it, a vector has a ring like a tile.  Else each
+ * tensor is aligned as TMA wants it, a vector has a ring like a tile.  Else each
  * warp group copies its own to one of two slots, while an iteration reads the other.  One barrier an
  * iteration is enough, which stands behind the copies and behind what reads the slot that the next
  * ones go to:

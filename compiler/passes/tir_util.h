@@ -48,10 +48,10 @@ uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 /* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
- * of the tensor memory unit must begin. */
+ * of TMA must begin. */
 enum { BOX_UNIT = 16 };
 bool box_begins_aligned(const TirOp *access);
-/* Whether the tensor memory unit can bring the vector of a load. */
+/* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
  * that is not. */

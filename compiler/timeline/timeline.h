@@ -63,7 +63,7 @@ OpCost timeline_cost(const Target *target, const TirOp *op, double weight);
 /* The model's clocks of one iteration of the main loop; `busy`: of each unit. */
 GroupClocks timeline_model(Arena *arena, const Target *target, const TirFn *fn,
                            const RoleTrace *trace, double busy[UNIT_COUNT]);
-/* Whether an operation writes a tile to shared memory, for the tensor memory unit to take it from
+/* Whether an operation writes a tile to shared memory, for TMA to take it from
  * there. */
 bool timeline_goes_through_shared(const TirOp *op);
 /* Bytes that one copy into a ring brings. */

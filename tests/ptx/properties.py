@@ -10,7 +10,7 @@ time.
 
 With a plan: the loop has products of warp groups and nothing that keeps ptxas from running them
 side by side (accumulators stay in their registers), next to no integer arithmetic, and the copies
-are the tensor memory unit's.
+are TMA's.
 
 Kernels that may start early touch no global memory before they have waited for those before them,
 and no thread goes past the wait.
@@ -170,7 +170,7 @@ def main():
             hot = [b for b in found if any("wait_group.sync.aligned 1" in line for line in b)]
             tester.check(what, hot, "no loop with products of warp groups")
             tester.check(what, any(count(b, r"cp\.async\.bulk\.tensor\S*") for b in found),
-                         "no loop with copies by the tensor memory unit")
+                         "no loop with TMA copies")
             for k, body in enumerate(hot):
                 planned(tester, f"{what}, loop {k}", body)
                 forward(tester, f"{what}, loop {k}", body, k == 0)

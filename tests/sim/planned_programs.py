@@ -240,7 +240,7 @@ class Maker:
     def text(self):
         modes = {"in": "in ", "out": "out", "inout": "inout"}
         named = lambda dtype: "T" if dtype == self.dtype else dtype
-        aligned = len(self.steps) % 2 == 0  # vectors: the tensor memory unit can bring them
+        aligned = len(self.steps) % 2 == 0  # vectors: TMA can bring them
         params = [f"    {n}: {modes[m]} {named(t)}[{shape}]"
                   + (" align(16)" if t != "f32" or "," in shape or aligned else "")
                   for n, m, t, shape, _ in self.tensors]
