@@ -7,7 +7,7 @@ One or three warp groups repeat a body (a warp of each on every scheduler), warp
 64 x 128 x 16 meanwhile, or does nothing.  A line for each body: its clocks (of all groups together, for
 one repetition of each), alone and beside products; and what products take then, of 1.00 beside nothing.
 
-`exp2_lines` is exp2 without the special unit: the fraction by a polynomial, the integer part put in as
+`exp2_lines` is exp2 without MUFU: the fraction by a polynomial, the integer part put in as
 exponent.  Right for all arguments: 0 below -126 (as with .ftz), infinity from 128 on, NaN stays NaN.
 """
 

@@ -3,7 +3,7 @@
  *   products        n/2 clocks for 64 x n x 16: 4096 operations a clock
  *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
  *                   there
- *   special unit    16 exponentials a clock
+ *   MUFU    16 exponentials a clock
  *   issue           one instruction a clock for each of four schedulers, a warp of each band on
  * each
  *

@@ -221,7 +221,7 @@ roles_reads_once_early(const Roles *r)
 }
 
 /* About the share that one of four bands has of an iteration, in clocks: 7/8 of what it asks of the
- * tensor cores and of the special unit. */
+ * tensor cores and of MUFU. */
 static int32_t
 band_share(const Roles *r)
 {

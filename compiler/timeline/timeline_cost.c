@@ -2,8 +2,8 @@
  *
  * The accounts are those of the search for plans (flow.c, group_plans.c), made of the operations as
  * they stand behind the passes: a product takes the time of the tensor cores, or that of the port of
- * shared memory through which its operands come; arithmetic on tiles of products takes the special
- * unit or the lanes, masks are left to the few iterations that keep them; copies take the way from
+ * shared memory through which its operands come; arithmetic on tiles of products takes MUFU
+ * or the lanes, masks are left to the few iterations that keep them; copies take the way from
  * the L2 cache.  group_clocks() makes one figure of the sums over an iteration.
  */
 #include "compiler/cost.h"

@@ -73,7 +73,7 @@ typedef struct Run {
 const char *
 timeline_unit_name(TimeUnit unit)
 {
-    static const char *const names[] = {"tensor cores", "special unit", "arithmetic",
+    static const char *const names[] = {"tensor cores", "MUFU", "arithmetic",
                                         "shared memory", "copies", ""};
     return names[unit];
 }

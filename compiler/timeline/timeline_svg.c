@@ -234,7 +234,7 @@ add_legend(Buf *out, uint32_t bands, double y)
         const char *class, *text;
     } rows[] = {{"band0", "band 0"},   {"band1", "band 1"},       {"band2", "band 2"},
                 {"band3", "band 3"},   {"producer", "producer"},  {"lanes", "arithmetic"},
-                {"special", "special unit"}, {"shared", "shared memory"}, {"wait", "waits"}};
+                {"special", "MUFU"}, {"shared", "shared memory"}, {"wait", "waits"}};
     double x = MARGIN;
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {

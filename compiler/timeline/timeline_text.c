@@ -235,7 +235,7 @@ timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out)
     }
     timeline_times(line, out);
     buf_add(out, "    in the rows of units who keeps them busy: the digit of a band, # the producer;\n"
-                 "    in those of roles . waits, a arithmetic, x special unit, s shared memory\n");
+                 "    in those of roles . waits, a arithmetic, x MUFU, s shared memory\n");
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Printer p = {line, &line->windows[k], out};
         buf_printf(out, "  %s: clocks %.0f .. %.0f\n", p.window->name, p.window->begin,

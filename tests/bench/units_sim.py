@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """units_sim.py SIMRUN - bench/units.py in the simulator: every kernel runs without a finding, and exp2
-without the special unit is compared with float64.
+without MUFU is compared with float64.
 
 Bit patterns over the whole range of float32, all near the ends of the range of results, and those next
 to integers.  Of degree 5 no result may be off by more than 2 units in the last place, as those of
