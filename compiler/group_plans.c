@@ -71,8 +71,8 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
     return view_of(&flow->products[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
 }
 
-/* Whether the instructions can do it, with the registers that a thread has when the block starts (the
- * assembler lets no instruction have more), and reductions stay within a row of threads. */
+/* Whether the instructions can do it, with the registers that a thread has when the block starts (ptxas
+ * lets no instruction have more), and reductions stay within a row of threads. */
 static bool
 is_legal(const Target *target, const FlowProduct *p, uint32_t consumers, Way way)
 {

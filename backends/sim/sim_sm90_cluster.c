@@ -182,7 +182,7 @@ sim_sm90_decode_getctarank(SimDecode *dx)
 
 /* ------------------------------------------------------------------------ setmaxnreg */
 
-/* How many registers a thread starts with is the assembler's choice; the model is the most that the
+/* How many registers a thread starts with is ptxas' choice; the model is the most that the
  * launch can have: what .maxnreg says, or the register file divided by the threads (rounded up to
  * warpgroups) of the blocks that .minnctapersm asks for, a multiple of 8, at most 255, and no more
  * than the smallest .inc of the kernel. */

@@ -130,7 +130,7 @@ is_innermost(const LirLoops *loops, uint32_t which)
     return true;
 }
 
-/* Elements of the loop that are chosen by a mask: the assembler makes many of their predicates ahead
+/* Elements of the loop that are chosen by a mask: ptxas makes many of their predicates ahead
  * and keeps them packed.  Not those of an exchange between lanes: one predicate chooses them all. */
 static uint32_t
 count_masked(const LirFn *fn, LirExtent loop)

@@ -315,7 +315,7 @@ uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column
                                LirOperand *operands);
 void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);
-/* Keeps what comes next behind half of what makes `value`, which the assembler would move below. */
+/* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_copy_bulk(Lowering *lo, TirOp *op);
 /* The cursors of all rings for the role being lowered, at the first slots. */
@@ -331,7 +331,7 @@ void lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots);
 void lower_add_maps(Lowering *lo);
 /* A launcher's expression on sizes, computed by the kernel. */
 LirReg lower_host(Lowering *lo, const HostExpr *expr);
-/* A parameter that is always 0, which the assembler does not know. */
+/* A parameter that is always 0, which ptxas does not know. */
 LirReg lower_zero(Lowering *lo);
 
 /* ---- global memory (lower_memory.c) ---- */

@@ -162,7 +162,7 @@ kept_place(const Role *role, const TirOp *op)
     return 0;
 }
 
-/* The assembler computes what is cheap again in each iteration, some 25 instructions here: as far as it
+/* ptxas computes what is cheap again in each iteration, some 25 instructions here: as far as it
  * knows, a parameter is in this. */
 static void
 keep_place(Lowering *lo, const TirOp *op)

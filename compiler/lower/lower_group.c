@@ -3,7 +3,7 @@
  * instruction for each block and step.
  *
  * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
- * written until a wait, and the assembler gives up on running products side by side when an
+ * written until a wait, and ptxas gives up on running products side by side when an
  * accumulator is copied.  So every chain of values that a product adds to lives in one set of
  * registers, its home (passes/homes.c finds them).
  *
@@ -252,7 +252,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
 }
 
 /* Steps whose descriptors are made before the product: they take uniform registers, of which there
- * are 63.  The assembler does not move them to where they are used, but takes other registers. */
+ * are 63.  ptxas does not move them to where they are used, but takes other registers. */
 enum { MOST_AHEAD = 8 };
 
 /* Products in `block` and the blocks in it that read `ring`; the wait of another slot ends it. */

@@ -11,7 +11,7 @@
  *
  * Tiles that are drawn may not be told yet.  A band must not wait for that while it holds slots that the
  * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
- * tile, at the head of the loop, is less code, but there the assembler can not tell that the warp stays together.)
+ * tile, at the head of the loop, is less code, but there ptxas can not tell that the warp stays together.)
  *
  * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the launch;
  * what takes one instruction from others that are kept is computed again.

@@ -424,7 +424,7 @@ lower_end_pairs(Lowering *lo)
     }
 }
 
-/* A register that is 0, but not before the last element of `pin` is computed, as far as the assembler
+/* A register that is 0, but not before the last element of `pin` is computed, as far as ptxas
  * knows. */
 static LirReg
 pinned_zero(Lowering *lo, TirVal *pin)
@@ -480,7 +480,7 @@ lower_ring_release(Lowering *lo, TirOp *op)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
 }
 
-/* The assembler moves arithmetic below a wait for products, where it does not run under them, and
+/* ptxas moves arithmetic below a wait for products, where it does not run under them, and
  * keeps its operands in registers until then.  It does not do so with what an arrival at a barrier
  * depends on.  Half of it is enough: the rest may fill gaps behind the wait. */
 void

@@ -5,7 +5,7 @@
  *                        add what bands leave to memory (lower_additions.c)
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the band axis
  *
- * What decides a branch or a descriptor must be the same for a warp in a way the assembler can see:
+ * What decides a branch or a descriptor must be the same for a warp in a way ptxas can see:
  * block indices, parameters and arithmetic on them, and a lane's value given to all by shfl.
  * Otherwise descriptors go through vector registers.
  */
@@ -799,7 +799,7 @@ lower_roles(Lowering *lo)
     lir_comment(b, "computing warp groups");
     role.producer = false;
     lo->b.hoist = lo->b.hoist && !plan->tight; /* registers are short, and addresses cheap */
-    lo->b.share = lo->b.share && !plan->scarce; /* likewise, and the assembler shares what it can */
+    lo->b.share = lo->b.share && !plan->scarce; /* likewise, and ptxas shares what it can */
     set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (plan->paired)

@@ -163,7 +163,7 @@ lower_yield(Lowering *lo, const TirOp *yield, const Words *targets)
     lo->block = around;
 }
 
-/* A condition on which all lanes of a warp agree, in a form that says so to the assembler: it keeps
+/* A condition on which all lanes of a warp agree, in a form that says so to ptxas: it keeps
  * descriptors in uniform registers only where it knows that a warp stays together. */
 static LirReg
 same_in_warp(Lowering *lo, LirReg condition)
@@ -591,7 +591,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 }
 
 /* What is hoisted is kept over a loop: too much of it, where the loop itself needs nearly all
- * registers, makes the assembler spill.  It hoists by itself as far as it finds room.  Sums that each
+ * registers, makes ptxas spill.  It hoists by itself as far as it finds room.  Sums that each
  * lane goes on with by itself make it spill, too: what is summed up stays alive into the next
  * products, where an exchange between lanes has it done before. */
 LirFn *

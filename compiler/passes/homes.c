@@ -5,7 +5,7 @@
  * through branches, scaled in between - lives in one set of registers, its home.
  *
  * What is computed from a result alone, while other products run, takes its place: it lives where the
- * result did.  The assembler does not find that by itself when nearly all registers are taken.
+ * result did.  ptxas does not find that by itself when nearly all registers are taken.
  *
  * Two values share a home only if neither is overwritten by the other while it may still be asked for: a sum that
  * is used again after more was added to it is copied first, and products that begin with the copy have a home of

@@ -258,7 +258,7 @@ check_place(Planner *p, const TirOp *load)
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
 }
 
-/* Registers of a thread when the block starts: the assembler lets no instruction have more. */
+/* Registers of a thread when the block starts: ptxas lets no instruction have more. */
 static int32_t
 entry_registers(const Target *target, uint32_t bands)
 {

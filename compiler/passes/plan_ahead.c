@@ -2,7 +2,7 @@
  *
  * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
  * costs is registers: its result is there while the last products of the iteration before run.  Masks
- * and elements' places as numbers would take the same registers: with them the assembler spills (H200,
+ * and elements' places as numbers would take the same registers: with them ptxas spills (H200,
  * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
  * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
  * they are.

@@ -284,7 +284,7 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
 
 /* Whether `rider` is filled, waited for and given back wherever `ring` is, once a block of operations:
  * filled and waited for behind it, given back before.  What is read from it must stay behind a product
- * that stands before the wait: the assembler would move it to the front, and the product starts late. */
+ * that stands before the wait: ptxas would move it to the front, and the product starts late. */
 static bool
 goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
 {

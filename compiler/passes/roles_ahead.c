@@ -13,7 +13,7 @@
  * and the result of the next product together take more registers than there are.
  *
  * A band holds two slots of that ring then.  The loop ends when the product has: one that a loop's
- * first instructions would wait for makes the assembler wait for all of them.
+ * first instructions would wait for makes ptxas wait for all of them.
  */
 #include "compiler/passes/roles.h"
 

@@ -261,7 +261,7 @@ stagger(Roles *r, Range range)
 
 /* Under the last product a band has time to find out about its next tile.  That is worth something in tiles
  * which are short by what the program is, as under a window; others may be of any length, and registers that are
- * kept from tile to tile change how the assembler colours the loop. */
+ * kept from tile to tile change how ptxas colours the loop. */
 static void
 ask_for_next(Roles *r)
 {

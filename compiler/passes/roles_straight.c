@@ -341,7 +341,7 @@ order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
             op->args[2]->def->parent == r->body)
             order_with_needs(r, out, done, op->args[2]->def);
     }
-    /* Other vectors of rings last of all: the assembler moves a load that stands before other work
+    /* Other vectors of rings last of all: ptxas moves a load that stands before other work
      * to behind the products' start, which waits for the tensor unit.  Where the first product began
      * an iteration ahead, registers are scarce: there they are read where they are used. */
     for (uint32_t i = 0; i < n && !ahead; i++) {
