@@ -240,7 +240,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);
         return;
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
         op->shared = take_shared(r);
         if (reader_accept(r, "band")) {
             reader_expect(r, "(");
@@ -270,8 +270,8 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
             reader_expect(r, ")");
         }
         return;
-    case TIR_TENSOR_ADD:
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_TMA_STORE:
         op->shared = take_shared(r);
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);

@@ -438,7 +438,7 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args + 1);
         return;
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
         print_shared(p, op->shared);
         if (op->shared != NULL && op->shared->per_band)
             buf_printf(out, " band(%" PRId64 ")", op->integer);
@@ -462,8 +462,8 @@ print_operands(Printer *p, const TirOp *op)
         if (op->joint && op->integer > 0)
             buf_printf(out, " band(%" PRId64 ")", op->integer - 1);
         return;
-    case TIR_TENSOR_ADD:
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_TMA_STORE:
         print_shared(p, op->shared);
         buf_add(out, ", ");
         print_index(p, op, op->args);
@@ -521,11 +521,11 @@ names_shared(TirOpcode op)
     case TIR_COPY_ASYNC:
     case TIR_SHARED_READ:
     case TIR_SHARED_WRITE:
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
     case TIR_RING_WAIT:
     case TIR_RING_RELEASE:
-    case TIR_TENSOR_ADD:
-    case TIR_TENSOR_STORE: return true;
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_TMA_STORE: return true;
     default: return false;
     }
 }

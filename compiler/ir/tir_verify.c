@@ -292,7 +292,7 @@ check_parts(Verifier *v, const TirOp *op, uint32_t n)
         rows = part->rows;
         all *= part->length;
     }
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TENSOR_ADD;
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD;
     if (writes && rows != 0 && all != rows)
         tir_fault(v, op, "addresses some elements more than once");
 }
@@ -354,9 +354,9 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)
         want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
-    if ((op->op == TIR_ATOMIC_ADD || op->op == TIR_TENSOR_ADD) && !tensor->atomic)
+    if ((op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD) && !tensor->atomic)
         tir_fault(v, op, "'%s' is not marked atomic", tensor->name);
-    bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_COPY_BULK;
+    bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_TMA_LOAD;
     if (tensor->mode == (reads ? TENSOR_OUT : TENSOR_IN))
         tir_fault(v, op, "goes against the mode of '%s'", tensor->name);
 }
@@ -529,14 +529,14 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_LOAD: check_access(v, op, 0, 0); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
-    case TIR_TENSOR_ADD:
+    case TIR_TMA_REDUCE_ADD:
         check_access(v, op, 0, 1);
         if (op->shared == NULL || !op->shared->is_staging)
             tir_fault(v, op, "there is no staging buffer");
         else
             check_fits_shared(v, op, op->args[op->n_args - 1]->type);
         return;
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_STORE:
         check_access(v, op, 0, 1);
         if (op->shared == NULL || !op->shared->is_staging)
             tir_fault(v, op, "there is no staging buffer");
@@ -551,7 +551,7 @@ check_types(Verifier *v, const TirOp *op)
         if (op->tensor != NULL)
             check_fits_shared(v, op, tir_index_type(op));
         return;
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
         check_access(v, op, 0, 0);
         if (op->tensor != NULL && op->shared != NULL)
             check_fits_shared(v, op, tir_index_type(op));

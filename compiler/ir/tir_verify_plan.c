@@ -125,13 +125,13 @@ check_no_roles(Verifier *v, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_no_roles(v, op->blocks[k]);
-        if (op->op == TIR_COPY_BULK || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
+        if (op->op == TIR_TMA_LOAD || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
             op->op == TIR_BAND_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
-             (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TENSOR_ADD ||
-            op->op == TIR_TENSOR_STORE)
+             (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TMA_REDUCE_ADD ||
+            op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
@@ -162,11 +162,11 @@ check_producer(Verifier *v, const TirBlock *block)
                     op->op != TIR_BAND;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_producer(v, op->blocks[k]);
-        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_COPY_BULK)) {
+        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_TMA_LOAD)) {
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
-        if (op->op == TIR_COPY_BULK &&
+        if (op->op == TIR_TMA_LOAD &&
             (op->integer < 0 || op->integer >= (int64_t)parts_of(v, op->shared)))
             tir_fault(v, op, "copies for band %" PRId64 " of %" PRIu32, op->integer,
                       parts_of(v, op->shared));
@@ -449,11 +449,11 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_MMA_WAIT: check_wait(v, op, flow); break;
         case TIR_RING_WAIT: check_ring_wait(v, op, flow); break;
         case TIR_RING_RELEASE: check_ring_release(v, op, flow); break;
-        case TIR_TENSOR_STORE: check_store(v, op, flow); break;
+        case TIR_TMA_STORE: check_store(v, op, flow); break;
         case TIR_TURN_TAKE:
         case TIR_TURN_PASS: check_turn(v, op, flow); break;
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
-        case TIR_COPY_BULK: tir_fault(v, op, "is for the producer"); break;
+        case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
             if (op->shared->is_ring)

@@ -280,9 +280,9 @@ TirBlock *lower_find_additions(Lowering *lo);
 /* At the beginning of a band: computes where its threads leave what loops of `block` add, to keep it. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a band: leaves the tile to its warp; of that warp: adds it. */
-void lower_tensor_add(Lowering *lo, TirOp *op);
+void lower_tma_reduce_add(Lowering *lo, TirOp *op);
 /* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */
-void lower_tensor_store(Lowering *lo, TirOp *op);
+void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that one lane of the warp has, always the same. */
 LirReg lower_elect(Lowering *lo);
 /* A role goes on to its next tile. */
@@ -317,7 +317,7 @@ void lower_ring_wait(Lowering *lo, TirOp *op);
 void lower_ring_release(Lowering *lo, TirOp *op);
 /* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
 void lower_hold(Lowering *lo, TirVal *value);
-void lower_copy_bulk(Lowering *lo, TirOp *op);
+void lower_tma_load(Lowering *lo, TirOp *op);
 /* The cursors of all rings for the role being lowered, at the first slots. */
 void lower_begin_rings(Lowering *lo);
 /* One thread sets up the barriers of all rings. */

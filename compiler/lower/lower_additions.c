@@ -43,7 +43,7 @@ take_addition(TirBuilder *b, CloneMap *map, const TirOp *op)
         if (!again(b, map, op->args[k], &args[k]))
             return false;
     }
-    TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
+    TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
     add->tensor = op->tensor;
@@ -91,10 +91,10 @@ take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         bool around = false;
         b->span = op->span;
-        if (op->op == TIR_TENSOR_ADD && !take_addition(b, &map, op))
+        if (op->op == TIR_TMA_REDUCE_ADD && !take_addition(b, &map, op))
             return false;
         for (uint32_t k = 0; k < op->n_blocks && !around; k++)
-            around = has_operation(op->blocks[k], TIR_TENSOR_ADD);
+            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD);
         if (around && !take_around(b, &map, op))
             return false;
     }
@@ -106,7 +106,7 @@ lower_find_additions(Lowering *lo)
 {
     TirFn *fn = lo->fn;
 
-    if (fn->plan == NULL || !has_operation(fn->body, TIR_TENSOR_ADD))
+    if (fn->plan == NULL || !has_operation(fn->body, TIR_TMA_REDUCE_ADD))
         return NULL;
     TirBlock *program = tir_block_new(fn);
     TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
@@ -186,7 +186,7 @@ lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_TENSOR_ADD && in_loop)
+        if (op->op == TIR_TMA_REDUCE_ADD && in_loop)
             keep_place(lo, op);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             lower_keep_places(lo, op->blocks[k], in_loop || op->op == TIR_FOR);
@@ -242,8 +242,8 @@ leave_tile(Lowering *lo, TirOp *op)
 static void
 add_tile(Lowering *lo, TirOp *op)
 {
-    static const LirOpcode adds[] = {0, LIR_TENSOR_ADD_1, LIR_TENSOR_ADD_2, LIR_TENSOR_ADD_3,
-                                     LIR_TENSOR_ADD_4, LIR_TENSOR_ADD_5};
+    static const LirOpcode adds[] = {0, LIR_TMA_REDUCE_ADD_1, LIR_TMA_REDUCE_ADD_2, LIR_TMA_REDUCE_ADD_3,
+                                     LIR_TMA_REDUCE_ADD_4, LIR_TMA_REDUCE_ADD_5};
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
     int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
@@ -271,7 +271,7 @@ add_tile(Lowering *lo, TirOp *op)
 }
 
 void
-lower_tensor_add(Lowering *lo, TirOp *op)
+lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
     if (lo->role->adds)
         add_tile(lo, op);

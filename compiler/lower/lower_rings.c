@@ -84,7 +84,7 @@ filled_together(const Lowering *lo, const TirBlock *block, const TirShared *ring
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         owners += op->n_blocks > 0 && n[0] + n[1] > 0;
-        if (op->op != TIR_COPY_BULK || (op->shared != ring && op->shared != other))
+        if (op->op != TIR_TMA_LOAD || (op->shared != ring && op->shared != other))
             continue;
         n[op->shared == other]++;
         last[op->shared == other] = i;
@@ -158,7 +158,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
                only_place(body, TIR_RING_RELEASE, ring) > only_place(body, TIR_RING_WAIT, ring);
     for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
         const TirOp *op = plan->producer->ops.at[i];
-        once = once || (op->op == TIR_COPY_BULK && op->shared == ring);
+        once = once || (op->op == TIR_TMA_LOAD && op->shared == ring);
     }
     return once;
 }
@@ -528,7 +528,7 @@ map_of(const Lowering *lo, const TirOp *copy)
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);
-    bool over = copy->op == TIR_TENSOR_STORE && copy->shared->over != 0; /* each warp asks for its rows */
+    bool over = copy->op == TIR_TMA_STORE && copy->shared->over != 0; /* each warp asks for its rows */
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
@@ -561,8 +561,8 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             add_maps_of(lo, op->blocks[k], names);
-        bool uses_map = op->op == TIR_COPY_BULK || op->op == TIR_TENSOR_ADD ||
-                        op->op == TIR_TENSOR_STORE;
+        bool uses_map = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD ||
+                        op->op == TIR_TMA_STORE;
         if (!uses_map || names[op->shared->id] != NULL)
             continue;
         LirTensorMap map = map_of(lo, op);
@@ -605,7 +605,7 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     for (uint32_t d = 0; d < box->rank; d++) {
         TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
         place[d] = start == NULL ? elem_int(0) : lower_elem(lo, start, 0);
-        if (op->op != TIR_COPY_BULK && start != NULL && lower_may_lie_in_front(lo, start))
+        if (op->op != TIR_TMA_LOAD && start != NULL && lower_may_lie_in_front(lo, start))
             place[d] = past_the_end(lo, place[d], lower_dim_size(lo, op->tensor, d));
     }
     for (uint32_t d = 0; d < box->rank; d++)
@@ -673,7 +673,7 @@ own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t panel, LirReg *s
 }
 
 void
-lower_copy_bulk(Lowering *lo, TirOp *op)
+lower_tma_load(Lowering *lo, TirOp *op)
 {
     static const LirOpcode loads[] = {0, LIR_TENSOR_LOAD_1, LIR_TENSOR_LOAD_2, LIR_TENSOR_LOAD_3,
                                       LIR_TENSOR_LOAD_4, LIR_TENSOR_LOAD_5};

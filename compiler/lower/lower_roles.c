@@ -702,7 +702,7 @@ rings_filled(const TirBlock *block)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_COPY_BULK)
+        if (op->op == TIR_TMA_LOAD)
             rings |= (uint64_t)1 << op->shared->id % 64;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             rings |= rings_filled(op->blocks[k]);

@@ -18,8 +18,8 @@
 
 enum { PANEL_BYTES = 128 };
 
-static const LirOpcode stores[] = {0, LIR_TENSOR_STORE_1, LIR_TENSOR_STORE_2, LIR_TENSOR_STORE_3,
-                                   LIR_TENSOR_STORE_4, LIR_TENSOR_STORE_5};
+static const LirOpcode stores[] = {0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3,
+                                   LIR_TMA_STORE_4, LIR_TMA_STORE_5};
 
 /* ---- who asks ---- */
 
@@ -226,7 +226,7 @@ store_over(Lowering *lo, TirOp *op)
 }
 
 void
-lower_tensor_store(Lowering *lo, TirOp *op)
+lower_tma_store(Lowering *lo, TirOp *op)
 {
     if (op->shared->over != 0)
         store_over(lo, op);
@@ -241,7 +241,7 @@ lower_end_stores(Lowering *lo)
     bool over = false;
     uint32_t end;
 
-    if (!has_operation(lo->fn->body, TIR_TENSOR_STORE))
+    if (!has_operation(lo->fn->body, TIR_TMA_STORE))
         return;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++)
         over = over || lo->fn->shared.at[k]->over != 0;

@@ -417,11 +417,11 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_BAND_BARRIER:
         lower_band_barrier(lo);
         break;
-    case TIR_TENSOR_STORE:
-        lower_tensor_store(lo, op);
+    case TIR_TMA_STORE:
+        lower_tma_store(lo, op);
         break;
-    case TIR_TENSOR_ADD:
-        lower_tensor_add(lo, op);
+    case TIR_TMA_REDUCE_ADD:
+        lower_tma_reduce_add(lo, op);
         break;
     case TIR_TURN_TAKE:
     case TIR_TURN_PASS:
@@ -439,8 +439,8 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_RING_RELEASE:
         lower_ring_release(lo, op);
         break;
-    case TIR_COPY_BULK:
-        lower_copy_bulk(lo, op);
+    case TIR_TMA_LOAD:
+        lower_tma_load(lo, op);
         break;
     case TIR_REDUCE:
         lower_reduce(lo, op);

@@ -139,10 +139,10 @@ kind_of(const TirOp *op)
     case TIR_COPY_ASYNC:
         return READS;
     case TIR_STORE:
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_STORE:
         return WRITES;
     case TIR_ATOMIC_ADD:
-    case TIR_TENSOR_ADD:
+    case TIR_TMA_REDUCE_ADD:
         return ADDS;
     default:
         return TOUCHES_NOTHING;

@@ -448,7 +448,7 @@ is_private(const TirBlock *block)
         case TIR_ASYNC_WAIT:
         case TIR_SHARED_WRITE:
         case TIR_STORE:
-        case TIR_TENSOR_STORE:
+        case TIR_TMA_STORE:
         case TIR_ATOMIC_ADD:
             return false;
         case TIR_CONVERT:

@@ -699,7 +699,7 @@ do_op(Band *b, const TirOp *op)
         b->stretch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
-    case TIR_TENSOR_ADD:
+    case TIR_TMA_REDUCE_ADD:
         if (b->stretches[op->shared->id].written[0] == b->stretch)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,
@@ -708,7 +708,7 @@ do_op(Band *b, const TirOp *op)
                                      ring_name(b, op->shared)));
         b->stretches[op->shared->id].written[0] = b->stretch;
         break;
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_STORE:
         if (op->shared->over != 0 && !leave_over(b, op))
             return false;
         break;

@@ -15,7 +15,7 @@ visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     Producer *p = user;
 
     (void)block;
-    if (moment != WALK_AT || op->op != TIR_COPY_BULK)
+    if (moment != WALK_AT || op->op != TIR_TMA_LOAD)
         return true;
     uint32_t parts = op->shared->per_band ? p->fn->plan->bands : 1, *next = &p->part[op->shared->id];
     if (op->integer != (int64_t)*next) {

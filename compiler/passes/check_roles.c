@@ -12,7 +12,7 @@
  * 1. Each role by itself (check_band.c): a slot is read between its wait and its release, a release
  *    follows the mma_wait for every product that reads the slot, nothing of a product still running
  *    is looked at or overwritten.  A copy begins when all readers have released the slot - that is
- *    what copy_bulk waits for - so with this no order of events lets it run into a reader.  Releases
+ *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
  *    and waits of a band alternate, and a wait lets it pass only when the slot is full; so a band
  *    arrives once at each phase of a barrier, and phases never lap each other.
  * 2. Counts: in every tile each band waits for as many slots of each ring as are filled, and releases
@@ -246,7 +246,7 @@ sort_events(Checker *c, RoleRun *run)
         if (op->shared == NULL) /* a turn, a barrier */
             continue;
         run->counts[op->shared->id] +=
-            op->op == TIR_RING_WAIT || (op->op == TIR_COPY_BULK && op->integer == 0);
+            op->op == TIR_RING_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
         if (op->op == TIR_RING_WAIT)
             vec_push(c->arena, slots, NULL);
     }
@@ -384,10 +384,10 @@ static bool
 collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Collector *k = user;
-    uint32_t next = 0, part = op->op == TIR_COPY_BULK ? (uint32_t)op->integer : 0;
+    uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
 
     (void)block;
-    if (moment != WALK_AT || (op->op != TIR_COPY_BULK && op->op != TIR_LOAD))
+    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_LOAD))
         return true;
     Place place = {.op = op};
     for (uint32_t d = 0; d < op->tensor->rank; d++) {
@@ -628,7 +628,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
     buf_printf(out, "in tile %u ", t->tile[role]);
     if (ring == NULL) {
         buf_add(out, op->op == TIR_BAND_BARRIER ? "waits for the other bands" : "waits for its turn");
-    } else if (op->op == TIR_COPY_BULK) {
+    } else if (op->op == TIR_TMA_LOAD) {
         uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),
                    ring->slots, t->copied[ring->id][block][part]);

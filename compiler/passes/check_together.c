@@ -102,7 +102,7 @@ take_event(Together *t, uint32_t role, const TirOp *op)
     uint32_t id = ring->id, part = ring->per_band ? band : 0;
     if (op->own) /* of the rings for parts of a tile this band's */
         return t->waited[id + band][block][band] != t->copied[id + band][block][0];
-    if (op->op == TIR_COPY_BULK)
+    if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
     if (op->op == TIR_RING_RELEASE) {
         t->released[id][block][band]++;

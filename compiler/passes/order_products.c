@@ -47,7 +47,7 @@ is_fence(const TirOp *op)
     case TIR_IF:
     case TIR_YIELD:
     case TIR_STORE:
-    case TIR_TENSOR_STORE:
+    case TIR_TMA_STORE:
     case TIR_ATOMIC_ADD:
     case TIR_LOAD:
         return true;

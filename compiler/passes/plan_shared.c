@@ -288,7 +288,7 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
 static bool
 goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
 {
-    static const TirOpcode steps[] = {TIR_COPY_BULK, TIR_RING_WAIT, TIR_RING_RELEASE};
+    static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_RING_WAIT, TIR_RING_RELEASE};
     bool goes = true;
 
     for (uint32_t s = 0; s < 3 && goes; s++) {

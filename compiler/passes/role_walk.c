@@ -50,7 +50,7 @@ bool
 walk_is_channel(const TirOp *op)
 {
     switch (op->op) {
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
     case TIR_RING_WAIT:
     case TIR_RING_RELEASE:
     case TIR_MMA_WAIT:
@@ -134,7 +134,7 @@ need_block(WalkProgram *p, const TirBlock *block)
         uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
         for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
             need(p, op->args[k], NEED_WAY);
-        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_COPY_BULK || op->op == TIR_LOAD) &&
+        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_LOAD) &&
             walk_is_channel(op)) {
             for (uint32_t k = 0; k < op->n_args; k++)
                 need(p, op->args[k], NEED_PLACE);

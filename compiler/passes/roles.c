@@ -431,7 +431,7 @@ pass_roles(PassContext *px, TirFn *fn)
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
         if (!roles_is_moved(&r, r.old->ops.at[i]) &&
-            !roles_tensor_store(&r, &map, r.old->ops.at[i]))
+            !roles_tma_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);
     }
     if (guard != NULL) {

@@ -233,7 +233,7 @@ void roles_find_places(Roles *r);
  * results leave, that of the tile before (`stays`). */
 void roles_give_back_once(Roles *r, bool stays);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
-bool roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store);
+bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
 
 /* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
  * known before the loop. */

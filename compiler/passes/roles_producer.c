@@ -104,7 +104,7 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
             clone_set(&map, r->body->params.at[0], iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
             args[k] = clone_scalar_tree(b, &map, load->args[k]);
-        TirOp *copy = tir_op_new(b, TIR_COPY_BULK, load->n_args, args, 0, NULL);
+        TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
         for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
             copy->index[d] = load->index[d];
         copy->tensor = load->tensor;

@@ -174,7 +174,7 @@ roles_give_back_once(Roles *r, bool stays)
 
 /* Emits a store as a TMA store; false: it is better left as it is, or must be. */
 bool
-roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
+roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
 {
     TirBuilder *b = &r->b;
     int64_t panels = panels_to_store(r, store);
@@ -193,7 +193,7 @@ roles_tensor_store(Roles *r, CloneMap *map, const TirOp *store)
     for (uint32_t k = 0; k < store->n_args; k++)
         args[k] = clone_of(map, store->args[k]);
     b->span = store->span;
-    TirOp *op = tir_op_new(b, TIR_TENSOR_STORE, store->n_args, args, 0, NULL);
+    TirOp *op = tir_op_new(b, TIR_TMA_STORE, store->n_args, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         op->index[d] = store->index[d];
     op->tensor = store->tensor;

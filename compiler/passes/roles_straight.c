@@ -171,7 +171,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
             args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
     }
     args[n++] = value;
-    TirOp *add = tir_op_new(b, TIR_TENSOR_ADD, n, args, 0, NULL);
+    TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
     add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};

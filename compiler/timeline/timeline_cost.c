@@ -81,7 +81,7 @@ timeline_copy_bytes(const TirOp *copy)
 bool
 timeline_goes_through_shared(const TirOp *op)
 {
-    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_COPY_BULK;
+    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_TMA_LOAD;
 
     return writes && op->tensor != NULL && op->shared != NULL;
 }
@@ -98,7 +98,7 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
         bytes = bytes_of(op->args[op->n_args - 1]->type);
         return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};
     }
-    if (op->op != TIR_COPY_BULK && !writes)
+    if (op->op != TIR_TMA_LOAD && !writes)
         return arithmetic_cost(target, op, weight);
     bytes = writes ? weight * bytes_of(op->args[op->n_args - 1]->type)
                    : (double)timeline_copy_bytes(op);

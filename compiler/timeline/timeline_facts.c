@@ -103,7 +103,7 @@ find_copy(const TirBlock *block, const TirShared *ring)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i], *found = NULL;
-        if (op->op == TIR_COPY_BULK && op->shared == ring)
+        if (op->op == TIR_TMA_LOAD && op->shared == ring)
             return op;
         for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
             found = find_copy(op->blocks[k], ring);

@@ -137,7 +137,7 @@ timeline_op_text(Arena *arena, const TirOp *op)
                             result->name == NULL ? "" : " = ", operand_text(arena, op->args[0]),
                             operand_text(arena, op->args[1]));
     }
-    case TIR_COPY_BULK:
+    case TIR_TMA_LOAD:
         if (op->shared->per_band)
             return arena_printf(arena, "copy into %s, band %d",
                                 timeline_buffer_name(arena, op->shared), (int)op->integer);
@@ -258,7 +258,7 @@ need_of(const Run *run, uint32_t role)
         return need;
     const TirOp *op = step->op;
     switch (op->op) {
-    case TIR_COPY_BULK: return need_of_copy(run, op);
+    case TIR_TMA_LOAD: return need_of_copy(run, op);
     case TIR_MMA_WAIT: return need_of_products(run, role, op);
     case TIR_RING_WAIT: {
         const RingState *ring = &run->rings[op->shared->id + (op->own ? band : 0)];
@@ -362,7 +362,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         return;
     int32_t span = use_unit(run, role, step, cost);
     moment = (Moment){run->line->spans.at[span].end, span};
-    if (op->op == TIR_COPY_BULK) {
+    if (op->op == TIR_TMA_LOAD) {
         part = op->shared->per_band ? (uint32_t)op->integer : 0;
         moment.at += run->target->chip.copy_clocks;
         vec_push(run->arena, &ring->full[part], moment);

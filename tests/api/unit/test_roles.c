@@ -249,7 +249,7 @@ static void
 dropped_operations_are_found(void **state)
 {
     static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_MMA_WAIT,
-                                      TIR_COPY_BULK, TIR_TURN_TAKE,    TIR_TURN_PASS,
+                                      TIR_TMA_LOAD, TIR_TURN_TAKE,    TIR_TURN_PASS,
                                       TIR_BAND_BARRIER};
 
     (void)state;
@@ -280,7 +280,7 @@ dropped_operations_are_found(void **state)
 static void
 doubled_operations_are_found(void **state)
 {
-    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_COPY_BULK,
+    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_TMA_LOAD,
                                       TIR_TURN_TAKE, TIR_TURN_PASS};
 
     (void)state;
@@ -407,7 +407,7 @@ wrong_contents_are_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites sites = sites_of(&k, TIR_COPY_BULK);
+        Sites sites = sites_of(&k, TIR_TMA_LOAD);
         for (uint32_t i = 0; i < sites.n; i++) {
             TirOp *op = op_at(sites.at[i]);
             for (uint32_t j = i + 1; j < sites.n; j++) {
@@ -448,7 +448,7 @@ a_missing_last_stage_is_found(void **state)
             close_kernel(&k);
             continue;
         }
-        Sites copies = sites_of(&k, TIR_COPY_BULK), waits = sites_of(&k, TIR_RING_WAIT);
+        Sites copies = sites_of(&k, TIR_TMA_LOAD), waits = sites_of(&k, TIR_RING_WAIT);
         Sites releases = sites_of(&k, TIR_RING_RELEASE), products = sites_of(&k, TIR_MMA);
         Site product = products.at[products.n - 1], copy = {0}, wait = {0}, release = {0};
         for (uint32_t i = 0; i < waits.n; i++) {
@@ -491,7 +491,7 @@ too_few_slots_are_found(void **state)
         find_sites(&k.arena, loop->blocks[0], TIR_FOR, &inner);
         TirBuilder b = {.fn = k.fn, .block = loops.at[0].block, .at = (int32_t)loops.at[0].at + 1};
         Sites copies = {0};
-        find_sites(&k.arena, loop->blocks[0], TIR_COPY_BULK, &copies);
+        find_sites(&k.arena, loop->blocks[0], TIR_TMA_LOAD, &copies);
         if (inner.n > 0 || copies.n != 2 || op_at(copies.at[0])->shared == op_at(copies.at[1])->shared) {
             close_kernel(&k);
             continue;
@@ -571,7 +571,7 @@ results_over_slots_are_checked(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites stores = sites_of(&k, TIR_TENSOR_STORE), releases = sites_of(&k, TIR_RING_RELEASE);
+        Sites stores = sites_of(&k, TIR_TMA_STORE), releases = sites_of(&k, TIR_RING_RELEASE);
         for (uint32_t i = 0; i < stores.n; i++) {
             TirOp *op = op_at(stores.at[i]);
             if (op->shared->over == 0)
