@@ -34,7 +34,7 @@ clocks_of(const TirVal *value)
 static bool
 is_mask(const TirOp *op)
 {
-    return op->op == TIR_MASK || op->op == TIR_PADMASK;
+    return op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
 }
 
 static void
@@ -86,7 +86,7 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
             (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
             continue;
         w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
-        if (op->op != TIR_PADMASK && count_uses(fn, op->results[0]) > 1)
+        if (op->op != TIR_BOUNDS_MASK && count_uses(fn, op->results[0]) > 1)
             w->kept += tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
     }
 }

@@ -110,7 +110,7 @@ static bool
 is_alias(const TirOp *op)
 {
     return op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-           op->op == TIR_TRANSPOSE || op->op == TIR_MASK || op->op == TIR_PADMASK;
+           op->op == TIR_TRANSPOSE || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
 }
 
 /* The value whose registers `value` is made of. */
@@ -437,7 +437,7 @@ cost_op(Model *m, const TirOp *op)
         return;
     }
     case TIR_MASK:
-    case TIR_PADMASK:
+    case TIR_BOUNDS_MASK:
         return; /* only the few iterations at the edges keep them */
     default:
         break;
@@ -710,7 +710,7 @@ guess_block(Guess *g, const TirBlock *block)
             m->units->atomic +=
                 weight * target->addition_clocks * (double)tir_type_elements(tir_index_type(op));
         } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->op != TIR_MASK &&
-                   op->op != TIR_PADMASK && op->results[0]->type.rank == 2) {
+                   op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2) {
             double elements = (double)tir_type_elements(op->results[0]->type);
             if (cost_is_special(op->op))
                 m->units->special += weight * elements / target->chip.special_ops;

@@ -554,7 +554,7 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
             read_arithmetic(r, op->blocks[k], weight * cost_share(op, k));
         bool reduce = op->op == TIR_REDUCE, any = false;
         const TirVal *value = reduce ? op->args[0] : op->n_results > 0 ? op->results[0] : NULL;
-        if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_PADMASK ||
+        if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK ||
             (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)

@@ -318,7 +318,7 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->segments = reader_u32(r);
         reader_expect(r, ")");
-    } else if (op->op == TIR_PADMASK) {
+    } else if (op->op == TIR_BOUNDS_MASK) {
         reader_expect(r, "value");
         reader_expect(r, "(");
         op->number = reader_number(r);

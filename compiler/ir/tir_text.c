@@ -498,12 +498,12 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, " partial");
     if (op->op == TIR_REDUCE && op->vote_warp)
         buf_add(out, " vote_warp");
-    if (op->op == TIR_PADMASK) {
+    if (op->op == TIR_BOUNDS_MASK) {
         buf_add(out, " value(");
         print_number(out, op->number);
         buf_char(out, ')');
     }
-    if ((op->op == TIR_MASK || op->op == TIR_PADMASK) && op->segments != UINT32_MAX)
+    if ((op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) && op->segments != UINT32_MAX)
         buf_printf(out, " segments(%" PRIu32 ")", op->segments);
     if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);

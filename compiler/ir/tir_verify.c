@@ -137,7 +137,7 @@ check_elementwise(Verifier *v, const TirOp *op)
         want_dtype(v, op, "operand 2", op->args[2]->type.dtype, result.dtype);
         return;
     case TIR_MASK:
-    case TIR_PADMASK:
+    case TIR_BOUNDS_MASK:
         want_dtype(v, op, "operand 0", first.dtype, result.dtype);
         want_dtype(v, op, "the condition", op->args[1]->type.dtype, DT_BOOL);
         if (op->op == TIR_MASK)

@@ -216,7 +216,7 @@ vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_M
     const TirVal *value = vote->args[0];
 
     *n_masks = 0;
-    while (value->def != NULL && value->def->op == TIR_PADMASK && *n_masks < MAX_VOTE_MASKS &&
+    while (value->def != NULL && value->def->op == TIR_BOUNDS_MASK && *n_masks < MAX_VOTE_MASKS &&
            count_uses(lo->fn, value) == 1) {
         masks[(*n_masks)++] = value->def;
         value = value->def->args[0];
@@ -259,7 +259,7 @@ extreme_of(const TirOp *rows)
 static const TirVal *
 unmasked(const Lowering *lo, const TirVal *value)
 {
-    while (value->def != NULL && (value->def->op == TIR_MASK || value->def->op == TIR_PADMASK) &&
+    while (value->def != NULL && (value->def->op == TIR_MASK || value->def->op == TIR_BOUNDS_MASK) &&
            !lower_mask_is_live(lo, value->def))
         value = value->def->args[0];
     return value;

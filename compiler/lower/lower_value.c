@@ -591,7 +591,7 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     DType dtype = op->results[0]->type.dtype;
     Elem args[3];
 
-    if (op->op == TIR_MASK || op->op == TIR_PADMASK) {
+    if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) {
         args[0] = lower_elem(lo, op->args[0], reg);
         if (!lower_mask_is_live(lo, op))
             return args[0];

@@ -45,7 +45,7 @@ static bool
 is_arithmetic(const TirOp *op)
 {
     return (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->n_results == 1 &&
-           op->results[0]->type.rank == 1 && op->op != TIR_MASK && op->op != TIR_PADMASK;
+           op->results[0]->type.rank == 1 && op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK;
 }
 
 /* A constant or a scalar spread over a vector, from outside the loop or a constant inside it. */

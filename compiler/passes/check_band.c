@@ -127,7 +127,7 @@ is_renaming(const BandFacts *f, const TirOp *op)
     case TIR_OWN:
     case TIR_FROM:
     case TIR_MASK:
-    case TIR_PADMASK:
+    case TIR_BOUNDS_MASK:
     case TIR_SELECT:
         return true;
     case TIR_CAST:

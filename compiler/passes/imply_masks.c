@@ -2,13 +2,13 @@
  *
  *   level    tile IR, from the front end
  *   does     what a tile holds where it is padding (padding.h) means nothing.  Wherever a reduction (or the
- *            contraction of an mma) runs along such an axis, a padmask puts the reduction's
+ *            contraction of an mma) runs along such an axis, a bounds_mask puts the reduction's
  *            neutral value there, unless a mask of the program's own has done so
  *            (implied_padding.c), or the tile is zero there as it is.  A store or an atomic addition whose value has
  *            padding that is not that of its subscripts gets a limit.  A `keep` becomes a select between what a
  *            variable is assigned and what it was, where the one is padding of ranges of loops further in than the
  *            variable's declaration
- *   leaves   padmask ops, with conditions that are affine in the range's start: split_loops
+ *   leaves   bounds_mask ops, with conditions that are affine in the range's start: split_loops
  *            removes them from all tiles but the last.  No `keep`
  *
  * Where it depends on branches and loops whether a tile has some padding, these hand on how many elements have none
@@ -109,7 +109,7 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
     TirBuilder b = behind_both(im, value, pad);
     TirVal *inside = inside_of(im, &b, &value->type, axis, pad);
     TirVal *args[] = {value, inside};
-    TirOp *mask = tir_op_new(&b, TIR_PADMASK, 2, args, 1, &value->type);
+    TirOp *mask = tir_op_new(&b, TIR_BOUNDS_MASK, 2, args, 1, &value->type);
     mask->number = fill;
     mask->axis = axis;
     mask->segments = ~0u;
@@ -293,7 +293,7 @@ mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
     while (b.block->ops.at[b.at] != mma)
         b.at++;
     TirVal *args[] = {value, inside_of(im, &b, &value->type, 1 - k, pad)};
-    TirOp *mask = tir_op_new(&b, TIR_PADMASK, 2, args, 1, &value->type);
+    TirOp *mask = tir_op_new(&b, TIR_BOUNDS_MASK, 2, args, 1, &value->type);
     mask->axis = 1 - k;
     mma->args[k] = mask->results[0];
     im->changed = true;

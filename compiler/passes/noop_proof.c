@@ -390,7 +390,7 @@ eval_op(Prover *p, const TirOp *op)
         if (op == p->mask || is_const(a, -INFINITY))
             return constant(p, -INFINITY);
         return expression(p, op, a, b, NULL);
-    case TIR_PADMASK:
+    case TIR_BOUNDS_MASK:
         if (is_const(a, op->number))
             return a;
         return expression(p, op, a, b, NULL);

@@ -145,7 +145,7 @@ registers_ahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32
             others += tir_type_elements(op->results[0]->type) / bands +
                       tir_type_elements(op->args[0]->type) / 2;
         if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
-            op->op != TIR_PADMASK && op->results[0]->type.rank == 2 &&
+            op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2 &&
             op->results[0]->type.dtype == DT_F32 && count_uses(fn, op->results[0]) > 1)
             kept += tir_type_elements(op->results[0]->type);
     }
@@ -158,7 +158,7 @@ without_masks(const TirBlock *block, uint32_t clean)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
             clean &= ~op->segments;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             clean = without_masks(op->blocks[k], clean);

@@ -303,7 +303,7 @@ roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first,
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             roles_visit_masks(r, op->blocks[k], turn, first, last);
-        if (op->op != TIR_MASK && op->op != TIR_PADMASK)
+        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
             continue;
         uint32_t turned = 0;
         for (uint32_t k = 0; k < n; k++)

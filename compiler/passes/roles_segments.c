@@ -24,7 +24,7 @@ is_within(const TirBlock *block, uint32_t a, uint32_t b)
 
     for (uint32_t i = 0; i < block->ops.n && within; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
             within = (op->segments >> a & 1) == 0 || (op->segments >> b & 1) != 0;
         for (uint32_t k = 0; k < op->n_blocks && within; k++)
             within = is_within(op->blocks[k], a, b);
@@ -38,7 +38,7 @@ widen(TirBlock *block, uint32_t last)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_PADMASK)
+        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
             op->segments |= op->segments >> last & 1;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             widen(op->blocks[k], last);

@@ -196,7 +196,7 @@ unmasked(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && (def->op == TIR_CAST || def->op == TIR_PADMASK || def->op == TIR_MASK)) {
+    while (def != NULL && (def->op == TIR_CAST || def->op == TIR_BOUNDS_MASK || def->op == TIR_MASK)) {
         value = def->args[0];
         def = value->def;
     }

@@ -182,7 +182,7 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         TirOp *op = body->ops.at[i];
         Affine forms[AFFINE_CONDITIONS];
         uint32_t count = 0;
-        if (op->op != TIR_MASK && op->op != TIR_PADMASK)
+        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
             continue;
         if (!affine_conditions(op->args[1], body, forms, &count)) {
             diag_remark(s->px->diag, op->span,
@@ -272,7 +272,7 @@ split_loop(Splitter *s, TirOp *loop)
             if (conditions[k].can_skip)
                 hi = tir_binary(&b, TIR_MIN, hi, emit_end(&b, f, true));
             above = true;
-            only_padding = only_padding && conditions[k].mask->op == TIR_PADMASK;
+            only_padding = only_padding && conditions[k].mask->op == TIR_BOUNDS_MASK;
         }
     }
     TirVal *inner[2];

@@ -52,7 +52,7 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
     const TirVal *value = reduce ? op->args[0] : op->n_results == 1 ? op->results[0] : NULL;
     OpCost cost = {.unit = UNIT_COUNT};
 
-    if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_PADMASK ||
+    if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK ||
         (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
         return cost;
     for (uint32_t k = 0; k < op->n_args; k++)

@@ -217,11 +217,11 @@ class Machine:
             return round_to(np.asarray(args[0], np.float64) * args[1] + args[2], dtype)
         if op == "select":
             return round_to(np.where(*args), dtype)
-        if op in ("mask", "padmask"):
+        if op in ("mask", "bounds_mask"):
             live = re.search(r"segments\((\d+)\)", rest)
             if live and segment is not None and not int(live[1]) >> segment & 1:
                 return args[0]
-            fill = float(re.search(r"value\((.*?)\)", rest)[1]) if op == "padmask" else -np.inf
+            fill = float(re.search(r"value\((.*?)\)", rest)[1]) if op == "bounds_mask" else -np.inf
             return round_to(np.where(args[1], args[0], fill), dtype)
         if op == "expand":
             return np.expand_dims(args[0], int(re.search(r"axis\((\d+)\)", rest)[1]))
