@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_BANDS = 7, MOST_FLYING = 16, GROUP_WARPS = 4, LEAST_REGISTERS = 24, MOST_REGISTERS = 240 };
+enum { MOST_BANDS = 7, MOST_IN_FLIGHT = 16, GROUP_WARPS = 4, LEAST_REGISTERS = 24, MOST_REGISTERS = 240 };
 
 /* A slot that a product reads: `behind` waits of the ring ago. */
 typedef struct SlotUse {
@@ -18,15 +18,15 @@ typedef struct SlotUse {
     uint32_t behind;
 } SlotUse;
 
-typedef struct Flying {
+typedef struct InFlight {
     const TirVal *result; /* NULL: nobody can ask for it any more */
     SlotUse slots[2];
-} Flying;
+} InFlight;
 
 /* What holds at a place of the program. */
 typedef struct Flow {
     uint32_t n;
-    Flying flying[MOST_FLYING]; /* in order of issue */
+    InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
     bool turn;                  /* it is this band's turn */
     bool next;                  /* what the next tile is may have been found out */
     uint32_t *held;             /* by ring: slots waited for and not given back */
@@ -191,10 +191,10 @@ flow_copy(Verifier *v, const Flow *from)
 }
 
 static bool
-is_flying(const Flow *flow, const TirVal *value)
+is_in_flight(const Flow *flow, const TirVal *value)
 {
     for (uint32_t k = 0; k < flow->n; k++) {
-        if (flow->flying[k].result == value)
+        if (flow->in_flight[k].result == value)
             return true;
     }
     return false;
@@ -202,7 +202,7 @@ is_flying(const Flow *flow, const TirVal *value)
 
 /* What is passed on, or added to, need not be there yet. */
 static bool
-may_fly(const TirOp *op, uint32_t k)
+may_be_in_flight(const TirOp *op, uint32_t k)
 {
     uint32_t bounds = 2 + (op->n_segments > 1 ? op->n_segments - 1 : 0);
 
@@ -212,12 +212,12 @@ may_fly(const TirOp *op, uint32_t k)
 
 /* Values have other names behind a branch or loop, and in its blocks. */
 static void
-rename_flying(Flow *flow, uint32_t n, TirVal *const *from, TirVal *const *to)
+rename_in_flight(Flow *flow, uint32_t n, TirVal *const *from, TirVal *const *to)
 {
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < n; k++) {
-            if (flow->flying[i].result == from[k]) {
-                flow->flying[i].result = to[k];
+            if (flow->in_flight[i].result == from[k]) {
+                flow->in_flight[i].result = to[k];
                 break;
             }
         }
@@ -231,7 +231,7 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
     bool same = flow->n == other->n;
 
     for (uint32_t k = 0; same && k < flow->n; k++)
-        same = flow->flying[k].result == other->flying[k].result;
+        same = flow->in_flight[k].result == other->in_flight[k].result;
     if (!same)
         tir_fault(v, op, "%s differ in the products that may still run", ways);
     if (flow->turn != other->turn)
@@ -261,7 +261,7 @@ read_behind(const TirVal *value)
 static void
 check_product(Verifier *v, const TirOp *op, Flow *flow)
 {
-    Flying made = {.result = op->results[0]};
+    InFlight made = {.result = op->results[0]};
     uint32_t right = op->swapped ? 0 : 1;
 
     if (!op->async) {
@@ -279,10 +279,10 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
             tir_fault(v, op, "operand %" PRIu32 " is not in the slot last waited for", k);
         made.slots[k] = (SlotUse){read->shared, 0};
     }
-    if (flow->n == MOST_FLYING)
+    if (flow->n == MOST_IN_FLIGHT)
         tir_fault(v, op, "too many products may still run");
     else
-        flow->flying[flow->n++] = made;
+        flow->in_flight[flow->n++] = made;
 }
 
 static void
@@ -294,7 +294,7 @@ check_wait(Verifier *v, const TirOp *op, Flow *flow)
         return;
     }
     uint32_t left = (uint32_t)op->integer;
-    memmove(flow->flying, flow->flying + flow->n - left, left * sizeof flow->flying[0]);
+    memmove(flow->in_flight, flow->in_flight + flow->n - left, left * sizeof flow->in_flight[0]);
     flow->n = left;
 }
 
@@ -313,7 +313,7 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
     flow->slot[ring->id] = ++v->slots;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            flow->flying[i].slots[k].behind += flow->flying[i].slots[k].ring == ring;
+            flow->in_flight[i].slots[k].behind += flow->in_flight[i].slots[k].ring == ring;
     }
 }
 
@@ -330,7 +330,7 @@ check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
     bool read = false;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++) {
-            const SlotUse *use = &flow->flying[i].slots[k];
+            const SlotUse *use = &flow->in_flight[i].slots[k];
             read = read || (use->ring == ring && use->behind + 1 >= *held);
         }
     }
@@ -351,7 +351,7 @@ check_store(Verifier *v, const TirOp *op, const Flow *flow)
         return;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            read = read || (flow->flying[i].slots[k].ring == ring && flow->flying[i].slots[k].behind == 0);
+            read = read || (flow->in_flight[i].slots[k].ring == ring && flow->in_flight[i].slots[k].behind == 0);
     }
     if (flow->held[ring->id] == 0)
         tir_fault(v, op, "leaves over a ring of which no slot is held");
@@ -407,14 +407,14 @@ walk_loop(Verifier *v, const TirOp *loop, Flow *flow)
 
     forget_slots(body, flow);
     Flow inside = flow_copy(v, flow);
-    rename_flying(&inside, n, loop->args + loop->n_args - n, body->params.at + 1);
+    rename_in_flight(&inside, n, loop->args + loop->n_args - n, body->params.at + 1);
     Flow begin = flow_copy(v, &inside);
     walk(v, body, &inside);
-    rename_flying(&inside, n, yield->args, body->params.at + 1);
+    rename_in_flight(&inside, n, yield->args, body->params.at + 1);
     if (inside.next && !begin.next)
         tir_fault(v, loop, "asks for the next tile in an iteration");
     check_same(v, loop, &begin, &inside, "an iteration's begin and its end");
-    rename_flying(flow, n, loop->args + loop->n_args - n, loop->results);
+    rename_in_flight(flow, n, loop->args + loop->n_args - n, loop->results);
 }
 
 static void
@@ -426,7 +426,7 @@ walk_branch(Verifier *v, const TirOp *branch, Flow *flow)
         const TirBlock *block = branch->blocks[k];
         ways[k] = flow_copy(v, flow);
         walk(v, block, &ways[k]);
-        rename_flying(&ways[k], branch->n_results, block->ops.at[block->ops.n - 1]->args,
+        rename_in_flight(&ways[k], branch->n_results, block->ops.at[block->ops.n - 1]->args,
                       branch->results);
     }
     check_same(v, branch, &ways[0], &ways[1], "the ways of a branch");
@@ -439,7 +439,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
-            if (!may_fly(op, k) && is_flying(flow, op->args[k]))
+            if (!may_be_in_flight(op, k) && is_in_flight(flow, op->args[k]))
                 tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
         }
         switch (op->op) {

@@ -50,12 +50,12 @@ struct BandFacts {
 };
 
 /* A product that may still run. */
-typedef struct Flight {
+typedef struct InFlight {
     const TirOp *op;
     const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
     uint32_t slot[2];           /* .. which slot: of a ring counted since the tile began, from 1 on */
     const TirVal *registers[2]; /* operands in registers */
-} Flight;
+} InFlight;
 
 enum { JOINT_SLOTS = 2 }; /* of a buffer of all bands: the lowering takes them in turn */
 
@@ -70,7 +70,7 @@ typedef struct Band {
     RoleEvents *events;
     RoleFault *fault;
     const TirOp *now;
-    VEC(Flight) flights;
+    VEC(InFlight) in_flight;
     const TirVal **lives; /* by home: whose registers they are now */
     const TirVal ***before; /* by region: the same before it */
     uint32_t *waited, *released; /* by ring */
@@ -213,11 +213,11 @@ same_registers(const Band *b, const TirVal *value)
 static bool
 write_registers(Band *b, const TirVal *value)
 {
-    if (b->flights.n == 0)
+    if (b->in_flight.n == 0)
         return true;
     const TirVal *own = same_registers(b, value);
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const Flight *flight = &b->flights.at[i];
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
         if (flight->registers[0] == own || flight->registers[1] == own)
             return fail(b, flight->op,
                         "the registers of a product's operand are written while it may still run");
@@ -228,8 +228,8 @@ write_registers(Band *b, const TirVal *value)
 static bool
 write_home(Band *b, uint32_t home)
 {
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const TirOp *product = b->flights.at[i].op;
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const TirOp *product = b->in_flight.at[i].op;
         if (b->facts->home[product->results[0]->id] == home)
             return fail(b, product, "the sum of a product is overwritten while it may still run");
     }
@@ -248,8 +248,8 @@ lives_there(Band *b, uint32_t home, const TirVal *value)
 static bool
 read_home(Band *b, uint32_t home, const TirVal *value)
 {
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const TirOp *product = b->flights.at[i].op;
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const TirOp *product = b->in_flight.at[i].op;
         if (b->facts->home[product->results[0]->id] == home)
             return fail(b, product, "the result of a product is used before a mma_wait covers it");
     }
@@ -416,17 +416,17 @@ start_product(Band *b, const TirOp *op)
 {
     const TirVal *sum = op->args[2], *result = op->results[0];
     uint32_t home = b->facts->home[result->id];
-    Flight flight = {.op = op};
+    InFlight mma = {.op = op};
     bool transposed;
 
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *read = view_source(op->args[k], &transposed);
         if (read != NULL && is_of_roles(read->shared)) {
-            flight.read[k] = read;
-            if (!read_slot(b, read, &flight.slot[k]))
+            mma.read[k] = read;
+            if (!read_slot(b, read, &mma.slot[k]))
                 return false;
         } else if (read == NULL) {
-            flight.registers[k] = same_registers(b, op->args[k]);
+            mma.registers[k] = same_registers(b, op->args[k]);
             if (!ask_for(b, op->args[k]))
                 return false;
         }
@@ -437,7 +437,7 @@ start_product(Band *b, const TirOp *op)
         return false;
     if (constant && sum->def->number != 0 && !write_home(b, home))
         return false;
-    vec_push(b->facts->arena, &b->flights, flight);
+    vec_push(b->facts->arena, &b->in_flight, mma);
     b->lives[home] = same_registers(b, result);
     return true;
 }
@@ -445,11 +445,11 @@ start_product(Band *b, const TirOp *op)
 static void
 wait_for_products(Band *b, int64_t most)
 {
-    uint32_t left = most < b->flights.n ? (uint32_t)most : b->flights.n;
-    uint32_t first = b->flights.n - left;
+    uint32_t left = most < b->in_flight.n ? (uint32_t)most : b->in_flight.n;
+    uint32_t first = b->in_flight.n - left;
 
     for (uint32_t i = 0; i < first; i++) {
-        const Flight *flight = &b->flights.at[i];
+        const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             if (read != NULL && read->joint)
@@ -458,8 +458,8 @@ wait_for_products(Band *b, int64_t most)
         }
     }
     for (uint32_t k = 0; k < left; k++)
-        b->flights.at[k] = b->flights.at[first + k];
-    b->flights.n = left;
+        b->in_flight.at[k] = b->in_flight.at[first + k];
+    b->in_flight.n = left;
 }
 
 static bool
@@ -546,8 +546,8 @@ release_slot(Band *b, const TirOp *op)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a slot of %s is released while results leave from it",
                                  ring_name(b, op->shared)));
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const Flight *flight = &b->flights.at[i];
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             bool same = read != NULL && (read->shared == op->shared ||
@@ -582,8 +582,8 @@ write_part(Band *b, const TirOp *op)
         return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, more than %d",
                                           ring_name(b, buffer), buffer->slots, JOINT_SLOTS));
     bool running = false;
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const Flight *flight = &b->flights.at[i];
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++)
             running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
                                   flight->slot[k] == slot);
@@ -615,8 +615,8 @@ leave_over(Band *b, const TirOp *op)
         return fail(b, NULL, arena_printf(b->facts->arena,
                                           "a slot of %s is written while results leave from it",
                                           ring_name(b, ring)));
-    for (uint32_t i = 0; i < b->flights.n; i++) {
-        const Flight *flight = &b->flights.at[i];
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             if (flight->read[k] != NULL && flight->read[k]->shared == ring && flight->slot[k] == slot)
                 return fail(b, flight->op,
@@ -801,8 +801,8 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     walk->user = &b;
     if (!walk_run(walk, program))
         return false;
-    if (b.flights.n > 0) {
-        b.now = b.flights.at[0].op;
+    if (b.in_flight.n > 0) {
+        b.now = b.in_flight.at[0].op;
         return fail(&b, NULL, "a product may still run when the tile is done");
     }
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) {

@@ -17,7 +17,7 @@
 
 #include "compiler/passes/tir_util.h"
 
-enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
+enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
 
 typedef struct WrittenPart {
     const TirVal *part;
@@ -30,7 +30,7 @@ typedef struct Divided {
     OpList order;
     bool *done;        /* by place in the loop's body: it is in the order */
     VEC(WrittenPart) written_parts;
-    ValueList flying;  /* results of products that may still run, in order of their issue */
+    ValueList in_flight;  /* results of products that may still run, in order of their issue */
     bool *released;    /* by ring */
     bool met;          /* behind what reads the buffers of parts, nothing was written since */
     bool written;      /* some part, and the bands have not met since */
@@ -238,8 +238,8 @@ release_ended(Divided *d, uint32_t from)
         for (uint32_t i = from; i < d->order.n && !busy; i++)
             busy = d->order.at[i] == load || roles_reads_ring(d->order.at[i], load) ||
                    reads_vector(d->order.at[i], load);
-        for (uint32_t i = 0; i < d->flying.n && !busy; i++)
-            busy = roles_reads_ring(d->flying.at[i]->def, load);
+        for (uint32_t i = 0; i < d->in_flight.n && !busy; i++)
+            busy = roles_reads_ring(d->in_flight.at[i]->def, load);
         if (busy)
             continue;
         d->released[k] = true;
@@ -250,12 +250,12 @@ release_ended(Divided *d, uint32_t from)
 static void
 wait_until(Divided *d, uint32_t left, uint32_t from)
 {
-    if (d->flying.n <= left)
+    if (d->in_flight.n <= left)
         return;
     roles_plain(&d->r->b, TIR_MMA_WAIT, NULL, left);
     for (uint32_t k = 0; k < left; k++)
-        d->flying.at[k] = d->flying.at[d->flying.n - left + k];
-    d->flying.n = left;
+        d->in_flight.at[k] = d->in_flight.at[d->in_flight.n - left + k];
+    d->in_flight.n = left;
     release_ended(d, from);
 }
 
@@ -312,15 +312,15 @@ emit_iteration(Divided *d)
 
     for (uint32_t i = 0; i < d->order.n; i++) {
         TirOp *op = d->order.at[i];
-        for (uint32_t k = d->flying.n; k-- > 0;) {
-            if (!looks_at(op, d->flying.at[k]))
+        for (uint32_t k = d->in_flight.n; k-- > 0;) {
+            if (!looks_at(op, d->in_flight.at[k]))
                 continue;
             copy_next_vectors(d); /* under the products that begin the iteration */
-            wait_until(d, d->flying.n - 1 - k, i);
+            wait_until(d, d->in_flight.n - 1 - k, i);
             break;
         }
         if (op->op == TIR_MMA)
-            wait_until(d, MOST_FLYING - 1, i);
+            wait_until(d, MOST_IN_FLIGHT - 1, i);
         if (op->op == TIR_FROM) {
             write_part(d, op);
             continue;
@@ -339,10 +339,10 @@ emit_iteration(Divided *d)
         else
             roles_copy(r, d->map, op, false);
         if (op->op == TIR_MMA)
-            vec_push(r->fn->arena, &d->flying, op->results[0]);
+            vec_push(r->fn->arena, &d->in_flight, op->results[0]);
     }
     copy_next_vectors(d);
-    for (uint32_t left = d->flying.n; left-- > 0;) /* a part's place is given back before the next one's */
+    for (uint32_t left = d->in_flight.n; left-- > 0;) /* a part's place is given back before the next one's */
         wait_until(d, left, d->order.n);
     if (r->vectors.n > 0 && !d->there) {
         roles_vectors_there(r);

@@ -60,15 +60,15 @@ list_computed(const Roles *r, const TirOp *op, const CloneMap *map, ValueList *o
 }
 
 static void
-wait_until(Roles *r, InFlight *flying, uint32_t left, const ValueList *before)
+wait_until(Roles *r, InFlight *in_flight, uint32_t left, const ValueList *before)
 {
-    if (flying->results.n <= left)
+    if (in_flight->results.n <= left)
         return;
     TirOp *wait = tir_op_new(&r->b, TIR_MMA_WAIT, before->n, before->at, 0, NULL);
     wait->integer = left;
     for (uint32_t k = 0; k < left; k++)
-        flying->results.at[k] = flying->results.at[flying->results.n - left + k];
-    flying->results.n = left;
+        in_flight->results.at[k] = in_flight->results.at[in_flight->results.n - left + k];
+    in_flight->results.n = left;
 }
 
 /* A product that the bands share out: each writes its part of the left operand for all to read.
@@ -225,13 +225,13 @@ is_made_of(const Roles *r, const TirVal *value, const TirVal *operand)
     return false;
 }
 
-/* Whether `op` has something computed from the registers that product `flying` has as an operand: these may not be
+/* Whether `op` has something computed from the registers that product `in_flight` has as an operand: these may not be
  * read before it has ended, but by another product itself. */
 static bool
-reads_operand(const Roles *r, const TirOp *op, const TirVal *flying)
+reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        const TirVal *operand = source_of(flying->def->args[k]);
+        const TirVal *operand = source_of(in_flight->def->args[k]);
         if (operand->def == NULL || operand->def->parent != r->body || operand->def->op == TIR_LOAD)
             continue;
         for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
@@ -388,7 +388,7 @@ adds_joint(const TirOp *op)
  * in `meanwhile`, and none in flight reads them. */
 static void
 release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t from,
-              const InFlight *flying, bool *released)
+              const InFlight *in_flight, bool *released)
 {
     const OpList *lists[] = {&r->early_rings, &r->late_rings};
     uint32_t n = 0;
@@ -403,8 +403,8 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
                        roles_reads_ring(order->at[i], load);
             for (uint32_t i = 0; i < meanwhile->n && !busy; i++)
                 busy = roles_reads_ring(meanwhile->at[i], load);
-            for (uint32_t i = 0; i < flying->results.n && !busy; i++)
-                busy = roles_reads_ring(flying->results.at[i]->def, load);
+            for (uint32_t i = 0; i < in_flight->results.n && !busy; i++)
+                busy = roles_reads_ring(in_flight->results.at[i]->def, load);
             if (busy)
                 continue;
             released[n] = true;
@@ -444,8 +444,8 @@ later_iteration(Roles *r, const CloneMap *map, int64_t by)
 TirVal *
 roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
 {
-    enum { MOST_FLYING = 2 }; /* one runs, and the next one is there when it ends */
-    InFlight flying = {0};
+    enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
+    InFlight in_flight = {0};
     const ValueList none = {0};
     OpList order = {0}, meanwhile = {0};
     bool *released = arena_array(r->fn->arena, bool, r->early_rings.n + r->late_rings.n + 1);
@@ -462,26 +462,26 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
         ValueList computed = {0};
         if (is_begun(ahead, op))
             continue;
-        for (uint32_t k = flying.results.n; k-- > 0;) {
-            if (looks_at(op, flying.results.at[k]) || begins_with_copy(r, op, flying.results.at[k]) ||
-                reads_operand(r, op, flying.results.at[k])) {
+        for (uint32_t k = in_flight.results.n; k-- > 0;) {
+            if (looks_at(op, in_flight.results.at[k]) || begins_with_copy(r, op, in_flight.results.at[k]) ||
+                reads_operand(r, op, in_flight.results.at[k])) {
                 if (!copied && !joint) /* under the products that begin the iteration */
                     roles_copy_vectors(r, later_iteration(r, map, 1));
                 copied = true;
                 list_computed(r, op, map, &computed);
-                wait_until(r, &flying, flying.results.n - 1 - k, &computed);
-                release_ended(r, &order, &meanwhile, i, &flying, released);
+                wait_until(r, &in_flight, in_flight.results.n - 1 - k, &computed);
+                release_ended(r, &order, &meanwhile, i, &in_flight, released);
                 break;
             }
         }
-        if (op->op == TIR_MMA && flying.results.n >= MOST_FLYING) {
-            wait_until(r, &flying, MOST_FLYING - 1, &none);
-            release_ended(r, &order, &meanwhile, i, &flying, released);
+        if (op->op == TIR_MMA && in_flight.results.n >= MOST_IN_FLIGHT) {
+            wait_until(r, &in_flight, MOST_IN_FLIGHT - 1, &none);
+            release_ended(r, &order, &meanwhile, i, &in_flight, released);
         }
         if (op->op == TIR_MMA && op->joint) {
             emit_joint(r, map, op, &meanwhile);
             for (uint32_t k = 0; k < meanwhile.n; k++)
-                vec_push(r->fn->arena, &flying.results, meanwhile.at[k]->results[0]);
+                vec_push(r->fn->arena, &in_flight.results, meanwhile.at[k]->results[0]);
             meanwhile.n = 0;
             turn = r->fn->plan->turns;
         } else if (adds_joint(op)) {
@@ -492,12 +492,12 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
             roles_copy(r, map, op, false);
         }
         if (op->op == TIR_MMA) {
-            vec_push(r->fn->arena, &flying.results, op->results[0]);
+            vec_push(r->fn->arena, &in_flight.results, op->results[0]);
             products--;
         }
         if (i == begin) {
             begun = roles_begin_ahead(r, ahead->next, ahead);
-            vec_push(r->fn->arena, &flying.results, begun);
+            vec_push(r->fn->arena, &in_flight.results, begun);
         }
         if (turn && products == 0) {
             tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
@@ -509,11 +509,11 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
     if (joint)
         roles_copy_vectors(r, later_iteration(r, map, 2));
     if (begun != NULL) { /* slots are free before it ends */
-        wait_until(r, &flying, 1, &none);
-        release_ended(r, &order, &meanwhile, order.n, &flying, released);
+        wait_until(r, &in_flight, 1, &none);
+        release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
     }
-    wait_until(r, &flying, 0, &none);
-    release_ended(r, &order, &meanwhile, order.n, &flying, released);
+    wait_until(r, &in_flight, 0, &none);
+    release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
     if (!joint && r->vectors.n > 0) {
         if (!copied)
             roles_copy_vectors(r, later_iteration(r, map, 1));
