@@ -8,10 +8,10 @@
  * only for the next iteration, would get that other.
  *
  * What bands do together.  Between two barriers of all bands nothing is known of the others' order.  So
- * what all bands have a part in is read in a later stretch between barriers than it was written or
+ * what all bands have a part in is read in a later epoch between barriers than it was written or
  * waited for in, and written again or released in a later one than the last product ended in that
  * reads it.  Bands that meet at barriers go the same way (check_roles.c), so that what one does in a
- * stretch they all do.
+ * epoch they all do.
  *
  * A ring that stays has one slot held when a tile begins, that of the tile before, which is slot 1
  * here; the tile gives that back, and leaves the one that it waited for.
@@ -59,11 +59,11 @@ typedef struct InFlight {
 
 enum { JOINT_SLOTS = 2 }; /* of a buffer of all bands: the lowering takes them in turn */
 
-/* Stretches between barriers of all bands, from 1 on, in which .. */
-typedef struct Stretches {
+/* Epochs between barriers of all bands, from 1 on, in which .. */
+typedef struct Epochs {
     uint32_t written[JOINT_SLOTS]; /* .. a slot was last written or waited for (of rings: [0]) */
     uint32_t read[JOINT_SLOTS];    /* .. the last product ended that read all bands' parts of it */
-} Stretches;
+} Epochs;
 
 typedef struct Band {
     const BandFacts *facts;
@@ -76,8 +76,8 @@ typedef struct Band {
     uint32_t *waited, *released; /* by ring */
     uint32_t *left_over;         /* by ring: the slot that results were written to; 0: none */
     uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
-    uint32_t stretch;            /* between barriers of all bands: which, from 1 on */
-    Stretches *stretches;        /* by buffer */
+    uint32_t epoch;            /* between barriers of all bands: which, from 1 on */
+    Epochs *epochs;        /* by buffer */
     uint32_t *written_slot;      /* by buffer of all bands: the one written last */
     bool *made;                  /* by id */
     const TirOp *turn;           /* the turn_take that was not passed on; NULL: it is not its turn */
@@ -281,18 +281,18 @@ is_eager(const Band *b, const TirOp *op)
 static bool
 read_all_parts(Band *b, const TirOp *read, uint32_t slot)
 {
-    const Stretches *stretches = &b->stretches[read->shared->id];
-    uint32_t written = stretches->written[read->shared->is_ring ? 0 : slot];
-    uint32_t before = stretches->read[read->shared->is_ring ? 0 : slot];
+    const Epochs *epochs = &b->epochs[read->shared->id];
+    uint32_t written = epochs->written[read->shared->is_ring ? 0 : slot];
+    uint32_t before = epochs->read[read->shared->is_ring ? 0 : slot];
 
     if (written == 0)
         return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
                                           ring_name(b, read->shared)));
-    if (!read->shared->is_ring && written < before && before < b->stretch)
+    if (!read->shared->is_ring && written < before && before < b->epoch)
         return fail(b, read, arena_printf(b->facts->arena,
                                           "%s is read again before anything new is written to it",
                                           ring_name(b, read->shared)));
-    if (written == b->stretch)
+    if (written == b->epoch)
         return fail(b, read,
                     arena_printf(b->facts->arena,
                                  "the other bands' parts of %s are read without a barrier of all bands "
@@ -453,8 +453,8 @@ wait_for_products(Band *b, int64_t most)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             if (read != NULL && read->joint)
-                b->stretches[read->shared->id].read[read->shared->is_ring ? 0 : flight->slot[k]] =
-                    b->stretch;
+                b->epochs[read->shared->id].read[read->shared->is_ring ? 0 : flight->slot[k]] =
+                    b->epoch;
         }
     }
     for (uint32_t k = 0; k < left; k++)
@@ -485,7 +485,7 @@ wait_for_slot(Band *b, const TirOp *op)
                                  "not keep apart",
                                  ring_name(b, op->shared)));
     b->waited[ring]++;
-    b->stretches[ring].written[0] = b->stretch;
+    b->epochs[ring].written[0] = b->epoch;
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
@@ -561,7 +561,7 @@ release_slot(Band *b, const TirOp *op)
                                          ring_name(b, op->shared)));
         }
     }
-    if (b->stretches[ring].read[0] == b->stretch)
+    if (b->epochs[ring].read[0] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a slot of %s is released without a barrier of all bands behind the "
@@ -588,13 +588,13 @@ write_part(Band *b, const TirOp *op)
             running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
                                   flight->slot[k] == slot);
     }
-    if (running || b->stretches[buffer->id].read[slot] == b->stretch)
+    if (running || b->epochs[buffer->id].read[slot] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a slot of %s is written without a barrier of all bands behind the "
                                  "products that read it",
                                  ring_name(b, buffer)));
-    b->stretches[buffer->id].written[slot] = b->stretch;
+    b->epochs[buffer->id].written[slot] = b->epoch;
     return true;
 }
 
@@ -696,17 +696,17 @@ do_op(Band *b, const TirOp *op)
     case TIR_TURN_PASS:
         return take_or_pass(b, op);
     case TIR_BAND_BARRIER:
-        b->stretch++;
+        b->epoch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
     case TIR_TMA_REDUCE_ADD:
-        if (b->stretches[op->shared->id].written[0] == b->stretch)
+        if (b->epochs[op->shared->id].written[0] == b->epoch)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,
                                      "%s is written without a barrier of all bands behind the "
                                      "addition that reads it",
                                      ring_name(b, op->shared)));
-        b->stretches[op->shared->id].written[0] = b->stretch;
+        b->epochs[op->shared->id].written[0] = b->epoch;
         break;
     case TIR_TMA_STORE:
         if (op->shared->over != 0 && !leave_over(b, op))
@@ -790,8 +790,8 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
               .released = arena_array(arena, uint32_t, rings),
               .left_over = arena_array(arena, uint32_t, rings),
               .slot_of = arena_array(arena, uint32_t, values),
-              .stretch = 1,
-              .stretches = arena_array(arena, Stretches, rings),
+              .epoch = 1,
+              .epochs = arena_array(arena, Epochs, rings),
               .written_slot = arena_array(arena, uint32_t, rings),
               .made = arena_array(arena, bool, values)};
 
@@ -807,7 +807,7 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     }
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) {
         for (uint32_t slot = 0; slot < JOINT_SLOTS; slot++) {
-            if (b.stretches[k].read[slot] < b.stretch)
+            if (b.epochs[k].read[slot] < b.epoch)
                 continue;
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
             return fail(&b, NULL,
