@@ -392,8 +392,10 @@ run_batch(void)
     Fault no_gpu;
     char *words[MOST_WORDS + 1], line[65536];
 
-    if (setjmp(out_of_memory))
+    if (setjmp(out_of_memory)) {
+        fputs("tilerun: error: out of memory\n", stderr);
         return 1;
+    }
     arena_init(&arena, allocator_libc(), &out_of_memory);
     bool kept = machine_open_gpu(&keeper, &arena, &no_gpu);
     while (fgets(line, sizeof line, stdin)) {

@@ -44,7 +44,7 @@ typedef struct Bench {
     const Measuring *m;
     Entry *entries;
     size_t n;
-    char *tilerun, *folder;
+    char *tilerun;
     size_t done, failed, known;
     bool bar; /* standard error is a terminal */
 } Bench;
@@ -219,16 +219,14 @@ read_database(Bench *b)
 
 /* ---- timing one ---- */
 
-/* The PTX of a plan in a file of the folder; NULL, and why, when it can not be compiled. */
-static char *
-compile_plan(Bench *b, const Entry *entry, char **why)
+static void
+compile_plan(const Bench *b, const Entry *entry, TilecResult *result)
 {
     const Measuring *m = b->m;
     TilecOptions options = *m->options;
     TilecDefine *defines = allocate((options.n_defines + MOST_WORDS) * sizeof *defines);
-    char *words = format("%s", entry->options), *path = NULL, *names[MOST_WORDS];
+    char *words = format("%s", entry->options), *names[MOST_WORDS];
     size_t n_names = 0;
-    TilecResult result;
 
     memcpy(defines, options.defines, options.n_defines * sizeof *defines);
     options.defines = defines;
@@ -242,21 +240,11 @@ compile_plan(Bench *b, const Entry *entry, char **why)
             defines[options.n_defines++] = (TilecDefine){names[n_names++], equals + 1};
         }
     }
-    if (tilec_compile(&options, m->path, m->text, m->n, &result) == TILEC_OK) {
-        path = format("%s/plan.ptx", b->folder);
-        if (write_file(path, result.output, result.output_bytes) != 0) {
-            free(path);
-            path = NULL;
-        }
-    }
-    if (path == NULL)
-        *why = format("not compiled: %.*s", (int)strcspn(result.messages, "\n"), result.messages);
-    tilec_result_free(&result);
+    tilec_compile(&options, m->path, m->text, m->n, result);
     while (n_names > 0)
         free(names[--n_names]);
     free(words);
     free(defines);
-    return path;
 }
 
 static void
@@ -284,6 +272,19 @@ add_sizes(const Entry *entry, char **words, size_t *n)
     }
 }
 
+/* n characters, fit for a string of JSON; the caller frees them. */
+static char *
+quotable(const char *text, size_t n)
+{
+    char *copy = copy_n(text, n);
+
+    for (char *p = copy; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
+            *p = '\'';
+    }
+    return copy;
+}
+
 static char *
 last_line(const char *said)
 {
@@ -294,53 +295,93 @@ last_line(const char *said)
     size_t begin = n;
     while (begin > 0 && said[begin - 1] != '\n')
         begin--;
-    char *line = copy_n(said + begin, n - begin);
-    for (char *p = line; *p != '\0'; p++) {
-        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
-            *p = '\'';
-    }
-    return line;
+    return quotable(said + begin, n - begin);
 }
 
-static void
-time_plan(Bench *b, Entry *entry)
+/* Runs `words`, whose second one is `path`, with the PTX in a file there.  In between nothing may end this
+ * program, as want of memory does: the file would stay.  As run_child; NOT_RUN with errno when there is no file. */
+static int
+run_on_file(char *const *words, char *folder, char *path, const TilecResult *result, double limit, char *said)
+{
+    errno = 0;
+    if (mkdtemp(folder) == NULL)
+        return NOT_RUN;
+    memcpy(path, folder, strlen(folder));
+    FILE *file = fopen(path, "wb");
+    bool ok = file != NULL && fwrite(result->output, 1, result->output_bytes, file) == result->output_bytes;
+    if (file != NULL)
+        ok = fclose(file) == 0 && ok;
+    int error = errno, status = ok ? run_child(words, limit, said) : NOT_RUN;
+    remove(path);
+    rmdir(folder);
+    errno = error;
+    return status;
+}
+
+/* Complains and returns the exit status where it is not the plan's fault that there is no time. */
+static int
+run_plan(const Bench *b, Entry *entry, const TilecResult *result)
 {
     const SearchFlags *asked = b->m->asked;
+    char folder[] = "/tmp/tilec-measure-XXXXXX", path[] = "/tmp/tilec-measure-XXXXXX/plan.ptx";
     char *words[MOST_WORDS + 1] = {NULL}, *said = allocate(SAID);
-    char *path = compile_plan(b, entry, &entry->failed);
     size_t n = 0;
 
-    if (path != NULL) {
-        add_word(words, &n, format("%s", b->tilerun));
-        add_word(words, &n, format("%s", path));
-        add_word(words, &n, format("--random"));
-        add_word(words, &n, format("--device"));
-        add_word(words, &n, format("gpu"));
-        add_word(words, &n, format("--time"));
-        add_word(words, &n, format("%u", (unsigned)asked->runs));
-        add_sizes(entry, words, &n);
-        for (size_t k = 0; k < asked->n_sets; k++) {
-            add_word(words, &n, format("--set"));
-            add_word(words, &n, format("%s=%s", asked->sets[k].name, asked->sets[k].value));
-        }
-        int status = run_child(words, asked->limit, said);
-        const char *time = strstr(said, "time: median ");
-        char *last = last_line(said);
-        if (status == -1)
-            entry->failed = format("did not end within %g s", asked->limit);
-        else if (status != 0)
-            entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
-        else if (time == NULL || strtod(time + strlen("time: median "), NULL) <= 0)
-            entry->failed = format("%s gave no time", b->tilerun);
-        else
-            entry->measured = 1e3 * strtod(time + strlen("time: median "), NULL);
-        free(last);
-        remove(path);
-        free(path);
+    add_word(words, &n, format("%s", b->tilerun));
+    words[n++] = path;
+    add_word(words, &n, format("--random"));
+    add_word(words, &n, format("--device"));
+    add_word(words, &n, format("gpu"));
+    add_word(words, &n, format("--time"));
+    add_word(words, &n, format("%u", (unsigned)asked->runs));
+    add_sizes(entry, words, &n);
+    for (size_t k = 0; k < asked->n_sets; k++) {
+        add_word(words, &n, format("--set"));
+        add_word(words, &n, format("%s=%s", asked->sets[k].name, asked->sets[k].value));
     }
-    while (n > 0)
-        free(words[--n]);
+    int status = run_on_file(words, folder, path, result, asked->limit, said), error = errno;
+    const char *time = strstr(said, "time: median ");
+    char *last = last_line(said);
+    if (status == -1)
+        entry->failed = format("did not end within %g s", asked->limit);
+    else if (status != 0 && status != NOT_RUN)
+        entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
+    else if (time == NULL || strtod(time + strlen("time: median "), NULL) <= 0)
+        entry->failed = format("%s gave no time", b->tilerun);
+    else
+        entry->measured = 1e3 * strtod(time + strlen("time: median "), NULL);
+    free(last);
+    while (n > 0) {
+        if (words[--n] != path)
+            free(words[n]);
+    }
     free(said);
+    if (status != NOT_RUN)
+        return 0;
+    return error != 0 ? complain("can not write %s: %s", path, strerror(error))
+                      : complain("%s can not be run", b->tilerun);
+}
+
+/* As run_plan.  Want of memory says nothing of the plan either. */
+static int
+time_plan(const Bench *b, Entry *entry)
+{
+    TilecResult result;
+    int status = 0;
+
+    compile_plan(b, entry, &result);
+    if (result.status == TILEC_OK) {
+        status = run_plan(b, entry, &result);
+    } else if (result.status == TILEC_OUT_OF_MEMORY) {
+        fputs(result.messages, stderr);
+        status = EXIT_BUG;
+    } else {
+        char *first = quotable(result.messages, strcspn(result.messages, "\n"));
+        entry->failed = format("not compiled: %s", first);
+        free(first);
+    }
+    tilec_result_free(&result);
+    return status;
 }
 
 /* Adds the line of a plan; it is in the file before the next plan runs.  What a search that was
@@ -473,7 +514,6 @@ find_gpu(Bench *b)
 static int
 time_all(Bench *b)
 {
-    char name[] = "/tmp/tilec-measure-XXXXXX";
     int status = 0;
 
     if (b->known > 0)
@@ -483,20 +523,18 @@ time_all(Bench *b)
     status = find_gpu(b);
     if (status != 0)
         return status;
-    b->folder = mkdtemp(name);
-    if (b->folder == NULL)
-        return complain("can not make a folder in /tmp: %s", strerror(errno));
     for (size_t k = 0; k < b->n && status == 0; k++) {
         Entry *entry = &b->entries[k];
         if (entry->before)
             continue;
-        time_plan(b, entry);
+        status = time_plan(b, entry);
+        if (status != 0)
+            break;
         b->done++;
         b->failed += entry->failed != NULL;
         status = write_line(b, entry);
         show_progress(b, entry);
     }
-    rmdir(b->folder);
     return status;
 }
 

@@ -9,7 +9,7 @@
  *
  * ./status gets a line for each: n, the exit status (128 + the number of a signal), and how many
  * allocations there were.  The walk ends at the first n that there was no n-th of.
- * A file from mkstemp() that is still there at the end is named on standard error: "left behind: ..".
+ * What mkstemp() or mkdtemp() made and is still there at the end is named on standard error: "left behind: ..".
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -71,6 +71,13 @@ __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*star
     return fails() ? EAGAIN : __real_pthread_create(thread, how, start, argument);
 }
 
+static void
+remember(const char *path)
+{
+    if (n_files < MOST_FILES && strlen(path) < sizeof files[0])
+        strcpy(files[n_files++], path);
+}
+
 int __real_mkstemp(char *path);
 int __wrap_mkstemp(char *path);
 int
@@ -78,9 +85,21 @@ __wrap_mkstemp(char *path)
 {
     int file = __real_mkstemp(path);
 
-    if (file >= 0 && n_files < MOST_FILES && strlen(path) < sizeof files[0])
-        strcpy(files[n_files++], path);
+    if (file >= 0)
+        remember(path);
     return file;
+}
+
+char *__real_mkdtemp(char *path);
+char *__wrap_mkdtemp(char *path);
+char *
+__wrap_mkdtemp(char *path)
+{
+    char *made = __real_mkdtemp(path);
+
+    if (made != NULL)
+        remember(made);
+    return made;
 }
 
 static void

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """oom.py - every command, with its n-th allocation failing, for n = 1, 2, 3, ..
 
-    oom.py --build FOLDER [--all] [--only TEXT] [--jobs N]
+    oom.py --build FOLDER [--all] [--only TEXT] [--jobs N] [--part I/N]
 
 FOLDER has tilec_oom, tilerun_oom and simrun_oom: the programs with oom.c in them, whose arenas take
 memory in small blocks.  A command may end in two ways: as it does with enough memory, or with its exit
@@ -9,7 +9,8 @@ status for errors and a sentence, and without an output file (one that is there 
 not crash, hang, leak (in a build with sanitizers) or leave temporary files behind.
 
 Twice for each n: the n-th allocation fails alone, or all behind it, too.  Without --all a sample of n:
-the first ones, and then every k-th.
+the first ones, and then every k-th.  --part I/N runs every N-th piece of the work, from the I-th on (I
+from 0): N machines, or N processes, do all of it between them.
 """
 import argparse
 import concurrent.futures
@@ -24,6 +25,7 @@ import tempfile
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 FIRST, SAMPLES = 60, 40  # all n up to FIRST, and so many above
+PIECE = 64  # so many n are walked by one process
 SANITIZER = 99
 
 COPY = '''kernel copy(X: in f32[S], Y: out f32[S])
@@ -96,6 +98,12 @@ def commands(work, sim):
                            'Y=far.npy', '--seed', '3']
     yield 'run-used', 'tilec', ['run', u, '--in', f"X={work / 'x.npy'}", '--out', 'Y=out.npy']
     yield 'run-error', 'tilec', ['run', c, '--in', f"Z={work / 'x.npy'}"]
+    yield 'run-says', 'tilec', ['run', work / 'says.tile', '--in', f"X={work / 'x.npy'}", '--out', 'Y=out.npy']
+    yield 'measure', 'tilec', ['search', a, '-arch', 'sm_90', '--measure', '--rows', '2', '--tuning=out.tuning',
+                               '--tilerun', work / 'tilerun', '--size', 'M=256', '--tile-m', '64,128']
+    yield 'time-report', 'tilec', [a, '-arch', 'sm_90', f"--tuning={work / 'auto.tuning'}", '--warps=4', *tools,
+                                   '-I', work, '--time-report', '-o', 'out.ptx']
+    yield 'help', 'tilec', ['--help']
     yield 'list-passes', 'tilec', ['--list-passes']
     yield 'list-targets', 'tilec', ['--list-targets']
     if not sim:
@@ -105,6 +113,8 @@ def commands(work, sim):
                                  '--seeds', '2']
     yield 'tilerun-random', 'tilerun', [work / 'roles.ptx', '--device', 'sim', '--random', '--set',
                                         'M=64', '--set', 'N=64', '--set', 'K=64', '--out', 'C=out.npy']
+    yield 'tilerun-gpu', 'tilerun', [work / 'copy.ptx', '--device', 'gpu', '--in', x, '--out', 'Y=out.npy']
+    yield 'batch', 'tilerun', ['--batch']
     yield 'by-hand', 'tilerun', [work / 'raw.ptx', '--device', 'sim', '--entry', 'k', '--grid', '1',
                                  '--block', '32', '--arg', f"in={work / 'x.npy'}", '--arg',
                                  'out=out.npy:f32:32', '--arg', 'scratch=64', '--arg', 'i32=7']
@@ -117,6 +127,19 @@ def commands(work, sim):
         yield name, 'simrun', [path, '--threads', '1', *(words[0] if words else [])]
 
 
+SAYS = '''kernel says(X: in f32[S], Y: out f32[S])
+{
+    grid i in tiles(S, 32);
+    let x = load X[i];
+    print("x", x);
+    store Y[i] = (x - x) / (x - x);
+    assert(x > 0.0, "none below 0");
+}
+'''
+TILERUN = '''#!/bin/sh
+[ "$1" = --gpu ] && echo "a false GPU" && exit 0
+echo "time: median 1.5 ms, fastest 1.0 ms, slowest 9.0 ms, of 3 runs"
+'''
 RAW = '''.version 8.0
 .target sm_80
 .address_size 64
@@ -146,15 +169,21 @@ def prepare(work, tilec):
     (work / 'uses.tile').write_text(USES)
     (work / 'part.tile').write_text(PART)
     (work / 'wrong.tile').write_text(COPY.replace('load X[i]', 'load Z[j, i]'))
+    (work / 'says.tile').write_text(SAYS)
     (work / 'raw.ptx').write_text(RAW)
     (work / 'raw.bin').write_bytes(bytes(range(128)))
     (work / 'x.npy').write_bytes(npy([float(k) for k in range(40)]))
-    for name, text in ('ptxas', PTXAS), ('nvdisasm', NVDISASM):
+    for name, text in ('ptxas', PTXAS), ('nvdisasm', NVDISASM), ('tilerun', TILERUN):
         (work / name).write_text(text)
         (work / name).chmod(stat.S_IRWXU)
     for name, words in (('copy', ['copy.tile']), ('given', ['copy.tile']),
                         ('roles', ['gemm.tile', '-arch', 'sm_90'])):
         subprocess.run([tilec, *words, '-o', f'{name}.ptx'], cwd=work, check=True)
+
+
+def is_whole(name, data, plain):
+    """A tuning database grows by a line for each plan; all else is there as a whole or not at all."""
+    return data == plain or (name.endswith('.tuning') and plain.startswith(data) and data[-1:] == b'\n')
 
 
 def outputs(folder):
@@ -167,13 +196,15 @@ class Walk:
         self.words = [str(options.build / f'{program}_oom'), *map(str, words)]
         self.folder = work / 'walks' / name
         self.faults = []
-        self.runs = 0
+        self.ends = []  # exit statuses
 
     def start(self, folder, scope, then_on):
         folder.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ, OOM_LIST='%d:%d:%d' % scope,
                            ASAN_OPTIONS=f'exitcode={SANITIZER}:allocator_may_return_null=1',
                            LSAN_OPTIONS=f'exitcode={SANITIZER}', UBSAN_OPTIONS=f'exitcode={SANITIZER}')
+        driver = self.options.build.parent / 'api/runtime/fake'
+        environment.update(LD_LIBRARY_PATH=str(driver), FAKE_CUDA_CAPABILITY='9.0')
         if then_on:
             environment['OOM_FROM_THEN_ON'] = '1'
         subprocess.run(self.words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=True)
@@ -188,41 +219,43 @@ class Walk:
     def check(self, n, status, then_on, folder):
         said = (folder / 'stderr').read_text(errors='replace')
         found = outputs(folder)
-        self.runs += 1
+        self.ends.append(status)
         if status == self.plain_status and found == self.plain:
             pass  # the program did without
         elif status not in (1, 2):
             self.fault(n, then_on, f'exit status {status}', folder)
         elif not said.strip() and not found.get('stdout', b'').strip():
             self.fault(n, then_on, f'exit status {status} and no sentence', folder)
-        elif any(name != 'stdout' and self.plain.get(name) != data for name, data in found.items()):
+        elif any(name != 'stdout' and not is_whole(name, data, self.plain.get(name, b''))
+                 for name, data in found.items()):
             self.fault(n, then_on, 'a file that is not whole', folder)
         if 'left behind' in said:
             self.fault(n, then_on, 'a temporary file is left', folder)
 
-    def walk(self, then_on):
-        folder = self.folder / ('behind' if then_on else 'alone')
-        limit = self.count
-        if self.options.all or limit <= FIRST + SAMPLES:
-            scopes = [(1, limit, 1)]
-        else:
-            scopes = [(1, FIRST, 1), (FIRST + 1, limit, max(1, (limit - FIRST) // SAMPLES))]
-        for number, scope in enumerate(scopes):
-            at = folder / str(number)
-            for n, status, _ in self.start(at, scope, then_on):
-                self.check(n, status, then_on, at / str(n))
-                shutil.rmtree(at / str(n))
-
-    def run(self):
+    def plainly(self):
+        """With memory enough: what comes out, and how many allocations there are."""
         plain = self.folder / 'plain'
         (_, self.plain_status, self.count), = self.start(plain, (1 << 60, 1 << 60, 1), False)
         self.plain = outputs(plain / str(1 << 60))
         if self.plain_status == SANITIZER or self.plain_status > 100:
             self.fault(0, False, f'exit status {self.plain_status}', plain / str(1 << 60))
-            return self
-        self.walk(False)
-        self.walk(True)
+            self.count = 0
         return self
+
+    def pieces(self):
+        """(self, whether all behind n fail too, (first n, last n, step))."""
+        limit = self.count
+        scopes = [(n, min(n + PIECE - 1, limit), 1) for n in range(1, limit + 1, PIECE)]
+        if not self.options.all and limit > FIRST + SAMPLES:
+            step = max(1, (limit - FIRST) // SAMPLES)
+            scopes = [(1, FIRST, 1), (FIRST + 1, limit, step)]
+        return [(self, then_on, scope) for then_on in (False, True) for scope in scopes]
+
+    def walk(self, then_on, scope):
+        at = self.folder / ('behind' if then_on else 'alone') / str(scope[0])
+        for n, status, _ in self.start(at, scope, then_on):
+            self.check(n, status, then_on, at / str(n))
+            shutil.rmtree(at / str(n))
 
 
 def main():
@@ -231,9 +264,10 @@ def main():
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--only', default='')
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
+    parser.add_argument('--part', default='0/1')
     options = parser.parse_args()
     options.build = options.build.resolve()
-    faults = runs = 0
+    part, parts = map(int, options.part.split('/'))
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         prepare(work, options.build / 'tilec_oom')
@@ -241,14 +275,15 @@ def main():
         walks = [Walk(options, work, *command) for command in commands(work, sim)
                  if options.only in command[0]]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for walk in pool.map(Walk.run, walks):
-                print(f'{walk.name}: {walk.count} allocations, {walk.runs} runs, status '
-                      f'{walk.plain_status} with all of them, {len(walk.faults)} faults')
-                for fault in walk.faults[:5]:
-                    print(fault)
-                faults += len(walk.faults)
-                runs += walk.runs
-    print(f'{runs} runs, {faults} faults')
+            pieces = [piece for walk in pool.map(Walk.plainly, walks) for piece in walk.pieces()]
+            list(pool.map(lambda piece: piece[0].walk(*piece[1:]), pieces[part::parts]))
+    for walk in walks:
+        print(f'{walk.name}: {walk.count} allocations, {len(walk.ends)} runs, status '
+              f'{walk.plain_status} with all of them, {len(walk.faults)} faults')
+        for fault in walk.faults[:5]:
+            print(fault)
+    faults = sum(len(walk.faults) for walk in walks)
+    print(f'{sum(len(walk.ends) for walk in walks)} runs, {faults} faults')
     return faults > 0
 
 
