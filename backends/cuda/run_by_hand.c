@@ -6,6 +6,7 @@
 
 #include "backends/cuda/tilerun.h"
 #include "backends/sim/launch_args.h"
+#include "compiler/base/whole_file.h"
 
 /* ---- the words of --arg ---- */
 
@@ -202,12 +203,10 @@ fill_all(RunContext *cx, const LaunchArgs *args)
 static bool
 write_bytes(RunContext *cx, const LaunchBuffer *b, const void *bytes)
 {
-    FILE *file = fopen(b->output, "wb");
-    bool ok = file && fwrite(bytes, 1, b->bytes, file) == b->bytes;
+    FilePart whole = {bytes, b->bytes};
 
-    if (file)
-        ok &= fclose(file) == 0;
-    return ok || fault_set(cx->fault, "cannot write %s", b->output);
+    return whole_file_write(b->output, &whole, 1) ||
+           fault_set(cx->fault, "cannot write %s: %s", b->output, strerror(errno));
 }
 
 static bool

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/whole_file.h"
+
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 bool
@@ -52,6 +54,13 @@ find_key(const char *header, const char *key)
 
 /* '<f4' and the like. */
 static bool
+unknown_type(const char *path, const char *type, int length, Fault *fault)
+{
+    return fault_set(fault, "%s: arrays of type %.*s are not supported; those of tensors are of float32, float16, "
+                            "int32, bool, or uint16 (the bits of bf16)", path, length, type);
+}
+
+static bool
 parse_type(const char *descr, const char *path, NpyArray *out, Fault *fault)
 {
     int length = (int)strcspn(descr + 1, "'");
@@ -61,11 +70,10 @@ parse_type(const char *descr, const char *path, NpyArray *out, Fault *fault)
         return fault_set(fault, "%s: the array is big endian; save it as little endian", path);
     if (length < 3 || length > 8 || strchr("<|=", descr[1]) == NULL || strchr("fiubV", descr[2]) == NULL ||
         descr[3] < '0' || descr[3] > '9')
-        return fault_set(fault, "%s: arrays of type %.*s are not supported", path, length < 40 ? length : 40,
-                         descr + 1);
+        return unknown_type(path, descr + 1, length < 40 ? length : 40, fault);
     unsigned long bytes = strtoul(descr + 3, &end, 10);
     if (*end != '\'' || bytes == 0 || bytes > 16)
-        return fault_set(fault, "%s: arrays of type %.*s are not supported", path, length, descr + 1);
+        return unknown_type(path, descr + 1, length, fault);
     out->kind = descr[2];
     out->bytes = (uint32_t)bytes;
     return true;
@@ -121,12 +129,14 @@ enum { HEADER_MOST = 1 << 16 };
 static bool
 read_header(FILE *file, const char *path, NpyArray *out, long *start, Fault *fault)
 {
-    unsigned char head[12];
+    unsigned char head[12] = {0};
     char header[HEADER_MOST + 1];
     size_t length;
 
     if (fread(head, 1, 10, file) != 10 || memcmp(head, magic, sizeof magic) != 0)
-        return fault_set(fault, "%s is not a .npy file", path);
+        return fault_set(fault, "%s is not a .npy file: %s", path,
+                         memcmp(head, "PK", 2) == 0 ? "it is an archive; save each array with np.save"
+                                                    : "save the array with np.save");
     if (head[6] < 1 || head[6] > 3)
         return fault_set(fault, "%s is a .npy file of version %u; 1 to 3 are known", path, head[6]);
     length = head[8] | (size_t)head[9] << 8;
@@ -147,7 +157,7 @@ read_header(FILE *file, const char *path, NpyArray *out, long *start, Fault *fau
     *start = ftell(file);
     if (*start < 0 || fseek(file, 0, SEEK_END) != 0 || ftell(file) < *start ||
         (size_t)(ftell(file) - *start) < out->total)
-        return fault_set(fault, "%s is shorter than its header says (%zu bytes of data)", path,
+        return fault_set(fault, "%s is shorter than its header says (%zu bytes of data): save it again", path,
                          out->total);
     return true;
 }
@@ -190,18 +200,13 @@ npy_write(const char *path, const NpyArray *array, Fault *fault)
         header[n++] = ' ';
     header[n++] = '\n';
 
-    FILE *file = fopen(path, "wb");
-    if (!file)
-        return fault_set(fault, "cannot write %s: %s", path, strerror(errno));
     unsigned char head[10] = {0};
     memcpy(head, magic, sizeof magic);
     head[6] = 1;
     head[8] = (unsigned char)(n & 255);
     head[9] = (unsigned char)(n >> 8);
-    bool ok = fwrite(head, 1, sizeof head, file) == sizeof head &&
-              fwrite(header, 1, (size_t)n, file) == (size_t)n &&
-              fwrite(array->data, 1, array->total, file) == array->total;
-    if (fclose(file) != 0 || !ok)
+    FilePart parts[] = {{head, sizeof head}, {header, (size_t)n}, {array->data, array->total}};
+    if (!whole_file_write(path, parts, sizeof parts / sizeof parts[0]))
         return fault_set(fault, "cannot write %s: %s", path, strerror(errno));
     return true;
 }

@@ -19,6 +19,7 @@ typedef struct NpyArray {
 } NpyArray;
 
 bool npy_read(Arena *arena, const char *path, NpyArray *out, Fault *fault);
+/* The file appears whole or not at all. */
 bool npy_write(const char *path, const NpyArray *array, Fault *fault);
 
 /* "float32", "uint16", ..: for messages. */

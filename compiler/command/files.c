@@ -1,5 +1,4 @@
 /* files.c - complaints, memory and whole files for the command line. */
-#define _POSIX_C_SOURCE 200809L /* mkstemp, fdopen */
 #include "compiler/command/files.h"
 
 #include <errno.h>
@@ -8,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "compiler/base/whole_file.h"
 
 int
 complain(const char *format, ...)
@@ -92,44 +92,19 @@ read_file(const char *path, size_t *n)
     return text;
 }
 
-/* It is written beside its place and then renamed. */
 int
 write_file(const char *path, const char *text, size_t n)
 {
+    FilePart whole = {text, n};
+
     if (strcmp(path, "-") == 0) {
         if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
             return complain("can not write to standard output: %s", strerror(errno));
         return 0;
     }
-    struct stat about;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) { /* /dev/null, a pipe: no renaming */
-        FILE *file = fopen(path, "wb");
-        bool good = file != NULL && fwrite(text, 1, n, file) == n;
-        int error = errno;
-        good = (file != NULL && fclose(file) == 0) && good;
-        return good ? 0 : complain("can not write %s: %s", path, strerror(error));
-    }
-    char *beside = text_printf("%s.XXXXXX", path, "");
-    int handle = mkstemp(beside);
-    FILE *file = handle < 0 ? NULL : fdopen(handle, "wb");
-    int status = 0;
-
-    if (file == NULL || fwrite(text, 1, n, file) != n || fflush(file) != 0)
-        status = complain("can not write %s: %s", path, strerror(errno));
-    mode_t mask = umask(0);
-    umask(mask);
-    if (file != NULL && fchmod(handle, (mode_t)(0666 & ~mask)) != 0 && status == 0)
-        status = complain("can not write %s: %s", path, strerror(errno));
-    if (file != NULL && fclose(file) != 0 && status == 0)
-        status = complain("can not write %s: %s", path, strerror(errno));
-    if (status == 0 && rename(beside, path) != 0)
-        status = complain("can not write %s: %s", path, strerror(errno));
-    if (file == NULL && handle >= 0)
-        close(handle);
-    if (status != 0 && handle >= 0)
-        unlink(beside);
-    free(beside);
-    return status;
+    if (!whole_file_write(path, &whole, 1))
+        return complain("can not write %s: %s", path, strerror(errno));
+    return 0;
 }
 
 bool
