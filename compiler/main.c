@@ -95,6 +95,19 @@ typedef struct Command {
     bool arch_given, emit_given, cubin, help, version;
 } Command;
 
+/* The command whose flag this is, of those that are not asked for; NULL: there is none. */
+static const char *
+command_of_flag(const char *name)
+{
+    for (size_t k = 0; k < run_row_count; k++)
+        if (strcmp(run_rows[k].text, name) == 0)
+            return "run";
+    for (size_t k = 0; k < search_row_count; k++)
+        if (strcmp(search_rows[k].text, name) == 0)
+            return "search";
+    return NULL;
+}
+
 /* The rows that the command knows: those of a search or a run stand behind the others. */
 static int
 n_rows(const Command *command)
@@ -122,13 +135,17 @@ unknown_flag(const Command *command, const char *argument)
     name[n] = '\0';
     for (int k = 0; k < n_rows(command); k++) {
         uint32_t distance = word_distance(name, row_at(command, k)->text);
-        if (distance < least) {
+        if (distance <= least) { /* of -O0 to -O3 the last */
             least = distance;
             best = row_at(command, k)->text;
         }
     }
+    const char *other = command_of_flag(name);
     bool near = word_is_near(name, least);
-    complain("unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "; see --help",
+    if (other != NULL)
+        complain("'%s' is an option of 'tilec %s'", name, other);
+    else
+        complain("unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "; see --help",
              near ? best : "", near ? "'?" : "");
     free(name);
     return EXIT_USER;
@@ -201,6 +218,18 @@ set_count(const char *value, const char *flag, const char *expected, long limit,
     return 0;
 }
 
+/* The names in the header begin with it. */
+static int
+set_header_name(TilecOptions *options, const char *value)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+    if (strspn(value, letters) != strlen(value) || strspn(value, "0123456789") > 0)
+        return complain("--header-name=%s: expected a name as in C, of letters, digits and _", value);
+    options->header_name = value;
+    return 0;
+}
+
 static int
 set_flag(Command *command, const FlagRow *row, const char *value)
 {
@@ -248,7 +277,7 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_KERNEL: options->kernel = value; return 0;
     case FLAG_PTXAS: command->ptxas = value; return 0;
     case FLAG_VERIFY: options->verify = true; return 0;
-    case FLAG_HEADER_NAME: options->header_name = value; return 0;
+    case FLAG_HEADER_NAME: return set_header_name(options, value);
     case FLAG_TUNING: command->tuning = value; return 0;
     case FLAG_HEADER_PTX: options->header_with_ptx = true; return 0;
     case FLAG_IGNORE_DEBUG: options->ignore_debug = true; return 0;
@@ -302,6 +331,17 @@ read_flag(Command *command, int argc, char **argv, int *at)
 }
 
 static int
+second_input(const char *first, const char *second)
+{
+    static const char *const commands[] = {"search", "run"};
+
+    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
+        if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
+            return complain("there is no command '%s'; did you mean 'tilec %s'?", first, commands[k]);
+    return complain("more than one input file: '%s' and '%s'", first, second);
+}
+
+static int
 read_command(Command *command, int argc, char **argv)
 {
     command->self = argc > 0 ? argv[0] : "tilec";
@@ -321,7 +361,7 @@ read_command(Command *command, int argc, char **argv)
             if (status != 0)
                 return status;
         } else if (command->input != NULL) {
-            return complain("more than one input file: '%s' and '%s'", command->input, argv[at]);
+            return second_input(command->input, argv[at]);
         } else {
             command->input = argv[at];
         }

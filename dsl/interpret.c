@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/npy.h"
 #include "dsl/interpret_internal.h"
 
 /* a few minutes of work, in elements; what an operation costs beside them; elements of a tensor */
@@ -236,6 +237,19 @@ find_setting(const Run *run, const char *name)
     return found;
 }
 
+static bool
+read_size(Run *run, const char *name, const char *text, int64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (*end == '\0' && end != text && errno == 0 && *out >= 0 && *out <= INT32_MAX)
+        return true;
+    run_fail(run, (Span){0}, "--set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
+    return false;
+}
+
 /* A dimension of a tensor: a size by its name, or an int.  False: it is not known. */
 static bool
 dim_extent(Session *s, const Expr *dim, int64_t *out)
@@ -247,17 +261,8 @@ dim_extent(Session *s, const Expr *dim, int64_t *out)
         return run_eval_int(run, dim, out);
     const Size *size = find_size(s, dim->text);
     const char *given = size == NULL ? find_setting(run, dim->text) : NULL;
-    if (given != NULL) {
-        char *end;
-        errno = 0;
-        *out = strtoll(given, &end, 10);
-        if (*end != '\0' || end == given || errno != 0 || *out < 0 || *out > INT32_MAX) {
-            run_fail(run, (Span){0}, "--set %s=%s: a size is a whole number from 0 to 2147483647", dim->text,
-                     given);
-            return false;
-        }
-        return set_size(s, dim->span, dim->text, *out, "--set");
-    }
+    if (given != NULL)
+        return read_size(run, dim->text, given, out) && set_size(s, dim->span, dim->text, *out, "--set");
     if (size == NULL)
         return false;
     *out = size->value;
@@ -291,6 +296,29 @@ array_kind(ElementType type)
     return type == ELEMENT_BOOL ? 'b' : type == ELEMENT_I32 ? 'i' : type == ELEMENT_BF16 ? 'u' : 'f';
 }
 
+/* "float32", or for the bits of bf16 "uint16 (the bits)". */
+static const char *
+array_type_name(const Run *run, ElementType type)
+{
+    NpyArray array = {.kind = array_kind(type), .bytes = (uint32_t)element_bytes(type)};
+    const char *name = npy_type_name(run->arena, &array);
+
+    return type == ELEMENT_BF16 ? arena_printf(run->arena, "%s (the bits)", name) : name;
+}
+
+static const char *
+shape_text(const Run *run, const InterpretArray *array)
+{
+    Buf out;
+
+    buf_init(&out, run->arena);
+    buf_add(&out, "[");
+    for (uint32_t d = 0; d < array->rank; d++)
+        buf_printf(&out, "%s%lld", d > 0 ? ", " : "", (long long)array->shape[d]);
+    buf_add(&out, "]");
+    return out.at;
+}
+
 static bool
 check_input(Run *run, const RunTensor *tensor, const Param *param)
 {
@@ -299,16 +327,31 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
     bool bits = input->kind == 'V' || input->kind == 'u' || input->kind == 'i';
 
     if (input->bytes != element_bytes(tensor->type) || (input->kind != kind && !(kind == 'u' && bits))) {
-        run_fail(run, param->name.span, "%s is %s; the array that is given has elements of another type (%c%u)",
-                 tensor->name, element_name(tensor->type), input->kind, (unsigned)input->bytes);
+        NpyArray given = {.kind = input->kind, .bytes = input->bytes};
+        run_fail(run, param->name.span, "%s is %s; its array must hold %s, not %s", tensor->name,
+                 element_name(tensor->type), array_type_name(run, tensor->type),
+                 npy_type_name(run->arena, &given));
         return false;
     }
     if (input->rank != tensor->rank) {
-        run_fail(run, param->name.span, "%s has %u dimension%s, the array that is given has %u", tensor->name,
-                 tensor->rank, tensor->rank == 1 ? "" : "s", input->rank);
+        run_fail(run, param->name.span, "%s has %u dimension%s, but its array has %u: %s", tensor->name,
+                 tensor->rank, tensor->rank == 1 ? "" : "s", input->rank, shape_text(run, input));
         return false;
     }
     return true;
+}
+
+/* What --set says of sizes that arrays have told must agree with them. */
+static void
+check_settings(Session *s)
+{
+    for (uint32_t i = 0; i < s->sizes.n && !s->run->stopped; i++) {
+        const Size *size = &s->sizes.at[i];
+        const char *given = find_setting(s->run, size->name);
+        int64_t value;
+        if (given != NULL && read_size(s->run, size->name, given, &value))
+            set_size(s, (Span){0}, size->name, value, "--set");
+    }
 }
 
 /* Takes the shape of what is given, and the sizes it says. */
@@ -328,8 +371,8 @@ shape_by_input(Session *s, RunTensor *tensor, const Param *param)
             if (!set_size(s, dim->span, dim->text, extent, tensor->name))
                 return false;
         } else if (!run_eval_int(run, dim, &wanted) || wanted != extent) {
-            run_fail(run, dim->span, "dimension %u of %s is %lld here, the array that is given has %lld", d,
-                     tensor->name, (long long)wanted, (long long)extent);
+            run_fail(run, dim->span, "dimension %u of %s is %lld here, and %lld in its array", d, tensor->name,
+                     (long long)wanted, (long long)extent);
             return false;
         }
     }
@@ -604,44 +647,85 @@ enter_kernel(Session *s, uint32_t k)
     bind_constants(s->run);
 }
 
+typedef VEC(const char *) KnownNames;
+
 static bool
-name_is_known(const Session *s, const char *name, bool tensor)
+is_listed(const KnownNames *names, const char *name)
 {
+    for (uint32_t i = 0; i < names->n; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void
+list_name(Run *run, KnownNames *names, const char *name)
+{
+    if (!is_listed(names, name))
+        vec_push(run->arena, names, name);
+}
+
+static bool
+is_constant(const Kernel *kernel, const char *name)
+{
+    for (uint32_t i = 0; i < kernel->constants.n; i++)
+        if (strcmp(kernel->constants.at[i].name.text, name) == 0)
+            return true;
+    return false;
+}
+
+/* The tensors of all kernels; or what --set may name, their sizes and the scalars. */
+static KnownNames
+known_names(const Session *s, bool tensors)
+{
+    KnownNames names = {0};
+
     for (uint32_t k = 0; k < s->kernels.n; k++) {
-        const ParamList *params = &s->kernels.at[k]->params;
-        for (uint32_t i = 0; i < params->n; i++) {
-            const Param *param = &params->at[i];
-            if ((param->mode != PARAM_VALUE) == tensor && strcmp(param->name.text, name) == 0)
-                return true;
-            for (uint32_t d = 0; !tensor && param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
+        const Kernel *kernel = s->kernels.at[k];
+        for (uint32_t i = 0; i < kernel->params.n; i++) {
+            const Param *param = &kernel->params.at[i];
+            if ((param->mode != PARAM_VALUE) == tensors)
+                list_name(s->run, &names, param->name.text);
+            for (uint32_t d = 0; !tensors && param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
                 const Expr *dim = param->type->dims.at[d].value;
-                if (dim->kind == EXPR_NAME && strcmp(dim->text, name) == 0)
-                    return true;
+                if (dim->kind == EXPR_NAME && !is_constant(kernel, dim->text))
+                    list_name(s->run, &names, dim->text);
             }
         }
     }
-    return false;
+    return names;
+}
+
+static void
+check_name(const Session *s, const KnownNames *names, const char *flag, const char *name, const char *what)
+{
+    Buf list;
+
+    if (is_listed(names, name))
+        return;
+    buf_init(&list, s->run->arena);
+    for (uint32_t i = 0; i < names->n; i++)
+        buf_printf(&list, "%s%s", i > 0 ? ", " : "", names->at[i]);
+    diag_error(s->run->diag, (Span){0}, "%s %s: there is no such %s; the file has %s", flag, name, what,
+               names->n == 0 ? "none" : list.at);
 }
 
 static bool
 check_names(const Session *s)
 {
     const Interpret *options = s->run->options;
+    KnownNames tensors = known_names(s, true), values = known_names(s, false);
 
     for (size_t i = 0; i < options->n_inputs; i++) {
-        if (!name_is_known(s, options->inputs[i].name, true))
-            diag_error(s->run->diag, (Span){0}, "--in %s: there is no such tensor", options->inputs[i].name);
+        check_name(s, &tensors, "--in", options->inputs[i].name, "tensor");
         for (size_t k = 0; k < i; k++)
             if (strcmp(options->inputs[i].name, options->inputs[k].name) == 0)
                 diag_error(s->run->diag, (Span){0}, "--in %s is given twice", options->inputs[i].name);
     }
     for (size_t i = 0; i < options->n_outputs; i++)
-        if (!name_is_known(s, options->outputs[i], true))
-            diag_error(s->run->diag, (Span){0}, "--out %s: there is no such tensor", options->outputs[i]);
+        check_name(s, &tensors, "--out", options->outputs[i], "tensor");
     for (size_t i = 0; i < options->n_sets; i++)
-        if (!name_is_known(s, options->sets[i].name, false))
-            diag_error(s->run->diag, (Span){0}, "--set %s: there is no such scalar or size",
-                       options->sets[i].name);
+        check_name(s, &values, "--set", options->sets[i].name, "size or scalar");
     return s->run->diag->errors == 0;
 }
 
@@ -692,6 +776,8 @@ run_all(Session *s)
             if (!run->stopped)
                 shape_tensors(s, round == 2);
         }
+    if (!run->stopped)
+        check_settings(s);
     for (uint32_t k = 0; k < s->kernels.n && !run->stopped; k++) {
         enter_kernel(s, k);
         if (!run->stopped)

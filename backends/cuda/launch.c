@@ -44,8 +44,8 @@ launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const in
     const MetaTensor *t = &kernel->tensors.at[tensor];
 
     if (rank != t->rank)
-        return fault_set(fault, "%s: %s must have %u dimensions, not %u", kernel->name, t->name,
-                         (unsigned)t->rank, (unsigned)rank);
+        return fault_set(fault, "%s: %s must have %u dimension%s, not %u", kernel->name, t->name,
+                         (unsigned)t->rank, t->rank == 1 ? "" : "s", (unsigned)rank);
     for (uint32_t d = 0; d < rank; d++) {
         if (t->extent[d] >= 0) {
             if (shape[d] != t->extent[d])

@@ -50,7 +50,38 @@ find_slot(Session *s, const char *name)
     return NULL;
 }
 
-/* "Q, K, V": the names that the user could have meant. */
+typedef VEC(const char *) Names;
+
+static void
+add_name(Session *s, Names *names, const char *name)
+{
+    for (uint32_t i = 0; i < names->n; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return;
+    vec_push(s->cx->arena, names, name);
+}
+
+/* "B, Sq, scale": the names of sizes and scalars that the user could have meant. */
+static const char *
+list_values(Session *s)
+{
+    Names names = {0};
+    Buf out;
+
+    for (uint32_t k = 0; k < s->kernels.n; k++) {
+        const MetaKernel *kernel = s->kernels.at[k];
+        for (uint32_t i = 0; i < kernel->sizes.n; i++)
+            add_name(s, &names, kernel->sizes.at[i]);
+        for (uint32_t i = 0; i < kernel->scalars.n; i++)
+            add_name(s, &names, kernel->scalars.at[i].name);
+    }
+    buf_init(&out, s->cx->arena);
+    for (uint32_t i = 0; i < names.n; i++)
+        buf_printf(&out, "%s%s", i ? ", " : "", names.at[i]);
+    return out.at ? out.at : "none";
+}
+
+/* "Q, K, V": the tensors. */
 static const char *
 list_tensors(Session *s)
 {
@@ -203,12 +234,12 @@ take_set(Session *s, const NamedValue *given)
                 bool range = !real && (errno || n->integer < INT32_MIN || n->integer > INT32_MAX);
                 if (*end || end == given->value || range)
                     return fault_set(s->cx->fault, "--set %s=%s: this scalar is %s", given->name,
-                                     given->value, real ? "f32" : "i32");
+                                     given->value, real ? "f32: expected a number" : "i32: expected an integer of 32 bits");
                 values->scalar_known[i] = found = true;
             }
     }
-    return found || fault_set(s->cx->fault, "--set %s: there is no size or scalar of this name",
-                              given->name);
+    return found || fault_set(s->cx->fault, "--set %s: there is no such size or scalar; the file has %s", given->name,
+                              list_values(s));
 }
 
 /* Strides in C order, with rows, planes, .. widened where the kernel wants them aligned. */

@@ -117,15 +117,15 @@ split(Arena *arena, const char *option, const char *text, NamedValue *out, Fault
 }
 
 static bool
-parse_whole(const char *option, const char *text, uint64_t limit, uint64_t *out, Fault *fault)
+parse_whole(const char *option, const char *text, uint64_t least, uint64_t limit, uint64_t *out, Fault *fault)
 {
     char *end;
 
     errno = 0;
     *out = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || *out > limit)
-        return fault_set(fault, "%s %s: expected a whole number up to %llu", option, text,
-                         (unsigned long long)limit);
+    if (*text < '0' || *text > '9' || *end || errno || *out < least || *out > limit)
+        return fault_set(fault, "%s %s: expected a whole number from %llu to %llu", option, text,
+                         (unsigned long long)least, (unsigned long long)limit);
     return true;
 }
 
@@ -195,17 +195,18 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
     if (strcmp(option, "--cluster") == 0)
         return parse_three(option, value, o->cluster, fault);
     if (strcmp(option, "--seed") == 0)
-        return parse_whole(option, value, UINT64_MAX, &o->seed, fault);
-    if (!parse_whole(option, value, strcmp(option, "--smem") == 0 ? 1 << 20 : 1000000, &number, fault))
+        return parse_whole(option, value, 0, UINT64_MAX, &o->seed, fault);
+    bool shared = strcmp(option, "--smem") == 0;
+    if (!parse_whole(option, value, shared ? 0 : 1, shared ? 1 << 20 : 1000000, &number, fault))
         return false;
-    if (strcmp(option, "--smem") == 0)
+    if (shared)
         o->shared = (uint32_t)number;
     else if (strcmp(option, "--time") == 0)
         o->time_runs = (uint32_t)number;
     else if (strcmp(option, "--sm-count") == 0)
         o->sm_count = (uint32_t)number;
     else
-        o->seeds = number ? (uint32_t)number : 1;
+        o->seeds = (uint32_t)number;
     return true;
 }
 
@@ -251,6 +252,13 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
 /* ---- running ---- */
 
 static bool
+is_source(const char *path)
+{
+    size_t n = strlen(path), end = strlen(".tile");
+    return n > end && strcmp(path + n - end, ".tile") == 0;
+}
+
+static bool
 read_image(RunContext *cx)
 {
     const char *path = cx->options->path;
@@ -277,6 +285,10 @@ read_image(RunContext *cx)
         return fault_set(cx->fault, "cannot read %s", path);
     if (text.n == 0)
         return fault_set(cx->fault, "%s is empty", path);
+    if (is_source(path))
+        return fault_set(cx->fault, "%s is no PTX but a program to compile: tilec %s -o kernel.ptx", path, path);
+    if (text.at[0] != '\x7f' && strlen(text.at) != text.n)
+        return fault_set(cx->fault, "%s is no PTX: it is not text", path);
     cx->image = text.at;
     cx->image_bytes = text.n;
     return true;

@@ -7,7 +7,7 @@
 
 const FlagRow search_rows[] = {
     {"--mode", FLAG_MODE, FORM_NEXT, "NAME",
-     "FILE_NAME.tile beside FILE.tile, where there is one: --mode bwd"},
+     "search FILE_NAME.tile beside FILE.tile: --mode bwd"},
     {"--tile-m", FLAG_TILE_M, FORM_NEXT, "LIST", "sizes to try for the first 'auto' parameter"},
     {"--tile-n", FLAG_TILE_N, FORM_NEXT, "LIST", "for the second one: --tile-n 64,96"},
     {"--tile-k", FLAG_TILE_K, FORM_NEXT, "LIST", "for all others"},
@@ -156,7 +156,7 @@ search_file(const char *path, const char *mode)
     char *full = text_printf("%s.tile%s", named, "");
     free(base);
     free(named);
-    if (file_is_there(full))
+    if (file_is_there(full) || strcmp(mode, "fwd") != 0) /* one that is not there can not be read */
         return full;
     free(full);
     return text_printf("%s%s", path, "");

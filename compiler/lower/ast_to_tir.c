@@ -587,6 +587,38 @@ is_selected(const AstToTir *options, const Kernel *kernel)
     return options->kernel == NULL || strcmp(options->kernel, kernel->name.text) == 0;
 }
 
+static const char *
+kernel_names(const AstToTir *options)
+{
+    const char *names = "none";
+
+    for (uint32_t k = 0; k < options->ast->kernels.n; k++) {
+        const char *name = options->ast->kernels.at[k]->name.text;
+        names = k == 0 ? name : arena_printf(options->arena, "%s, %s", names, name);
+    }
+    return names;
+}
+
+/* What is known at the launch only: a size or a scalar of a kernel. */
+static bool
+is_of_launch(const AstToTir *options, const char *name)
+{
+    for (uint32_t k = 0; k < options->ast->kernels.n; k++) {
+        const ParamList *params = &options->ast->kernels.at[k]->params;
+        for (uint32_t i = 0; i < params->n; i++) {
+            const Param *param = &params->at[i];
+            if (param->mode == PARAM_VALUE && strcmp(param->name.text, name) == 0)
+                return true;
+            for (uint32_t d = 0; param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
+                const Expr *dim = param->type->dims.at[d].value;
+                if (dim->kind == EXPR_NAME && strcmp(dim->text, name) == 0)
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Every -D must mean something to some kernel. */
 static void
 check_defines(const AstToTir *options)
@@ -605,12 +637,17 @@ check_defines(const AstToTir *options)
                     found = name;
             }
         }
-        if (!known)
+        if (known)
+            continue;
+        bool late = is_of_launch(options, define->name);
+        if (late || found == NULL)
+            diag_error(options->diag, (Span){0, 0}, "-D %s=%s: no kernel has a compile-time parameter '%s'%s",
+                       define->name, define->value, define->name,
+                       late ? "; it is known at the launch only" : "");
+        else
             diag_error(options->diag, (Span){0, 0},
-                       "-D %s=%s: no kernel has a compile-time parameter '%s'%s", define->name,
-                       define->value, define->name,
-                       found != NULL ? arena_printf(options->arena, ", did you mean '%s'?", found)
-                                     : "");
+                       "-D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
+                       define->name, define->value, define->name, found);
     }
 }
 
@@ -651,8 +688,8 @@ ast_to_tir(const AstToTir *options, TirModule *module)
     if (n == 0) {
         Span place = {0, 0};
         if (options->kernel != NULL)
-            diag_error(options->diag, place, "there is no kernel '%s' in this file",
-                       options->kernel);
+            diag_error(options->diag, place, "there is no kernel '%s' in this file; it has %s",
+                       options->kernel, kernel_names(options));
         else
             diag_error(options->diag, place, "there is no kernel in this file");
     }

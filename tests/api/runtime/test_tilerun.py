@@ -459,14 +459,14 @@ def test_refuses_unknown_names(bench):
     x = "X=" + bench.save("x.npy", random(3, 5))
     refused(bench, "--in Z: there is no such tensor; the file has X, Y, S", "--in", "Z" + x[1:])
     refused(bench, "--out Z: there is no such tensor; the file has X, Y, S", "--in", x, "--out", "Z=z.npy")
-    refused(bench, "--set zoom: there is no size or scalar of this name", "--in", x, "--set", "zoom=1")
+    refused(bench, "--set zoom: there is no such size or scalar; the file has R, C, factor", "--in", x, "--set", "zoom=1")
     refused(bench, "--entry zoom: the file has scale_rows, row_sums", "--entry", "zoom")
     refused(bench, "--in Y: scale_rows only writes this tensor; use --out", "--in", "Y" + x[1:])
 
 
 def test_refuses_values(bench):
     x = "X=" + bench.save("x.npy", random(3, 5))
-    refused(bench, "--set factor=big: this scalar is f32", "--in", x, "--set", "factor=big")
+    refused(bench, "--set factor=big: this scalar is f32: expected a number", "--in", x, "--set", "factor=big")
     refused(bench, "--set R=-1: a size is a whole number from 0 to 2147483647", "--in", x, "--set", "R=-1")
     refused(bench, "scale_rows: dimension 0 of X is 3, but R is 4", "--in", x, "--set", "R=4", "--set",
             "factor=1")
@@ -545,7 +545,7 @@ def test_wrong_arguments_by_hand(bench):
     (["a", "--in", "X"], "--in X: expected NAME=VALUE"),
     (["a", "--grid", "1,x"], "--grid 1,x: expected up to three numbers, as 8,4,2"),
     (["a", "--device", "tpu"], "--device tpu: expected gpu or sim"),
-    (["a", "--time", "-3"], "--time -3: expected a whole number up to 1000000"),
+    (["a", "--time", "-3"], "--time -3: expected a whole number from 1 to 1000000"),
     (["none.ptx"], "cannot open none.ptx: No such file or directory")])
 def test_command_line(bench, arguments, message):
     _, err, _ = bench.run(*arguments, status=1)
