@@ -387,9 +387,11 @@ pass_roles(PassContext *px, TirFn *fn)
         roles_narrow_vectors(&r);
     list_rings(&r, &r.once);
     roles_find_places(&r);
-    r.bounds_differ = plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
-                                          roles_depends_on_band(&r, r.loop->args[1]) ||
-                                          (r.has_effects && !plan->divided));
+    /* Programs that go through the same tiles side by side: the axis may end between two of them. */
+    bool beside = (plan->bands > 1 || plan->paired) && !plan->divided;
+    r.bounds_differ = (plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
+                                           roles_depends_on_band(&r, r.loop->args[1]))) ||
+                      (beside && r.has_effects);
     choose_first_iteration(&r);
     /* Bands that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
@@ -411,7 +413,7 @@ pass_roles(PassContext *px, TirFn *fn)
     r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
     CloneMap map = clone_map(fn);
     TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
-    if (plan->bands > 1 && !plan->divided) {
+    if (beside) {
         extent = r.extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
         there = roles_is_there(&r, &r.b, own, extent);
     }
