@@ -654,27 +654,10 @@ settle_first_programs(TirFn *fn, TirBlock *block)
     }
 }
 
-/* Whether a write lies outside of its tensor where the band axis has no program: it goes by tiles of that axis. */
-static bool
-goes_along_axis(const Planner *p, const TirOp *write)
-{
-    for (uint32_t k = 0; k + 1 < write->n_args; k++) {
-        const TirOp *def = write->args[k]->def;
-        for (uint32_t j = 0; def != NULL && def->op == TIR_MUL && j < 2; j++) {
-            const TirOp *by = def->args[1 - j]->def, *index = def->args[j]->def;
-            if (index != NULL && index->op == TIR_GRID && by != NULL && by->op == TIR_CONST)
-                def = index;
-        }
-        if (def != NULL && def->op == TIR_GRID && def->integer == (int64_t)p->axis)
-            return true;
-    }
-    return false;
-}
-
 static bool
 writes_once_more(const Planner *p, const TirOp *op)
 {
-    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !goes_along_axis(p, op);
+    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !writes_nothing_past(p->fn, p->axis, op);
 
     for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)

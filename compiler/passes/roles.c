@@ -98,43 +98,14 @@ roles_depends_on_band(const Roles *r, const TirVal *value)
     return false;
 }
 
-/* Whether a write of a band past the end of its axis, or in front of it, lies outside of the tensor, so that
- * nothing is written: the axis counts tiles of the dimension that it addresses, or its elements. */
-static bool
-is_outside_by_itself(const Roles *r, const TirOp *write)
-{
-    const HostExpr *extent = r->fn->grid.at[r->fn->plan->band_axis].extent;
-    uint32_t next = 0;
-
-    for (uint32_t d = 0; d < write->tensor->rank; d++) {
-        const TensorDim *dim = &write->tensor->dim[d];
-        const TirVal *index = write->index[d].kind == INDEX_FULL ? NULL : write->args[next++];
-        const TirOp *def = index == NULL ? NULL : index->def;
-        if (def == NULL || dim->constant != 0)
-            continue;
-        if (def->op == TIR_GRID && roles_depends_on_band(r, index) && extent->kind == HOST_SIZE &&
-            extent->index == dim->size)
-            return true;
-        if (def->op != TIR_MUL || extent->kind != HOST_CDIV || extent->a->kind != HOST_SIZE ||
-            extent->a->index != dim->size || extent->b->kind != HOST_INT)
-            continue;
-        for (uint32_t k = 0; k < 2; k++) {
-            const TirOp *x = def->args[k]->def, *y = def->args[1 - k]->def;
-            if (x != NULL && y != NULL && x->op == TIR_GRID && roles_depends_on_band(r, def->args[k]) &&
-                y->op == TIR_CONST && y->integer == extent->b->integer)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Whether operations from `from` on would do something in a band past the end of its axis. */
 static bool
 has_effects(const Roles *r, const TirBlock *block, uint32_t from)
 {
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !is_outside_by_itself(r, op))
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
+            !writes_nothing_past(r->fn, r->fn->plan->band_axis, op))
             return true;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (has_effects(r, op->blocks[k], 0))

@@ -195,6 +195,68 @@ count_uses(const TirFn *fn, const TirVal *value)
     return count_uses_in(fn->body, value);
 }
 
+/* The factor by which grid axis `axis` is multiplied, 1: itself; 0: the value is something else. */
+static int64_t
+times_axis(const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+
+    if (op != NULL && op->op == TIR_GRID && op->integer == (int64_t)axis)
+        return 1;
+    for (uint32_t k = 0; op != NULL && op->op == TIR_MUL && k < 2; k++) {
+        const TirOp *x = op->args[k]->def, *by = op->args[1 - k]->def;
+        if (x != NULL && by != NULL && x->op == TIR_GRID && x->integer == (int64_t)axis && by->op == TIR_CONST)
+            return by->integer;
+    }
+    return 0;
+}
+
+/* Whether an axis counts the elements of size `size`, `by` at a time: past its end, index * by is at least the size. */
+static bool
+counts_size(const HostExpr *extent, uint32_t size, int64_t by)
+{
+    if (by == 1)
+        return extent->kind == HOST_SIZE && extent->index == size;
+    return by > 1 && extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE && extent->a->index == size &&
+           extent->b->kind == HOST_INT && extent->b->integer == by;
+}
+
+/* Whether along dimension `dim` of its tile, which goes `by` at a time, a write ends where the axis does. */
+static bool
+is_limited_by(const TirOp *write, const HostExpr *extent, uint32_t dim, int64_t by)
+{
+    for (uint32_t k = 0; k < write->n_limits; k++) {
+        const TirOp *count = tir_limit_count(write, k)->def;
+        const TirOp *size = count != NULL && count->op == TIR_SUB ? count->args[0]->def : NULL;
+        if (size != NULL && size->op == TIR_SIZE && write->limits[k].axis == dim && write->limits[k].part.rows == 0 &&
+            counts_size(extent, (uint32_t)size->integer, by))
+            return true;
+    }
+    return false;
+}
+
+bool
+writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write)
+{
+    const HostExpr *extent = fn->grid.at[axis].extent;
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < write->tensor->rank; d++) {
+        const TensorDim *dim = &write->tensor->dim[d];
+        const TirIndex *index = &write->index[d];
+        if (index->kind == INDEX_FULL)
+            continue;
+        int64_t by = times_axis(write->args[next++], axis);
+        if (by == 0 || (index->kind == INDEX_RANGE && (index->rows > 0 || index->length > by)))
+            continue;
+        if (dim->constant == 0 && counts_size(extent, dim->size, by))
+            return true;
+        if (index->kind == INDEX_RANGE && is_limited_by(write, extent, tir_tile_dimension(write, d), by))
+            return true;
+    }
+    return false;
+}
+
 bool
 box_begins_aligned(const TirOp *access)
 {

@@ -47,6 +47,9 @@ uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
+/* Whether a store or an addition in a program past the end of grid axis `axis`, or in front of it, writes nothing:
+ * where it writes begins outside of the tensor, or past a limit, as the axis counts what that is made of. */
+bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
 /* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
  * of TMA must begin. */
 enum { BOX_UNIT = 16 };
