@@ -78,6 +78,32 @@ behind_both(Implier *im, const TirVal *value, const Pad *pad)
     return b;
 }
 
+static void
+replace_in_op(TirOp *op, const TirVal *from, TirVal *to)
+{
+    for (uint32_t k = 0; k < op->n_args; k++)
+        op->args[k] = op->args[k] == from ? to : op->args[k];
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            replace_in_op(op->blocks[k]->ops.at[i], from, to);
+    }
+}
+
+/* Lets `to` stand for `from`, a value of the same block, behind it: masks with bounds of their own may read `from`
+ * between the two. */
+static void
+replace_behind(const TirVal *from, TirVal *to)
+{
+    const TirBlock *block = to->block;
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (behind)
+            replace_in_op(block->ops.at[i], from, to);
+        behind = behind || block->ops.at[i] == to->def;
+    }
+}
+
 /* A mask of `value` along `axis`, made right after the value; one value is masked once for each
  * fill. */
 static TirVal *
@@ -98,8 +124,7 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
     }
     if (earlier != NULL && pad->start->block != value->block && pad->bound->block != value->block) {
         TirVal *both = mask_value(im, earlier, axis, pad, fill);
-        tir_replace_uses(im->fn, earlier, both);
-        both->def->args[0] = earlier;
+        replace_behind(earlier, both);
         return both;
     }
     if (pad->bound->block == NULL && pad->bound->def->op == TIR_SIZE) { /* it may move what stands in this block */
