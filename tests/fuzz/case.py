@@ -4,9 +4,13 @@ The line `//! {...}` of a .tile file holds, as JSON: `sizes` and `scalars` by na
 tensors that are read `data` by name:
     ["q", LO, HI, BY]     whole numbers from LO to HI, divided by BY
     ["wide", SCALE]       normal numbers with all their digits
+    ["odd", LO, HI, BY]   as "q", and one in eight is a NaN or infinite
     ["off", LAST]         offsets: from 0 to LAST (a number), never falling
     ["zero"]              zeros
-Tensors without data have ["q", -16, 16, 8].  Names that the text does not have are left aside, so a
+Tensors without data have ["q", -16, 16, 8].  `layout` says of tensors how they lie in memory, from the
+second-last dimension's place on outwards: [dimension, gap] for each outer dimension in the order of
+the strides; the gap is in units of the alignment, -1 - N a stride of N units.  A parameter that is
+`auto` has the value that the compiler says (`resolved`).  Names that the text does not have are left aside, so a
 program can be cut down and stay a case.
 """
 import json
@@ -15,14 +19,16 @@ import zlib
 
 import numpy as np
 
-TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\]")
+TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*align\s*\(\s*(\d+))?")
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
+WIDTH = {"f16": 2, "bf16": 2, "bool": 1}
 SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
 
 
 def to_bits(x, dtype):
     """An array as tilerun reads it: bf16 travels as its bits."""
     if dtype == "bf16":
+        x = np.where(np.isnan(x), np.nan, x)  # one NaN, of which rounding makes no infinity
         bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_}[dtype])
@@ -35,8 +41,8 @@ def from_bits(x, dtype):
 
 
 class Case:
-    def __init__(self, text):
-        self.text = text
+    def __init__(self, text, defines=None):
+        self.text, self.defines = text, defines or {}
         line = re.search(r"^//! (.*)$", text, re.M)
         self.how = json.loads(line[1]) if line else {}
         self.sizes = self.how.get("sizes", {})
@@ -50,8 +56,11 @@ class Case:
         """Tensors and scalars of all kernels: {name: (mode, dtype, dims)}."""
         code = re.sub(r"//.*", "", self.text)
         consts = dict(CONST.findall(code))
-        self.tensors, first = {}, {}
-        for name, mode, dtype, dims in TENSOR.findall(code):
+        self.autos = sorted(n for n, v in consts.items() if v == "auto")
+        consts.update({n: str(self.defines.get(n, 64)) for n in self.autos})
+        consts = {n: consts.get(v, v) for n, v in consts.items()}  # a default may name another one
+        self.tensors, first, self.align = {}, {}, {}
+        for name, mode, dtype, dims, align in TENSOR.findall(code):
             dims = [consts.get(d.strip(), d.strip()) for d in dims.split(",") if d.strip()]
             dims = [int(d) if re.fullmatch(r"-?\d+", d) else d for d in dims]
             dtype = consts.get(dtype, dtype)
@@ -59,6 +68,10 @@ class Case:
             # a tensor that some kernel reads before one writes it needs data
             self.tensors[name] = (before[0] if before else mode, dtype, dims)
             first.setdefault(name, mode)
+            width = WIDTH.get(dtype, 4)
+            if not align:
+                align = 16 if isinstance(dims[-1], int) and dims[-1] * width % 16 == 0 else width
+            self.align[name] = max(int(align), width, self.align.get(name, 1))
         heads = "".join(re.findall(r"\bkernel\s[^{]*\{", code))
         self.scalars = {n for n, t in SCALAR.findall(heads)}
 
@@ -67,18 +80,45 @@ class Case:
 
     def outputs(self):
         code = re.sub(r"//.*", "", self.text)
-        return sorted({name for name, mode, _, _ in TENSOR.findall(code) if mode != "in"})
+        return sorted({name for name, mode, _, _, _ in TENSOR.findall(code) if mode != "in"})
 
     def shape(self, name):
         return [d if isinstance(d, int) else self.sizes[d] for d in self.tensors[name][2]]
 
+    def resolved(self, defines):
+        """The case with these values for what is `auto`."""
+        return Case(self.text, defines) if self.autos else self
+
+    def strides(self, name):
+        """In elements; None: close together."""
+        layout, shape = self.how.get("layout", {}).get(name), self.shape(name)
+        if not layout or len(shape) < 2 or sorted(d for d, _ in layout) != list(range(len(shape) - 1)):
+            return None
+        unit = self.align[name] // WIDTH.get(self.tensors[name][1], 4)
+        made, step = [1] * len(shape), max(shape[-1], 1)
+        for d, gap in layout:
+            made[d] = -(-step // unit) * unit + gap * unit if gap >= 0 else (-1 - gap) * unit
+            step = max(step, made[d] * max(shape[d], 1))
+        return made
+
     def array(self, name):
+        strides = self.strides(name)
+        if strides is None or all(gap >= 0 for _, gap in self.how["layout"][name]):
+            return self.values(name, self.shape(name))
+        shape = self.shape(name)  # rows share elements
+        flat = self.values(name, [1 + sum((n - 1) * k for n, k in zip(shape, strides))] if min(shape) else [0])
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(
+            flat, shape, [k * flat.itemsize for k in strides])) if min(shape) else np.zeros(shape, flat.dtype)
+
+    def values(self, name, shape):
         _, dtype, _ = self.tensors[name]
-        shape = self.shape(name)
         kind, *args = self.how.get("data", {}).get(name, ["q", -16, 16, 8])
         r = np.random.default_rng([self.how.get("seed", 0), zlib.crc32(name.encode())])
         if kind == "q":
             x = r.integers(args[0], args[1] + 1, shape) / args[2]
+        elif kind == "odd":
+            x = r.integers(args[0], args[1] + 1, shape) / args[2]
+            x = np.where(r.random(shape) < 0.125, r.choice([np.nan, np.inf, -np.inf], shape), x)
         elif kind == "wide":
             x = r.standard_normal(shape).clip(-3, 3) * args[0]
         elif kind == "off":
@@ -88,6 +128,15 @@ class Case:
         else:
             x = np.zeros(shape)
         return to_bits(x, dtype)
+
+    def layouts(self):
+        """--strides arguments of tilerun."""
+        made = []
+        for name in self.tensors:
+            strides = self.strides(name)
+            if strides:
+                made += ["--strides", f"{name}={','.join(map(str, strides[:-1]))}"]
+        return made
 
     def sets(self):
         """--set arguments: scalars, and sizes that no input has."""

@@ -2,18 +2,22 @@
 """judge.py - random programs (program.py), compiled in many ways, against the reference interpreter.
 
     judge.py --tilec T --tilerun R [--first SEED] [--count N | --minutes M] [--jobs J]
-             [--all] [--keep FOLDER] [--log FILE]
+             [--all] [--keep FOLDER] [--log FILE] [--reduce SECONDS]
     judge.py --tilec T --tilerun R --case FILE.tile [-- FLAGS of tilec]
     judge.py --tilec T --tilerun R --cases FOLDER [--all]
 
 `tilec run` says what a program means and how far each element may be off.  Every target at -O0 and
 -O3, a choice of passes switched off (--all: each in turn), and random plans for warp groups run in
-the simulator, each under a seed of its own.  A fault of tilec, a hang, a finding of the simulator, a
-wrong number, and a refusal that no document mentions (LIMITS) are failures.  With --log the run can be
-taken up again: seeds in the file are not done twice.
+the simulator, each under a seed of its own (ways.py); on a share of programs what --dump-ir prints
+after one pass, and the lane IR, are read again and go on to the same.  A fault of tilec, a hang, a finding
+of the simulator, a wrong number, a program that the interpreter calls wrong, and a refusal that no
+document mentions are failures.  What fails is made small (reduce.py, for --reduce seconds; 0: not),
+and kept in FOLDER as SEED.tile and SEED.reduced.tile.  With --log the run can be taken up again:
+seeds in the file are not done twice.
 """
 import argparse
 import collections
+import itertools
 import json
 import multiprocessing
 import os
@@ -27,21 +31,21 @@ import numpy as np
 
 import program
 from case import Case, from_bits
+from ways import Way, Ways, refusal, with_plan
 
-# What a legal program may be refused for: limits that the documents name.
-LIMITS = [
-    r"needs \d+ bytes of shared memory, but sm_\d+ gives a block",
-    r"plan.*cannot|cannot have (this|a) plan|--plan",
-]
-# What a plan of somebody's choice may be refused for as well.
-PLAN_LIMITS = [r"plan", r"registers", r"bands", r"warp group"]
+TEXTS = 0.15  # of the programs, whose IR is read again
 LOOSE = 0.1  # a tolerance beyond this part of the values decides nothing
 
-Failure = collections.namedtuple("Failure", "kind text flags seed")
+class Failure(collections.namedtuple("Failure", "kind text flags seed plan", defaults=[None])):
+    """What went wrong with these flags, under this seed of the simulator; `plan`: with @plan in the text."""
 
 
 class Refused(Exception):
-    pass
+    """Of a kind of ways.refusal."""
+
+    def __init__(self, message, kind=None):
+        super().__init__(message)
+        self.kind = kind
 
 
 class Undecided(Exception):
@@ -60,13 +64,16 @@ def plain(message):
 
 
 class Judge:
+    texts = True
+
     def __init__(self, tilec, tilerun, timeout=60):
         self.tilec, self.tilerun, self.timeout = tilec, tilerun, timeout
         done = subprocess.run([tilec, "run", "--help"], capture_output=True, text=True, check=False)
         self.tolerance = "--tolerance" in done.stdout
         self.interpreter = "tilec run" in done.stdout
-        said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True)
-        self.passes = re.findall(r"^(\S+)\s.* -O [14]\+", said.stdout, re.M)
+        self.ways_of = Ways(tilec)
+        self.seen = collections.Counter()  # kinds of failures that were made small
+        self.noted = []  # what the last compilation said beside errors
 
     # ---- what is right ----
 
@@ -77,7 +84,7 @@ class Judge:
             np.save(os.path.join(folder, name + ".npy"), case.array(name))
 
     def arguments(self, case, folder, suffix):
-        made = []
+        made = case.layouts() if suffix == ".have" else []
         for name in case.inputs():
             made += ["--in", f"{name}={folder}/{name}.npy"]
         for name in case.outputs():
@@ -90,7 +97,8 @@ class Judge:
         """{output: (values, tolerance)} by the interpreter."""
         if not self.interpreter:
             return self.expect_crossed(case, folder)
-        command = [self.tilec, "run", f"{folder}/k.tile"] + self.arguments(case, folder, ".want")
+        command = [self.tilec, "run", f"{folder}/k.tile", "--nan=ignore"] + self.arguments(case, folder, ".want")
+        command += [f"-D{name}={value}" for name, value in case.defines.items()]
         for name in case.outputs() if self.tolerance else []:
             command += ["--tolerance", f"{name}={folder}/{name}.tol.npy"]
         done = self.call(command, 4 * self.timeout)
@@ -109,10 +117,30 @@ class Judge:
             want[name] = (x, tol)
         return want
 
+    def resolve(self, case, folder, ptx):
+        """The case and its folder with what tilec chose for `auto`; one kernel has such parameters."""
+        if not case.autos:
+            return case, folder
+        with open(ptx, encoding="utf-8") as file:
+            chosen = dict(re.findall(r"(\w+)=(\d+)", " ".join(re.findall(r"^//   constants (.*)$", file.read(20000), re.M))))
+        made = case.resolved({name: int(chosen[name]) for name in case.autos})
+        inner = os.path.join(folder, "_".join(str(v) for v in made.defines.values()))
+        if not os.path.isdir(inner):
+            os.mkdir(inner)
+            self.write(made, inner)
+        return made, inner
+
+    def expected(self, case, folder, want):
+        """What `want` holds of the values chosen for `auto`, or else the interpreter says."""
+        key = tuple(case.defines.items())
+        if key not in want:
+            want[key] = self.expect(case, folder)
+        return want[key]
+
     def expect_crossed(self, case, folder):
         """Without an interpreter: what sm_80 gives at -O0, loosely."""
         try:
-            have = self.outputs_of(case, folder, ["-arch", "sm_80", "-O0"], 1)
+            have = self.outputs_of(case, folder, Way(["-arch", "sm_80", "-O0"], 1))[0]
         except Refused as refused:
             raise Undecided from refused
         if isinstance(have, Failure):
@@ -140,17 +168,18 @@ class Judge:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout or self.timeout, check=False,
                               errors="replace")
 
-    def compiled(self, folder, flags, seed):
+    def compiled(self, folder, way, name="k"):
         """The PTX's path, or a Failure; Refused."""
-        ptx = f"{folder}/k.ptx"
+        ptx = f"{folder}/{name}.ptx"
         try:
-            done = self.call([self.tilec, f"{folder}/k.tile", "-o", ptx, "--verify"] + flags)
+            done = self.call([self.tilec, f"{folder}/{name}.tile", "-o", ptx, "--verify"] + way.flags)
         except subprocess.TimeoutExpired:
-            return Failure("hang", "tilec does not end", flags, seed)
+            return Failure("hang", "tilec does not end", way.flags, way.seed, way.plan)
         if done.returncode == 1 and "internal" not in done.stderr:
-            raise Refused(done.stderr)
+            raise Refused(done.stderr, refusal(done.stderr, way))
         if done.returncode != 0:
-            return Failure("crash", f"tilec exits {done.returncode}: {done.stderr[:400]}", flags, seed)
+            return Failure("crash", f"tilec exits {done.returncode}: {done.stderr[:400]}", way.flags, way.seed, way.plan)
+        self.noted = re.findall(r"warning: (.*)", done.stderr)
         return ptx
 
     def execute(self, command, seed):
@@ -161,92 +190,130 @@ class Judge:
             return None
         return done.returncode, done.stderr + done.stdout
 
-    def outputs_of(self, case, folder, flags, seed, done_before=None):
-        """{output: values}, or a Failure, or None for text that was run before."""
-        ptx = self.compiled(folder, flags, seed)
+    def outputs_of(self, case, folder, way, done_before=None):
+        """({output: values}, or a Failure, or None for text that was run before; the case; its folder)."""
+        name = "k"
+        if way.plan:
+            name = "planned"
+            with open(f"{folder}/planned.tile", "w", encoding="utf-8") as file:
+                file.write(with_plan(case.text, way.plan))
+        ptx = self.compiled(folder, way, name)
         if isinstance(ptx, Failure):
-            return ptx
+            return ptx, case, folder
+        if way.plan:
+            wrong = self.attribute_differs(case, folder, way, ptx)
+            if wrong:
+                return wrong, case, folder
         if done_before is not None:
             with open(ptx, encoding="utf-8") as file:
                 text = file.read()
             self.planned = ".target sm_90a" in text
             key = hash(text)
             if key in done_before:
-                return None
+                return None, case, folder
             done_before.add(key)
-        ended = self.execute([ptx] + self.arguments(case, folder, ".have"), seed)
+        case, folder = self.resolve(case, folder, ptx)
+        ended = self.execute([ptx] + self.arguments(case, folder, ".have"), way.seed)
         if ended is None:
-            return Failure("hang", "the run does not end", flags, seed)
+            return Failure("hang", "the run does not end", way.flags, way.seed, way.plan), case, folder
         status, said = ended
         if status != 0:
             said = [x.strip() for x in said.split("\n") if x.strip() and "grid" not in x]
             kind = "fault" if status == 3 else "crash" if status < 0 else "run"
-            return Failure(kind, f"tilerun exits {status}: {'; '.join(said[:4])[:500]}", flags, seed)
+            return Failure(kind, f"tilerun exits {status}: {'; '.join(said[:4])[:500]}", way.flags, way.seed,
+                           way.plan), case, folder
         return {name: from_bits(np.load(f"{folder}/{name}.have.npy"), case.tensors[name][1])
-                for name in case.outputs()}
+                for name in case.outputs()}, case, folder
 
-    def try_way(self, case, folder, flags, seed, want, done_before=None):
+    def attribute_differs(self, case, folder, way, ptx):
+        """@plan(..) is --plan=.. in the text: the kernels are the same."""
+        if re.search(r"^@(?!plan)", with_plan(case.text, way.plan), re.M):
+            return None
+        twin = Way(way.flags + [f"--plan={way.plan}"], way.seed)
+        try:
+            other = self.compiled(folder, twin)
+        except Refused as refused:
+            return Failure("refused", f"@plan({way.plan}) is taken, --plan is not: {refused}"[:500], twin.flags, way.seed)
+        if isinstance(other, Failure):
+            return other
+        if kernels(ptx) == kernels(other):
+            return None
+        return Failure("attribute", f"@plan({way.plan}) and --plan give other code", way.flags, way.seed, way.plan)
+
+    def try_way(self, case, folder, way, want, done_before=None):
         """None, or a Failure; Refused."""
-        have = self.outputs_of(case, folder, flags, seed, done_before)
+        have, case, folder = self.outputs_of(case, folder, way, done_before)
         if have is None or isinstance(have, Failure):
             return have
+        want = self.expected(case, folder, want)
         for name, x in have.items():
             wrong = differs(name, x, *want[name])
             if wrong:
-                return Failure("wrong", wrong, flags, seed)
+                return Failure("wrong", wrong, way.flags, way.seed, way.plan)
         return None
 
-    def ways(self, r, every):
-        """(flags, seed of the simulator) of one program."""
-        pick = lambda items: items[int(r.integers(len(items)))]
-        seed = lambda: int(r.integers(1, 1000))
-        yield ["-arch", "sm_80", "-O0"], seed()
-        yield ["-arch", "sm_80"], seed()
-        yield ["-arch", "sm_90"], seed()
-        yield ["-arch", "sm_90", "-O0"] if r.random() < 0.3 else ["-arch", "sm_90", "--plan=none"], seed()
-        yield ["-arch", "sm_100"], seed()
+    def ways(self, r, number, every):
+        return self.ways_of.of(r, number, every)
+
+    def round_trip(self, folder, r):
+        """What is dumped behind one pass goes on to the same tile IR, the lane IR to the same PTX."""
+        flags = ["-arch", ["sm_80", "sm_90", "sm_100"][int(r.integers(3))]]
         if r.random() < 0.3:
-            yield ["-arch", "sm_100", "-O0"], seed()
-        if every:
-            for arch in ("sm_80", "sm_90", "sm_100"):
-                for name in self.passes:
-                    yield ["-arch", arch, f"-fno-{name}"], seed()
-                    yield ["-arch", arch, "-O0", f"-f{name}"], seed()
-        else:
-            for _ in range(2):
-                yield ["-arch", pick(["sm_80", "sm_90", "sm_90", "sm_100"]), f"-fno-{pick(self.passes)}"], seed()
-            yield ["-arch", pick(["sm_80", "sm_90", "sm_100"]), "-O0", f"-f{pick(self.passes)}"], seed()
-        for _ in range(2):
-            yield ["-arch", "sm_90", "--plan=" + self.plan(r, pick)], seed()
-        flags = ["-arch", pick(["sm_80", "sm_90", "sm_100"])]
-        if r.random() < 0.7:
-            flags.append(f"--warps={pick([1, 2, 4, 8])}")
-        if r.random() < 0.5:
-            flags.append(f"--stages={int(r.integers(1, 5))}")
-        yield flags, seed()
+            flags.append("-O0")
+        for check in (self.lane_ir_differs, self.tile_ir_differs):
+            wrong = check(folder, flags, r)
+            if wrong:
+                return Failure("text", wrong, flags, 0)
+        return None
 
-    @staticmethod
-    def plan(r, pick):
-        keys = [f"bands={int(r.integers(1, 5))}", f"stages={int(r.integers(1, 5))}", f"slots={int(r.integers(1, 3))}",
-                f"persistent={int(r.integers(0, 2))}", f"dynamic={int(r.integers(0, 2))}",
-                f"overlap={int(r.integers(0, 2))}", f"turns={int(r.integers(0, 2))}",
-                f"divide={int(r.integers(0, 2))}", "cluster=2"]
-        some = [keys[k] for k in sorted(r.permutation(len(keys))[:int(r.integers(1, 4))])]
-        return ",".join(some)
+    def printed(self, path, *flags):
+        done = self.call([self.tilec, path, *flags, "-o", "-"])
+        if done.returncode == 1 and refusal(done.stderr, Way(list(flags), 0)) == "limit":
+            raise Refused(done.stderr, "limit")
+        return done.stdout if done.returncode == 0 else f"tilec exits {done.returncode}: {done.stderr[:300]}"
 
-    @staticmethod
-    def is_limit(message, flags):
-        limits = LIMITS + (PLAN_LIMITS if any(f.startswith("--plan=") for f in flags) else [])
-        return any(re.search(x, message) for x in limits)
+    def lane_ir_differs(self, folder, flags, _):
+        with open(f"{folder}/k.lir", "w", encoding="utf-8") as file:
+            file.write(self.printed(f"{folder}/k.tile", *flags, "--emit=lir"))
+        first, again = (kernels_of(self.printed(f"{folder}/{name}", *flags[:2 + (name == "k.tile")]))
+                        for name in ("k.tile", "k.lir"))
+        return first_difference("the lane IR's PTX", first, again)
+
+    def tile_ir_differs(self, folder, flags, r):
+        dumps = [(n, self.call([self.tilec, f"{folder}/k.tile", *flags, f"--dump-ir={n}", "-o", f"{folder}/dump.ptx"]).stdout)
+                 for n in self.ways_of.tile_ir]
+        dumps = [(n, text) for n, text in dumps if text]
+        at = int(r.integers(len(dumps)))
+        (name, text), rest = dumps[at], [n for n, _ in dumps[at + 1:]]
+        with open(f"{folder}/k.tir", "w", encoding="utf-8") as file:
+            file.write(text)
+        wrong = first_difference(f"tile IR after {name}, read and printed", lines_of(text),
+                                 lines_of(self.printed(f"{folder}/k.tir", "--emit=tir")))
+        if wrong or not rest:
+            return wrong
+        for kernel, end in re.findall(r"^kernel (\w+) (\{.*?^\})\n", dumps[-1][1], re.M | re.S):
+            begun = re.search(rf"^kernel {kernel} \{{.*?^\}}\n", text, re.M | re.S)
+            planned = re.search(r"^    plan ", end, re.M)
+            if not begun or planned and not re.search(r"^    plan ", begun[0], re.M):
+                continue  # what plan was chosen the text before `plan` does not say
+            warps = re.search(r"^    warps (\d+)$", end, re.M)[1]
+            again = self.printed(f"{folder}/k.tir", *flags, "--run-pass=" + ",".join(rest), f"--warps={warps}",
+                                 f"--kernel={kernel}")
+            wrong = first_difference(f"tile IR after {name}, gone on with", lines_of(f"kernel {kernel} {end}\n"),
+                                     lines_of(again))
+            if wrong:
+                return wrong
+        return None
 
     def program(self, case, seed, every=False):
-        """{status, runs, planned, failures, refusals} of one case."""
-        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "failures": [], "refusals": []}
+        """{status, runs, planned, failures, refusals, notes} of one case."""
+        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "refused": False, "texts": 0,
+                "failures": [], "refusals": [], "notes": []}
         r = np.random.default_rng([seed, 99])
         with tempfile.TemporaryDirectory(prefix="judge") as folder:
             self.write(case, folder)
             try:
-                want = self.expect(case, folder)
+                want = {tuple(case.defines.items()): self.expect(case, folder)}
             except (Undecided, Illegal) as no:
                 made["status"], made["why"] = type(no).__name__.lower(), str(no)
                 return made
@@ -257,26 +324,71 @@ class Judge:
                 made["failures"].append(crossed.failure._asdict())
                 made["status"] = "failed"
                 return made
-            if self.undecided(want):
+            if self.undecided(next(iter(want.values()))):
                 made["status"] = "undecided"
                 return made
-            done_before = set()
-            for flags, sim_seed in list(self.ways(r, every)):
-                self.planned = False
-                try:
-                    failure = self.try_way(case, folder, flags, sim_seed, want, done_before)
-                except Refused as refused:
-                    message = str(refused)
-                    if self.is_limit(message, flags):
-                        made["refusals"].append(plain(message))
-                        continue
-                    failure = Failure("refused", message[:500], flags, sim_seed)
-                made["runs"] += 1
-                made["planned"] |= self.planned and flags == ["-arch", "sm_90"]
-                if failure:
-                    made["status"] = "failed"
-                    made["failures"].append(failure._asdict())
+            self.judge_ways(case, folder, made, list(self.ways(r, seed, every)), want)
+            if self.texts and r.random() < TEXTS:
+                self.judge_text(folder, made, r)
         return made
+
+    def judge_ways(self, case, folder, made, ways, want):
+        done_before = set()
+        for way in ways:
+            self.planned, self.noted = False, []
+            try:
+                failure = self.try_way(case, folder, way, want, done_before)
+            except Refused as refused:
+                message = str(refused)
+                if refused.kind == "unproved" or refused.kind == "unbuilt":
+                    made["notes"].append(f"{refused.kind}: {plain(message)}")
+                    continue
+                if refused.kind:
+                    made["refusals"].append(f"{refused.kind}: {plain(message)}")
+                    made["refused"] |= refused.kind == "limit" and not way.plan and len(way.flags) == 2
+                    continue
+                failure = Failure("refused", message[:500], way.flags, way.seed, way.plan)
+            except (Undecided, Illegal, RuntimeError) as problem:  # with other values for `auto`
+                failure = Failure("interpreter", f"{type(problem).__name__}: {problem}"[:500], way.flags, way.seed)
+            made["notes"] += [f"unbuilt: {plain(text)}" for text in self.noted if "please report" in text]
+            made["runs"] += 1
+            made["planned"] |= self.planned and way.flags == ["-arch", "sm_90"]
+            if failure:
+                made["status"] = "failed"
+                made["failures"].append(failure._asdict())
+
+    def judge_text(self, folder, made, r):
+        try:
+            failure = self.round_trip(folder, r)
+        except Refused:
+            return
+        made["texts"] += 1
+        if failure:
+            made["status"] = "failed"
+            made["failures"].append(failure._asdict())
+
+
+def kernels_of(ptx):
+    """The kernels alone: without metadata, comments and blank lines."""
+    lines = [line for line in ptx.split("\n") if line.strip() and not line.startswith("//")]
+    return re.findall(r"^(?:\.extern \.shared [^\n]*\n)?\.visible \.entry .*?^\}", "\n".join(lines), re.M | re.S) or lines
+
+
+def kernels(path):
+    with open(path, encoding="utf-8") as file:
+        return kernels_of(file.read())
+
+
+def lines_of(text):
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def first_difference(what, first, second):
+    if first == second:
+        return None
+    pairs = itertools.zip_longest("\n".join(first).split("\n"), "\n".join(second).split("\n"))
+    number, pair = next(((k, p) for k, p in enumerate(pairs) if p[0] != p[1]))
+    return f"{what}: line {number + 1}: '{pair[0]}' is '{pair[1]}'"[:500]
 
 
 def roughly(case, name, x):
@@ -319,7 +431,29 @@ def work(task):
             break
     if made["status"] not in ("ok", "undecided"):
         made["text"] = case.text
+        if options.reduce:
+            made["reduced"] = reduced(judge, case, made["failures"], options.reduce)
     return made
+
+
+def reduced(judge, case, failures, seconds):
+    """The program made small, by the first failure that such a thing can be done with; or None."""
+    from reduce import Reducer  # which needs this module
+    for failure in failures:
+        kind = kind_of(failure)
+        if failure["kind"] in ("text", "interpreter") or judge.seen[kind] == 3:
+            continue
+        judge.seen[kind] += 1
+        way = Way(failure["flags"], failure["seed"], failure["plan"])
+        reducer = Reducer(judge, case, way, seconds)
+        text = reducer.run()
+        return text and f"// {reducer.wanted[0]}: {reducer.wanted[1]}\n// {said_way(failure)}\n{text}"
+    return None
+
+
+def said_way(f):
+    plan = f", with @plan({f['plan']})" if f["plan"] else ""
+    return f"tilec {' '.join(f['flags'])}{plan}; tilerun --seed {f['seed']}"
 
 
 def begin(options):
@@ -330,10 +464,13 @@ def save(options, made):
     os.makedirs(options.keep, exist_ok=True)
     head = f"// {made['status']}: {made.get('why', '')}\n".replace("\n", "\n// ").rstrip("/ ").rstrip() + "\n"
     for f in made["failures"]:
-        head += f"// {f['kind']}: tilec {' '.join(f['flags'])}; tilerun --seed {f['seed']}\n"
+        head += f"// {f['kind']}: {said_way(f)}\n"
         head += "".join(f"//   {line}\n" for line in f["text"].split("\n") if line)
     with open(os.path.join(options.keep, f"{made['seed']}.tile"), "w", encoding="utf-8") as file:
         file.write(head + made["text"])
+    if made.get("reduced"):
+        with open(os.path.join(options.keep, f"{made['seed']}.reduced.tile"), "w", encoding="utf-8") as file:
+            file.write(made["reduced"])
 
 
 def kind_of(failure):
@@ -356,17 +493,22 @@ def many(options):
             count["runs"] += made["runs"]
             count["planned"] += made["planned"]
             count["redrawn"] += made["draw"]
-            for message in made["refusals"]:
+            count["refused"] += made["refused"]
+            count["texts"] += made["texts"]
+            for message in made["refusals"] + made["notes"]:
                 why[message] += 1
             if made["status"] not in ("ok", "undecided"):
                 for f in made["failures"][:3] or [None]:
-                    said = f"{f['kind']}: {' '.join(f['flags'])} (--seed {f['seed']}): {f['text']}" if f else \
+                    said = f"{f['kind']}: {said_way(f)}: {f['text']}" if f else \
                         f"{made['status']}: {made.get('why', '')}"
                     print(f"seed {made['seed']}: {said[:300].strip()}", flush=True)
+                if made.get("reduced"):
+                    print("    made small:\n" + re.sub("(?m)^", "    ", made["reduced"].strip()), flush=True)
                 if options.keep:
                     save(options, made)
             if log:
                 made.pop("text", None)
+                made.pop("reduced", None)
                 log.write(json.dumps(made) + "\n")
                 log.flush()
             if count["programs"] % 50 == 0:
@@ -376,7 +518,7 @@ def many(options):
                 break
     print(summary(count, begun))
     for message, n in why.most_common():
-        print(f"    {n} x refused: {message}")
+        print(f"    {n} x {message}")
     return 1 if count["failed"] + count["interpreter"] + count["illegal"] or not count["runs"] else 0
 
 
@@ -384,8 +526,8 @@ def summary(count, begun):
     bad = count["failed"] + count["interpreter"] + count["illegal"]
     return (f"{count['programs']} programs, {count['runs']} runs, {bad} failed "
             f"({count['illegal']} not legal, {count['interpreter']} by the interpreter's fault), "
-            f"{count['planned']} with warp groups, {count['undecided']} undecided, {count['redrawn']} drawn again, "
-            f"{time.monotonic() - begun:.0f} s")
+            f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['texts']} read again, "
+            f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s")
 
 
 def one(options):
@@ -398,8 +540,8 @@ def one(options):
         return 0 if made["status"] == "ok" else 1
     with tempfile.TemporaryDirectory() as folder:
         judge.write(case, folder)
-        want = judge.expect(case, folder)
-        failure = judge.try_way(case, folder, options.flags, options.seed, want)
+        want = {tuple(case.defines.items()): judge.expect(case, folder)}
+        failure = judge.try_way(case, folder, Way(options.flags, options.seed, options.attribute), want)
     print(failure or "right")
     return 1 if failure else 0
 
@@ -427,6 +569,7 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=60)
     parser.add_argument("--keep", help="folder for the programs that fail")
+    parser.add_argument("--reduce", type=float, default=60, help="seconds to make a failing program small; 0: not")
     parser.add_argument("--log", help="a line of JSON for each program; seeds in it are not done again")
     return parser
 
@@ -453,6 +596,7 @@ def main():
     parser.add_argument("--case", help="judges this file")
     parser.add_argument("--cases", help="judges the cases of this folder")
     parser.add_argument("--seed", type=int, default=1, help="of the simulator, with --case")
+    parser.add_argument("--attribute", help="with @plan(..) of this in the text, with --case")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:at])
     options.flags, options.begin = sys.argv[at + 1:], begin
@@ -460,4 +604,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import judge as this  # one module, whoever asks for it: reduce.py does
+    sys.exit(this.main())

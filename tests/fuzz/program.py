@@ -9,14 +9,16 @@ belongs to one program of the grid, or is added atomically; subscripts may leave
 tame.
 """
 import argparse
+import re
 import sys
 
 import numpy as np
 
 from case import Case
 from program_products import Products
-from program_values import TAME, Axis, Reject, Val, Values
+from program_values import M_AUTO, N_AUTO, TAME, WHOLE, Axis, Reject, Val, Values
 
+AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
 
 
@@ -52,8 +54,10 @@ class Program(Products, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
-        self.beside = self.chance(0.5)
-        self.tight = self.beside and self.chance(0.65)  # what warp groups may take
+        self.beside = self.chance(0.7)
+        self.tight = self.beside and self.chance(0.83)  # what warp groups may take
+        self.easy = self.tight and self.chance(0.85)  # and mostly do
+        self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
         self.tensors, self.sizes, self.scalars = [], {}, {}
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
@@ -63,11 +67,15 @@ class Program(Products, Values):
                 self.texts.append(text)
                 self.helpers.append(helper)
         kernels = []
-        for k in range(2 if self.chance(0.12) else 1):
+        self.kernels = 2 if self.chance(0.12) else 1
+        self.auto = [] if self.kernels > 1 or not self.tight or self.chance(0.8) else \
+            [N_AUTO] if self.chance(0.6) else [N_AUTO, M_AUTO]
+        for k in range(self.kernels):
             kernels.append(self.kernel(f"k{k}" if k else "k"))
-            for t in self.tensors:  # the next kernel may read what this one wrote
-                if t.mode != "in" and t.name in self.used:
-                    t.mode, t.grain, t.mag = "in", 0.0, 4 * TAME
+            for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
+                if t.mode == "inout" or t.mode == "out" and t.whole:
+                    t.mode = "in"
+                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)
 
     # ---- the file ----
@@ -79,18 +87,33 @@ class Program(Products, Values):
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
+        if self.chance(0.35):
+            how["layout"] = {t.name: self.layout(t) for t in self.tensors if len(t.dims) > 1 and self.chance(0.6)}
         return Case(Case.join(text, how))
+
+    def layout(self, t):
+        """Of a tensor's outer dimensions, from the smallest stride on: [dimension, gap] (case.py)."""
+        outer = list(range(len(t.dims) - 1))[::-1]
+        if self.chance(0.35):
+            outer = [int(d) for d in self.r.permutation(outer)]
+        made = []
+        for d in outer:
+            gap = self.pick([0, 1, 1, 2, 3, 7])
+            if t.first == "in" and self.chance(0.12):
+                gap = self.pick([-1, -1, -2, -4])  # rows that are one row, or overlap
+            made.append([d, gap])
+        return made
 
     def kernel(self, name):
         self.axes, self.counts, self.scope, self.lines, self.indent = [], [], [], [], 1
         self.used, self.used_scalars, self.level, self.trips = set(), set(), 0, []
         self.order_free = self.in_roles = False
         self.open_tensors = []  # inout tensors of this kernel: (tensor, subscripts of the grid, rest)
-        self.budget, self.products = self.number(15, 70), self.number(1, 4)
+        self.budget, self.products = self.number(15, 70), 0 if self.odd else self.number(1, 4)
         self.consts = {}
         if self.tight:
-            self.const_axes = [self.pick([32, 64, 64, 64, 64, 128])]
-            if self.chance(0.3):
+            self.const_axes = [self.pick([32, 64, 64, 64, 64, 64 if self.easy and self.chance(0.6) else 128])]
+            if self.chance(0.15 if self.easy else 0.3):
                 self.const_axes.append(self.pick([32, 64, 128]))
             self.most_elements, self.products = 16384, 0
         elif self.beside:
@@ -112,12 +135,18 @@ class Program(Products, Values):
         if self.chance(0.01 if self.tight else 0.04):
             attribute = f"@warps({self.pick([1, 2, 4, 8])})\n"
         body = "\n".join(self.lines)
-        return attribute + self.signature(name) + f" {{\n{grid}\n{body}\n}}\n"
+        text = attribute + self.signature(name) + f" {{\n{grid}\n{body}\n}}\n"
+        for extent, name in AUTO.items():
+            if extent in self.auto:
+                text = re.sub(rf"(?<![\w.]){extent}(?![\w.])", name, text)
+        return text
 
     def signature(self, name):
         sizes = [n for n in self.sizes if any(n in line for line in self.lines + [self.grid_text])]
         tensors = [t for t in self.tensors if t.name in self.used]
         for t in tensors:
+            if t.mode == "out" and self.kernels > 1 and not t.whole and self.chance(0.5):
+                t.mode = "inout"  # what it does not write has a value then, too
             if not hasattr(t, "first"):
                 t.first = t.mode
         have = {d for t in tensors for d in t.dims}
@@ -129,7 +158,9 @@ class Program(Products, Values):
                 tensors.append(next(t for t in self.tensors if t.name == "U" + n))
         params = [t.declare() for t in tensors]
         params += [f"{n}: {t}" for n, (t, _) in self.scalars.items() if n in self.used_scalars]
-        consts = ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
+        autos = "".join(f"{AUTO[k]}: int = auto, " for k in self.auto)
+        consts = autos + ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
+        consts = consts.removesuffix(", ")
         return f"kernel {name}{'<' + consts + '>' if consts else ''}(\n    " + ",\n    ".join(params) + ")"
 
     def extent_text(self, extent):
@@ -153,10 +184,12 @@ class Program(Products, Values):
             self.single = True
             self.grid_text = "    grid g in 1;"
             return self.grid_text
-        n = self.pick([1, 1, 1, 1, 1, 2] if self.tight else [1, 1, 1, 2] if self.beside else [1, 1, 2])
+        n = self.pick([1] * (15 if self.easy else 5) + [2] if self.tight else [1, 1, 1, 2] if self.beside else [1, 1, 2])
         for k in range(n):
             if self.tight:
-                extent = self.pick([64, 64, 64, 128] if k == 0 else [32, 64, 64, 128])
+                extent = self.pick([64, 64, 64, 64 if self.easy and self.chance(0.7) else 128] if k == 0 else [32, 64, 64, 128])
+                if M_AUTO in self.auto and k == 0:
+                    extent = M_AUTO
             elif self.beside:
                 extent = self.pick([64, 64, 64, 64, 128, 128, 16, 32, 48, 80] if k == 0 else [32, 64, 64, 96, 128])
             else:
@@ -684,7 +717,7 @@ class Program(Products, Values):
 
     def statement(self):
         weights = {"let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "products": 0.4, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:
@@ -706,7 +739,10 @@ class Program(Products, Values):
     def finish(self):
         """Every variable and some values are stored, so that nothing is computed for nobody."""
         wanted = [v for v in self.scope if v.room > 0 or ".sum" in v.text]
-        wanted += [v for v in self.scope if v.room == 0 and self.chance(0.35) and v not in wanted]
+        for v in self.scope:
+            operand = self.easy and v.dtype == self.half  # that products read, and mostly nothing else
+            if v.room == 0 and self.chance(0.04 if operand else 0.35) and v not in wanted:
+                wanted.append(v)
         for v in wanted[:6]:
             parts = [p for a in self.own for p in a.parts]
             shape = tuple(a.extent for a in self.own)
@@ -740,6 +776,9 @@ class Program(Products, Values):
             if not parts:
                 parts = [("0", 2)]
             t = self.new_tensor("out", v.dtype, parts)
+            # the padding of a value lies where the extent is that of its range: every element is written
+            extents = [d for d in v.shape if d in own]
+            t.whole = len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {strip(text)};")
         if not any(line.lstrip().startswith(("store", "atomic_add")) for line in self.lines):
             raise Reject

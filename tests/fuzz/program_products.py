@@ -7,7 +7,7 @@ pool, into row statistics, or to memory.
 """
 import numpy as np
 
-from program_values import Axis, Reject, Val, settle
+from program_values import N_AUTO, Axis, Reject, Val, settle
 
 ROOM = 4096.0
 
@@ -187,7 +187,7 @@ class Products:
         """A tile over the loop's range."""
         inner = [x for x in self.at if x == "n"] or ["m"]
         other = self.pick([x for x in self.at if x != "n"]) if not self.tight or self.chance(0.04) else "m"
-        labels = (other, inner[0]) if self.chance(0.75) else (inner[0], other)
+        labels = (other, inner[0]) if self.chance(0.95 if self.easy else 0.75) else (inner[0], other)
         if np.prod(self.shape_of(labels)) > self.most_elements or self.left <= 0:
             raise Reject
         over = self.pick([x for x in "ddde" if x in self.at]) if self.tight else \
@@ -250,13 +250,13 @@ class Products:
         elif r < 0.8:
             self.emit(f"{name} = mma({a.text}, {b.text}, {name});")
             self.emit(f"{name} = {name} * {self.rows_factor(x)};")
-        elif r < 0.84:
+        elif r < 0.84 and not self.easy:
             self.emit(f"{name} = max(mma({a.text}, {b.text}, {name}), -1.0);")
         elif r < 0.88:
             rows = Val("", "bool", (acc.shape[0],))
             c = self.expr("bool", rows.shape, 1)
             self.emit(f"{name} = where({c.text}[:, None], mma({a.text}, {b.text}, {name}), {name});")
-        elif r < 0.92:
+        elif r < 0.92 and not self.easy:
             self.emit(f"if {self.condition()} {{ {name} = mma({a.text}, {b.text}, {name}); }}")
         elif r < 0.95:
             made = self.let(self.tame(self.multiplied(a, b)))
@@ -379,6 +379,8 @@ class Products:
                    "branch": 0.6, "other": 0.6}
         if self.tight:
             weights.update(acc_used=0.15, branch=0.2, other=0.3, memory=0.8)
+        if self.easy:
+            weights.update(acc_used=0.02, branch=0.04, other=0.08, memory=0.25, bend=0.6)
         names = kinds or list(weights)
         p = np.array([float(weights[x]) for x in names])
         p /= p.sum()
@@ -399,14 +401,14 @@ class Products:
         size = self.size(extent, 3)
         value = self.sizes[size]
         text = f"tiles({size}, {self.extent_text(extent)})"
-        if self.chance(0.2):
+        if self.chance(0.05 if self.easy else 0.2):
             lo = "0"
             if self.chance(0.5):
                 lo, _ = self.bound(max(1, min(value, 20)))
             hi, last = (size, value) if self.chance(0.3) else self.bound(max(1, value))
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(value, last)
-        elif self.chance(0.08) and self.counts[:self.n_counts]:
+        elif self.chance(0.02 if self.easy else 0.08) and self.counts[:self.n_counts]:
             try:
                 bounds, _ = self.packed_bounds(size)
                 text = f"tiles({bounds}, {self.extent_text(extent)})"
@@ -431,7 +433,7 @@ class Products:
         self.trips.append(trips)
         self.level += 1
         self.indent += 1
-        self.left = self.number(1, 5)
+        self.left = self.number(1, 3 if self.easy and self.chance(0.6) else 5)
         if self.order_free:
             self.softmaxes = []
         if self.tight and self.chance(0.75):
@@ -494,8 +496,8 @@ class Products:
             if np.prod(self.shape_of(labels)) <= self.most_elements:
                 v = self.let(self.load_labels(labels))
                 self.pool.append((v, labels))
-        for _ in range(self.pick([1, 1, 1, 2, 2, 3])):
-            labels = (self.pick(flat + ["m"] * 3), self.pick([x for x in self.at if x in "dej"]))
+        for _ in range(self.pick([1, 1, 1, 1, 2] if self.easy else [1, 1, 1, 2, 2, 3])):
+            labels = (self.pick(["m"] if self.easy else flat + ["m"] * 3), self.pick([x for x in self.at if x in "dej"]))
             if labels[0] == labels[1] or np.prod(self.shape_of(labels)) > self.most_elements:
                 continue
             acc = self.variable("f32", self.shape_of(labels))
@@ -528,14 +530,16 @@ class Products:
 
     def beside_body(self):
         self.begin_products()
-        extents = [self.pick([16, 32, 48, 64, 64, 64, 64, 80, 96, 128]) for _ in range(self.pick([1, 1, 1, 2, 2, 3]))]
+        extents = [N_AUTO if N_AUTO in self.auto else self.pick([16, 32, 48, 64, 64, 64, 64, 80, 96, 128]) for _ in range(self.pick([1, 1, 1, 2, 2, 3]))]
+        if self.easy:
+            extents = [x if 32 < x < 128 or self.chance(0.2) else 64 for x in extents]
         if self.tight:
             extents = extents[:1 if self.chance(0.95) else 2]
         if len(extents) > 1 and self.chance(0.3):
             extents = extents[:1] * len(extents)
         if self.chance(0.15):
             self.block(1)
-        if self.chance(0.2):
+        if self.chance(0.08 if self.easy else 0.2):
             try:
                 kept = (len(self.lines), self.indent)
                 self.count_loop(extents)
@@ -548,7 +552,7 @@ class Products:
                 if self.chance(0.15):
                     self.block(1)
         self.left = 0 if self.tight else 1
-        if self.chance(0.3):
+        if self.chance(0.1 if self.easy else 0.3):
             self.steps(self.number(1, 3))
         self.end_products()
         if not any("mma(" in line for line in self.lines):

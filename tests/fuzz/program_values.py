@@ -8,6 +8,7 @@ import numpy as np
 
 MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
 TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
+N_AUTO, M_AUTO = 72, 104  # stand for a parameter that is `auto`: no other extent is one of them
 WHOLE = 2.0**20  # and whole numbers cut off
 
 
@@ -43,6 +44,7 @@ class Tensor:
     def __init__(self, name, mode, dtype, dims, align, data, mag, grain):
         self.name, self.mode, self.dtype, self.dims, self.align = name, mode, dtype, dims, align
         self.data, self.mag, self.grain = data, mag, grain
+        self.whole = False  # every element of it is written
 
     def declare(self):
         dims = ", ".join(str(d) for d in self.dims)
@@ -115,6 +117,8 @@ class Values:
         if dtype == "i32":
             top = self.pick([3, 6, 20])
             return ["q", self.pick([0, -top]), top, 1], top, 1.0
+        if self.odd and self.chance(0.6):
+            return ["odd", -16, 16, 8], 2, 0.0
         roll = self.r.random()
         if roll < 0.3:
             return ["q", -3, 3, 1], 3, 1.0
@@ -548,7 +552,7 @@ class Values:
         roll = self.r.random()
         if roll < 0.55:
             kind = self.pick(["i32", "i32", "f32", self.half])
-            exact = kind != "i32" and self.chance(0.95)
+            exact = kind != "i32" and self.chance(0.4 if self.odd else 0.95)
             if len(shape) == 2 and self.chance(0.5) and kind == "i32":
                 a, b = self.expr(kind, shape[:1], depth - 1), self.expr(kind, shape[1:], depth - 1)
                 x, y = f"{a.text}[:, None]", f"{b.text}[None, :]"

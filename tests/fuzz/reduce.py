@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """reduce.py - makes a case that fails small, while it fails in the same way.
 
-    reduce.py --tilec T --tilerun R FILE.tile [--seed N] [--seconds S] [-o OUT] -- FLAGS of tilec
+    reduce.py --tilec T --tilerun R FILE.tile [--seed N] [--attribute PLAN] [--seconds S] [-o OUT] -- FLAGS of tilec
 
 Statements, branches, operands, attributes, parameters and sizes are taken away one after the other.  What
 is left must be legal (the interpreter takes it) and fail as before: the same kind, and for crashes and
-findings the same words.
+findings the same words.  judge.py does so with what it finds.
 """
 import argparse
 import re
@@ -15,6 +15,7 @@ import time
 
 from case import Case
 from judge import CrossedFailure, Failure, Illegal, Judge, Refused, Undecided, plain
+from ways import Way
 
 TOKEN = re.compile(r"\s+|//[^\n]*|\d+\.\d+(?:e-?\d+)?|\w+|\.\.|&&|\|\||[<>=!]=|<<|>>|[-+*/]=|.", re.S)
 OPEN, CLOSE = "([{", ")]}"
@@ -207,8 +208,8 @@ def drop_parameters(ts):
 
 
 class Reducer:
-    def __init__(self, judge, case, flags, seed, seconds):
-        self.judge, self.flags, self.seed = judge, flags, seed
+    def __init__(self, judge, case, way, seconds):
+        self.judge, self.way = judge, way
         self.end = time.monotonic() + seconds
         self.how, self.tried, self.seen = case.how, 0, set()
         self.ts = tokens(case.text)
@@ -228,12 +229,14 @@ class Reducer:
                     return None
                 self.judge.write(case, folder)
                 if self.wanted_is("crash") and not self.judge.interpreter:
-                    found = self.judge.outputs_of(case, folder, self.flags, self.seed)
+                    found = self.judge.outputs_of(case, folder, self.way)[0]
                 else:
-                    want = self.judge.expect(case, folder)
-                    found = self.judge.try_way(case, folder, self.flags, self.seed, want)
+                    want = {tuple(case.defines.items()): self.judge.expect(case, folder)}
+                    found = self.judge.try_way(case, folder, self.way, want)
         except Refused as refused:
-            found = Failure("refused", str(refused), self.flags, self.seed)
+            if refused.kind:
+                return None
+            found = Failure("refused", str(refused), self.way.flags, self.way.seed)
         except CrossedFailure as crossed:
             found = crossed.failure
         except (Undecided, Illegal, RuntimeError, KeyError, ValueError, IndexError, OSError, TypeError):
@@ -279,8 +282,12 @@ class Reducer:
                     if self.fails(self.ts, how) == self.wanted:
                         self.how = how
                         break
+        for name in self.how.get("layout", {}):
+            how = {**self.how, "layout": {n: v for n, v in self.how["layout"].items() if n != name}}
+            if time.monotonic() < self.end and self.fails(self.ts, how) == self.wanted:
+                self.how = how
         text = join(self.ts)
-        for kind in ("sizes", "scalars", "data"):
+        for kind in ("sizes", "scalars", "data", "layout"):
             self.how = {**self.how, kind: {n: v for n, v in self.how.get(kind, {}).items()
                                            if re.search(rf"\b{n}\b", text)}}
 
@@ -302,6 +309,7 @@ def main():
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("file")
     parser.add_argument("--seed", type=int, default=1, help="of the simulator")
+    parser.add_argument("--attribute", help="with @plan(..) of this in the text")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("-o", dest="out", default="-")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
@@ -309,7 +317,8 @@ def main():
     options.flags = sys.argv[at + 1:]
     with open(options.file, encoding="utf-8") as file:
         case = Case(file.read())
-    reducer = Reducer(Judge(options.tilec, options.tilerun, 20), case, options.flags, options.seed, options.seconds)
+    way = Way(options.flags, options.seed, options.attribute)
+    reducer = Reducer(Judge(options.tilec, options.tilerun, 20), case, way, options.seconds)
     text = reducer.run()
     if text is None:
         print("the case does not fail", file=sys.stderr)

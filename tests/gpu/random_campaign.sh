@@ -21,7 +21,7 @@ show() { # the programs that failed, as one file
 }
 if [ "$count" -gt 0 ]; then
     python3 "$kit/random_gpu.py" --tilec "$kit/tilec" --tilerun "$kit/tilerun" --first "$first" --count "$count" \
-        --jobs "$jobs" --timeout 30 --keep "$work/gpu" --log "$out/gpu.jsonl" > "$out/gpu.txt" 2>&1 || failed=1
+        --jobs "$jobs" --timeout 30 --reduce 20 --keep "$work/gpu" --log "$out/gpu.jsonl" > "$out/gpu.txt" 2>&1 || failed=1
     show gpu
     tail -12 "$out/gpu.txt"
 fi

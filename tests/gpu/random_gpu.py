@@ -2,7 +2,7 @@
 """random_gpu.py - the random programs of tests/fuzz on the GPU, against the reference interpreter.
 
     random_gpu.py --tilec T --tilerun R [--first SEED] [--count N | --minutes M] [--jobs J] [--keep FOLDER]
-                  [--log FILE] [--device gpu|sim]
+                  [--log FILE] [--reduce SECONDS] [--device gpu|sim]
 
 Each program runs as sm_80's text, as sm_90's (with warp groups, where it has a plan) and as plain sm_90's.
 Every job keeps one tilerun with an open GPU; after a failure, which may have taken the context along, or
@@ -16,10 +16,11 @@ import tempfile
 
 sys.path.insert(0, os.environ.get("TILEC_FUZZ", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fuzz")))
 import judge  # noqa: E402
+from ways import Way  # noqa: E402
 
 
 class GpuJudge(judge.Judge):
-    child, device = None, "gpu"
+    child, device, texts = None, "gpu", False
 
     def start(self):
         self.errors = tempfile.TemporaryFile("w+")
@@ -59,10 +60,9 @@ class GpuJudge(judge.Judge):
             self.stop()
         return status, text
 
-    def ways(self, r, every):
-        yield ["-arch", "sm_80"], 0
-        yield ["-arch", "sm_90"], 0
-        yield ["-arch", "sm_90", "--plan=none"], 0
+    def ways(self, r, number, every):
+        for flags in (["sm_80"], ["sm_90"], ["sm_90", "--plan=none"]):
+            yield Way(["-arch", *flags], 0)
 
 
 def begin(options):

@@ -1,0 +1,157 @@
+"""ways.py - the ways in which one program is compiled, and what tilec may refuse.
+
+Passes and the keys of plans are those that tilec itself lists: a pass that is new is switched off in turn
+from then on, and a key that no row here knows is an error.
+"""
+import re
+import subprocess
+
+# The values of a plan's keys.
+PLAN_KEYS = {"bands": (1, 4), "stages": (1, 4), "slots": (1, 2), "persistent": (0, 1), "dynamic": (0, 1),
+             "overlap": (0, 1), "turns": (0, 1), "divide": (0, 1), "cluster": (2, 2)}
+ARCHS = ["sm_80", "sm_90", "sm_100"]
+
+# What a legal program may be refused for, whatever the flags: limits that the documents name.
+LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+"]
+# What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
+PLAN_LIMITS = [
+    # nothing to share
+    r"no loop has products", r"there are two loops with products", r"@warps fixes the warps of a block",
+    r"there are products in a loop and around it", r"the loop around the main loop is split",
+    r"there are products outside of the main loop, or in a branch or loop inside it",
+    r"the bounds of a loop depend on data", r"there are too many (tiles|statistics of products|products in one loop)",
+    r"a tile is loaded between the loops around the main loop",
+    r"memory is written before the main loop, or in a loop around it",
+    r"a program may write what it has read or written before",
+    # what lies in memory
+    r"an operand of a product does not have 16 bits",
+    r"a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes", r"a tensor has too many dimensions",
+    r"a tile does not run along the tensor's last dimension", r"a tile has some parts of a pack of ranges, but not all",
+    r"a range ends elsewhere than (the tensor that a product reads|its tensor)",
+    r"the kernel writes a tensor that its products read", r"a tile is an operand of a product and used otherwise, too",
+    r"a tile has more than 256 rows", r"the place of a tile depends on data",
+    r"a tile does not begin at a multiple of 16 bytes", r"TMA can not add to that tensor",
+    # products
+    r"a product does not run along the (warp groups'|main loop's) axis",
+    r"a product adds up over what the warp groups have apart", r"warp groups have no product of these types",
+    r"a product over all warp groups (is added to places that differ|can not be shared out between them|"
+    r"has other operands than it may)",
+    r"a sum over all warp groups has 64 rows, and up to 256 columns each",
+    r"a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256",
+    r"the right operand of a product is computed, not loaded",
+    r"a computed operand's inner dimension is no multiple of 16",
+    r"an inner dimension is no multiple of 16 and not the whole of a tensor's last",
+    # registers and shared memory
+    r"none fits its registers and shared memory",
+    r"a product has more columns than the registers of so many warp groups hold at once",
+    r"a product has more rows and columns than the registers of a warp group hold",
+    # a tile that warp groups divide
+    r"one warp group has nobody to divide a tile with", r"the main loop's tiles have no 64 rows for each warp group",
+    r"the main loop has a loop or branch in it", r"the main loop carries more than sums",
+    r"a pack of ranges lies along the loop's axis", r"a tile is reduced along the main loop's axis",
+    r"all warp groups would write the same", r"what (meets a part of a tile|a sum begins with) can not be divided with it",
+    r"a sum of all warp groups is used for more than being stored",
+    r"the columns of a sum can not be divided among the warp groups",
+    r"the (left operand of a sum of all warp groups is not computed|right operand of a sum of all warp groups is not "
+    r"just loaded)",
+    # what a key asks for
+    r"overlap=1 does not go with a product that the warp groups share out in each iteration",
+    r"overlap=1 can not be had: (a product needs the result of one that would run under arithmetic|"
+    r"the result of a first product is used behind a second one)",
+    r"overlap=1 needs products that can run while the next iteration's arithmetic does, and this loop has none",
+    r"overlap=1 needs \d+ registers of a thread for results of products and \d+ others, and there are \d+",
+    r"turns=1 needs (more than one warp group|a loop whose iterations overlap, and this one's do not|"
+    r"warp groups that all have the same iterations)",
+    r"turns=1 does not go with the products that this loop's warp groups share out",
+    r"dynamic=1 (does not go with cluster=2: the blocks of a pair take the same tile|needs persistent=1)",
+    r"dynamic=1 is for programs that differ in length, and these do not",
+    r"cluster=2: (warp groups that divide one program have no axis on which blocks are neighbours|"
+    r"neighbouring blocks do not have the same iterations|neighbouring blocks have no tile in common that can be halved)",
+]
+
+
+class Way:
+    """Flags of tilec, a seed of the simulator, and a plan that stands in the text (@plan)."""
+
+    def __init__(self, flags, seed, plan=None):
+        self.flags, self.seed, self.plan = flags, seed, plan
+
+
+class Ways:
+    def __init__(self, tilec):
+        said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True).stdout
+        self.passes = re.findall(r"^(\S+)\s.* -O [14]\+", said, re.M)  # those that -f and -fno- switch
+        self.tile_ir = re.findall(r"^(\S+)\s+tile IR ", said, re.M)
+        said = subprocess.run([tilec, "--help"], capture_output=True, text=True, check=True).stdout
+        self.keys = re.findall(r"(\w+)=", re.search(r"^  --plan=LIST .*$", said, re.M)[0].split("warp groups:")[1])
+        if not self.passes or not self.tile_ir or set(self.keys) != set(PLAN_KEYS):
+            raise RuntimeError(f"tilec lists passes or keys of plans that ways.py does not know: {self.keys}")
+
+    def plan(self, r):
+        some = sorted(r.permutation(len(self.keys))[:int(r.integers(1, 4))])
+        values = [(self.keys[k], PLAN_KEYS[self.keys[k]]) for k in some]
+        return ",".join(f"{key}={int(r.integers(lo, hi + 1))}" for key, (lo, hi) in values)
+
+    def of(self, r, number, every):
+        """The ways of one program; `number` goes through the passes from program to program."""
+        pick = lambda items: items[int(r.integers(len(items)))]
+        seed = lambda: int(r.integers(1, 1000))
+        n = len(self.passes)
+        yield Way(["-arch", "sm_80", "-O0"], seed())
+        yield Way(["-arch", "sm_80"], seed())
+        yield Way(["-arch", "sm_90"], seed())
+        yield Way(["-arch", "sm_90", "-O0"] if r.random() < 0.3 else ["-arch", "sm_90", "--plan=none"], seed())
+        yield Way(["-arch", "sm_100"], seed())
+        if r.random() < 0.3:
+            yield Way(["-arch", "sm_100", "-O0"], seed())
+        if every:
+            for arch in ARCHS:
+                for name in self.passes:
+                    yield Way(["-arch", arch, f"-fno-{name}"], seed())
+                    yield Way(["-arch", arch, "-O0", f"-f{name}"], seed())
+        else:  # each in turn
+            for k in range(2):
+                yield Way(["-arch", pick(["sm_80", "sm_90", "sm_90", "sm_100"]),
+                           f"-fno-{self.passes[(2 * number + k) % n]}"], seed())
+            yield Way(["-arch", pick(ARCHS), "-O0", f"-f{self.passes[number * 7 % n]}"], seed())
+        yield Way(["-arch", "sm_90", "--plan=" + self.plan(r)], seed())
+        if r.random() < 0.5:
+            yield Way(["-arch", "sm_90", "--plan=" + self.plan(r)], seed())
+        else:
+            yield Way(["-arch", "sm_90"], seed(), self.plan(r) if r.random() < 0.9 else "none")
+        flags = ["-arch", pick(ARCHS)]
+        if r.random() < 0.7:
+            flags.append(f"--warps={pick([1, 2, 4, 8])}")
+        if r.random() < 0.5:
+            flags.append(f"--stages={int(r.integers(1, 5))}")
+        yield Way(flags, seed())
+
+
+def with_plan(text, plan):
+    """The text with @plan before its kernels; what a kernel has of attributes stays."""
+    return re.sub(r"^((?:@\w+(?:\([^)]*\))?\s*)*)kernel\b", rf"@plan({plan})\n\1kernel", text, flags=re.M)
+
+
+def refusal(message, way):
+    """Of a refused program: "limit" (a document names it), "plan" (what was asked for cannot be had), "unproved",
+    "unbuilt" (of a plan that was given), or None: nothing that may be."""
+    errors = re.findall(r"error: (.*)", message)
+    given = way.plan or any(f.startswith("--plan=") for f in way.flags)
+    kinds = set()
+    for text in errors:
+        if any(re.search(x, text) for x in LIMITS):
+            kinds.add("limit")
+        elif given and "-Werror=unproved" in text:
+            kinds.add("unproved")
+        elif given and "its roles cannot be built" in text:
+            kinds.add("unbuilt")
+        else:
+            about = re.search(r"can ?not have this plan: (.*)|^no plan for warp groups in kernel '\w+': (.*)", text)
+            reason = about and (about[1] or about[2])
+            known = given and reason and any(re.fullmatch(x, reason) for x in PLAN_LIMITS)
+            kinds.add("plan" if known else None)
+    for kind in (None, "unbuilt", "unproved", "plan", "limit"):
+        if kind in kinds:
+            return kind
+    return None
+
