@@ -22,6 +22,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -227,7 +228,7 @@ class Judge:
 
     def attribute_differs(self, case, folder, way, ptx):
         """@plan(..) is --plan=.. in the text: the kernels are the same."""
-        if re.search(r"^@(?!plan)", with_plan(case.text, way.plan), re.M):
+        if case.autos or re.search(r"^@(?!plan)", with_plan(case.text, way.plan), re.M):  # sizes are chosen otherwise
             return None
         twin = Way(way.flags + [f"--plan={way.plan}"], way.seed)
         try:
@@ -422,7 +423,7 @@ def differs(name, have, want, tol):
 
 def work(task):
     options, seed = task
-    judge = work.judge
+    judge, begun = work.judge, core_seconds()
     for draw in range(5):  # what cannot be decided is drawn again
         case = program.make(seed + draw * 10**9)
         made = judge.program(case, seed, options.all)
@@ -433,7 +434,14 @@ def work(task):
         made["text"] = case.text
         if options.reduce:
             made["reduced"] = reduced(judge, case, made["failures"], options.reduce)
+    made["core"] = round(core_seconds() - begun, 3)
     return made
+
+
+def core_seconds():
+    """Of this process and of those that it ran."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def reduced(judge, case, failures, seconds):
@@ -495,6 +503,7 @@ def many(options):
             count["redrawn"] += made["draw"]
             count["refused"] += made["refused"]
             count["texts"] += made["texts"]
+            count["core"] += made["core"]
             for message in made["refusals"] + made["notes"]:
                 why[message] += 1
             if made["status"] not in ("ok", "undecided"):
@@ -527,7 +536,8 @@ def summary(count, begun):
     return (f"{count['programs']} programs, {count['runs']} runs, {bad} failed "
             f"({count['illegal']} not legal, {count['interpreter']} by the interpreter's fault), "
             f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['texts']} read again, "
-            f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s")
+            f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s, "
+            f"{count['core']:.0f} core seconds")
 
 
 def one(options):

@@ -227,6 +227,10 @@ class Program(Products, Values):
         self.own[0] = packed
         self.axes.append(packed)
 
+    def most_stages(self):
+        """So many buffers of every operand of a loop have their place in shared memory."""
+        return 2 if max(self.extents()) > 64 else 3
+
     def extents(self):
         return [a.extent for a in self.axes] + self.const_axes
 
@@ -507,7 +511,7 @@ class Program(Products, Values):
         saved = (list(self.scope), list(self.axes), list(self.counts))
         attributes = ""
         if self.chance(0.1):
-            attributes += f"@stages({self.number(1, 4)}) "
+            attributes += f"@stages({self.number(1, self.most_stages())}) "
         if self.chance(0.08):
             attributes += "@no_split "
         free = self.chance(0.12)

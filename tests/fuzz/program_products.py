@@ -420,7 +420,7 @@ class Products:
         name, text, size, trips = self.loop_head(extent)
         saved = (dict(self.at), list(self.scope), list(self.axes), list(self.pool), list(self.tiles),
                  list(self.softmaxes), self.order_free)
-        attributes = f"@stages({self.number(1, 4)}) " if self.chance(0.1) else ""
+        attributes = f"@stages({self.number(1, self.most_stages())}) " if self.chance(0.1) else ""
         attributes += "@no_split " if self.chance(0.06) else ""
         self.order_free = self.chance(0.1)
         attributes += "@any_order " if self.order_free else ""
