@@ -323,7 +323,7 @@ static void
 cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
-    double warps = m->fn->warps, rate = m->px->target->chip.mma_flops;
+    double warps = m->fn->warps, rate = m->px->target->chip.mma_flops[BY_WARP];
     int32_t rows = op->results[0]->type.dim[op->swapped ? 1 : 0];
     int32_t cols = op->results[0]->type.dim[op->swapped ? 0 : 1];
     int32_t steps = ceil_div(a->type.dim[1], ATOM_K);
@@ -698,7 +698,7 @@ guess_block(Guess *g, const TirBlock *block)
             m->cost->work += weight * work;
             m->units->tensor += weight * 2 * steps * ATOM_K *
                                 ceil_div(type.dim[0], ATOM_M) * ATOM_M *
-                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->chip.mma_flops;
+                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->chip.mma_flops[BY_WARP];
             m->units->shared += weight * least_reads(op, g->warps) / target->chip.shared_bytes;
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);

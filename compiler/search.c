@@ -624,7 +624,7 @@ prepare(Search *s)
 {
     Diag *diag = s->px->diag;
 
-    if (s->px->target->group_flops == 0) {
+    if (!target_has_roles(s->px->target)) {
         diag_error(diag, (Span){0},
                    "%s has no products of warp groups: there are no plans to search",
                    s->px->target->name);

@@ -12,12 +12,58 @@
 #include "compiler/base/arena.h"
 #include "compiler/ir/types.h"
 
-/* A warp-level matrix product m x n x k for one element type. */
-typedef struct MmaAtom {
+/* ---- what the instructions are ---- */
+
+/* What a target has beyond the common base (sm_80: cp.async, ldmatrix, mma.sync), besides its forms. */
+typedef enum Ability {
+    CAN_STORE_MATRIX = 1 << 0,  /* stmatrix */
+    CAN_START_EARLY = 1 << 1,   /* griddepcontrol: blocks are set up while the kernel before theirs ends */
+    CAN_COUNT_BYTES = 1 << 2,   /* mbarrier.try_wait and expect_tx: barriers in shared memory that copies complete */
+    CAN_CLUSTER = 1 << 3,       /* blocks that see each other's shared memory; one copy for several of them */
+    CAN_MOVE_REGISTERS = 1 << 4 /* setmaxnreg: warp groups give registers to one another */
+} Ability;
+
+/* Who issues an instruction. */
+typedef enum Issuer { BY_WARP, BY_WARP_GROUP, BY_THREAD, ISSUERS } Issuer;
+
+/* How its end is known. */
+typedef enum Completion {
+    DONE_IN_LINE, /* its result is there for the next instruction */
+    DONE_BY_GROUP, /* wait until at most n groups of this kind are under way */
+    DONE_BY_BARRIER /* at a barrier in shared memory, for whoever waits there */
+} Completion;
+
+/* Where an operand may be, and which of its dimensions may lie along rows there: sets of these. */
+enum { IN_REGISTERS = 1, IN_SHARED = 2, IN_TENSOR_MEMORY = 4 };
+enum { MAJOR_K = 1, MAJOR_MN = 2 };
+
+/* An instruction that computes d = a b + c, with f32 results: m x n x k for one type of elements. */
+typedef struct MmaForm {
     DType dtype;
-    int32_t m, n, k;
-    const char *mnemonic; /* D, A, B, C in registers; f32 accumulators */
-} MmaAtom;
+    Issuer issuer;
+    Completion done;
+    int32_t m, n, k;      /* n: the most, in steps of .. */
+    int32_t n_step;
+    uint8_t a, b, d;      /* spaces */
+    uint8_t a_major, b_major;
+    bool exact;           /* it takes the architecture's own .target */
+    const char *mnemonic; /* one that has %d takes n there */
+} MmaForm;
+
+typedef enum CopyKind { COPY_ASYNC, COPY_TENSOR_LOAD, COPY_TENSOR_STORE, COPY_TENSOR_ADD } CopyKind;
+
+/* An instruction that copies between global and shared memory while the program goes on. */
+typedef struct CopyForm {
+    CopyKind kind;
+    Issuer issuer;
+    Completion done;
+    int32_t unit;  /* bytes: what it moves begins at a multiple of these, and is one */
+    int32_t most;  /* bytes of an instruction; 0: a box of a tensor .. */
+    int32_t box;   /* .. with at most so many indices along a dimension .. */
+    uint32_t rank; /* .. of so many, at most */
+} CopyForm;
+
+/* ---- what they take ---- */
 
 enum { TARGET_GROUPS = 5 }; /* one more than warp groups that may compute */
 
@@ -70,7 +116,7 @@ typedef struct Chip {
     int32_t threads_per_sm;
 
     /* rates of one SM, a clock: for the cost model */
-    int32_t mma_flops;   /* dense 16-bit, warp-level mma.sync */
+    int32_t mma_flops[ISSUERS]; /* dense 16-bit, f32 accumulators, by who issues them */
     int32_t special_ops; /* ex2, rcp, .. */
     int32_t float_ops;   /* f32 lanes */
     int32_t shared_bytes;
@@ -91,12 +137,16 @@ typedef struct Target {
     int32_t registers_per_thread;
     Chip chip;
 
-    /* products of warp groups (64 rows, operands in shared memory), tensor copies, barriers in
-     * shared memory, registers that go from role to role; NULL: none of these */
-    const MmaAtom *group_mma;
-    uint32_t n_group_mma;
-    const char *ptx_target_roles; /* behind .target when a kernel has roles */
-    int32_t group_flops; /* dense 16-bit, products of warp groups */
+    uint32_t abilities; /* a set of Ability */
+    const MmaForm *mma;
+    uint32_t n_mma;
+    const CopyForm *copies;
+    uint32_t n_copies;
+    /* behind .target when a kernel has instructions of this architecture alone (and no other chip runs it);
+     * NULL: it gets none of those */
+    const char *ptx_target_exact;
+
+    /* ---- kernels that have roles ---- */
     struct {
         uint32_t producer, consumer;
     } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
@@ -108,9 +158,7 @@ typedef struct Target {
     GroupTimes group_times;
     BandTimes band_times;
 
-    /* instructions beyond the common base (sm_80) */
-    bool store_matrix;   /* stmatrix */
-    bool early_start;    /* griddepcontrol: blocks of a kernel are set up while the one before it ends */
+    /* ---- additions to memory ---- */
     int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */
     int32_t addition_piece; /* bytes of a row that lanes should add together: longer pieces take less
                                of the L2 cache's time, and exchanges between lanes */
@@ -120,9 +168,6 @@ typedef struct Target {
      * less in the last iterations, ptxas 13.0 spills 4 bytes in the others for sm_80 (attention, 112
      * keys a tile), and for sm_90 nothing. */
     bool drops_hidden_padding;
-
-    const MmaAtom *mma;
-    uint32_t n_mma;
 } Target;
 
 /* The targets, in order of --list-targets. */
@@ -133,9 +178,14 @@ extern const uint32_t tilec_target_count;
 const Target *target_find(const char *name);
 /* The instructions of `target` on the chip of another; NULL: it does not run them. */
 const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
-/* The product of a warp group for an element type; NULL when the target has none. */
-const MmaAtom *target_group_mma(const Target *target, DType dtype);
-/* The atom for an element type; NULL when the target has none. */
-const MmaAtom *target_mma(const Target *target, DType dtype);
+/* Whether it has all of a set of abilities. */
+bool target_can(const Target *target, uint32_t abilities);
+/* The product of an element type that `issuer` issues; NULL when the target has none. */
+const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
+/* NULL when the target has no copies of that kind. */
+const CopyForm *target_copy(const Target *target, CopyKind kind);
+/* Whether blocks can be divided into roles: one fetches tiles by tensor copies, whose end is known at barriers,
+ * the others take its registers and compute with products of warp groups. */
+bool target_has_roles(const Target *target);
 
 #endif

@@ -248,7 +248,7 @@ kernel_context(Compilation *c, const TirFn *fn)
     PassContext px = pass_context(c);
     const char *fault;
 
-    if (c->options->plan != NULL || fn->hint_plan == NULL || c->target->group_mma == NULL ||
+    if (c->options->plan != NULL || fn->hint_plan == NULL || !target_has_roles(c->target) ||
         !pass_enabled(&px, "plan"))
         return px;
     if (plan_hints_read(fn->hint_plan, &px.plan, &fault))
@@ -303,7 +303,7 @@ emit(Compilation *c, LirFn *const *lowered)
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
         if (c->module->fns.at[k]->plan != NULL)
-            arch = c->target->ptx_target_roles;
+            arch = c->target->ptx_target_exact;
     }
     ModuleFacts facts = {TILEC_VERSION, base_name(c->path), arch, c->target->ptx_version,
                          lowered};
@@ -515,7 +515,7 @@ lower_with_choices(Compilation *c, uint32_t k)
     if (c->diag.errors > errors)
         return NULL;
     if (c->options->plan == NULL && fn->hint_plan != NULL &&
-        strcmp(fn->hint_plan, "none") != 0 && c->target->group_mma == NULL)
+        strcmp(fn->hint_plan, "none") != 0 && !target_has_roles(c->target))
         diag_warning(&c->diag, fn->hint_plan_span,
                      "the plan of kernel '%s' is not used: %s has no products of warp groups",
                      fn->name, c->target->name);
@@ -605,7 +605,7 @@ compile_lane_ir(Compilation *c)
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < fns.n; k++) {
         if (lir_has_roles(fns.at[k]))
-            arch = c->target->ptx_target_roles;
+            arch = c->target->ptx_target_exact;
     }
     if (arch == NULL) {
         diag_error(&c->diag, (Span){0}, "%s has instructions that %s does not have", c->path,

@@ -5,6 +5,9 @@
  */
 #include "backends/ptx/targets.h"
 
+static const MmaForm mma_forms[] = {WARP_MMAS};
+static const CopyForm copy_forms[] = {LANE_COPIES};
+
 const Target target_sm100 = {
     .name = "sm_100",
     .ptx_target = "sm_100",
@@ -18,16 +21,17 @@ const Target target_sm100 = {
         .shared_reserved = 1024,
         .registers_per_sm = 65536,
         .threads_per_sm = 2048,
-        .mma_flops = 2540,
+        .mma_flops = {[BY_WARP] = 2540},
         .special_ops = 16,
         .float_ops = 128,
         .shared_bytes = 128,
     },
-    .store_matrix = true,
-    .early_start = true,
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY,
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,
-    .mma = warp_mma_atoms,
-    .n_mma = WARP_MMA_ATOMS,
+    .mma = mma_forms,
+    .n_mma = ROWS(mma_forms),
+    .copies = copy_forms,
+    .n_copies = ROWS(copy_forms),
 };

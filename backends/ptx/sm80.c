@@ -6,10 +6,8 @@
  */
 #include "backends/ptx/targets.h"
 
-const MmaAtom warp_mma_atoms[] = {
-    {DT_F16, 16, 8, 16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"},
-    {DT_BF16, 16, 8, 16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"},
-};
+static const MmaForm mma_forms[] = {WARP_MMAS};
+static const CopyForm copy_forms[] = {LANE_COPIES};
 
 const Target target_sm80 = {
     .name = "sm_80",
@@ -24,16 +22,16 @@ const Target target_sm80 = {
         .shared_reserved = 1024,
         .registers_per_sm = 65536,
         .threads_per_sm = 2048,
-        .mma_flops = 2048,
+        .mma_flops = {[BY_WARP] = 2048},
         .special_ops = 16,
         .float_ops = 64,
         .shared_bytes = 128,
     },
-    .store_matrix = false,
-    .early_start = false,
     .addition_bytes = 4,
     .addition_piece = 128,
     .addition_clocks = 0.2,
-    .mma = warp_mma_atoms,
-    .n_mma = WARP_MMA_ATOMS,
+    .mma = mma_forms,
+    .n_mma = ROWS(mma_forms),
+    .copies = copy_forms,
+    .n_copies = ROWS(copy_forms),
 };

@@ -28,12 +28,8 @@
  */
 #include "backends/ptx/targets.h"
 
-/* PTX ISA 9.7.15.5 "wgmma": m is 64, n a multiple of 8 up to 256, k 16 for 16-bit elements; the
- * mnemonic wants n between the two parts. */
-static const MmaAtom group_mma_atoms[] = {
-    {DT_BF16, 64, 256, 16, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16"},
-    {DT_F16, 64, 256, 16, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16"},
-};
+static const MmaForm mma_forms[] = {WARP_MMAS, GROUP_MMAS};
+static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
 
 const Target target_sm90 = {
     .name = "sm_90",
@@ -48,7 +44,7 @@ const Target target_sm90 = {
         .shared_reserved = 1024,
         .registers_per_sm = 65536,
         .threads_per_sm = 2048,
-        .mma_flops = 2540,
+        .mma_flops = {[BY_WARP] = 2540, [BY_WARP_GROUP] = 4096},
         .special_ops = 16,
         .float_ops = 128,
         .shared_bytes = 128,
@@ -58,13 +54,15 @@ const Target target_sm90 = {
         .clock_mhz = 1700,
         .burst_mhz = 1980,
     },
-    .group_mma = group_mma_atoms,
-    .n_group_mma = sizeof group_mma_atoms / sizeof group_mma_atoms[0],
-    .ptx_target_roles = "sm_90a",
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER | CAN_MOVE_REGISTERS,
+    .mma = mma_forms,
+    .n_mma = ROWS(mma_forms),
+    .copies = copy_forms,
+    .n_copies = ROWS(copy_forms),
+    .ptx_target_exact = "sm_90a",
     /* 64 K registers over one warp group that copies and n that compute, in steps of 8; measured on
      * an H200: docs/measurements.md */
     .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
-    .group_flops = 4096,
     .drops_hidden_padding = true,
     .drawing_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .group_other_registers = {0, 24, 24, 32, 32},
@@ -100,11 +98,7 @@ const Target target_sm90 = {
                    .products_power = 8,
                    .products = 60,
                    .turned = 1.01},
-    .store_matrix = true,
-    .early_start = true,
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,
-    .mma = warp_mma_atoms,
-    .n_mma = WARP_MMA_ATOMS,
 };

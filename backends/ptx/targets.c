@@ -34,27 +34,45 @@ target_tuned(Arena *arena, const Target *target, const Target *chip)
     Target *tuned = arena_copy(arena, target, sizeof *target);
     tuned->name = arena_printf(arena, "%s -mtune=%s", target->name, chip->name);
     tuned->chip = chip->chip;
-    tuned->group_mma = NULL; /* instructions of one architecture only: the chip has them not */
-    tuned->n_group_mma = 0;
+    tuned->ptx_target_exact = NULL; /* the chip has other instructions of its own, or none */
     return tuned;
 }
 
-const MmaAtom *
-target_group_mma(const Target *target, DType dtype)
+bool
+target_can(const Target *target, uint32_t abilities)
 {
-    for (uint32_t i = 0; i < target->n_group_mma; i++) {
-        if (target->group_mma[i].dtype == dtype)
-            return &target->group_mma[i];
+    return (target->abilities & abilities) == abilities;
+}
+
+const MmaForm *
+target_mma(const Target *target, Issuer issuer, DType dtype)
+{
+    for (uint32_t i = 0; i < target->n_mma; i++) {
+        const MmaForm *form = &target->mma[i];
+        if (form->issuer == issuer && form->dtype == dtype &&
+            (!form->exact || target->ptx_target_exact != NULL))
+            return form;
     }
     return NULL;
 }
 
-const MmaAtom *
-target_mma(const Target *target, DType dtype)
+const CopyForm *
+target_copy(const Target *target, CopyKind kind)
 {
-    for (uint32_t i = 0; i < target->n_mma; i++) {
-        if (target->mma[i].dtype == dtype)
-            return &target->mma[i];
+    for (uint32_t i = 0; i < target->n_copies; i++) {
+        if (target->copies[i].kind == kind)
+            return &target->copies[i];
     }
     return NULL;
+}
+
+bool
+target_has_roles(const Target *target)
+{
+    bool groups = false;
+
+    for (uint32_t i = 0; i < target->n_mma && target->ptx_target_exact != NULL; i++)
+        groups = groups || target->mma[i].issuer == BY_WARP_GROUP;
+    return groups && target_can(target, CAN_COUNT_BYTES | CAN_MOVE_REGISTERS) &&
+           target_copy(target, COPY_TENSOR_LOAD) != NULL;
 }

@@ -342,10 +342,10 @@ lower_group_mma(Lowering *lo, TirOp *op)
     GroupOperand left = describe(lo, op, op->swapped ? 1 : 0);
     GroupOperand right = describe(lo, op, op->swapped ? 0 : 1);
     TirVal *result = op->results[0];
-    const MmaAtom *atom = target_group_mma(lo->px->target, op->args[0]->type.dtype);
+    const MmaForm *form = target_mma(lo->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
     int32_t n = lower_registers(result), cols = result->type.dim[op->swapped ? 0 : 1];
     int32_t blocks = (result->type.dim[op->swapped ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
-    const char *mnemonic = arena_printf(lo->arena, atom->mnemonic, cols);
+    const char *mnemonic = arena_printf(lo->arena, form->mnemonic, cols);
     uint32_t steps = steps_of(op), each = (uint32_t)(n / blocks); /* registers of a block's sum */
     LirReg **a = arena_array(lo->arena, LirReg *, blocks);
     LirReg *home = lo->homes[result->id];

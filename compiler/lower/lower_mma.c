@@ -253,12 +253,12 @@ lower_mma(Lowering *lo, TirOp *op)
     Operand left = describe(lo, op, op->swapped ? 1 : 0);
     Operand right = describe(lo, op, op->swapped ? 0 : 1);
     TirVal *result = op->results[0], *acc = op->args[2];
-    const MmaAtom *atom = target_mma(lo->px->target, op->args[0]->type.dtype);
+    const MmaForm *form = target_mma(lo->px->target, BY_WARP, op->args[0]->type.dtype);
     bool from_zero = acc->def != NULL && acc->def->op == TIR_CONST && acc->def->number == 0;
     int32_t n = lower_registers(result);
     LirReg *d = arena_array(lo->arena, LirReg, n);
 
-    if (atom == NULL) {
+    if (form == NULL) {
         diag_error(lo->px->diag, op->span, "%s has no product of %s operands here",
                    lo->px->target->name, dtype_name(op->args[0]->type.dtype));
         lo->failed = true;
@@ -291,7 +291,7 @@ lower_mma(Lowering *lo, TirOp *op)
                     }
                     operands[8] = lir_reg(x[2 * w]);
                     operands[9] = lir_reg(x[2 * w + 1]);
-                    lir_emit(&lo->b, LIR_MMA, 4, 14, operands)->text = atom->mnemonic;
+                    lir_emit(&lo->b, LIR_MMA, 4, 14, operands)->text = form->mnemonic;
                 }
             }
         }

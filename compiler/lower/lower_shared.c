@@ -263,7 +263,7 @@ stores_matrices(const Lowering *lo, const TirVal *value, bool *transposed,
     const Layout *layout = value->layout;
     int32_t n = layout_registers(layout);
 
-    if (!lo->px->target->store_matrix || !lower_is_narrow(value) || layout->rank != 2 || n % 8 != 0)
+    if (!target_can(lo->px->target, CAN_STORE_MATRIX) || !lower_is_narrow(value) || layout->rank != 2 || n % 8 != 0)
         return false;
     *transposed = begins_with(&layout->reg, 0, 2, 1, 0);
     if (*transposed ? !begins_with(&layout->lane, 0, 4, 2, 0) || !begins_with(&layout->lane, 1, 8, 0, 1)

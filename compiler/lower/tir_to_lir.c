@@ -554,7 +554,7 @@ add_params(Lowering *lo)
 void
 lower_early_start(Lowering *lo)
 {
-    if (!lo->px->in_sequence || !lo->px->target->early_start || !pass_enabled(lo->px, "early-start"))
+    if (!lo->px->in_sequence || !target_can(lo->px->target, CAN_START_EARLY) || !pass_enabled(lo->px, "early-start"))
         return;
     lir_emit(&lo->b, LIR_GRID_WAIT, 0, 0, NULL);
     lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);

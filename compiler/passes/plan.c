@@ -29,7 +29,6 @@
 
 enum {
     GROUP_ROWS = 64,
-    BOX_MOST = 256,
     FIX_ROUNDS = 64,
     MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
     OPERAND_REGISTERS = 30, /* of one product, beside its result */
@@ -164,13 +163,14 @@ check_bounds(Planner *p)
 static bool
 check_load(Planner *p, const TirOp *load)
 {
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_LOAD);
     const TirTensor *tensor = load->tensor;
     uint32_t last = tensor->rank - 1;
     uint32_t next = 0, order[TENSOR_MAX_RANK];
 
     if (dtype_bits(tensor->dtype) != 16)
         return refuse(p, load->span, "an operand of a product does not have 16 bits");
-    if (tensor->rank > 5 || tensor->align % 16 != 0)
+    if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
         return refuse(p, load->span, "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
     if (!tir_is_contiguous(load))
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
@@ -183,14 +183,14 @@ check_load(Planner *p, const TirOp *load)
     if (!only_operand(p->fn->body, load->results[0]))
         return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
     for (uint32_t d = 0; d < tensor->rank; d++) {
-        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > BOX_MOST)
+        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > form->box)
             return refuse(p, load->span, "a tile has more than 256 rows");
         if (load->index[d].kind == INDEX_FULL)
             continue;
         const TirVal *start = load->args[next++];
         if (!producer_can(p, start))
             return refuse(p, load->span, "the place of a tile depends on data");
-        if (d == last && tir_factor(start) < 8)
+        if (d == last && tir_factor(start) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
             return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
     }
     return true;
@@ -301,6 +301,7 @@ static bool
 check_joint(Planner *p, TirOp *op)
 {
     uint32_t bands = p->px->plan.bands;
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
     const TirOp *add = only_addition(p, op);
     TirOp *right = load_behind(op->args[1]);
 
@@ -313,9 +314,9 @@ check_joint(Planner *p, TirOp *op)
     JointShare share = joint_share(op->results[0]->type, bands);
     if (bands > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
-    if (add->tensor->dtype != DT_F32 || add->tensor->rank > 5 || add->tensor->align % 16 != 0 ||
-        !tir_is_contiguous(add) || !box_begins_aligned(add) || is_packed(add) || add->n_limits > 0 ||
-        share.rows > BOX_MOST)
+    if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
+        add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
+        !box_begins_aligned(add) || is_packed(add) || add->n_limits > 0 || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
@@ -346,11 +347,11 @@ check_columns(Planner *p, TirOp *op)
 {
     int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = load_behind(op->args[1]);
-    const MmaAtom *atom = target_group_mma(p->px->target, op->args[0]->type.dtype);
+    const MmaForm *form = target_mma(p->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
 
-    if (atom == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
         return refuse(p, op->span, "warp groups have no product of these types");
-    if (rows != GROUP_ROWS || cols > BOX_MOST)
+    if (rows != form->m || cols > form->n)
         return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
     op->joint = true;
     op->swapped = false;
@@ -392,23 +393,23 @@ check_products(Planner *p)
         op->swapped = along == 2;
         int32_t rows = op->results[0]->type.dim[op->swapped], cols = op->results[0]->type.dim[1 - op->swapped];
         int32_t inner = op->args[0]->type.dim[1];
-        const MmaAtom *atom = target_group_mma(p->px->target, op->args[0]->type.dtype);
-        if (atom == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        const MmaForm *form = target_mma(p->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
+        if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
-        if (rows % GROUP_ROWS != 0 || cols % 8 != 0 || cols > 256)
+        if (rows % form->m != 0 || cols % form->n_step != 0 || cols > form->n)
             return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swapped ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swapped ? 0 : 1]);
         if (cols / 2 + OPERAND_REGISTERS > entry_registers(p->px->target, p->px->plan.bands))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
-        if (rows / GROUP_ROWS * cols / 2 + OPERAND_REGISTERS >
+        if (rows / form->m * cols / 2 + OPERAND_REGISTERS >
             (int32_t)p->px->target->role_registers[p->px->plan.bands].consumer)
             return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
-        if (right == NULL)
+        if (right == NULL && (form->b & IN_REGISTERS) == 0)
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
-        if (left == NULL && inner % atom->k != 0)
+        if (left == NULL && inner % form->k != 0)
             return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-        if (inner % atom->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+        if (inner % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
             return refuse(p, op->span, "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
         if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
             return false;
@@ -782,11 +783,12 @@ divide_tiles(Planner *p)
 static void
 pair_blocks(Planner *p)
 {
-    Span where;
+    Span where = p->loop->span;
 
     if (!p->px->plan.paired)
         return;
-    const char *why = plan_can_pair(p->fn, p->loop, &where);
+    const char *why = target_can(p->px->target, CAN_CLUSTER) ? plan_can_pair(p->fn, p->loop, &where)
+                                                             : "the target has no clusters of blocks";
     if (why == NULL) {
         plan_pairs(p->fn);
         return;
@@ -801,7 +803,7 @@ pass_plan(PassContext *px, TirFn *fn)
     Planner p = {.px = px, .fn = fn};
     const PlanHints *hints = &px->plan;
 
-    if (hints->bands == 0 || px->target->group_mma == NULL)
+    if (hints->bands == 0 || !target_has_roles(px->target))
         return false;
     bool ahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");

@@ -18,7 +18,7 @@
 
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128, SPAN = 1024, BOX_MOST = 256, OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
+enum { PANEL_BYTES = 128, SPAN = 1024, OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
@@ -90,17 +90,18 @@ is_turned(const Roles *r)
 static int64_t
 panels_to_store(const Roles *r, const TirOp *store)
 {
+    const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
 
-    if (store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
-        is_turned(r) || tensor->rank > 5 || store->n_limits > 0 ||
-        tensor->rank < 2 || tensor->align % 16 != 0 ||
+    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
+        is_turned(r) || tensor->rank > form->rank || store->n_limits > 0 ||
+        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_begins_aligned(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
     if (value->type.rank != 2 || (element != 2 && element != 4) || value->type.dtype == DT_BOOL ||
-        value->type.dim[0] > BOX_MOST || value->type.dim[1] % (PANEL_BYTES / element) != 0 ||
+        value->type.dim[0] > form->box || value->type.dim[1] % (PANEL_BYTES / element) != 0 ||
         !comes_from_loop(r, value) || accesses(r->old, tensor) != 1)
         return 0;
     return value->type.dim[1] / (PANEL_BYTES / element);

@@ -38,7 +38,7 @@ product_cost(const Target *target, const TirOp *op)
     double left = lies_in_shared(op->args[op->swapped ? 1 : 0]) ? GROUP_ROWS : 0;
     OpCost cost = {.unit = UNIT_TENSOR, .async = op->async};
 
-    cost.clocks = 2 * rows * cols * depth / target->group_flops;
+    cost.clocks = 2 * rows * cols * depth / target->chip.mma_flops[BY_WARP_GROUP];
     cost.bytes = rows / GROUP_ROWS * (left + cols) * depth * 2;
     if (cost.bytes / target->chip.shared_bytes > cost.clocks)
         cost.clocks = cost.bytes / target->chip.shared_bytes;
