@@ -16,12 +16,10 @@
 #include "compiler/tuning.h"
 
 enum {
-    MOST_BANDS = 4,
     MOST_STAGES = 4,
     ENOUGH_STAGES = 3,      /* for a fourth one to be worth less than what follows the loop */
     MOST_CHOICES = 160,
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
-    OPERAND_REGISTERS = 30, /* of one product, beside its result */
     OTHER_SHARED = 1024,    /* barriers, alignment */
     JOINT_SHARED = 512      /* the same where all large buffers are counted */
 };
@@ -199,13 +197,6 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
         add_plans(s, values, w, &trips, plan);
 }
 
-/* Of a thread, before the roles part. */
-static int32_t
-entry_registers(const PlanSearch *s, uint32_t bands)
-{
-    return s->px->target->chip.registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
-}
-
 static bool
 bands_wanted(const PlanSearch *s, uint32_t bands)
 {
@@ -225,7 +216,7 @@ try_values(PlanSearch *s, TileChoice *values)
 {
     bool some = false;
 
-    for (uint32_t bands = 1; bands <= MOST_BANDS; bands++) {
+    for (uint32_t bands = 1; bands <= MOST_CONSUMERS; bands++) {
         if (!bands_wanted(s, bands))
             continue;
         values->plan = (PlanHints){
@@ -236,17 +227,17 @@ try_values(PlanSearch *s, TileChoice *values)
         some = true;
         if (fn->plan->joint) {
             BandWork w = band_work(fn, bands);
-            if (w.widest / 2 + OPERAND_REGISTERS <= entry_registers(s, bands))
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands))
                 add_choice(s, values, fn, &w, bands);
             continue;
         }
         BandWork w = band_work(fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > BAND_ROWS && (!band_is_products(&w) || s->one_block))
+        if (w.rows > GROUP_ROWS && (!band_is_products(&w) || s->one_block))
             return false;
-        for (; bands <= MOST_BANDS; bands++) {
-            if (w.widest / 2 + OPERAND_REGISTERS <= entry_registers(s, bands) &&
+        for (; bands <= MOST_CONSUMERS; bands++) {
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands) &&
                 bands_wanted(s, bands))
                 add_choice(s, values, fn, &w, bands);
         }
@@ -260,17 +251,17 @@ try_values(PlanSearch *s, TileChoice *values)
 static void
 try_divided(PlanSearch *s, const TileChoice *values)
 {
-    for (uint32_t bands = 2; bands <= MOST_BANDS; bands++) {
+    for (uint32_t bands = 2; bands <= MOST_CONSUMERS; bands++) {
         for (uint32_t k = 0; k <= s->autos && bands_wanted(s, bands); k++) {
             TileChoice tiles = *values;
             if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
-                tiles.values[k] = BAND_ROWS * (int32_t)bands;
+                tiles.values[k] = GROUP_ROWS * (int32_t)bands;
             tiles.plan = (PlanHints){.bands = bands, .stages = 1, .slots = 1, .divide = true};
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
             BandWork w = band_work(fn, bands);
-            if (w.widest / 2 + OPERAND_REGISTERS <= entry_registers(s, bands))
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands))
                 add_choice(s, &tiles, fn, &w, bands);
         }
     }
@@ -283,7 +274,7 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
     const TilecOptions *options = s->front.options;
 
     for (size_t k = 0; k < options->n_defines; k++) {
-        for (uint32_t bands = 2; bands <= MOST_BANDS; bands++) {
+        for (uint32_t bands = 2; bands <= MOST_CONSUMERS; bands++) {
             static const char *const rows[] = {"", "64", "128", "192", "256"};
             if (strcmp(options->defines[k].value, rows[bands]) != 0)
                 continue;
@@ -311,7 +302,7 @@ try_usual_values(PlanSearch *s, const TileChoice *values)
     for (uint32_t index = 1; s->autos == 3 && index < 27; index++) {
         TileChoice other = *values;
         for (uint32_t k = 0, rest = index; k < 3; k++, rest /= 3)
-            other.values[k] = BAND_ROWS << rest % 3;
+            other.values[k] = GROUP_ROWS << rest % 3;
         try_values(s, &other);
     }
     for (uint32_t k = 0; k < s->autos; k++) {
@@ -340,7 +331,7 @@ try_listed_values(PlanSearch *s)
         TileChoice values = {0};
         size_t rest = index;
         for (uint32_t k = 0; k < MAX_AUTO; k++)
-            values.values[k] = BAND_ROWS;
+            values.values[k] = GROUP_ROWS;
         for (uint32_t k = 0; k < s->autos; k++) {
             uint32_t list = k < TILEC_OPEN ? k : TILEC_OPEN - 1;
             if (s->asked->n_tiles[list] > 0)
@@ -442,7 +433,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     s.sizes_known = sizes != NULL || all_sizes_said(fn);
     s.autos = s.open.asked < MAX_AUTO ? s.open.asked : MAX_AUTO;
     for (uint32_t k = 0; k < MAX_AUTO; k++)
-        values.values[k] = BAND_ROWS;
+        values.values[k] = GROUP_ROWS;
     s.one_block = true; /* what is pinned to more says how many rows a block has, if it can */
     bool some = !has_lists(asked) && try_values(&s, &values);
     s.one_block = false;

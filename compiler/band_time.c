@@ -26,6 +26,7 @@
  */
 #include "compiler/band_time.h"
 
+#include "compiler/passes/plan.h"
 #include "compiler/unit_norm.h"
 
 #include <math.h>
@@ -49,12 +50,8 @@ round_of(uint32_t n, double waited, double under, double second, double gap)
 bool
 band_overlaps(const Target *target, const BandWork *work, const PlanHints *plan)
 {
-    enum { OTHER_REGISTERS = 32, ROUNDING = 4 };
-    int64_t fresh = work->fresh;
-
-    return plan->overlap && !work->joint && work->accumulators > 0 && fresh > 0 &&
-           work->accumulators + fresh + fresh / 2 + fresh / 8 + OTHER_REGISTERS <=
-               (int64_t)target->role_registers[plan->bands].consumer + ROUNDING;
+    return plan->overlap && !work->joint && work->accumulators > 0 && work->fresh > 0 &&
+           plan_overlap_fits(target, plan->bands, work->accumulators + plan_overlap_registers(work->fresh));
 }
 
 bool

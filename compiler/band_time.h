@@ -10,7 +10,7 @@
 #include "compiler/passrun.h"
 #include "compiler/trips.h"
 
-enum { BAND_ROWS = 64, BAND_LOOPS = 8 };
+enum { BAND_LOOPS = 8 };
 
 /* What one band asks for. */
 typedef struct BandWork {

@@ -16,7 +16,6 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128 }; /* of a row, in a staging buffer */
 
 typedef struct Sum {
     BandWork *work;
@@ -28,7 +27,7 @@ typedef struct Sum {
 static double
 clocks_of(const TirVal *value)
 {
-    return (double)tir_type_elements(value->type) / (4 * WARP_LANES);
+    return (double)tir_type_elements(value->type) / GROUP_LANES;
 }
 
 static bool
@@ -87,7 +86,7 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
             continue;
         w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
         if (op->op != TIR_BOUNDS_MASK && count_uses(fn, op->results[0]) > 1)
-            w->kept += tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
+            w->kept += tir_type_elements(op->results[0]->type) / GROUP_LANES;
     }
 }
 
@@ -96,8 +95,6 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
 static void
 add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)
 {
-    enum { BOX_ALIGN = 128 };
-
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
@@ -213,7 +210,7 @@ add_product(const Sum *sum, const TirOp *op)
     if (shares)
         share = joint_share(type, sum->bands);
     double rows = op->swapped ? share.cols : share.rows, n = op->swapped ? share.rows : share.cols;
-    double blocks = rows / BAND_ROWS;
+    double blocks = rows / GROUP_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
     const TirVal *left = op->args[op->swapped ? 1 : 0];
 
@@ -223,15 +220,15 @@ add_product(const Sum *sum, const TirOp *op)
                                    (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all bands write */
         w->joint = true;
-        w->exchange_bytes += (int64_t)type.dim[0] * BAND_ROWS * 2;
-        w->shared += (double)type.dim[0] * BAND_ROWS * 2 / 128;
+        w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
+        w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
     }
     if (shares) { /* the parts of all bands, for a share of the result */
         w->joint = true;
         steps *= sum->bands;
-        w->exchange_bytes += 2 * (int64_t)type.dim[0] * BAND_ROWS * 2;
+        w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * 2;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
-        w->shared += (double)type.dim[0] * (BAND_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
+        w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
     }
     w->turned |= op->swapped;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
@@ -240,7 +237,7 @@ add_product(const Sum *sum, const TirOp *op)
     w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
     add_waits(w, sum->body, op, steps * blocks * n / 2);
     w->multiplies += rows * n * steps * 16;
-    int64_t registers = (int64_t)(rows * n) / (4 * WARP_LANES);
+    int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
     if (shares || (op->joint && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))
@@ -268,7 +265,7 @@ find_loops(BandWork *w, const TirBlock *block)
 static void
 add_leaving(BandWork *w, const TirBlock *body, TirType type, int64_t bits)
 {
-    bool first = w->panel_bytes == (int64_t)type.dim[0] * PANEL_BYTES, fits = false;
+    bool first = w->panel_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirShared *ring = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
@@ -289,8 +286,8 @@ add_rings(BandWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
             TirType type = op->args[op->n_args - 1]->type;
             int64_t bits = dtype_bits(op->tensor->dtype);
             w->stored += (double)(tir_type_elements(type) * bits) / 8;
-            if (type.rank == 2 && type.dim[1] * bits / 8 % PANEL_BYTES == 0) {
-                w->panel_bytes += (int64_t)type.dim[0] * PANEL_BYTES;
+            if (type.rank == 2 && type.dim[1] * bits / 8 % SWIZZLE_BYTES == 0) {
+                w->panel_bytes += (int64_t)type.dim[0] * SWIZZLE_BYTES;
                 add_leaving(w, fn->body, type, bits);
             }
         }

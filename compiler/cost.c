@@ -6,8 +6,7 @@
  * that of the other one, and a share of the rest, which fewer blocks on an SM hide less well.
  *
  * Registers are those of the values alive together, by their layouts, plus the fragments that
- * products load.  The constants were fitted to kernels measured on an H200 and to what ptxas said
- * of their registers.
+ * products load.  What that takes beside the units' time is the chip's (LoopTimes).
  */
 #include "compiler/cost.h"
 
@@ -18,42 +17,17 @@
 enum {
     NOMINAL_EXTENT = 4096, /* of a range that a loop steps through */
     PLAIN_REGISTERS = 28,  /* addresses, counters, fragments still under way */
-    OTHER_REGISTERS = 72,  /* what the lowering leaves free when it keeps operands */
     FULL_WARPS = 8,
     SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
     LEFT_ALIVE = 7,       /* of all registers, those that code should not keep alive */
     SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
     TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
-    REGISTER_STEP = 8,     /* registers are handed out in these units */
     ATOM_M = 16,
     ATOM_N = 8,
     ATOM_K = 16,
-    TRANSACTION = 32, /* bytes of global memory a clock and SM */
 };
 
-/* Fitted to 40 kernels measured on an H200: those that do not spill are within 13 %, those that do
- * within 30 %, on the slow side but for one.  tests/api/unit/test_cost.c keeps what follows. */
-/* What of the less busy one of tensor unit and shared memory is not hidden behind the other. */
-static const double not_hidden = 0.12;
-/* The same of special functions and lanes, by how many blocks share the SM: 1, 2, more. */
-static const double rest_not_hidden[] = {0.86, 0.53, 0.36};
-/* Clocks that a block waits when nobody else is there to work: at a barrier, for a copy. */
-static const double barrier_wait = 110, copy_wait = 900;
-/* And what it waits in each iteration when others are, and for a copy that had only a part of an
- * iteration's time. */
-static const double round_wait = 80, turn_wait = 130;
-/* Fewer warps than FULL_WARPS on an SM take turns less well. */
-static const double few_warps = 1.09;
-/* What an iteration takes more that has masks. */
-static const double masked_more = 0.4;
-/* Each register spilled. */
-static const double spill = 0.01;
-/* Code with more than LEFT_ALIVE registers alive at once may spill, and often does: ptxas wants the
- * rest for itself.  What that costs is not to be foreseen; from nothing to a quarter was measured. */
-static const double may_spill = 0.06;
-/* With more than SAFE_ALIVE a few do, the more the nearer: what gains less is not worth it. */
-static const double near_spill = 0.006;
 /* A branch that rows decide to take for themselves is taken rarely. */
 static const double rare = 0.15;
 
@@ -401,13 +375,13 @@ cost_op(Model *m, const TirOp *op)
         m->exposed |= m->depth > 0 && op->shared->slots == 1;
         double bytes = (double)bytes_of(tir_index_type(op));
         units->shared += weight * bytes / target->chip.shared_bytes;
-        units->global += weight * bytes / TRANSACTION;
+        units->global += weight * bytes / target->chip.global_bytes;
         return;
     }
     case TIR_LOAD:
     case TIR_STORE: {
         double bytes = (double)bytes_of(tir_index_type(op));
-        units->global += weight * bytes / TRANSACTION;
+        units->global += weight * bytes / target->chip.global_bytes;
         if (op->op == TIR_STORE && m->depth == 0)
             m->whole = whole_tiles(op);
         m->elements += weight * (double)tir_type_elements(tir_index_type(op));
@@ -494,13 +468,14 @@ loop_step(const TirBlock *block, const TirVal *index)
 
 /* A last tile that is not full takes as long as the others, and the time for its masks. */
 static double
-loop_trips(const TirOp *loop)
+loop_trips(const Target *target, const TirOp *loop)
 {
+    double masked = target->chip.loop_times.masked_more;
     int32_t step = loop_step(loop->blocks[0], loop->blocks[0]->params.at[0]);
 
     if (step == 0)
         return 1;
-    return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked_more : 0);
+    return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked : 0);
 }
 
 static void
@@ -511,7 +486,7 @@ cost_block(Model *m, const TirBlock *block)
         double weight = m->weight;
         cost_op(m, op);
         if (op->op == TIR_FOR) {
-            m->weight *= loop_trips(op);
+            m->weight *= loop_trips(m->px->target, op);
             m->units->rounds += has_own_product(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             if (m->n_kept == 0)
@@ -546,6 +521,7 @@ blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
 static void
 finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 {
+    const LoopTimes *times = &target->chip.loop_times;
     int32_t most = target->registers_per_thread;
 
     cost->fits = true;
@@ -565,12 +541,12 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     double smaller = u->tensor > u->shared ? u->shared : u->tensor;
     double rest = u->special + u->lanes;
     int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
-    cost->clocks = larger + not_hidden * smaller + rest_not_hidden[share] * rest + u->atomic;
-    cost->clocks += cost->blocks == 1 ? barrier_wait * u->barriers : round_wait * u->rounds;
-    cost->clocks += copy_wait * u->waits / cost->blocks + turn_wait * u->turns;
+    cost->clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest + u->atomic;
+    cost->clocks += cost->blocks == 1 ? times->barrier_wait * u->barriers : times->round_wait * u->rounds;
+    cost->clocks += times->copy_wait * u->waits / cost->blocks + times->turn_wait * u->turns;
     if (cost->blocks * (int32_t)warps < FULL_WARPS)
-        cost->clocks *= few_warps;
-    cost->clocks *= 1 + spill * cost->spilled;
+        cost->clocks *= times->few_warps;
+    cost->clocks *= 1 + times->spill * cost->spilled;
     if (cost->clocks < u->global)
         cost->clocks = u->global;
     if (cost->work <= 0)
@@ -584,7 +560,7 @@ cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
     Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
-    m.keep_budget = px->target->registers_per_thread - OTHER_REGISTERS -
+    m.keep_budget = px->target->registers_per_thread - BESIDE_KEPT -
                     accumulator_elements(fn->body) / (WARP_LANES * (int64_t)fn->warps);
     if (!pass_enabled(px, "keep-operands"))
         m.keep_budget = 0;
@@ -604,14 +580,16 @@ cost_is_tight(const Target *target, const Cost *cost)
 void
 cost_settle(const Target *target, uint32_t alive, Cost *cost)
 {
+    const LoopTimes *times = &target->chip.loop_times;
+
     cost->alive = (int32_t)alive;
     int32_t left = target->registers_per_thread - cost->alive;
     double more = 0;
 
     if (left < LEFT_ALIVE)
-        more = may_spill;
+        more = times->may_spill;
     else if (left < SAFE_ALIVE)
-        more = near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
+        more = times->near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
     cost->clocks *= 1 + more;
     cost->per_work *= 1 + more;
 }
@@ -703,7 +681,7 @@ guess_block(Guess *g, const TirBlock *block)
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
-            m->units->global += weight * (double)bytes / TRANSACTION;
+            m->units->global += weight * (double)bytes / target->chip.global_bytes;
             if (dtype_bits(op->tensor->dtype) == 16)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
         } else if (op->op == TIR_ATOMIC_ADD) {
@@ -718,7 +696,7 @@ guess_block(Guess *g, const TirBlock *block)
                 m->units->lanes += weight * elements / target->chip.float_ops;
         }
         if (op->op == TIR_FOR) {
-            m->weight *= loop_trips(op);
+            m->weight *= loop_trips(m->px->target, op);
             g->depth++;
         }
         double each = m->weight;

@@ -19,12 +19,9 @@
 #include <string.h>
 
 enum {
-    GROUP_THREADS = 128,
-    GROUP_ROWS = 64,
     GROUP_COLS = 8,
     GROUP_DEPTH = 16,
     OPERAND_BYTES = 2,
-    OPERAND_REGISTERS = 26, /* of one product, beside its result */
     DEPTH_OF_ELEMENT = 64,
     MOST_WAYS = 16,   /* of dividing the products of one division */
     MOST_TRIED = 4096 /* combinations of them */
@@ -76,14 +73,14 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 static bool
 is_legal(const Target *target, const FlowProduct *p, uint32_t consumers, Way way)
 {
-    int32_t entry = target->chip.registers_per_sm / (int32_t)((consumers + 1) * GROUP_THREADS) / 8 * 8;
+    int32_t entry = target_entry_registers(target, consumers);
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
         view.cols % (GROUP_COLS * (int32_t)view.col_groups) != 0 || p->k % GROUP_DEPTH != 0)
         return false;
-    if (view.cols / (int32_t)view.col_groups / 2 + OPERAND_REGISTERS > entry)
+    if (view.cols / (int32_t)view.col_groups / 2 + BESIDE_RESULT > entry)
         return false;
     if (p->reduced[1 - along])
         return false;
@@ -167,7 +164,7 @@ place_operands(const Flow *flow, GroupPlan *plan)
 static int32_t
 accumulator(const FlowProduct *p, uint32_t consumers)
 {
-    return p->m * p->n / (int32_t)(consumers * GROUP_THREADS);
+    return p->m * p->n / (int32_t)(consumers * GROUP_LANES);
 }
 
 static void

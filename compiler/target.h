@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "compiler/base/arena.h"
+#include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
 /* ---- what the instructions are ---- */
@@ -65,7 +66,14 @@ typedef struct CopyForm {
 
 /* ---- what they take ---- */
 
-enum { TARGET_GROUPS = 5 }; /* one more than warp groups that may compute */
+/* Registers of a thread that are left for what is not counted one by one, as ptxas 13.0 was seen to want them. */
+enum {
+    BESIDE_KEPT = 72,   /* where operands stay in registers over a loop: fragments, addresses, statistics */
+    BESIDE_SUMS = 32,   /* in a role, beside the results of products: the same without fragments */
+    BESIDE_RESULT = 30  /* before roles part, beside the result of one product of a warp group */
+};
+
+enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
 
 /* What products of warp groups take beside the time of the units: fitted, see there. */
 typedef struct GroupTimes {
@@ -106,6 +114,19 @@ typedef struct BandTimes {
     double products_power, products, turned;
 } BandTimes;
 
+/* What loops without roles take beside the time of the units, in clocks and as shares of what else they
+ * take: fitted, see there. */
+typedef struct LoopTimes {
+    double not_hidden; /* of the less busy one of tensor unit and shared memory */
+    double rest_not_hidden[3]; /* of special functions and lanes, where 1, 2 or more blocks share an SM */
+    double barrier_wait, copy_wait; /* of a block that is alone on its SM */
+    double round_wait, turn_wait;   /* of others, an iteration, and for a copy that had a part of one */
+    double few_warps;  /* factor where they are too few to take turns well */
+    double masked_more; /* of an iteration that has masks */
+    double spill;      /* a register that is spilled */
+    double may_spill, near_spill; /* where nearly all are alive at once, and where it may come to that */
+} LoopTimes;
+
 /* What a chip has and how fast it is, whatever instructions it is given. */
 typedef struct Chip {
     /* limits */
@@ -120,11 +141,14 @@ typedef struct Chip {
     int32_t special_ops; /* ex2, rcp, .. */
     int32_t float_ops;   /* f32 lanes */
     int32_t shared_bytes;
+    int32_t global_bytes; /* of loads and stores, through the L2 cache */
     int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
     int32_t copy_clocks; /* from the question for a tile until it is there */
 
     int32_t sm_count, clock_mhz; /* of the whole chip, under a heavy load: for predictions */
     int32_t burst_mhz;           /* of a chip that is not at its power limit */
+    int32_t cache_share;         /* bytes of the L2 cache that programs at work should share, at most */
+    LoopTimes loop_times;
 } Chip;
 
 typedef struct Target {
@@ -182,6 +206,9 @@ const Target *target_tuned(Arena *arena, const Target *target, const Target *chi
 bool target_can(const Target *target, uint32_t abilities);
 /* The product of an element type that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
+/* Registers of a thread when a block with so many computing warp groups starts, before one gives some to
+ * the others: ptxas lets no instruction have more. */
+int32_t target_entry_registers(const Target *target, uint32_t consumers);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
 /* Whether blocks can be divided into roles: one fetches tiles by tensor copies, whose end is known at barriers,

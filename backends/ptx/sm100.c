@@ -25,6 +25,8 @@ const Target target_sm100 = {
         .special_ops = 16,
         .float_ops = 128,
         .shared_bytes = 128,
+        .global_bytes = 32,
+        .loop_times = H200_LOOPS,
     },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY,
     .addition_bytes = 16,

@@ -26,6 +26,8 @@ const Target target_sm80 = {
         .special_ops = 16,
         .float_ops = 64,
         .shared_bytes = 128,
+        .global_bytes = 32,
+        .loop_times = H200_LOOPS,
     },
     .addition_bytes = 4,
     .addition_piece = 128,

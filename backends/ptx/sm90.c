@@ -48,11 +48,14 @@ const Target target_sm90 = {
         .special_ops = 16,
         .float_ops = 128,
         .shared_bytes = 128,
+        .global_bytes = 32,
         .copy_bytes = 40, /* this and the next one are estimates, not fitted */
         .copy_clocks = 800,
         .sm_count = 132,
         .clock_mhz = 1700,
         .burst_mhz = 1980,
+        .cache_share = 32 << 20, /* of 50 MB; less is slower: docs/measurements.md */
+        .loop_times = H200_LOOPS,
     },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER | CAN_MOVE_REGISTERS,
     .mma = mma_forms,

@@ -56,6 +56,15 @@ target_mma(const Target *target, Issuer issuer, DType dtype)
     return NULL;
 }
 
+int32_t
+target_entry_registers(const Target *target, uint32_t consumers)
+{
+    int32_t threads = (int32_t)(1 + consumers) * GROUP_LANES;
+    int32_t each = target->chip.registers_per_sm / threads / REGISTER_STEP * REGISTER_STEP;
+
+    return each < target->registers_per_thread ? each : target->registers_per_thread;
+}
+
 const CopyForm *
 target_copy(const Target *target, CopyKind kind)
 {

@@ -170,7 +170,6 @@ layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t w
 static const Layout *
 group_rows(Arena *arena, int32_t rows, int32_t all_cols)
 {
-    enum { GROUP_ROWS = 64, GROUP_WARPS = 4 };
     Layout *layout = arena_new(arena, Layout);
 
     layout->rank = 2;

@@ -16,9 +16,10 @@
 #define TILEC_IR_LAYOUT_H
 
 #include "compiler/base/arena.h"
+#include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
-enum { LAYOUT_RANK = 2, LAYOUT_DIGITS = 8, WARP_LANES = 32 };
+enum { LAYOUT_RANK = 2, LAYOUT_DIGITS = 8 };
 
 typedef struct LayoutDigit {
     int32_t extent;

@@ -10,6 +10,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/ir/isa.h"
 
 typedef enum LirClass { LIR_PRED, LIR_B16, LIR_B32, LIR_F32, LIR_B64, LIR_CLASSES } LirClass;
 
@@ -100,13 +101,13 @@ typedef struct LirParam {
 
 /* The recipe of one tensor map: the tensor, its dimensions and the box from the innermost out, and
  * the modes of cuTensorMapEncodeTiled.  The box of a dimension with a scalar index is 1. */
-enum { LIR_MAP_MAX_RANK = 5, LIR_MAP_MAX_BOX = 256, LIR_MAP_BYTES = 128 };
+enum { LIR_MAP_BYTES = 128 };
 
 typedef struct LirTensorMap {
     const char *tensor;
     uint32_t rank;
-    uint32_t dim[LIR_MAP_MAX_RANK]; /* of the tensor; dim[0] is its last one */
-    uint32_t box[LIR_MAP_MAX_RANK];
+    uint32_t dim[BOX_RANK]; /* of the tensor; dim[0] is its last one */
+    uint32_t box[BOX_RANK];
     uint32_t swizzle_bytes;      /* 0, 32, 64 or 128 */
     uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
 } LirTensorMap;

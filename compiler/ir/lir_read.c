@@ -370,9 +370,9 @@ take_map(LirReader *r, const char *name)
     const char *at = r->at;
 
     if (accept_word(r, "dims"))
-        map.rank = take_numbers(r, map.dim, LIR_MAP_MAX_RANK);
+        map.rank = take_numbers(r, map.dim, BOX_RANK);
     if (map.rank == 0 || !accept_word(r, "box") ||
-        take_numbers(r, map.box, LIR_MAP_MAX_RANK) != map.rank)
+        take_numbers(r, map.box, BOX_RANK) != map.rank)
         fail(r, at, "expected dims and box, each with the same 1 to 5 numbers");
     take_word_number(r, "swizzle", &map.swizzle_bytes);
     take_word_number(r, "promotion", &map.l2_promotion_bytes);

@@ -413,12 +413,12 @@ check_map(Checker *c, const LirParam *param)
     static const uint32_t swizzles[] = {0, 32, 64, 128}, promotions[] = {0, 64, 128, 256};
     const LirTensorMap *map = &c->fn->maps.at[param->index];
 
-    if (map->rank < 1 || map->rank > LIR_MAP_MAX_RANK) {
+    if (map->rank < 1 || map->rank > BOX_RANK) {
         param_fault(c, param, "a tensor map has 1 to 5 dimensions");
         return;
     }
     for (uint32_t d = 0; d < map->rank; d++) {
-        if (map->box[d] < 1 || map->box[d] > LIR_MAP_MAX_BOX)
+        if (map->box[d] < 1 || map->box[d] > BOX_MOST)
             param_fault(c, param, "an extent of a box is 1 to 256");
         for (uint32_t e = 0; e < d; e++)
             if (map->dim[e] == map->dim[d])

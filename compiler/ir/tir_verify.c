@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/ir/isa.h"
 #include "compiler/ir/layout.h"
 
 static void
@@ -391,9 +392,8 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
 static void
 check_panels(Verifier *v, const TirOp *op, TirType type)
 {
-    enum { PANEL_BITS = 1024 };
     const TirShared *shared = op->shared;
-    int32_t width = PANEL_BITS / (int32_t)dtype_bits(type.dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(type.dtype);
 
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
     if (type.rank != 2 || type.dim[0] != shared->rows || type.dim[1] % width != 0 ||

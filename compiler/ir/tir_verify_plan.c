@@ -7,10 +7,12 @@
  */
 #include "compiler/ir/tir_verifier.h"
 
+#include "compiler/ir/isa.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_BANDS = 7, MOST_IN_FLIGHT = 16, GROUP_WARPS = 4, LEAST_REGISTERS = 24, MOST_REGISTERS = 240 };
+enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
 /* A slot that a product reads: `behind` waits of the ring ago. */
 typedef struct SlotUse {
@@ -45,16 +47,15 @@ parts_of(const Verifier *v, const TirShared *ring)
 static int64_t
 row_bytes(const TirShared *shared)
 {
-    enum { PANEL_BYTES = 128 };
     int64_t bytes = (int64_t)shared->cols * dtype_bits(shared->dtype) / 8;
 
-    return (bytes + PANEL_BYTES - 1) / PANEL_BYTES * PANEL_BYTES;
+    return (bytes + SWIZZLE_BYTES - 1) / SWIZZLE_BYTES * SWIZZLE_BYTES;
 }
 
 static void
 check_registers(Verifier *v, const char *whose, uint32_t n)
 {
-    if (n != 0 && (n % 8 != 0 || n < LEAST_REGISTERS || n > MOST_REGISTERS))
+    if (n != 0 && (n % REGISTER_STEP != 0 || n < REGISTERS_LEAST || n > MOST_REGISTERS))
         tir_fault(v, NULL, "%s has %" PRIu32 " registers, expected a multiple of 8 in 24 .. 240",
                   whose, n);
 }
@@ -98,8 +99,8 @@ check_facts(Verifier *v)
     }
     if (plan == NULL)
         return;
-    if (plan->bands < 1 || plan->bands > MOST_BANDS)
-        tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. 7", plan->bands);
+    if (plan->bands < 1 || plan->bands > MOST_CONSUMERS)
+        tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. %d", plan->bands, MOST_CONSUMERS);
     if (plan->divided != (plan->band_axis == NO_AXIS) ||
         (!plan->divided && plan->band_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");

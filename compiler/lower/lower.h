@@ -307,7 +307,7 @@ LirReg lower_map_address(Lowering *lo, const TirShared *shared);
  * dimension of the tensor map out. */
 typedef struct LowerBox {
     uint32_t rank;
-    Elem at[LIR_MAP_MAX_RANK];
+    Elem at[BOX_RANK];
 } LowerBox;
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* The coordinates of the panel that begins `column` behind the box's beginning; how many. */

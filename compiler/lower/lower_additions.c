@@ -13,14 +13,9 @@
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */
 #include "compiler/lower/lower.h"
+#include "compiler/passes/plan.h"
 #include "compiler/passes/tir_clone.h"
 #include "compiler/passes/tir_util.h"
-
-enum {
-    PANEL_BYTES = 128,
-    FIRST_FREE = 5, /* barriers, as lower_roles.c counts them: one for each of three bands */
-    FIRST_FULL = 13
-};
 
 /* ---- the program of the warps ---- */
 
@@ -137,7 +132,7 @@ static LirReg
 place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
 {
     LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
+    int32_t width = SWIZZLE_BYTES / 4, panel = staging->layout->rows * SWIZZLE_BYTES;
     LirReg r = lower_elem_reg(lo, row, LIR_B32), c = lower_elem_reg(lo, col, LIR_B32);
     LirReg which = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(c), lir_int(5));
     LirReg in = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(c), lir_int(width - 1));
@@ -145,7 +140,7 @@ place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
     LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(r), lir_int(7));
     turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
     bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(PANEL_BYTES), lir_reg(bytes));
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(SWIZZLE_BYTES), lir_reg(bytes));
     return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
 }
 
@@ -213,7 +208,7 @@ address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t r
     Elem own = lower_add(lo, lower_lane_part(lo, layout, 0), elem_int(row - whole));
     Elem there = lower_add(lo, lower_lane_part(lo, layout, 1), elem_int(col));
     Elem sum = lower_add(lo, elem_reg(place_of(lo, op->shared, own, there)), base);
-    return lir_address(sum.reg, sum.integer + whole * PANEL_BYTES);
+    return lir_address(sum.reg, sum.integer + whole * SWIZZLE_BYTES);
 }
 
 static void
@@ -222,7 +217,7 @@ leave_tile(Lowering *lo, TirOp *op)
     TirVal *value = op->args[op->n_args - 1];
     int32_t n = lower_registers(value), at[LAYOUT_RANK];
 
-    meet(lo, FIRST_FREE, true);
+    meet(lo, BARRIER_FREE, true);
     Elem base = lower_slot_base(lo, op->shared, NULL);
     LirReg first = kept_place(lo->role, op);
     if (first != 0 && base.kind == ELEM_REG) /* a multiple of what the swizzle spans */
@@ -234,7 +229,7 @@ leave_tile(Lowering *lo, TirOp *op)
         lir_emit(&lo->b, LIR_ST_SHARED_B32, 0, 2, operands);
     }
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    meet(lo, FIRST_FULL, false);
+    meet(lo, BARRIER_FULL, false);
 }
 
 /* ---- the warps ---- */
@@ -246,19 +241,19 @@ add_tile(Lowering *lo, TirOp *op)
                                      LIR_TMA_REDUCE_ADD_4, LIR_TMA_REDUCE_ADD_5};
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES / 4, panel = staging->layout->rows * PANEL_BYTES;
+    int32_t width = SWIZZLE_BYTES / 4, panel = staging->layout->rows * SWIZZLE_BYTES;
     LirReg asks = lir_new_reg(b, LIR_PRED);
     LirOperand elected = lir_reg(asks), none = lir_int(0), all = lir_int(-1);
     LowerBox box;
 
-    meet(lo, FIRST_FREE, false);
+    meet(lo, BARRIER_FREE, false);
     lower_find_box(lo, op, &box);
     Elem base = lower_slot_base(lo, staging, NULL);
     LirReg map = lower_map_address(lo, staging);
-    meet(lo, FIRST_FULL, true);
+    meet(lo, BARRIER_FULL, true);
     lir_emit(b, LIR_ELECT, 1, 1, &elected);
     for (int32_t p = 0; p < staging->layout->cols / width; p++) {
-        LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(map)};
+        LirOperand operands[BOX_RANK + 2] = {lir_reg(map)};
         uint32_t k = 1;
         k += lower_box_coordinates(lo, &box, p * width, operands + k);
         Elem from = lower_add(lo, base, elem_int(p * panel));

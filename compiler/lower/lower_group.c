@@ -84,11 +84,11 @@ is_zero(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
 }
 
-enum { STEP = 16, GROUP_ROWS = 64, PANEL_ELEMENTS = 64, PANEL_BYTES = 128, MATRIX_BYTES = 1024 };
+enum { STEP = 16, PANEL_ELEMENTS = SWIZZLE_BYTES / 2 };
 
 /* The high word of a descriptor: 8 rows of a 128-byte panel from one matrix to the next, swizzle of
  * 128 bytes (bits 62 and 63 are 1). */
-enum { DESCRIPTOR_HIGH = 1 << 30 | MATRIX_BYTES >> 4 };
+enum { DESCRIPTOR_HIGH = 1 << 30 | SWIZZLE_SPAN >> 4 };
 
 typedef struct GroupOperand {
     TirVal *value;
@@ -149,8 +149,8 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 {
     LirBuilder *b = &lo->b;
     int32_t length = part->results[0]->type.dim[part->axis];
-    int64_t bytes = part->axis == 0 ? (int64_t)length * PANEL_BYTES
-                                    : (int64_t)length / PANEL_ELEMENTS * layout->rows * PANEL_BYTES;
+    int64_t bytes = part->axis == 0 ? (int64_t)length * SWIZZLE_BYTES
+                                    : (int64_t)length / PANEL_ELEMENTS * layout->rows * SWIZZLE_BYTES;
 
     if (part->axis == 1 && length % PANEL_ELEMENTS != 0) /* inside of a panel */
         bytes = (int64_t)length * 2;
@@ -176,7 +176,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
         return describe_joint(lo, read, contiguous, first, end, block);
     RingCursor *cursor = &lo->role->rings[ring->id];
     const SharedLayout *layout = ring->layout;
-    int32_t panel = layout->rows * PANEL_BYTES;
+    int32_t panel = layout->rows * SWIZZLE_BYTES;
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
@@ -188,8 +188,8 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
         int32_t inner = (int32_t)s * STEP;
         int32_t offset = contiguous
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
-                             : inner * PANEL_BYTES;
-        offset += block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
+                             : inner * SWIZZLE_BYTES;
+        offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : panel);
         out[s] = descriptor_at(lo, base, (int64_t)ring->offset + offset, leading, first + 1 == end);
     }
     return out;
@@ -208,7 +208,7 @@ share_bytes(const TirOp *read, int32_t panel)
     TirType share = read->results[0]->type;
 
     if (share.dim[0] < read->shared->rows)
-        return (int64_t)share.dim[0] * PANEL_BYTES;
+        return (int64_t)share.dim[0] * SWIZZLE_BYTES;
     /* whole panels, or all bands in one */
     return share.dim[1] % PANEL_ELEMENTS == 0 ? (int64_t)share.dim[1] / PANEL_ELEMENTS * panel
                                               : 2 * (int64_t)share.dim[1];
@@ -224,7 +224,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
     LirBuilder *b = &lo->b;
     int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->bands;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
-    int32_t panel = shared->layout->rows * PANEL_BYTES, leading = contiguous ? 1 : panel >> 4;
+    int32_t panel = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : panel >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
 
@@ -244,8 +244,8 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
     for (uint32_t s = first; s < end; s++) {
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
-                         (contiguous ? inner * 2 : inner * PANEL_BYTES);
-        offset += (int64_t)block * (contiguous ? GROUP_ROWS * PANEL_BYTES : panel);
+                         (contiguous ? inner * 2 : inner * SWIZZLE_BYTES);
+        offset += (int64_t)block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : panel);
         out[s] = descriptor_at(lo, base, offset, leading, false);
     }
     return out;

@@ -385,9 +385,8 @@ keep_in_block(Lowering *lo, const TirOp *loop, const TirBlock *block, int64_t *b
 uint32_t
 lower_keep_operands(Lowering *lo, TirOp *loop)
 {
-    enum { OTHER_REGISTERS = 72 }; /* fragments in flight, addresses, row statistics */
     uint32_t before = lo->kept.n;
-    int64_t budget = lo->px->target->registers_per_thread - OTHER_REGISTERS - held_registers(lo);
+    int64_t budget = lo->px->target->registers_per_thread - BESIDE_KEPT - held_registers(lo);
 
     if (pass_enabled(lo->px, "keep-operands"))
         keep_in_block(lo, loop, loop->blocks[0], &budget);

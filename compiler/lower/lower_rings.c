@@ -13,7 +13,7 @@
 #include "compiler/passes/plan.h"
 #include "compiler/passes/tir_util.h"
 
-enum { BARRIER_BYTES = 8, PANEL_BYTES = 128, ARRIVALS_MOST = (1 << 20) - 1, BOTH_BLOCKS = 3 };
+enum { BOTH_BLOCKS = 3 };
 
 /* Parts of a slot that have barriers of their own. */
 static uint32_t
@@ -219,7 +219,7 @@ lower_init_barriers(Lowering *lo)
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
         readers *= ring->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
-            LirOperand operands[] = {lir_address(start, ring->barriers + BARRIER_BYTES * i),
+            LirOperand operands[] = {lir_address(start, ring->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? 1 : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
@@ -227,13 +227,13 @@ lower_init_barriers(Lowering *lo)
     if (lo->fn->plan->mark != 0) {
         /* As many arrivals as there can be: tools take it for a fault when phases end that nobody
          * waits for. */
-        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(ARRIVALS_MOST)};
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
         int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->bands;
         LirOperand operands[] = {
-            lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + BARRIER_BYTES * i),
+            lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + MBARRIER_BYTES * i),
             lir_int(i < TILE_SLOTS ? 1 : readers)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
@@ -284,23 +284,23 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
     if (empty && ring->stays && !lo->role->producer)
         slot = slot_before(lo, ring, slot);
     uint32_t parts = parts_of(lo, ring);
-    int64_t offset = ring->barriers + (empty ? BARRIER_BYTES * ring->slots * parts : 0);
+    int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->slots * parts : 0);
 
     if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
-        start = behind_bands(lo, start, 2 * BARRIER_BYTES * ring->slots);
+        start = behind_bands(lo, start, 2 * MBARRIER_BYTES * ring->slots);
 
     if (ring->per_band && lo->role->producer && lo->fn->plan->alternating) {
-        start = before_band(lo, start, part, BARRIER_BYTES);
+        start = before_band(lo, start, part, MBARRIER_BYTES);
     } else if (ring->per_band && lo->role->producer) {
-        offset += BARRIER_BYTES * part;
+        offset += MBARRIER_BYTES * part;
     } else if (ring->per_band) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
-        offset -= BARRIER_BYTES; /* groups are counted from 1 */
+        offset -= MBARRIER_BYTES; /* groups are counted from 1 */
     }
     if (ring->slots == 1)
         return lir_address(start, offset);
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(BARRIER_BYTES * parts),
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(MBARRIER_BYTES * parts),
                         lir_reg(start));
     return lir_address(at, offset);
 }
@@ -513,7 +513,7 @@ static int32_t
 panel_width(const TirShared *shared)
 {
     return shared->is_vector ? shared->cols
-                             : PANEL_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
+                             : SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
 /* The box of a copy: a panel's width along the last dimension, the tile's rows along the other. */
@@ -524,7 +524,7 @@ map_of(const Lowering *lo, const TirOp *copy)
     uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
-                        .swizzle_bytes = copy->shared->is_vector ? 0 : PANEL_BYTES,
+                        .swizzle_bytes = copy->shared->is_vector ? 0 : SWIZZLE_BYTES,
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);
@@ -664,7 +664,7 @@ own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t panel, LirReg *s
         while (order[d] != share.dim)
             d++;
         along = op->index[share.dim].length / 2;
-        bytes = along * PANEL_BYTES;
+        bytes = along * SWIZZLE_BYTES;
     }
     Elem rank = elem_reg(lower_pair_rank(lo));
     box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));
@@ -714,7 +714,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         step = own_share(lo, op, &box, panel, &start);
     LirReg map = lower_map_address(lo, ring);
     for (int32_t p = 0; p < panels; p += step) {
-        LirOperand operands[LIR_MAP_MAX_RANK + 4];
+        LirOperand operands[BOX_RANK + 4];
         uint32_t at = 0;
         operands[at++] = lir_address(start, offset + (int64_t)p * panel);
         operands[at++] = lir_reg(map);

@@ -10,6 +10,7 @@
  * Otherwise descriptors go through vector registers.
  */
 #include "compiler/lower/lower.h"
+#include "compiler/passes/plan.h"
 
 enum { MANY_RINGS = 4 };
 
@@ -305,8 +306,6 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
 
 /* ---- tiles of different lengths, drawn from a counter or a block each ---- */
 
-enum { CACHE_SHARE = 32 << 20 }; /* bytes of L2 that running programs should share */
-
 /* The largest power of two that is not above `n`. */
 static LirReg
 power_below(LirBuilder *b, LirReg n)
@@ -328,7 +327,7 @@ section_size(Lowering *lo, LirReg others, bool even)
     LirBuilder *b = &lo->b;
     LirReg each = lower_host(lo, lo->fn->plan->shared_bytes_each);
     LirReg some = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(each), lir_int(1));
-    LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(CACHE_SHARE));
+    LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(lo->px->target->chip.cache_share));
     LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
     n = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(n), lir_int(1));
     n = even ? power_below(b, n) : n;
@@ -595,8 +594,6 @@ lower_tiles(Lowering *lo, TirBlock *program)
 
 /* ---- turns ---- */
 
-enum { FIRST_TURN = 8 }; /* barriers: 0 the block's, 1 .. 4 the warp groups' own */
-
 /* The band that has its turn passes it on by arriving at the next one's barrier; the last one does
  * so for the first at the beginning. */
 static void
@@ -604,12 +601,12 @@ begin_turns(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     uint32_t bands = lo->fn->plan->bands;
-    LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(FIRST_TURN));
+    LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(BARRIER_TURN));
     LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(bands));
-    LirOperand begin[] = {lir_int(FIRST_TURN),
+    LirOperand begin[] = {lir_int(BARRIER_TURN),
                           lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
-    lo->role->next_turn = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(FIRST_TURN), lir_reg(next),
+    lo->role->next_turn = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(BARRIER_TURN), lir_reg(next),
                                   lir_reg(last));
     lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, begin)->guard = last;
 }
@@ -618,7 +615,7 @@ void
 lower_turn(Lowering *lo, bool pass)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
-                         lir_int(FIRST_TURN - 1));
+                         lir_int(BARRIER_TURN - 1));
     LirOperand some[] = {lir_reg(pass ? lo->role->next_turn : own),
                          lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
@@ -646,12 +643,10 @@ lower_delay(Lowering *lo, const TirOp *op)
 
 /* ---- bands together ---- */
 
-enum { BAND_BARRIER = 12 };
-
 void
 lower_band_barrier(Lowering *lo)
 {
-    LirOperand some[] = {lir_int(BAND_BARRIER), lir_int((int32_t)lo->fn->plan->bands *
+    LirOperand some[] = {lir_int(BARRIER_BANDS), lir_int((int32_t)lo->fn->plan->bands *
                                                         (int32_t)lo->fn->warps * WARP_LANES)};
 
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);

@@ -16,7 +16,6 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128 };
 
 static const LirOpcode stores[] = {0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3,
                                    LIR_TMA_STORE_4, LIR_TMA_STORE_5};
@@ -78,7 +77,7 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
     LirBuilder *b = &lo->b;
     const Layout *layout = value->layout;
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
-    int32_t width = PANEL_BYTES / element, at[LAYOUT_RANK];
+    int32_t width = SWIZZLE_BYTES / element, at[LAYOUT_RANK];
     int32_t reach = column_reach(layout);
     bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
     LirReg owner = lower_first_copy(lo, layout);
@@ -100,12 +99,12 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
         LirReg turn = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(own), lir_int(7));
         turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
         bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
-        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(PANEL_BYTES),
+        LirReg to = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(SWIZZLE_BYTES),
                             lir_reg(bytes));
         Elem sum = lower_add(lo, elem_reg(to), base);
         /* Rows 8 apart are swizzled alike: their distance is a constant. */
         LirOperand operands[] = {
-            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * PANEL_BYTES), {0}};
+            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * SWIZZLE_BYTES), {0}};
         LirOpcode store = LIR_ST_SHARED_B32;
         if (pairs) {
             operands[1] = lir_reg(lower_packed(lo, value, r / 2));
@@ -127,7 +126,7 @@ static void
 ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column, Elem base,
               int64_t offset)
 {
-    LirOperand operands[LIR_MAP_MAX_RANK + 2] = {lir_reg(lower_map_address(lo, op->shared))};
+    LirOperand operands[BOX_RANK + 2] = {lir_reg(lower_map_address(lo, op->shared))};
     uint32_t k = 1;
 
     k += lower_box_coordinates(lo, box, column, operands + k);
@@ -141,7 +140,7 @@ store_staged(Lowering *lo, TirOp *op)
     TirVal *value = op->args[op->n_args - 1];
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
     Elem base = lower_slot_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
@@ -153,7 +152,7 @@ store_staged(Lowering *lo, TirOp *op)
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
         Elem here = base;
-        here.integer += (int64_t)(p % places) * staging->layout->rows * PANEL_BYTES;
+        here.integer += (int64_t)(p % places) * staging->layout->rows * SWIZZLE_BYTES;
         LirReg asks = begin_asking(lo, &end);
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
@@ -194,7 +193,7 @@ store_over(Lowering *lo, TirOp *op)
     TirVal *value = op->args[op->n_args - 1];
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
-    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     int32_t rows = value->type.dim[0] / (int32_t)lo->fn->warps;
     bool own = has_own_rows(lo, value);
     Elem base = lower_slot_base(lo, staging, NULL);
@@ -218,10 +217,10 @@ store_over(Lowering *lo, TirOp *op)
     else
         lower_barrier(lo);
     LirReg asks = lower_elect(lo);
-    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * PANEL_BYTES));
+    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * SWIZZLE_BYTES));
     for (int32_t p = 0; p < value->type.dim[1] / width; p++)
         ask_for_store(lo, op, &box, asks, p * width, base,
-                      (int64_t)p * staging->layout->rows * PANEL_BYTES);
+                      (int64_t)p * staging->layout->rows * SWIZZLE_BYTES);
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
 }
 

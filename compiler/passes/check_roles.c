@@ -394,7 +394,7 @@ collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         if (op->index[d].kind != INDEX_FULL)
             place.at[d] = walk_value(k->walk, op->args[next++]);
     }
-    vec_push(k->c->arena, &k->places[op->shared->id * MOST_BANDS + part], place);
+    vec_push(k->c->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
     return true;
 }
 
@@ -405,7 +405,7 @@ collect_places(Checker *c, const WalkProgram *program, uint32_t role)
     Walk walk = begin_walk(c);
     Collector k = {.c = c, .walk = &walk};
 
-    k.places = arena_array(c->arena, Places, (c->fn->shared.n + 1) * MOST_BANDS);
+    k.places = arena_array(c->arena, Places, (c->fn->shared.n + 1) * MOST_CONSUMERS);
     set_place(c, role);
     walk.visit = collect;
     walk.user = &k;
@@ -509,7 +509,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     c->tile_index[axis]++;
     for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
         const TirShared *ring = c->fn->shared.at[k];
-        const Places *a = &first[k * MOST_BANDS], *b = &filled[k * MOST_BANDS];
+        const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
         uint32_t same = 0;
         if (!ring->paired)
             continue;
@@ -558,7 +558,7 @@ check_contents(Checker *c, TileRun *tile)
         Order order = {0};
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
             const TirShared *ring = c->fn->shared.at[k];
-            uint32_t at = k * MOST_BANDS;
+            uint32_t at = k * MOST_CONSUMERS;
             if (ring->is_ring &&
                 !check_ring(c, tile, role, ring, &filled[at + (ring->per_band ? role - 1 : 0)],
                             &wanted[at], &order))
@@ -812,7 +812,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
 
     if (plan == NULL || plan->producer == NULL || px->bugs == NULL)
         return false;
-    if (plan->bands > MOST_BANDS || fn->grid.n > WALK_AXES) {
+    if (plan->bands > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }

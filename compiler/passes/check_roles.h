@@ -2,6 +2,7 @@
 #ifndef TILEC_PASSES_CHECK_ROLES_H
 #define TILEC_PASSES_CHECK_ROLES_H
 
+#include "compiler/ir/isa.h"
 #include "compiler/passes/role_walk.h"
 
 /* How many slots of a ring a band may hold at once: the lowering has one cursor for each ring, which
@@ -35,11 +36,10 @@ bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram
 /* ---- the roles together: check_together.c ---- */
 
 enum {
-    MOST_BANDS = 4,
     MOST_TILES = 4,                     /* one after the other */
     PAIR = 2,                           /* blocks that share rings, at most */
-    MOST_PLACES = 4 * PAIR * (MOST_BANDS + 1), /* of a block in the grid, as far as contents go */
-    MOST_ROLES = PAIR * (1 + MOST_BANDS)
+    MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1), /* of a block in the grid, as far as contents go */
+    MOST_ROLES = PAIR * (1 + MOST_CONSUMERS)
 };
 
 /* One way through a role's program: what it does to others. */
@@ -53,7 +53,7 @@ typedef struct RoleRun {
 
 /* A tile of one block: the runs of the producer and the bands. */
 typedef struct TileRun {
-    RoleRun *role[1 + MOST_BANDS];
+    RoleRun *role[1 + MOST_CONSUMERS];
     bool seen[MOST_PLACES]; /* contents were checked at such a place */
 } TileRun;
 
@@ -71,11 +71,11 @@ typedef struct Together {
     uint32_t bands, roles;          /* in a block; in all */
     uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
-    uint32_t (*copied)[PAIR][MOST_BANDS]; /* by ring, block and part */
-    uint32_t (*waited)[PAIR][MOST_BANDS]; /* by ring, block and band */
-    uint32_t (*released)[PAIR][MOST_BANDS];
-    uint32_t turn[PAIR];            /* the band whose turn it is; MOST_BANDS: it is taken */
-    uint32_t arrived[PAIR][MOST_BANDS], passed[PAIR][MOST_BANDS]; /* barriers of all bands */
+    uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by ring, block and part */
+    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by ring, block and band */
+    uint32_t (*released)[PAIR][MOST_CONSUMERS];
+    uint32_t turn[PAIR];            /* the band whose turn it is; MOST_CONSUMERS: it is taken */
+    uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all bands */
 } Together;
 
 /* Runs them until nothing moves. */

@@ -45,7 +45,7 @@ begin_tile(Together *t, uint32_t role)
 static uint32_t
 filled(const Together *t, const TirShared *ring, uint32_t block, uint32_t part)
 {
-    const uint32_t(*copied)[MOST_BANDS] = t->copied[ring->id];
+    const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[ring->id];
     uint32_t own = copied[block][part];
 
     if (!ring->paired)
@@ -81,7 +81,7 @@ take_event(Together *t, uint32_t role, const TirOp *op)
 
     if (op->op == TIR_TURN_TAKE) {
         bool mine = t->turn[block] == band;
-        t->turn[block] = mine ? MOST_BANDS : t->turn[block];
+        t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];
         return mine;
     }
     if (op->op == TIR_TURN_PASS) {
@@ -142,9 +142,9 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->waited = arena_alloc(arena, rings * sizeof *t->waited);
     t->released = arena_alloc(arena, rings * sizeof *t->released);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        for (uint32_t at = 0; at < PAIR * MOST_BANDS; at++) /* as if a tile had gone before */
-            t->copied[k][at / MOST_BANDS][at % MOST_BANDS] =
-                t->waited[k][at / MOST_BANDS][at % MOST_BANDS] = fn->shared.at[k]->stays;
+        for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
+            t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
+                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->stays;
     }
     for (bool moved = true; moved;) {
         moved = false;

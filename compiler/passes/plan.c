@@ -28,11 +28,8 @@
 #include "compiler/passes/tir_util.h"
 
 enum {
-    GROUP_ROWS = 64,
     FIX_ROUNDS = 64,
-    MOST_SHARING = 3, /* bands of one product: they take a barrier each, of the block's 16 */
-    OPERAND_REGISTERS = 30, /* of one product, beside its result */
-    OTHER_REGISTERS = 32 /* of a thread: statistics, addresses, what is being computed */
+    ROUNDED = 4 /* registers of a thread that are not missed: what is left for others is a round number */
 };
 
 typedef struct Planner {
@@ -54,6 +51,18 @@ refuse(Planner *p, Span where, const char *why)
         p->where = where;
     }
     return false;
+}
+
+int64_t
+plan_overlap_registers(int64_t result)
+{
+    return result + result / 2 + result / 8;
+}
+
+bool
+plan_overlap_fits(const Target *target, uint32_t bands, int64_t registers)
+{
+    return registers + BESIDE_SUMS <= (int64_t)target->role_registers[bands].consumer + ROUNDED;
 }
 
 /* ---- the main loop and its products ---- */
@@ -258,15 +267,6 @@ check_place(Planner *p, const TirOp *load)
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
 }
 
-/* Registers of a thread when the block starts: ptxas lets no instruction have more. */
-static int32_t
-entry_registers(const Target *target, uint32_t bands)
-{
-    int32_t each = target->chip.registers_per_sm / (int32_t)((bands + 1) * 4 * WARP_LANES) / 8 * 8;
-
-    return each < target->registers_per_thread ? each : target->registers_per_thread;
-}
-
 /* The operation that adds the result of a product to memory, when nothing else uses it; NULL. */
 static TirOp *
 only_addition(const Planner *p, const TirOp *mma)
@@ -400,9 +400,9 @@ check_products(Planner *p)
             return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swapped ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swapped ? 0 : 1]);
-        if (cols / 2 + OPERAND_REGISTERS > entry_registers(p->px->target, p->px->plan.bands))
+        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.bands))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
-        if (rows / form->m * cols / 2 + OPERAND_REGISTERS >
+        if (rows / form->m * cols / 2 + BESIDE_RESULT >
             (int32_t)p->px->target->role_registers[p->px->plan.bands].consumer)
             return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
         if (right == NULL && (form->b & IN_REGISTERS) == 0)
@@ -433,9 +433,9 @@ result_registers(const Planner *p, bool overlap)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
             continue;
-        int64_t n = tir_type_elements(op->results[0]->type) / (4 * WARP_LANES);
+        int64_t n = tir_type_elements(op->results[0]->type) / GROUP_LANES;
         bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
-        total += fresh && overlap ? n + n / 2 + n / 8 : n;
+        total += fresh && overlap ? plan_overlap_registers(n) : n;
     }
     return total;
 }
@@ -840,14 +840,14 @@ pass_plan(PassContext *px, TirFn *fn)
                           .producer_registers = px->target->role_registers[hints->bands].producer,
                           .consumer_registers = px->target->role_registers[hints->bands].consumer};
     fn->plan->overlapped =
-        hints->overlap && result_registers(&p, true) + OTHER_REGISTERS <= fn->plan->consumer_registers + 4;
+        hints->overlap && plan_overlap_fits(px->target, hints->bands, result_registers(&p, true));
     if (hints->overlap && plan_is_given(hints, "overlap") && !fn->plan->overlapped)
         plan_not_kept(px, fn, p.loop->span,
                       arena_printf(fn->arena,
                                    "overlap=1 needs %d registers of a thread for results of "
                                    "products and %d others, and there are %u",
-                                   (int)result_registers(&p, true), OTHER_REGISTERS,
-                                   fn->plan->consumer_registers + 4));
+                                   (int)result_registers(&p, true), BESIDE_SUMS,
+                                   fn->plan->consumer_registers + ROUNDED));
     fn->plan->ahead = ahead;
     fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
     fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;

@@ -5,6 +5,27 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passrun.h"
 
+/* Named barriers of a block that has roles: one for each purpose and warp group. */
+enum {
+    /* For a product of all bands two each, where one and the warp that adds its tile to memory meet: so
+     * many bands at most, as the block's barriers are for. */
+    MOST_SHARING = (NAMED_BARRIERS - 2 - 2 * MOST_CONSUMERS) / 2,
+    BARRIER_BLOCK = 0,
+    BARRIER_GROUP = 1, /* a warp group's own: it is counted from 1, too */
+    BARRIER_FREE = BARRIER_GROUP + MOST_CONSUMERS, /* the staging buffer was read .. */
+    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,    /* a band has its turn */
+    BARRIER_BANDS = BARRIER_TURN + MOST_CONSUMERS, /* all that compute */
+    BARRIER_FULL = BARRIER_BANDS + 1,              /* .. and was written */
+    BARRIERS_USED = BARRIER_FULL + MOST_SHARING
+};
+_Static_assert((int)BARRIERS_USED <= (int)NAMED_BARRIERS, "a block has no more barriers");
+_Static_assert(BARRIER_GROUP == 1, "a warp group's number is that of its barrier");
+
+/* Registers of a result with what it becomes while later products run; whether a role's thread has so many
+ * in all. */
+int64_t plan_overlap_registers(int64_t result);
+bool plan_overlap_fits(const Target *target, uint32_t bands, int64_t registers);
+
 /* What depends on an axis, by value: of the grid; or, NO_AXIS, of the bands that divide a tile. */
 typedef struct Spread {
     uint32_t axis;

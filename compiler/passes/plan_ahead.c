@@ -16,8 +16,6 @@
 
 #include "compiler/passes/tir_util.h"
 
-enum { OTHER_REGISTERS = 32 }; /* of a thread: statistics, addresses, what is being computed */
-
 static bool
 is_zero(const TirVal *value)
 {
@@ -149,7 +147,7 @@ registers_ahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32
             op->results[0]->type.dtype == DT_F32 && count_uses(fn, op->results[0]) > 1)
             kept += tir_type_elements(op->results[0]->type);
     }
-    return ((kept > own ? kept : own) + others) / (4 * WARP_LANES) + OTHER_REGISTERS;
+    return ((kept > own ? kept : own) + others) / GROUP_LANES + BESIDE_SUMS;
 }
 
 /* Takes away from `clean` the segments in which some mask of `block` lives. */

@@ -28,9 +28,7 @@
 #include "compiler/passes/tir_util.h"
 
 enum {
-    GROUP_ROWS = 64,
-    PANEL_COLUMNS = 64, /* of 16 bits in 128 bytes */
-    OTHER_REGISTERS = 32,
+    PANEL_COLUMNS = SWIZZLE_BYTES / 2, /* of 16 bits */
     OWN = -1 /* in place of a band's number: of the one that runs */
 };
 
@@ -365,7 +363,7 @@ only_addition(const TirOp *mma, const OpList *rest)
 static int32_t
 pieces_of(const Divider *d, const TirOp *mma)
 {
-    int64_t kept = OTHER_REGISTERS + registers_of(mma->args[0]);
+    int64_t kept = BESIDE_SUMS + registers_of(mma->args[0]);
     int32_t cols = mma->results[0]->type.dim[1], n = 1;
 
     for (uint32_t k = 1; k < d->body->params.n; k++)

@@ -9,11 +9,10 @@
 #include "compiler/passes/plan.h"
 
 enum {
-    GROUP_ROWS = 64,
     GROUP_COLS = 8,
     GROUP_MOST_COLS = 256,
-    PANEL_COLUMNS = 32, /* of f32 in 128 bytes */
-    PANEL_ELEMENTS = 64 /* of 16 bits */
+    PANEL_COLUMNS = SWIZZLE_BYTES / 4, /* of f32 */
+    PANEL_ELEMENTS = SWIZZLE_BYTES / 2 /* of 16 bits */
 };
 
 /* Keeps the division, if instructions can do it with fewer elements read for each step of the

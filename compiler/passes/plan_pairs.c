@@ -10,16 +10,11 @@
  */
 #include "compiler/passes/plan.h"
 
-enum {
-    PANEL_BITS = 128 * 8,
-    SWIZZLED_ROWS = 8 /* what a half begins with must be a multiple of these */
-};
-
 PairShare
 pair_share(const TirOp *access, const TirShared *ring)
 {
     PairShare share = {0};
-    int32_t width = PANEL_BITS / (int32_t)dtype_bits(ring->dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(ring->dtype);
     uint32_t ranges = 0;
 
     share.by_panels = share.possible = (ring->cols + width - 1) / width % 2 == 0;
@@ -29,7 +24,7 @@ pair_share(const TirOp *access, const TirShared *ring)
         ranges++;
         share.dim = d;
         share.possible = ranges == 1 && access->index[d].kind == INDEX_RANGE && access->index[d].rows == 0 &&
-                         access->index[d].length % (2 * SWIZZLED_ROWS) == 0;
+                         access->index[d].length % (2 * SWIZZLE_ROWS) == 0;
     }
     return share;
 }

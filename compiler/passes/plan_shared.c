@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compiler/passes/layout_infer.h"
+#include "compiler/ir/isa.h"
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
@@ -334,7 +335,6 @@ find_ride(Planner *p, TirShared *vector)
 static uint32_t
 place_rings(Planner *p)
 {
-    enum { PANEL_BYTES = 128, SWIZZLE_SPAN = 1024, BOX_ALIGN = 128, BARRIER_BYTES = 8 };
     TirPlan *plan = p->fn->plan;
     uint32_t offset = 0;
 
@@ -343,10 +343,10 @@ place_rings(Planner *p)
         if (!is_of_roles(ring) || ring->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
-        int32_t element = element_bytes(ring), panel = PANEL_BYTES / element;
+        int32_t element = element_bytes(ring), panel = SWIZZLE_BYTES / element;
         *layout = (SharedLayout){.rows = round_up(ring->rows, 8),
                                  .cols = round_up(ring->cols, panel),
-                                 .pitch = PANEL_BYTES,
+                                 .pitch = SWIZZLE_BYTES,
                                  .bits = 3,
                                  .panels = true};
         ring->layout = layout;
@@ -393,11 +393,11 @@ place_rings(Planner *p)
             continue;
         }
         ring->barriers = offset;
-        offset += 2 * BARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
+        offset += 2 * MBARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
     }
     if (plan->scarce || plan->joint) {
         plan->mark = offset;
-        offset += BARRIER_BYTES;
+        offset += MBARRIER_BYTES;
     }
     if (plan->dynamic) {
         plan->tiles = offset = (offset + 15) / 16 * 16;

@@ -7,7 +7,9 @@
  */
 #include "compiler/passes/role_cases.h"
 
-enum { MOST_LAUNCHES = 400, MOST_BANDS = 4, LARGEST_SIZE = 1 << 20 };
+#include "compiler/ir/isa.h"
+
+enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20 };
 
 typedef VEC(int64_t) Values;
 
@@ -87,7 +89,7 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
             c->scalar_decides[op->integer] = true;
         if (op->op == TIR_DIV && op->args[1]->def != NULL && op->args[1]->def->op == TIR_CONST) {
             int64_t unit = op->args[1]->def->integer;
-            if (unit > MOST_BANDS) { /* else it counts bands */
+            if (unit > MOST_CONSUMERS) { /* else it counts bands */
                 divide_below(c, op->args[0], unit, DEEPEST);
                 c->largest = unit > c->largest ? unit : c->largest;
             }

@@ -18,7 +18,7 @@
 
 #include "compiler/passes/tir_util.h"
 
-enum { PANEL_BYTES = 128, SPAN = 1024, OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
+enum { OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
@@ -53,10 +53,10 @@ accesses(const TirBlock *block, const TirTensor *tensor)
 static int64_t
 padded_bytes(int64_t rows, int64_t cols, int64_t element)
 {
-    int64_t width = PANEL_BYTES / element;
+    int64_t width = SWIZZLE_BYTES / element;
     int64_t bytes = (rows + 7) / 8 * 8 * ((cols + width - 1) / width * width) * element;
 
-    return (bytes + SPAN - 1) / SPAN * SPAN;
+    return (bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
 }
 
 /* How many panels of a tile may be under way at once: all, else two, else one; 0: there is no room. */
@@ -72,7 +72,7 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
             continue;
         left -= each * shared->slots * (shared->per_band || shared->is_staging ? bands : 1);
     }
-    int64_t fit = left / (bands * padded_bytes(rows, PANEL_BYTES, 1));
+    int64_t fit = left / (bands * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= panels ? panels : fit > 2 ? 2 : fit < 0 ? 0 : fit;
 }
 
@@ -101,10 +101,10 @@ panels_to_store(const Roles *r, const TirOp *store)
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
     if (value->type.rank != 2 || (element != 2 && element != 4) || value->type.dtype == DT_BOOL ||
-        value->type.dim[0] > form->box || value->type.dim[1] % (PANEL_BYTES / element) != 0 ||
+        value->type.dim[0] > form->box || value->type.dim[1] % (SWIZZLE_BYTES / element) != 0 ||
         !comes_from_loop(r, value) || accesses(r->old, tensor) != 1)
         return 0;
-    return value->type.dim[1] / (PANEL_BYTES / element);
+    return value->type.dim[1] / (SWIZZLE_BYTES / element);
 }
 
 /* Whether the tile's rows lie along one dimension of the tensor: each warp stores some of them. */
@@ -139,7 +139,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
     int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
     return ring->per_band && ring->slots >= 2 && !ring->stays && ring->rows == value->type.dim[0] &&
-           ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, PANEL_BYTES, 1);
+           ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
 }
 
 void
@@ -198,7 +198,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         op->index[d] = store->index[d];
     op->tensor = store->tensor;
-    int32_t width = PANEL_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)panels * width, 1);
     op->shared->is_staging = true;

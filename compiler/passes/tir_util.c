@@ -1,6 +1,8 @@
 /* tir_util.c - small operations on tile IR that several passes need. */
 #include "compiler/passes/tir_util.h"
 
+#include "compiler/ir/isa.h"
+
 void
 scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to)
 {
@@ -273,7 +275,6 @@ box_begins_aligned(const TirOp *access)
 bool
 fits_vector_box(const TirOp *load)
 {
-    enum { BOX_MOST = 256, BOX_RANK = 5 };
     const TirTensor *tensor = load->tensor;
     const TirIndex *last = &load->index[tensor->rank - 1];
     int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;

@@ -52,7 +52,6 @@ bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
 /* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
  * of TMA must begin. */
-enum { BOX_UNIT = 16 };
 bool box_begins_aligned(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);

@@ -11,7 +11,7 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
-enum { TIMELINE_BANDS = 4, TIMELINE_ROLES = 1 + TIMELINE_BANDS, TIMELINE_WINDOWS = 3 };
+enum { TIMELINE_ROLES = 1 + MOST_CONSUMERS, TIMELINE_WINDOWS = 3 };
 
 /* ---- timeline_trace.c: what each role does in one tile of the grid ---- */
 

@@ -10,7 +10,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/timeline/timeline.h"
 
-enum { GROUP_ROWS = 64, DEPTH = 16, PANEL = 128 };
+enum { DEPTH = 16 };
 
 static double
 bytes_of(TirType type)
@@ -72,7 +72,7 @@ int64_t
 timeline_copy_bytes(const TirOp *copy)
 {
     const TirShared *ring = copy->shared;
-    int64_t element = dtype_bits(ring->dtype) / 8, width = PANEL / element;
+    int64_t element = dtype_bits(ring->dtype) / 8, width = SWIZZLE_BYTES / element;
     int64_t cols = ring->layout != NULL ? ring->layout->cols : ring->cols;
 
     return ring->rows * ((cols + width - 1) / width * width) * element;

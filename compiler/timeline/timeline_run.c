@@ -23,9 +23,9 @@ typedef struct Moment {
 typedef VEC(Moment) Moments;
 
 typedef struct RingState {
-    Moments full[TIMELINE_BANDS];     /* by part */
-    Moments released[TIMELINE_BANDS]; /* by band */
-    uint32_t copied[TIMELINE_BANDS], waited[TIMELINE_BANDS];
+    Moments full[MOST_CONSUMERS];     /* by part */
+    Moments released[MOST_CONSUMERS]; /* by band */
+    uint32_t copied[MOST_CONSUMERS], waited[MOST_CONSUMERS];
 } RingState;
 
 typedef struct RoleState {

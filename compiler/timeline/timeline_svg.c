@@ -238,7 +238,7 @@ add_legend(Buf *out, uint32_t bands, double y)
     double x = MARGIN;
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (k >= bands && k < TIMELINE_BANDS)
+        if (k >= bands && k < MOST_CONSUMERS)
             continue;
         buf_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"12\"/>\n",
                    rows[k].class, x, y);

@@ -222,7 +222,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     const TirPlan *plan = fn->plan;
 
     *out = (RoleTrace){.roles = 1 + plan->bands};
-    if (plan->producer == NULL || plan->bands > TIMELINE_BANDS || fn->grid.n > WALK_AXES)
+    if (plan->producer == NULL || plan->bands > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *ring = fn->shared.at[k];

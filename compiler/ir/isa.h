@@ -1,0 +1,39 @@
+/* isa.h - figures of the PTX ISA that hold wherever an instruction exists; what differs from chip to chip
+ * is in compiler/target.h.  Each says where the ISA has it.
+ */
+#ifndef TILEC_IR_ISA_H
+#define TILEC_IR_ISA_H
+
+enum {
+    WARP_LANES = 32,
+    /* "wgmma.mma_async": four neighbouring warps, of which each has 16 of the 64 rows */
+    GROUP_WARPS = 4,
+    GROUP_LANES = GROUP_WARPS * WARP_LANES,
+    GROUP_ROWS = 64,
+    /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16
+     * bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024 */
+    SWIZZLE_PIECE = 16,
+    SWIZZLE_BYTES = 128,
+    SWIZZLE_ROWS = 8,
+    SWIZZLE_SPAN = SWIZZLE_BYTES * SWIZZLE_ROWS,
+    /* "mbarrier": an object; how many arrivals a phase may expect */
+    MBARRIER_BYTES = 8,
+    MBARRIER_ARRIVALS = (1 << 20) - 1,
+    /* "bar, barrier": of a block, numbered from 0 */
+    NAMED_BARRIERS = 16,
+    /* "setmaxnreg": multiples of 8 from 24 to 256; a thread has 255 */
+    REGISTER_STEP = 8,
+    REGISTERS_LEAST = 24,
+    /* CUDA Driver API, cuTensorMapEncodeTiled: indices of a box along a dimension, dimensions, and what
+     * addresses, strides and rows of a box are multiples of */
+    BOX_MOST = 256,
+    BOX_RANK = 5,
+    BOX_UNIT = 16,
+    BOX_ALIGN = 128 /* "cp.async.bulk.tensor": where it begins in shared memory */
+};
+
+/* Warp groups of a block that compute, at most: beside the one that copies they have 112 registers a
+ * thread, of the 64 K of an SM; with more, too few for sums of 64 rows. */
+enum { MOST_CONSUMERS = 4 };
+
+#endif
