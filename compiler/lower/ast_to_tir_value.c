@@ -603,6 +603,13 @@ value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y
     return out;
 }
 
+static bool
+has_integers(const Value *value)
+{
+    return value->kind == VALUE_INT || value->kind == VALUE_RANGE ||
+           (value->kind == VALUE_TILE && value->type.dtype == DT_I32);
+}
+
 Value
 value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
 {
@@ -610,7 +617,7 @@ value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
 
     if (x->kind == VALUE_ERROR || y->kind == VALUE_ERROR)
         return (Value){.kind = VALUE_ERROR};
-    if (!is_index(x) || !is_index(y))
+    if (!has_integers(x) || !has_integers(y))
         return fail(low, span, "cdiv divides integers, not %s by %s", value_text(low, x),
                     value_text(low, y));
     if (y->kind == VALUE_INT && y->integer <= 0)
@@ -620,11 +627,13 @@ value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
         int64_t quotient = x->integer / y->integer;
         return value_int(quotient + (x->integer % y->integer > 0));
     }
-    const HostExpr *host = host_pair(low, HOST_CDIV, x, y);
-    Value round = value_binary(low, span, OP_SUB, y, &one);
-    Value sum = value_binary(low, span, OP_ADD, x, &round);
-    Value out = value_binary(low, span, OP_DIV, &sum, y);
-    out.host = host;
+    low->b.span = span;
+    Value a = range_to_tile(low, x), b = range_to_tile(low, y); /* a range plus a scalar would stay one */
+    Value round = value_binary(low, span, OP_SUB, &b, &one);
+    Value sum = value_binary(low, span, OP_ADD, &a, &round);
+    Value out = value_binary(low, span, OP_DIV, &sum, &b);
+    if (out.kind == VALUE_TILE && out.type.rank == 0)
+        out.host = host_pair(low, HOST_CDIV, x, y);
     return out;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""divisions.py - quotients and remainders by constants, which become multiplications and shifts.
+"""divisions.py - quotients, also rounded up, and remainders by constants: multiplications and shifts.
 
     divisions.py --tilec T --tilerun R
 
@@ -18,14 +18,16 @@ import numpy as np
 DIVISORS = [1, 2, 3, 5, 6, 7, 9, 10, 11, 48, 64, 100, 127, 128, 129, 641, 1000, 4096, 65535, 65537,
             715827883, 1000003, 2 ** 30 - 1, 2 ** 30, 2 ** 30 + 1, 2 ** 31 - 1]
 MOST = 2 ** 31 - 1
+WAYS = 5
 
 
 def source():
     lines = ["kernel divide(X: in i32[S], Y: out i32[R, S]) {",
              "    grid s in tiles(S, 128);", "    let x = load X[s];", "    let p = max(x, 0);"]
     for k, by in enumerate(DIVISORS):
-        for j, what in enumerate([f"x / {by}", f"x % {by}", f"p / {by}", f"p % {by}"]):
-            lines.append(f"    store Y[{4 * k + j}, s] = {what};")
+        up = min(by, 2 ** 30)  # what is added to half of p must fit
+        for j, what in enumerate([f"x / {by}", f"x % {by}", f"p / {by}", f"p % {by}", f"cdiv(p >> 1, {up})"]):
+            lines.append(f"    store Y[{WAYS * k + j}, s] = {what};")
     return "\n".join(lines + ["}"]) + "\n"
 
 
@@ -50,12 +52,13 @@ def main():
     parser.add_argument("--tilerun", required=True)
     options = parser.parse_args()
     x = numbers()
-    wanted = np.zeros((4 * len(DIVISORS), len(x)), dtype=np.int64)
+    wanted = np.zeros((WAYS * len(DIVISORS), len(x)), dtype=np.int64)
     for k, by in enumerate(DIVISORS):
         for i, value in enumerate(int(v) for v in x):
             for j, of in enumerate([value, max(value, 0)]):
-                wanted[4 * k + 2 * j, i] = truncated(of, by)
-                wanted[4 * k + 2 * j + 1, i] = of - by * truncated(of, by)
+                wanted[WAYS * k + 2 * j, i] = truncated(of, by)
+                wanted[WAYS * k + 2 * j + 1, i] = of - by * truncated(of, by)
+            wanted[WAYS * k + 4, i] = -(-(max(value, 0) >> 1) // min(by, 2 ** 30))
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)  # noqa: E731
@@ -76,7 +79,7 @@ def main():
                             "--device", "sim"], check=True)
             found = np.load(at("y.npy"))
             for k, i in np.argwhere(found != wanted)[:10]:
-                print(f"{flags}: {x[i]} by {DIVISORS[k // 4]}, {k % 4}: {found[k, i]}, not {wanted[k, i]}")
+                print(f"{flags}: {x[i]} by {DIVISORS[k // WAYS]}, {k % WAYS}: {found[k, i]}, not {wanted[k, i]}")
             bad += int((found != wanted).sum())
     print(f"{3 * wanted.size} quotients and remainders, {bad} wrong")
     return 1 if bad else 0

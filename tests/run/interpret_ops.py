@@ -75,6 +75,8 @@ INTEGERS = {
     "x & y": lambda x, y: x & y, "x | y": lambda x, y: x | y, "x ^ y": lambda x, y: x ^ y,
     "x << 3": lambda x, y: x << 3, "x >> 3": lambda x, y: x >> 3, "x >> (abs(y) % 32)": lambda x, y: x >> (np.abs(y) % 32),
     "where(x < y, x, y)": lambda x, y: np.where(x < y, x, y),
+    "cdiv(abs(x), 7)": lambda x, y: -(-np.abs(x) // 7), "cdiv(9, abs(x) + 1)": lambda x, y: -(-9 // (np.abs(x) + 1)),
+    "cdiv(abs(x), abs(y) + 1)": lambda x, y: -(-np.abs(x) // (np.abs(y) + 1)),
 }
 BOOLS = {"x && y": np.logical_and, "x || y": np.logical_or, "!x": lambda x, y: ~x, "x & y": np.logical_and,
          "x | y": np.logical_or, "x ^ y": np.logical_xor, "x == y": np.equal, "x != y": np.not_equal}
