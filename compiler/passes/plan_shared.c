@@ -6,6 +6,7 @@
  *            together share bytes; refuses kernels that need more than the target has
  *   leaves   layout, offset and bytes of each buffer; fn->shared_bytes
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/passes/layout_infer.h"
@@ -453,6 +454,43 @@ place_buffers(Planner *p)
     p->fn->shared_bytes = begin + total * p->fn->plan->bands;
 }
 
+/* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL: none. */
+static const char *
+tile_parameters(PassContext *px, const TirFn *fn)
+{
+    const char *list = NULL;
+
+    for (uint32_t k = 0; k < fn->constants.n; k++) {
+        const TirConstant *constant = &fn->constants.at[k];
+        if (strtol(constant->value, NULL, 10) > 1)
+            list = list == NULL ? arena_printf(px->arena, "%s = %s", constant->name, constant->value)
+                                : arena_printf(px->arena, "%s, %s = %s", list, constant->name, constant->value);
+    }
+    return list;
+}
+
+/* Says what takes the memory, and what would change it. */
+static void
+refuse(PassContext *px, const TirFn *fn)
+{
+    diag_error(px->diag, fn->span,
+               "kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
+               "tiles smaller or use fewer stages",
+               fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *shared = fn->shared.at[k];
+        if (shared->bytes == 0) /* it lies over another */
+            continue;
+        diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
+                  shared->slots, shared->rows, shared->cols, shared->per_band ? ", for each band" : "");
+    }
+    if (px->plan_span.lo != 0)
+        diag_note(px->diag, px->plan_span, "the plan is pinned here");
+    const char *parameters = tile_parameters(px, fn);
+    if (parameters != NULL)
+        diag_note(px->diag, fn->span, "its tiles come from %s: -D NAME=VALUE gives others", parameters);
+}
+
 bool
 pass_plan_shared(PassContext *px, TirFn *fn)
 {
@@ -471,20 +509,7 @@ pass_plan_shared(PassContext *px, TirFn *fn)
     place_buffers(&p);
     if (px->report != NULL)
         buf_printf(px->report, "shared memory: %u bytes\n", fn->shared_bytes);
-    if (fn->shared_bytes > (uint32_t)px->target->chip.shared_per_block) {
-        diag_error(px->diag, fn->span,
-                   "kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
-                   "tiles smaller or use fewer stages",
-                   fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
-        for (uint32_t k = 0; k < fn->shared.n; k++) {
-            const TirShared *shared = fn->shared.at[k];
-            if (shared->bytes == 0) /* it lies over another */
-                continue;
-            diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
-                      shared->slots, shared->rows, shared->cols, shared->per_band ? ", for each band" : "");
-        }
-        if (px->plan_span.lo != 0)
-            diag_note(px->diag, px->plan_span, "the plan is pinned here");
-    }
+    if (fn->shared_bytes > (uint32_t)px->target->chip.shared_per_block)
+        refuse(px, fn);
     return true;
 }
