@@ -126,7 +126,9 @@ def check_bounds(tilec, folder):
         file.write("kernel k(X: in f32[B], Z: inout f32[1]) { grid b in B; atomic_add Z[0] += load X[b]; }\n")
     for terms, exact in [([1.0, 2.0, 4.0, 0.125], True),
                          ([1 + 2.0**-23, -0.5 - 2.0**-23, 4.0], False),  # their low digits cancel in this order
-                         ([2.0**-20, 2.0**-20, 64.0], False)]:           # exact only as long as they are small
+                         ([1.0, -1.0, 2.0**24], False),                  # so do these, to nothing
+                         ([2.0**-20, 2.0**-20, 64.0], False),            # exact only as long as they are small
+                         ([1.0, 1.0, 1.0, 1.0, 2.0**24], False)]:        # those before the large one are exact together
         bound = os.path.join(folder, "bound.npy")
         x = np.array(terms, np.float32)
         interpret(tilec, source, folder, {}, {"X": x}, {}, ["Z"], ["--tolerance", f"Z={bound}"])
