@@ -616,6 +616,9 @@ flow_read(Arena *arena, const TirFn *fn, Flow *flow)
 
     *flow = (Flow){0};
     find_loop(fn->body, &flow->loop, &most);
+    const TirOp *branch = branch_with_products(fn->body);
+    if (flow->loop == NULL && branch != NULL)
+        return refuse(flow, branch->span, "the products are in a branch");
     if (flow->loop == NULL)
         return refuse(flow, fn->span, "no loop has products");
     flow->outside = count_products(fn->body) - most;

@@ -48,6 +48,22 @@ front_print(const Front *front, Buf *out)
     ast_print(front->ast->main, out);
 }
 
+static const char *
+module_of(void *user, const char *function)
+{
+    (void)user;
+    for (size_t k = 0; k < stdlib_file_count; k++) {
+        const char *at = stdlib_files[k].text;
+        while ((at = strstr(at, "\nfn ")) != NULL) {
+            size_t n = strlen(function);
+            at += strlen("\nfn ");
+            if (strncmp(at, function, n) == 0 && at[n] == '(')
+                return stdlib_files[k].name;
+        }
+    }
+    return NULL;
+}
+
 static TirModule *
 instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
 {
@@ -75,6 +91,7 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .kernel = kernel,
         .choose = auto_tiles_choose,
         .user = tiles,
+        .module_of = module_of,
         .ignore_debug = options->ignore_debug,
     };
     TirModule *module = arena_new(front->arena, TirModule);

@@ -30,6 +30,8 @@ typedef struct AstToTir {
      * an error that asks for -D. */
     bool (*choose)(void *user, const char *kernel, const char *param, int32_t *value);
     void *user;
+    /* The module of the library that has such a function; NULL: none has. */
+    const char *(*module_of)(void *user, const char *function);
     bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/lower/ast_to_tir_internal.h"
+#include "dsl/hints.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
 
@@ -658,6 +659,21 @@ call_function(Lower *low, const Function *function, const Expr *call)
     return frame.returned ? frame.result : (Value){.kind = VALUE_NOTHING};
 }
 
+static Value
+unknown_function(Lower *low, const Expr *call)
+{
+    const AstToTir *options = low->options;
+    const char *module = options->module_of != NULL ? options->module_of(options->user, call->text) : NULL;
+    const char *hint = word_hint(call->text);
+
+    if (module != NULL)
+        return fail(low, call->text_span, "unknown function '%s': `use %s;` at the head of the file brings it",
+                    call->text, module);
+    if (hint != NULL)
+        return fail(low, call->text_span, "unknown function '%s': %s", call->text, hint);
+    return fail(low, call->text_span, "unknown function '%s'%s", call->text, suggest_function(low, call->text));
+}
+
 Value
 eval_call(Lower *low, const Expr *call)
 {
@@ -670,6 +686,5 @@ eval_call(Lower *low, const Expr *call)
         return call_function(low, function, call);
     if (find_binding(low, call->text) != NULL)
         return fail(low, call->text_span, "'%s' is not a function", call->text);
-    return fail(low, call->text_span, "unknown function '%s'%s", call->text,
-                suggest_function(low, call->text));
+    return unknown_function(low, call);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/lower/ast_to_tir_internal.h"
+#include "dsl/hints.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
 
@@ -28,8 +29,9 @@ eval_name(Lower *low, const Expr *expr)
             return fail(low, expr->span, "'%s' is a function: call it", expr->text);
     if (is_builtin(expr->text))
         return fail(low, expr->span, "'%s' is a function: call it", expr->text);
-    return fail(low, expr->span, "unknown name '%s'%s", expr->text,
-                suggest_name(low, expr->text, false));
+    const char *hint = word_hint(expr->text);
+    return fail(low, expr->span, "unknown name '%s'%s%s", expr->text, hint != NULL ? ": " : "",
+                hint != NULL ? hint : suggest_name(low, expr->text, false));
 }
 
 Value
@@ -328,7 +330,7 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
     }
     if (subscript->value->kind == EXPR_SPAN) {
         fail(low, subscript->span, "a part of a dimension is taken with a range from "
-             "tiles(lo..hi, N)");
+             "tiles(lo..hi, N), or with iota(N) + lo");
         return false;
     }
     Value value = eval(low, subscript->value);
@@ -588,8 +590,8 @@ eval_kind(Lower *low, const Expr *expr)
     switch (expr->kind) {
     case EXPR_INT:
         if (expr->integer > INT32_MAX)
-            return fail(low, expr->span, "%lld does not fit in 32 bits",
-                        (long long)expr->integer);
+            return fail(low, expr->span, "%lld is beyond the largest i32, %ld", (long long)expr->integer,
+                        (long)INT32_MAX);
         return value_int(expr->integer);
     case EXPR_FLOAT: return value_float(expr->number);
     case EXPR_BOOL: return value_bool(expr->integer != 0);

@@ -93,6 +93,9 @@ find_main_loop(Planner *p)
         if (depth > 0 && found->parent->owner->n_segments > 1)
             return refuse(p, found->span, "the loop around the main loop is split");
     }
+    const TirOp *branch = branch_with_products(body);
+    if (p->loop == NULL && branch != NULL)
+        return refuse(p, branch->span, "the products are in a branch");
     if (p->loop == NULL)
         return refuse(p, p->fn->span, "no loop has products");
     direct = 0;

@@ -375,6 +375,19 @@ count_products(const TirBlock *block)
     return n;
 }
 
+const TirOp *
+branch_with_products(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_blocks; k++) {
+            if (count_products(op->blocks[k]) > 0)
+                return op;
+        }
+    }
+    return NULL;
+}
+
 int64_t
 tir_factor(const TirVal *value)
 {
