@@ -59,7 +59,7 @@ class Program(Products, Values):
         self.easy = self.tight and self.chance(0.85)  # and mostly do
         self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
-        self.tensors, self.sizes, self.scalars = [], {}, {}
+        self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
         for text, helper in HELPERS:
@@ -71,12 +71,36 @@ class Program(Products, Values):
         self.auto = [] if self.kernels > 1 or not self.tight or self.chance(0.8) else \
             [N_AUTO] if self.chance(0.6) else [N_AUTO, M_AUTO]
         for k in range(self.kernels):
+            self.known_sizes = 0.9 if k else 0.5
             kernels.append(self.kernel(f"k{k}" if k else "k"))
             for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
                 if t.mode == "inout" or t.mode == "out" and t.whole:
                     t.mode = "in"
                     t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)
+
+    def load_written(self, t):
+        """A tile of a whole tensor, by what the grid has of its sizes."""
+        parts, shape = [], []
+        for size in t.dims[::-1]:
+            axis = next((a for a in self.axes if len(a.parts) == 1 and a.parts[0][1] == size), None)
+            count = next((n for n, s in self.counts if s == size), None)
+            if len(shape) < 2 and axis and axis.extent not in shape:
+                parts.append(axis.parts[0][0])
+                shape.append(axis.extent)
+            elif len(shape) < 2 and isinstance(size, int) and size > 3:
+                parts.append(":")
+                shape.append(size)
+            elif count or isinstance(size, int):
+                parts.append(count or self.inside(str(self.number(0, 5)), size))
+            elif len(shape) < 2:
+                shape.append(self.pick([8, 16, 32]))
+                parts.append(f"iota({shape[-1]})")
+            else:
+                return
+        if np.prod(shape) <= self.most_elements:
+            self.used.add(t.name)
+            self.let(Val(f"load {t.name}[{', '.join(parts[::-1])}]", t.dtype, shape[::-1], t.mag, t.grain))
 
     # ---- the file ----
 
@@ -126,6 +150,9 @@ class Program(Products, Values):
             self.const_axes = [self.pick(ODD) for _ in range(few)]
             self.most_elements = 4096
         grid = self.grid()
+        for t in [t for t in self.tensors if t.mode == "in" and getattr(t, "first", "in") != "in"]:
+            if self.chance(0.5):  # what the kernel before wrote
+                self.load_written(t)
         if self.beside:
             self.beside_body()
         else:

@@ -81,7 +81,7 @@ class Values:
     def size(self, near=None, most=3):
         """The name of a size: one that is there, or a new one, for ranges of `near` elements."""
         known = [n for n, v in self.sizes.items() if near is None or v <= near * most]
-        if known and self.chance(0.5):
+        if known and self.chance(self.known_sizes):
             return self.pick(known)
         near = near or self.pick([4, 8, 20])
         roll = self.r.random()
