@@ -391,6 +391,8 @@ struct SimRun {
     SimReport *report;
     SimFinding *findings;
     size_t finding_count, finding_capacity;
+    uint32_t *finding_slots; /* a hash table over them: 1 + the index; twice as many slots as there is room, at least */
+    uint32_t kept[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT]; /* of the findings */
     SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
     uint64_t instructions;
     uint64_t *executed, *wavefronts, *ideal;

@@ -87,37 +87,76 @@ line_of(const SimInsn *insn)
     return insn ? insn->line : 0;
 }
 
+/* The slot of the finding that is like this, or the empty one where it would stand.  A launch may have
+ * millions of occurrences: they are not compared with each finding. */
+static uint32_t *
+find_slot(const SimRun *run, SimFindingKind kind, SimLevel level, uint32_t line, uint32_t other_line)
+{
+    size_t mask = 2 * run->finding_capacity - 1;
+    uint32_t hash = (line * 2654435761u ^ other_line) * 2246822519u + (uint32_t)kind * 2u + (uint32_t)level;
+    size_t at = (hash ^ hash >> 15) & mask;
+
+    for (; run->finding_slots[at] != 0; at = (at + 1) & mask) {
+        const SimFinding *f = &run->findings[run->finding_slots[at] - 1];
+        if (f->kind == kind && f->level == level && f->ptx_line == line && f->other_ptx_line == other_line)
+            break;
+    }
+    return &run->finding_slots[at];
+}
+
+/* Room for twice as many findings, and their slots. */
+static bool
+grow_findings(SimRun *run)
+{
+    size_t capacity = run->finding_capacity ? 2 * run->finding_capacity : 16;
+    SimFinding *bigger = sim_realloc(run->findings, capacity * sizeof *bigger);
+    uint32_t *slots = sim_calloc(2 * capacity, sizeof *slots);
+
+    if (bigger)
+        run->findings = bigger;
+    if (!bigger || !slots) {
+        free(slots);
+        return false;
+    }
+    free(run->finding_slots);
+    run->finding_slots = slots;
+    run->finding_capacity = capacity;
+    for (size_t i = 0; i < run->finding_count; i++) {
+        const SimFinding *f = &bigger[i];
+        *find_slot(run, f->kind, f->level, f->ptx_line, f->other_ptx_line) = (uint32_t)i + 1;
+    }
+    return true;
+}
+
 /* Counts an occurrence.  True if it is the first of its kind, level and pair of lines, and there is
  * room to keep it: a kind that comes at very many lines does not hide the others. */
 static bool
 is_new(SimRun *run, const About *about)
 {
-    uint32_t line = line_of(about->insn), kept = 0;
+    SimFindingCount *count = &run->count[about->level][about->kind];
     uint32_t other_line = about->other ? line_of(about->other->insn) : 0;
-    run->count[about->level][about->kind].total++;
-    for (size_t i = 0; i < run->finding_count; i++) {
-        SimFinding *f = &run->findings[i];
-        if (f->kind != about->kind || f->level != about->level)
-            continue;
-        if (f->ptx_line == line && f->other_ptx_line == other_line) {
-            f->count++;
+
+    count->total++;
+    if (run->finding_count > 0) {
+        uint32_t slot = *find_slot(run, about->kind, about->level, line_of(about->insn), other_line);
+        if (slot != 0) {
+            run->findings[slot - 1].count++;
             return false;
         }
-        kept++;
     }
-    if (kept >= run->launch->max_findings) {
-        run->count[about->level][about->kind].left_out++;
+    if (run->kept[about->level][about->kind] >= run->launch->max_findings) {
+        count->left_out++;
         return false;
     }
-    if (run->finding_count == run->finding_capacity) {
-        size_t capacity = run->finding_capacity ? 2 * run->finding_capacity : 16;
-        SimFinding *bigger = sim_realloc(run->findings, capacity * sizeof *bigger);
-        if (!bigger)
-            return false;
-        run->findings = bigger;
-        run->finding_capacity = capacity;
-    }
-    return true;
+    return run->finding_count < run->finding_capacity || grow_findings(run);
+}
+
+static void
+keep(SimRun *run, SimFinding f)
+{
+    *find_slot(run, f.kind, f.level, f.ptx_line, f.other_ptx_line) = (uint32_t)run->finding_count + 1;
+    run->findings[run->finding_count++] = f;
+    run->kept[f.level][f.kind]++;
 }
 
 static char *
@@ -170,7 +209,7 @@ record(SimRun *run, About about, const char *format, va_list args)
     if (about.cta)
         memcpy(f.block, about.cta->index, sizeof f.block);
     if (f.message)
-        run->findings[run->finding_count++] = f;
+        keep(run, f);
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -534,6 +534,7 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
         sim_sync_run_end(&run);
     }
     free(run.executed);
+    free(run.finding_slots);
     free(params.data);
     return report;
 }

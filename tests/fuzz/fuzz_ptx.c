@@ -9,7 +9,7 @@
 #include "backends/sim/sim.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { MOST_PARAMS = 64, PARAM_BYTES = 4096, BUFFER = 4096, STEPS = 3000, MOST_BYTES = 16 << 20 };
+enum { MOST_PARAMS = 64, PARAM_BYTES = 4096, BUFFER = 4096, STEPS = 1000, MOST_BYTES = 16 << 20 };
 
 const size_t fuzz_choices = 3;
 
