@@ -24,6 +24,7 @@ same_op(const TirOp *a, const TirOp *b)
 {
     if (a->op != b->op || a->n_args != b->n_args || a->integer != b->integer ||
         a->axis != b->axis || a->reduce != b->reduce || a->segments != b->segments ||
+        a->partial != b->partial || a->swapped != b->swapped || a->joint != b->joint || a->shared != b->shared ||
         memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
         (a->op == TIR_IOTA && !tir_same_index(&a->index[0], &b->index[0])) ||
         !tir_type_eq(a->results[0]->type, b->results[0]->type))
@@ -129,7 +130,7 @@ share_block(Simplifier *s, TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
         TirVal *same = op->n_results == 1 ? simpler(s, op) : NULL;
-        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1;
+        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && !op->async;
         for (uint32_t k = s->seen.n; pure && same == NULL && k-- > 0;) {
             if (same_op(s->seen.at[k], op))
                 same = s->seen.at[k]->results[0];
@@ -167,6 +168,8 @@ static bool
 has_effect(const TirOp *op)
 {
     if ((tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_YIELD)
+        return true;
+    if (op->async) /* waits count it */
         return true;
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
