@@ -1,5 +1,5 @@
 /* tir_verifier.h - what the parts of the verifier of tile IR share.
- * Only tir_verify.c and tir_verify_plan.c include it.
+ * Only tir_verify*.c include it.
  */
 #ifndef TILEC_IR_TIR_VERIFIER_H
 #define TILEC_IR_TIR_VERIFIER_H
@@ -23,5 +23,10 @@ void tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
 /* The plan, the producer and what the computing warp groups do with rings and products; types,
  * operands and definitions have been checked. */
 void tir_check_plan(Verifier *v);
+
+/* What a kernel says in front of its body: names, tensors, grid, warps, shared buffers. */
+void tir_check_interface(Verifier *v);
+/* Of a value: no more elements than a tile may have. */
+void tir_check_tile(Verifier *v, const TirOp *op, TirType type);
 
 #endif

@@ -76,6 +76,7 @@ check_definition(Verifier *v, const TirOp *op, const TirVal *value)
         if (value->type.dim[k] <= 0)
             tir_fault(v, op, "value #%" PRIu32 " has an extent of %" PRId32, value->id,
                       value->type.dim[k]);
+    tir_check_tile(v, op, value->type);
     v->visible[value->id] = v->defined[value->id] = true;
 }
 
@@ -424,6 +425,9 @@ check_for(Verifier *v, const TirOp *op)
                   carried, body->params.n - 1, op->n_results);
         return;
     }
+    if (op->hints.stages < 0 || op->hints.stages > LOOP_MAX_STAGES)
+        tir_fault(v, op, "has %" PRId32 " stages, expected 0 (chosen by the compiler) .. %d", op->hints.stages,
+                  LOOP_MAX_STAGES);
     for (uint32_t k = 0; k < 2 + bounds; k++)
         want_type(v, op, "a bound", op->args[k]->type, tir_scalar(DT_I32));
     want_type(v, op, "the index", body->params.at[0]->type, tir_scalar(DT_I32));
@@ -665,72 +669,7 @@ check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wante
             hide(v, block->ops.at[k]->results[j]);
 }
 
-/* ---- the interface ---- */
-
-static void
-check_host(Verifier *v, const HostExpr *expr, const char *where)
-{
-    if (expr == NULL) {
-        tir_fault(v, NULL, "an expression of %s is missing", where);
-        return;
-    }
-    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT || expr->kind == HOST_SM_COUNT)
-        return;
-    if (expr->kind == HOST_SIZE || expr->kind == HOST_SCALAR) {
-        if (expr->index >= (expr->kind == HOST_SIZE ? v->fn->sizes.n : v->fn->scalars.n))
-            tir_fault(v, NULL, "%s names a size or scalar that does not exist", where);
-        return;
-    }
-    check_host(v, expr->a, where);
-    if (expr->kind != HOST_NOT && expr->kind != HOST_NEG)
-        check_host(v, expr->b, where);
-}
-
-static void
-check_interface(Verifier *v)
-{
-    const TirFn *fn = v->fn;
-
-    for (uint32_t k = 0; k < fn->tensors.n; k++) {
-        const TirTensor *tensor = fn->tensors.at[k];
-        if (tensor->rank == 0 || tensor->rank > TENSOR_MAX_RANK)
-            tir_fault(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
-        if (tensor->align == 0 || (tensor->align & (tensor->align - 1)) != 0)
-            tir_fault(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two",
-                      tensor->name, tensor->align);
-        for (uint32_t j = 0; j < tensor->rank && j < TENSOR_MAX_RANK; j++)
-            if (tensor->dim[j].constant < 0 ||
-                (tensor->dim[j].constant == 0 && tensor->dim[j].size >= fn->sizes.n))
-                tir_fault(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent", tensor->name,
-                          j);
-        for (uint32_t j = 0; j < k; j++)
-            if (strcmp(fn->tensors.at[j]->name, tensor->name) == 0)
-                tir_fault(v, NULL, "two tensors are called '%s'", tensor->name);
-    }
-    for (uint32_t k = 0; k < fn->scalars.n; k++)
-        if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
-            tir_fault(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
-    for (uint32_t k = 0; k < fn->requires.n; k++)
-        check_host(v, fn->requires.at[k].condition, "a require");
-    if (fn->grid.n > 3)
-        tir_fault(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
-    for (uint32_t k = 0; k < fn->grid.n; k++) {
-        const TirGridAxis *axis = &fn->grid.at[k];
-        check_host(v, axis->extent, "the grid");
-        if (axis->uneven && axis->slides)
-            tir_fault(v, NULL, "axis '%s' of the grid is uneven, and slides", axis->name);
-        if (!axis->slides && (axis->short_first || axis->slide_trips > 0))
-            tir_fault(v, NULL, "axis '%s' of the grid does not slide", axis->name);
-    }
-    for (uint32_t k = 0; k < 3 && fn->blocks[0] != NULL; k++)
-        check_host(v, fn->blocks[k], "the blocks to launch");
-    for (uint32_t k = 0; k < fn->memories.n; k++) {
-        check_host(v, fn->memories.at[k].bytes, "the bytes of a memory");
-        for (uint32_t j = 0; j < k; j++)
-            if (strcmp(fn->memories.at[j].name, fn->memories.at[k].name) == 0)
-                tir_fault(v, NULL, "two memories are called '%s'", fn->memories.at[k].name);
-    }
-}
+/* ---- kernels ---- */
 
 bool
 tir_verify_fn(const TirFn *fn, Buf *out)
@@ -739,7 +678,7 @@ tir_verify_fn(const TirFn *fn, Buf *out)
 
     v.visible = arena_array(out->arena, bool, fn->next_id + 1);
     v.defined = arena_array(out->arena, bool, fn->next_id + 1);
-    check_interface(&v);
+    tir_check_interface(&v);
     if (fn->body->owner != NULL || fn->body->params.n != 0)
         tir_fault(&v, NULL, "the body has an owner or arguments");
     if (fn->plan != NULL && fn->plan->producer != NULL)

@@ -70,8 +70,6 @@ check_facts(Verifier *v)
         const TirShared *ring = fn->shared.at[k];
         if (ring->is_ring && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
-        if (ring->is_ring && ring->slots == 0)
-            tir_fault(v, NULL, "ring %" PRIu32 " has no slot", k);
         if (ring->lags && (!ring->is_ring || ring->slots < 2))
             tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
         const TirShared *other = ring->rides == 0 || ring->rides > fn->shared.n

@@ -549,7 +549,7 @@ bind_attributes(Lower *low)
                  "@sizes(..) are known");
         else if (attribute->value == NULL)
             fail(low, attribute->span, "@warps needs a number, as in @warps(4)");
-        else if (eval_int(low, attribute->value, "the number of warps", 1, 32, &warps))
+        else if (eval_int(low, attribute->value, "the number of warps", 1, BLOCK_MAX_WARPS, &warps))
             low->fn->hint_warps = (uint32_t)warps;
     }
 }

@@ -15,8 +15,6 @@
 #include "compiler/lower/ast_to_tir.h"
 
 enum {
-    TILE_MAX_EXTENT = 8192,
-    TILE_MAX_ELEMENTS = 1 << 17,
     GRID_MAX_AXES = 3,
     CALL_MAX_DEPTH = 64,
     CALL_MAX_COUNT = 20000,  /* calls expanded in one kernel */

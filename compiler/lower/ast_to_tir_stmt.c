@@ -459,7 +459,7 @@ loop_hints(Lower *low, const AttributeList *attributes)
         if (strcmp(attribute->name, "stages") == 0) {
             if (attribute->value == NULL)
                 fail(low, attribute->span, "@stages needs a number, as in @stages(3)");
-            else if (eval_int(low, attribute->value, "the number of stages", 1, 16, &stages))
+            else if (eval_int(low, attribute->value, "the number of stages", 1, LOOP_MAX_STAGES, &stages))
                 hints.stages = (int32_t)stages;
         } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL &&
                    attribute->settings.n == 0) {

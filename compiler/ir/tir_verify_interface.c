@@ -1,0 +1,154 @@
+/* tir_verify_interface.c - the invariants of what a kernel says in front of its body.
+ *
+ * Names that its parameters in lane IR and the launcher tell apart, tensors, scalars, the grid, host
+ * expressions, and the limits within which passes count without overflow: warps of a block, elements of
+ * a tile, bytes of shared memory.
+ */
+#include "compiler/ir/tir_verifier.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- host expressions ---- */
+
+static void
+check_host(Verifier *v, const HostExpr *expr, const char *where)
+{
+    if (expr == NULL) {
+        tir_fault(v, NULL, "an expression of %s is missing", where);
+        return;
+    }
+    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT || expr->kind == HOST_SM_COUNT)
+        return;
+    if (expr->kind == HOST_SIZE || expr->kind == HOST_SCALAR) {
+        if (expr->index >= (expr->kind == HOST_SIZE ? v->fn->sizes.n : v->fn->scalars.n))
+            tir_fault(v, NULL, "%s names a size or scalar that does not exist", where);
+        return;
+    }
+    check_host(v, expr->a, where);
+    if (expr->kind != HOST_NOT && expr->kind != HOST_NEG)
+        check_host(v, expr->b, where);
+}
+
+/* ---- names ---- */
+
+/* One name of the kernel's parameters; what it names. */
+typedef struct Named {
+    const char *what, *name;
+} Named;
+
+/* A program names each of them once: host expressions, lane IR and launchers find them by their names. */
+static void
+check_names(Verifier *v)
+{
+    const TirFn *fn = v->fn;
+    VEC(Named) names = {0};
+
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        vec_push(v->out->arena, &names, ((Named){"tensor", fn->tensors.at[k]->name}));
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        vec_push(v->out->arena, &names, ((Named){"size", fn->sizes.at[k].name}));
+    for (uint32_t k = 0; k < fn->scalars.n; k++)
+        vec_push(v->out->arena, &names, ((Named){"scalar", fn->scalars.at[k].name}));
+    for (uint32_t k = 0; k < names.n; k++) {
+        for (uint32_t j = 0; j < k; j++)
+            if (strcmp(names.at[j].name, names.at[k].name) == 0)
+                tir_fault(v, NULL, "'%s' names a %s and a %s", names.at[k].name, names.at[j].what,
+                          names.at[k].what);
+    }
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        for (uint32_t j = 0; j < k; j++)
+            if (strcmp(fn->grid.at[j].name, fn->grid.at[k].name) == 0)
+                tir_fault(v, NULL, "two axes of the grid are called '%s'", fn->grid.at[k].name);
+    }
+    for (uint32_t k = 0; k < fn->memories.n; k++) {
+        for (uint32_t j = 0; j < k; j++)
+            if (strcmp(fn->memories.at[j].name, fn->memories.at[k].name) == 0)
+                tir_fault(v, NULL, "two memories are called '%s'", fn->memories.at[k].name);
+    }
+}
+
+/* ---- limits ---- */
+
+void
+tir_check_tile(Verifier *v, const TirOp *op, TirType type)
+{
+    int64_t elements = 1;
+
+    for (uint32_t k = 0; k < type.rank && k < TIR_MAX_RANK; k++) {
+        if (type.dim[k] > TILE_MAX_EXTENT)
+            tir_fault(v, op, "a tile has at most %d elements in a dimension, not %" PRId32, TILE_MAX_EXTENT,
+                      type.dim[k]);
+        else
+            elements *= type.dim[k];
+    }
+    if (elements > TILE_MAX_ELEMENTS)
+        tir_fault(v, op, "a tile has at most %d elements, not %" PRId64, TILE_MAX_ELEMENTS, elements);
+}
+
+static void
+check_warps(Verifier *v)
+{
+    if (v->fn->warps > BLOCK_MAX_WARPS || v->fn->hint_warps > BLOCK_MAX_WARPS)
+        tir_fault(v, NULL, "a block has at most %d warps", BLOCK_MAX_WARPS);
+}
+
+/* Bytes and layouts are 0 and NULL until the passes that fill them in. */
+static void
+check_shared(Verifier *v, uint32_t k)
+{
+    const TirShared *shared = v->fn->shared.at[k];
+
+    if (shared->slots == 0 || shared->slots > SHARED_MAX_SLOTS)
+        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " slots, expected 1 .. %d", k, shared->slots,
+                  SHARED_MAX_SLOTS);
+    if ((int64_t)shared->rows * shared->cols > SHARED_MAX_ELEMENTS)
+        tir_fault(v, NULL, "buffer %" PRIu32 ": a slot has at most %d elements", k, SHARED_MAX_ELEMENTS);
+    if (shared->bytes > SHARED_MAX_BYTES || shared->offset > SHARED_MAX_BYTES || shared->barriers > SHARED_MAX_BYTES)
+        tir_fault(v, NULL, "buffer %" PRIu32 " has bytes past %d", k, SHARED_MAX_BYTES);
+}
+
+/* ---- the interface ---- */
+
+void
+tir_check_interface(Verifier *v)
+{
+    const TirFn *fn = v->fn;
+
+    for (uint32_t k = 0; k < fn->tensors.n; k++) {
+        const TirTensor *tensor = fn->tensors.at[k];
+        if (tensor->rank == 0 || tensor->rank > TENSOR_MAX_RANK)
+            tir_fault(v, NULL, "tensor '%s' has rank %" PRIu32, tensor->name, tensor->rank);
+        if (tensor->align == 0 || (tensor->align & (tensor->align - 1)) != 0)
+            tir_fault(v, NULL, "tensor '%s': alignment %" PRIu32 " is no power of two",
+                      tensor->name, tensor->align);
+        for (uint32_t j = 0; j < tensor->rank && j < TENSOR_MAX_RANK; j++)
+            if (tensor->dim[j].constant < 0 ||
+                (tensor->dim[j].constant == 0 && tensor->dim[j].size >= fn->sizes.n))
+                tir_fault(v, NULL, "tensor '%s': dimension %" PRIu32 " has no extent", tensor->name,
+                          j);
+    }
+    for (uint32_t k = 0; k < fn->scalars.n; k++)
+        if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
+            tir_fault(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
+    for (uint32_t k = 0; k < fn->requires.n; k++)
+        check_host(v, fn->requires.at[k].condition, "a require");
+    if (fn->grid.n > 3)
+        tir_fault(v, NULL, "the grid has %" PRIu32 " axes, at most 3 exist", fn->grid.n);
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const TirGridAxis *axis = &fn->grid.at[k];
+        check_host(v, axis->extent, "the grid");
+        if (axis->uneven && axis->slides)
+            tir_fault(v, NULL, "axis '%s' of the grid is uneven, and slides", axis->name);
+        if (!axis->slides && (axis->short_first || axis->slide_trips > 0))
+            tir_fault(v, NULL, "axis '%s' of the grid does not slide", axis->name);
+    }
+    for (uint32_t k = 0; k < 3 && fn->blocks[0] != NULL; k++)
+        check_host(v, fn->blocks[k], "the blocks to launch");
+    for (uint32_t k = 0; k < fn->memories.n; k++)
+        check_host(v, fn->memories.at[k].bytes, "the bytes of a memory");
+    for (uint32_t k = 0; k < fn->shared.n; k++)
+        check_shared(v, k);
+    check_names(v);
+    check_warps(v);
+}
