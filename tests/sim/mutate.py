@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mutate.py - does the simulator notice when synchronisation is missing?
 
-    mutate.py SIMRUN [--sample N] [--sample-known N] [--seeds 32] [--jobs N] [--list] [FILE..]
+    mutate.py SIMRUN [--sample N] [--sample-known N] [--part I/N] [--seeds 32] [--jobs N] [--list] [FILE..]
 
 Takes kernels that are right, breaks one wait, fence, arrive, commit or barrier at a time, and runs
 every mutant under up to 32 seeds.  The kernels are mutants/*.ptx (made by tilec, comments and metadata
@@ -16,8 +16,9 @@ A mutant is caught by a fault, or by a note that the kernel itself does not give
 still guarantees the result, which must be argued in mutants/harmless.txt, or it is missed.
 The share of the harmful mutants that are caught must be at least 95 %.  --sample N: N of the mutants
 of each file, evenly; --sample-known N: of those of known_good/; those that are listed as harmless then
-run under 4 seeds only.  The header of a file in mutants/ says how to run it; `PATTERN:` buffers are made
-here:
+run under 4 seeds only.  --part I/N (I from 0): every N-th of these mutants from the I-th on, for N processes that
+share a run; their last lines add up.  The header of a file in mutants/ (or of a file that is named) says how to
+run it; `PATTERN:` buffers are made here:
 
     // ARGS: simrun arguments;  rand:BYTES is a buffer of small bf16 numbers, ints:BYTES of 0..15
     // SEEDS: N   fewer than 32, for slow ones
@@ -258,6 +259,7 @@ def run_file(options, path, folder):
         every = [m for m in every if options.only in m[0]]
     if subject.sample and len(every) > subject.sample:
         every = [every[i * len(every) // subject.sample] for i in range(subject.sample)]
+    every = every[options.part[0]::options.part[1]]
 
     harmless = harmless_of(path.stem)
     argument_of = lambda name: next((h for h in harmless if fnmatch.fnmatchcase(name, h)), None)
@@ -305,11 +307,19 @@ def run_file(options, path, folder):
     return caught, argued, len(missed)
 
 
+def part(text):
+    at, _, count = text.partition("/")
+    if not (at.isdigit() and count.isdigit() and int(at) < int(count)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not I/N with I below N")
+    return int(at), int(count)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("simrun")
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--sample-known", type=int, default=0)
+    parser.add_argument("--part", type=part, default=(0, 1), metavar="I/N")
     parser.add_argument("--seeds", type=int, default=32)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true")
