@@ -237,11 +237,10 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     }
     if (known)
         return NO_AFTER_FENCE;
-    if (!tensor_core)
-        return earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC
-               : p->used && (p->used <= clock[earlier->agent] || earlier->agent == warp->agent)
-                   ? ONLY_USED
-                   : NO_WAIT;
+    if (!tensor_core) /* a wait behind the release does not undo that the registers were used before */
+        return p->used && (p->used <= clock[earlier->agent] || earlier->agent == warp->agent) ? ONLY_USED
+               : earlier->seen && earlier->seen[earlier->agent]                              ? NO_SYNC
+                                                                                             : NO_WAIT;
     if (later && x->kind == TENSOR_MMA && p->kind == TENSOR_MMA && p->group == x->group &&
         hazard == WRITE_AFTER_WRITE)
         return OTHER_SHAPE;
