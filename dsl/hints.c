@@ -1,4 +1,4 @@
-/* hints.c - what to write in place of words of other languages. */
+/* hints.c - what to write in place of what other languages have. */
 #include "dsl/hints.h"
 
 #include <stddef.h>
@@ -60,4 +60,58 @@ word_hint(const char *word)
         if (strcmp(hints[k].word, word) == 0)
             return hints[k].hint;
     return NULL;
+}
+
+/* ---- syntax errors ---- */
+
+/* Whether only blanks lie between the two. */
+static bool
+is_behind(const Parser *parser, Span place, const Name *name)
+{
+    if (name->text == NULL || name->span.hi > place.lo)
+        return false;
+    for (uint32_t at = name->span.hi; at < place.lo; at++)
+        if (strchr(" \t\r\n", parser->file->text[at - parser->file->base]) == NULL)
+            return false;
+    return true;
+}
+
+/* The last character before a place that is no blank. */
+static char
+character_before(const Parser *parser, Span place)
+{
+    uint32_t at = place.lo - parser->file->base;
+
+    while (at > 0 && strchr(" \t\r\n", parser->file->text[at - 1]) != NULL)
+        at--;
+    return at > 0 ? parser->file->text[at - 1] : '\0';
+}
+
+static const char *
+syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
+{
+    bool is_last = is_name && parser->last_name.span.lo == place.lo;
+    const Name *before = is_last ? &parser->name_before : &parser->last_name;
+    const char *hint = is_last ? word_hint(parser->last_name.text) : NULL;
+    char found = parser->file->text[place.lo - parser->file->base];
+
+    if (hint == NULL && is_behind(parser, place, before))
+        hint = word_hint(before->text);
+    if (hint != NULL)
+        return hint;
+    if (found == '(' && is_behind(parser, place, before) && character_before(parser, before->span) == '.')
+        return arena_printf(parser->arena, "tiles have no methods: functions are called as %s(x)", before->text);
+    if (subscript && (found == ':' || character_before(parser, place) == ':'))
+        return "`:` is a whole dimension; a part of a tensor is loaded by a range, as in "
+               "`load X[iota(16) + start]`, and a tile is not cut";
+    return NULL;
+}
+
+void
+note_syntax(const Parser *parser, Span place, bool is_name, bool subscript)
+{
+    const char *hint = syntax_hint(parser, place, is_name, subscript);
+
+    if (hint != NULL)
+        diag_note(parser->diag, place, "%s", hint);
 }

@@ -20,7 +20,6 @@
 %code {
 #include <stdlib.h>
 #include <string.h>
-
 #include "dsl/hints.h"
 
 /* A fixed stack: no malloc, and nesting without end is one clean error. */
@@ -46,7 +45,6 @@ add_item(Parser *parser, Item item)
 {
     vec_push(parser->arena, &parser->module->items, item);
 }
-
 }
 
 %union {
@@ -816,17 +814,15 @@ static int
 group_expected(Expected *expected, const char **groups)
 {
     static const yysymbol_kind_t statement[] = {
-        YYSYMBOL_LET, YYSYMBOL_VAR, YYSYMBOL_FOR, YYSYMBOL_IF, YYSYMBOL_RETURN,
-        YYSYMBOL_REQUIRE, YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD, YYSYMBOL_PRINT,
-        YYSYMBOL_ASSERT};
+        YYSYMBOL_LET, YYSYMBOL_VAR, YYSYMBOL_FOR, YYSYMBOL_IF, YYSYMBOL_RETURN, YYSYMBOL_REQUIRE,
+        YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD, YYSYMBOL_PRINT, YYSYMBOL_ASSERT};
     static const yysymbol_kind_t expression[] = {
         YYSYMBOL_INTEGER, YYSYMBOL_FLOATING, YYSYMBOL_NAME, YYSYMBOL_TRUE, YYSYMBOL_FALSE,
         YYSYMBOL_LOAD, YYSYMBOL_ZEROS, YYSYMBOL_FULL};
     static const yysymbol_kind_t operator[] = {
         YYSYMBOL_OR, YYSYMBOL_AND, YYSYMBOL_EQ, YYSYMBOL_NE, YYSYMBOL_LE, YYSYMBOL_GE,
         YYSYMBOL_SHL, YYSYMBOL_SHR, YYSYMBOL_AS, YYSYMBOL_DOTS};
-    static const yysymbol_kind_t assignment[] = {YYSYMBOL_ADD_TO, YYSYMBOL_SUB_TO,
-                                                 YYSYMBOL_MUL_TO, YYSYMBOL_DIV_TO};
+    static const yysymbol_kind_t assignment[] = {YYSYMBOL_ADD_TO, YYSYMBOL_SUB_TO, YYSYMBOL_MUL_TO, YYSYMBOL_DIV_TO};
     int n = 0;
 
     if (has_all(expected, statement, 11)) {
@@ -850,51 +846,6 @@ group_expected(Expected *expected, const char **groups)
     return n;
 }
 
-/* Whether only blanks lie between the two. */
-static bool
-is_behind(const Parser *parser, Span place, const Name *name)
-{
-    if (name->text == NULL || name->span.hi > place.lo)
-        return false;
-    for (uint32_t at = name->span.hi; at < place.lo; at++)
-        if (strchr(" \t\r\n", parser->file->text[at - parser->file->base]) == NULL)
-            return false;
-    return true;
-}
-
-/* The last character before a place that is no blank. */
-static char
-character_before(const Parser *parser, Span place)
-{
-    uint32_t at = place.lo - parser->file->base;
-
-    while (at > 0 && strchr(" \t\r\n", parser->file->text[at - 1]) != NULL)
-        at--;
-    return at > 0 ? parser->file->text[at - 1] : '\0';
-}
-
-/* What to write in place of what other languages have: their words, slices and methods; NULL: nothing. */
-static const char *
-foreign_hint(const Parser *parser, const Expected *expected, yysymbol_kind_t token, Span place)
-{
-    bool is_name = token == YYSYMBOL_NAME && parser->last_name.span.lo == place.lo;
-    const Name *before = is_name ? &parser->name_before : &parser->last_name;
-    const char *hint = is_name ? word_hint(parser->last_name.text) : NULL;
-
-    if (hint == NULL && is_behind(parser, place, before))
-        hint = word_hint(before->text);
-    if (hint != NULL)
-        return hint;
-    if (token == YYTRANSLATE('(') && is_behind(parser, place, before) &&
-        character_before(parser, before->span) == '.')
-        return arena_printf(parser->arena, "tiles have no methods: functions are called as %s(x)", before->text);
-    if (expected->has[YYTRANSLATE(']')] && expected->has[YYTRANSLATE(',')] &&
-        (token == YYTRANSLATE(':') || character_before(parser, place) == ':'))
-        return "`:` is a whole dimension; a part of a tensor is loaded by a range, as in "
-               "`load X[iota(16) + start]`, and a tile is not cut";
-    return NULL;
-}
-
 static int
 yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner)
 {
@@ -911,7 +862,6 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
     int count = yypcontext_expected_tokens(context, tokens, YYNTOKENS);
     for (int i = 0; i < count; i++)
         expected.has[tokens[i]] = true;
-    const char *hint = foreign_hint(parser, &expected, yypcontext_token(context), place);
     int n = group_expected(&expected, shown), total = n;
     for (int i = 1; i <= YYNTOKENS; i++) { /* token 0, the end of the file, comes last */
         if (!expected.has[i % YYNTOKENS])
@@ -935,8 +885,8 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
                    parser->file->text + (place.lo - parser->file->base), length > 40 ? ".." : "");
     }
     diag_error(parser->diag, place, "%s", text.at);
-    if (hint != NULL)
-        diag_note(parser->diag, place, "%s", hint);
+    note_syntax(parser, place, yypcontext_token(context) == YYSYMBOL_NAME,
+                expected.has[YYTRANSLATE(']')] && expected.has[YYTRANSLATE(',')]);
     return 0;
 }
 
