@@ -209,7 +209,7 @@ typedef struct SimAllocation {
     size_t size;
     uint8_t *data;
     uint8_t *init; /* a byte for each: 1 if written */
-    char *name;
+    const char *name;
     bool read_only;
     struct SimGlobalPage **shadow; /* during a launch with checks */
 } SimAllocation;

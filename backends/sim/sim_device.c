@@ -26,7 +26,7 @@ free_allocation(SimAllocation *a)
 {
     free(a->data);
     free(a->init);
-    free(a->name);
+    free((char *)a->name);
     free(a);
 }
 

@@ -420,8 +420,7 @@ place_params(SimRun *run, SimAllocation *params, SimReport *report)
     params->size = bytes;
     params->data = aligned_alloc(128, (bytes + 128) / 128 * 128);
     params->read_only = true;
-    static char name[] = "parameters";
-    params->name = name;
+    params->name = "parameters";
     if (!params->data)
         return bad_launch(report, "out of memory");
     if (launch->param_bytes && bytes)
