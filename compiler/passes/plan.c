@@ -319,7 +319,7 @@ check_joint(Planner *p, TirOp *op)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
-        !box_begins_aligned(add) || is_packed(add) || add->n_limits > 0 || share.rows > form->box)
+        !box_may_be_written(add) || is_packed(add) || add->n_limits > 0 || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

@@ -96,7 +96,7 @@ panels_to_store(const Roles *r, const TirOp *store)
     if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
         is_turned(r) || tensor->rank > form->rank || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
-        store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_begins_aligned(store))
+        store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;

@@ -273,6 +273,18 @@ box_begins_aligned(const TirOp *access)
 }
 
 bool
+box_may_be_written(const TirOp *write)
+{
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < write->tensor->rank; d++) {
+        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]))
+            return false;
+    }
+    return box_begins_aligned(write);
+}
+
+bool
 fits_vector_box(const TirOp *load)
 {
     const TirTensor *tensor = load->tensor;

@@ -55,6 +55,8 @@ bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
 /* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
  * of TMA must begin. */
 bool box_begins_aligned(const TirOp *access);
+/* .. and whether it may be written: PTX ISA has no boxes that begin before their tensor but in loads. */
+bool box_may_be_written(const TirOp *write);
 /* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
