@@ -109,7 +109,8 @@ typedef struct PassRun {
     int32_t dump_after; /* .. or after this row only; -1: after each */
     Buf *dump_out;
     Buf *bugs;          /* broken invariants, with the pass that broke them */
-    Buf *unbuilt;       /* .. what is wrong with the roles of a plan, whose kernel can go another way; NULL: a bug, too */
+    bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
+                            can have another plan, or none */
     double *seconds;    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
                            the checks and dumps */
 } PassRun;

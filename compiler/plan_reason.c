@@ -69,8 +69,21 @@ has_loop(const TirBlock *block)
     return found;
 }
 
+/* What an error says, without the kernel's name in front, and the warning that it might have been. */
+static const char *
+error_alone(Arena *arena, const TirFn *fn, const char *error)
+{
+    const char *name = arena_printf(arena, "kernel '%s'", fn->name);
+    size_t named = strlen(name);
+
+    if (strncmp(error, name, named) == 0)
+        error += named + strspn(error + named, ": ");
+    const char *end = strstr(error, " [-W");
+    return arena_printf(arena, "%.*s", (int)(end != NULL ? (size_t)(end - error) : strcspn(error, "\n")), error);
+}
+
 uint32_t
-plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn)
+plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn, const char *error)
 {
     Diag *diag = px->diag;
     TilecAction action = front->options->no_plan;
@@ -79,7 +92,8 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
 
     if (quiet && !diag->show_remarks)
         return 0;
-    Reason reason = ask(front, px, trials, fn->name);
+    Reason reason = error != NULL ? (Reason){error_alone(px->arena, fn, error), fn->span}
+                                  : ask(front, px, trials, fn->name);
     if (reason.text == NULL)
         return 0;
     if (quiet || (diag->show_remarks && action != TILEC_FAIL)) {

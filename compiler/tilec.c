@@ -41,7 +41,7 @@ typedef struct Compilation {
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
-    Buf bugs, unbuilt, dump, report, output, schedule, picture; /* unbuilt: plans without roles */
+    Buf bugs, dump, report, output, schedule, picture;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
 } Compilation;
@@ -278,7 +278,7 @@ pass_run(Compilation *c)
         .dump_after = c->dump_after,
         .dump_out = &c->dump,
         .bugs = &c->bugs,
-        .unbuilt = &c->unbuilt,
+        .roles_may_fail = true,
         .seconds = c->seconds,
     };
 }
@@ -459,9 +459,9 @@ go_back(Compilation *c, Mark mark)
 }
 
 /* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what was
- * said is unsaid. */
+ * said is unsaid, but for what the first of them failed with (`*why`). */
 static LirFn *
-lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans)
+lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const char **why)
 {
     TirFn *before = c->module->fns.at[k];
     Mark mark = set_mark(c);
@@ -473,6 +473,8 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans)
             c->module->fns.at[k] = fn != NULL ? fn : before;
             return lowered;
         }
+        for (uint32_t i = mark.messages; i < c->diag.messages.n && *why == NULL; i++)
+            *why = c->diag.messages.at[i].kind == DIAG_ERROR ? c->diag.messages.at[i].text : NULL;
         go_back(c, mark);
     }
     return NULL;
@@ -524,15 +526,12 @@ lower_with_choices(Compilation *c, uint32_t k)
         double begin = pass_clock();
         TileChoices plans = search_plans(c, &px, fn);
         c->search_seconds += pass_clock() - begin;
-        size_t unbuilt = c->unbuilt.n;
-        LirFn *lowered = lower_with_plans(c, k, &plans);
+        const char *why = NULL;
+        LirFn *lowered = lower_with_plans(c, k, &plans, &why);
         if (lowered != NULL || c->bugs.n > 0)
             return lowered;
-        if (c->unbuilt.n > unbuilt)
-            diag_warning(&c->diag, fn->span, "kernel '%s' has no plan for warp groups: the roles of one cannot be "
-                         "built; please report this with the program", fn->name);
-        else if (px.plan.bands == 0)
-            c->hints += plan_warning(&c->front, &px, &c->trials, fn);
+        if (px.plan.bands == 0)
+            c->hints += plan_warning(&c->front, &px, &c->trials, fn, why);
     }
     if (c->front.ast != NULL && px.plan.bands == 0) {
         double begin = pass_clock();
@@ -812,7 +811,6 @@ guarded(Compilation *c, TilecResult *result)
     }
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);
-    buf_init(&c->unbuilt, &c->arena);
     buf_init(&c->dump, &c->arena);
     buf_init(&c->schedule, &c->arena);
     buf_init(&c->picture, &c->arena);

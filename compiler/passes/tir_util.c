@@ -345,6 +345,7 @@ is_not_negative(const TirVal *value)
     case TIR_MIN:
         return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
     case TIR_MAX:
+    case TIR_AND:
         return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
     default:
         return false;

@@ -682,6 +682,27 @@ halves_of_different_tiles_are_found(void **state)
     expect_none_missed();
 }
 
+/* Roles that are no valid tile IR, which only a bug in the pass makes: an error, so that the kernel can go another way. */
+static void
+invalid_roles_are_an_error(void **state)
+{
+    (void)state;
+    for (uint32_t may_fail = 0; may_fail < 2; may_fail++) {
+        Kernel k;
+        open_kernel(&k, &recipes[0]);
+        PassRun run = {.dump_after = -1, .bugs = &k.bugs, .verify = may_fail == 0, .roles_may_fail = may_fail == 1};
+        assert_true(passes_run_list(&k.px, k.fn, &run, "roles"));
+        Site site = sites_of(&k, TIR_MMA).at[0];
+        TirOp *op = op_at(site);
+        remove_op(site);
+        vec_push(&k.arena, &site.block->ops, op); /* behind all that reads it, and the yield */
+        assert_false(passes_run_list(&k.px, k.fn, &run, "roles"));
+        assert_int_equal(k.diag.errors, may_fail);
+        assert_int_equal(k.bugs.n > 0, may_fail == 0);
+        close_kernel(&k);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -700,6 +721,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(late_uses_have_registers_of_their_own, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
         cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
+        cmocka_unit_test(invalid_roles_are_an_error),
     };
 
     folder = argc > 1 ? argv[1] : "examples";
