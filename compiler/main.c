@@ -607,18 +607,29 @@ read_tuning(Command *command, char **path, char **text)
     return 0;
 }
 
+/* The text of a program, which the caller frees; its modules are looked for beside it.  Complains; returns the
+ * exit status. */
+static int
+open_program(Command *command, const char *path, char **text, size_t *n)
+{
+    *text = read_file(path, n);
+    if (*text == NULL)
+        return complain("can not read %s: %s", path, strerror(errno));
+    command->source_folder = folder_of(path);
+    command->options.import = import_module;
+    command->options.import_user = command;
+    return 0;
+}
+
 static int
 compile(Command *command)
 {
     TilecResult result;
+    char *text;
     size_t n;
 
-    char *text = read_file(command->input, &n);
-    if (text == NULL)
-        return complain("can not read %s: %s", command->input, strerror(errno));
-    command->source_folder = folder_of(command->input);
-    command->options.import = import_module;
-    command->options.import_user = command;
+    if (open_program(command, command->input, &text, &n) != 0)
+        return EXIT_USER;
     if (ends_with(command->input, ".ptx")) {
         int done = compile_ptx(command, text, n);
         free(text);
@@ -690,17 +701,12 @@ search(Command *command)
                         "--run-pass and --warps do not go with it");
     if (!command->arch_given)
         return complain("a search needs a target: -arch sm_90");
-    char *path = search_file(command->input, command->asked.mode);
-    char *text = read_file(path, &n);
-    if (text == NULL) {
-        int status = complain("can not read %s: %s", path, strerror(errno));
+    char *path = search_file(command->input, command->asked.mode), *text;
+    if (open_program(command, path, &text, &n) != 0) {
         free(path);
-        return status;
+        return EXIT_USER;
     }
     command->input = path;
-    command->source_folder = folder_of(path);
-    command->options.import = import_module;
-    command->options.import_user = command;
     if (command->asked.measure) {
         int done = measure(command, path, text, n);
         free(text);
@@ -724,18 +730,15 @@ static int
 interpret_file(Command *command)
 {
     const TilecOptions *options = &command->options;
+    char *text;
     size_t n;
 
     if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
         options->report || options->schedule || options->schedule_picture || command->output != NULL)
         return complain("a run compiles nothing: -o, --emit, --report, --dump-ir, --dump-schedule and "
                         "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
-    char *text = read_file(command->input, &n);
-    if (text == NULL)
-        return complain("can not read %s: %s", command->input, strerror(errno));
-    command->source_folder = folder_of(command->input);
-    command->options.import = import_module;
-    command->options.import_user = command;
+    if (open_program(command, command->input, &text, &n) != 0)
+        return EXIT_USER;
     int status = run_program(options, &command->run_flags,
                              strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text, n);
     free(text);

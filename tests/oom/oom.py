@@ -204,7 +204,7 @@ class Walk:
                            ASAN_OPTIONS=f'exitcode={SANITIZER}:allocator_may_return_null=1',
                            LSAN_OPTIONS=f'exitcode={SANITIZER}', UBSAN_OPTIONS=f'exitcode={SANITIZER}')
         driver = self.options.build.parent / 'api/runtime/fake'
-        environment.update(LD_LIBRARY_PATH=str(driver), FAKE_CUDA_CAPABILITY='9.0')
+        environment.update(LD_LIBRARY_PATH=f"{driver}:{os.environ.get('LD_LIBRARY_PATH', '')}", FAKE_CUDA_CAPABILITY='9.0')
         if then_on:
             environment['OOM_FROM_THEN_ON'] = '1'
         subprocess.run(self.words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=True)

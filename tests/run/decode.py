@@ -84,19 +84,12 @@ def compile_case(options, case, folder):
 def kernel(options, folder, ptx, entry, inputs, outputs, sets):
     """The outputs of one kernel."""
     command = [options.tilerun, ptx, "--entry", entry, "--device", "sim", "--seeds", str(options.seeds)]
-    for name, values in inputs.items():
-        path = os.path.join(folder, name + ".npy")
-        np.save(path, values)
-        command += ["--in", f"{name}={path}"]
-    for name, value in sets.items():
-        command += ["--set", f"{name}={value}"]
-    for name in outputs:
-        command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
+    command = ladder.with_arrays(command, folder, inputs, sets, outputs)
     done = subprocess.run(command, capture_output=True, text=True)
     said = done.stderr + done.stdout
     if done.returncode != 0 or "were not written" in said or "differs between seeds" in said:
         raise attention.Wrong(" ".join(command) + "\n" + said)
-    return {name: np.load(os.path.join(folder, name + "-out.npy")) for name in outputs}
+    return ladder.loaded(folder, outputs)
 
 
 def run(options, case, folder):

@@ -26,18 +26,11 @@ def interpret(tilec, source, folder, defines, inputs, sets, outputs, flags=()):
     command = [tilec, "run", source, *flags]
     for name, value in defines.items():
         command += ["-D", f"{name}={value}"]
-    for name, values in inputs.items():
-        path = os.path.join(folder, name + "-in.npy")
-        np.save(path, values)
-        command += ["--in", f"{name}={path}"]
-    for name, value in sets.items():
-        command += ["--set", f"{name}={value}"]
-    for name in outputs:
-        command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
+    command = ladder.with_arrays(command, folder, inputs, sets, outputs)
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise attention.Wrong(" ".join(command) + "\n" + done.stderr)
-    return {name: np.load(os.path.join(folder, name + "-out.npy")) for name in outputs}, done.stderr
+    return ladder.loaded(folder, outputs), done.stderr
 
 
 def example(name):
@@ -139,13 +132,14 @@ def check_bounds(tilec, folder):
         yield f"the sum of {terms}", wrong
 
 
-def main():
+def main(checks):
+    """Each check yields (what was looked at, what is wrong with it or None)."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     options = parser.parse_args()
     failed = total = 0
     with tempfile.TemporaryDirectory() as folder:
-        for check in [check_ladder, check_attention, check_decode, check_bounds]:
+        for check in checks:
             for name, wrong in check(options.tilec, folder):
                 total += 1
                 if wrong:
@@ -156,4 +150,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds]))

@@ -7,10 +7,8 @@ element type, against NumPy.
 16-bit results must be the same bits, i32 and bool the same; f32 results are those of float64, rounded.
 Elements are random, with zeros, ties, infinities and the largest and smallest numbers among them.
 """
-import argparse
 import os
 import sys
-import tempfile
 
 import numpy as np
 
@@ -187,21 +185,5 @@ def check_reductions(tilec, folder):
                     f"{have.ravel()[:4]}, expected {want.ravel()[:4]}"
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    options = parser.parse_args()
-    failed = total = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for check in [check_elementwise, check_casts, check_reductions]:
-            for name, wrong in check(options.tilec, folder):
-                total += 1
-                if wrong:
-                    failed += 1
-                    print(f"{name}: {wrong}")
-    print(f"{total} results, {failed} wrong")
-    return failed > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(interpret.main([check_elementwise, check_casts, check_reductions]))

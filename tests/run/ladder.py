@@ -33,6 +33,21 @@ def from_bits(x, dtype):
     return (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
+def with_arrays(command, folder, inputs, sets, outputs):
+    """A command line of `tilec run` or tilerun with inputs saved in a folder; outputs will be there, too."""
+    for name, values in inputs.items():
+        path = os.path.join(folder, name + "-in.npy")
+        np.save(path, values)
+        command = command + ["--in", f"{name}={path}"]
+    for name, value in sets.items():
+        command = command + ["--set", f"{name}={value}"]
+    return command + [word for name in outputs for word in ("--out", f"{name}={folder}/{name}-out.npy")]
+
+
+def loaded(folder, outputs):
+    return {name: np.load(os.path.join(folder, name + "-out.npy")) for name in outputs}
+
+
 def rounded(x, dtype):
     return from_bits(to_bits(x, dtype), dtype)
 
