@@ -256,7 +256,7 @@ class Program(Products, Values):
 
     def most_stages(self):
         """So many buffers of every operand of a loop have their place in shared memory."""
-        return 2 if max(self.extents()) > 64 else 3
+        return 1 if max(self.extents()) > 96 else 2 if max(self.extents()) > 48 else 4
 
     def extents(self):
         return [a.extent for a in self.axes] + self.const_axes

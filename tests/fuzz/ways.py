@@ -19,6 +19,8 @@ PLAN_LIMITS = [
     r"no loop has products", r"there are two loops with products", r"@warps fixes the warps of a block",
     r"there are products in a loop and around it", r"the loop around the main loop is split",
     r"there are products outside of the main loop, or in a branch or loop inside it",
+    r"the products are in a branch", r"a product stands in a branch of the main loop, or in a loop in it",
+    r"an operand is made of a product and of the transpose of one", r"a load reads what the program may have written before",
     r"the bounds of a loop depend on data", r"there are too many (tiles|statistics of products|products in one loop)",
     r"a tile is loaded between the loops around the main loop",
     r"memory is written before the main loop, or in a loop around it",

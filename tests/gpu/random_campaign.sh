@@ -1,14 +1,14 @@
 #!/bin/sh
 # random_campaign.sh - random programs on the GPU, and then in the simulator for as long as there is time.
 #
-#   random_campaign.sh KIT OUT FIRST COUNT JOBS SECONDS
+#   random_campaign.sh KIT OUT FIRST COUNT JOBS SECONDS [MOST]
 #
 # KIT holds tilec, tilerun and the scripts of tests/fuzz and tests/gpu.  COUNT programs from seed FIRST run on the GPU, in JOBS
-# processes; then the simulator judges programs from the same seed on for SECONDS.  To OUT go gpu.txt, sim.txt (what was
+# processes; then the simulator judges programs from the same seed on for SECONDS, MOST of them.  To OUT go gpu.txt, sim.txt (what was
 # said), gpu.jsonl, sim.jsonl (a line for each program), and the programs that failed in gpu-failed.txt, sim-failed.txt.
 set -u
-[ $# -eq 6 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
-kit=$1 out=$2 first=$3 count=$4 jobs=$5 seconds=$6
+[ $# -eq 6 ] || [ $# -eq 7 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+kit=$1 out=$2 first=$3 count=$4 jobs=$5 seconds=$6 most=${7:-1000000}
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 export TILEC_FUZZ="$kit" TMPDIR="$work" OPENBLAS_NUM_THREADS=1
@@ -27,8 +27,8 @@ if [ "$count" -gt 0 ]; then
 fi
 if [ "$seconds" -gt 0 ]; then
     minutes=$(awk "BEGIN { print $seconds / 60 }")
-    python3 "$kit/judge.py" --tilec "$kit/tilec" --tilerun "$kit/tilerun" --first "$first" --count 1000000 --jobs "$jobs" \
-        --minutes "$minutes" --keep "$work/sim" --log "$out/sim.jsonl" > "$out/sim.txt" 2>&1 || failed=1
+    python3 "$kit/judge.py" --tilec "$kit/tilec" --tilerun "$kit/tilerun" --first "$first" --count "$most" --jobs "$jobs" \
+        --minutes "$minutes" --reduce 40 --keep "$work/sim" --log "$out/sim.jsonl" > "$out/sim.txt" 2>&1 || failed=1
     show sim
     tail -12 "$out/sim.txt"
 fi
