@@ -219,17 +219,6 @@ go_on(const AccessWalk *walk, Open *open, const TirOp *loop)
     }
 }
 
-static TirOp *
-new_barrier(const AccessWalk *walk, const TirOp *before)
-{
-    TirOp *barrier = arena_new(walk->fn->arena, TirOp);
-
-    barrier->op = TIR_BARRIER;
-    barrier->parent = before->parent;
-    barrier->span = before->span;
-    return barrier;
-}
-
 static void
 walk_block(AccessWalk *walk, TirBlock *block, Open *open)
 {
@@ -247,8 +236,7 @@ walk_block(AccessWalk *walk, TirBlock *block, Open *open)
             if (walk->found.earlier == NULL)
                 walk->found = pair;
             if (walk->insert) {
-                TirOp *barrier = new_barrier(walk, op);
-                vec_push(walk->fn->arena, &out, barrier);
+                vec_push(walk->fn->arena, &out, barrier_before(walk->fn, op));
                 open->n = 0;
                 walk->changed = true;
             }

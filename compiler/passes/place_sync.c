@@ -46,12 +46,7 @@ static void sync_block(Syncer *s, TirBlock *block, Open *open);
 static void
 put_barrier(Syncer *s, const TirOp *before, Open *open, OpList *out)
 {
-    TirOp *barrier = arena_new(s->fn->arena, TirOp);
-
-    barrier->op = TIR_BARRIER;
-    barrier->parent = before->parent;
-    barrier->span = before->span;
-    vec_push(s->fn->arena, out, barrier);
+    vec_push(s->fn->arena, out, barrier_before(s->fn, before));
     *open = (Open){0};
     s->changed = true;
 }

@@ -388,6 +388,17 @@ count_products(const TirBlock *block)
     return n;
 }
 
+TirOp *
+barrier_before(const TirFn *fn, const TirOp *op)
+{
+    TirOp *barrier = arena_new(fn->arena, TirOp);
+
+    barrier->op = TIR_BARRIER;
+    barrier->parent = op->parent;
+    barrier->span = op->span;
+    return barrier;
+}
+
 const TirOp *
 branch_with_products(const TirBlock *block)
 {

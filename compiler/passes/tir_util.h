@@ -36,6 +36,8 @@ TirOp *block_yield(const TirBlock *block);
 void sink_loads(TirFn *fn, TirBlock *block);
 /* The products in a block and the blocks in it. */
 uint32_t count_products(const TirBlock *block);
+/* A barrier of all threads for the place of `op`; the caller puts it into the block. */
+TirOp *barrier_before(const TirFn *fn, const TirOp *op);
 /* The first branch of a block that has products; NULL: none has. */
 const TirOp *branch_with_products(const TirBlock *block);
 /* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
