@@ -515,7 +515,8 @@ blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
     int32_t by_shared = target->chip.shared_per_sm / (cost->shared_bytes + target->chip.shared_reserved);
     int32_t by_threads = target->chip.threads_per_sm / threads;
     int32_t blocks = by_registers < by_shared ? by_registers : by_shared;
-    return blocks < by_threads ? blocks : by_threads;
+    blocks = blocks < by_threads ? blocks : by_threads;
+    return blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
 }
 
 static void

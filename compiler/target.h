@@ -135,6 +135,7 @@ typedef struct Chip {
     int32_t shared_reserved;  /* bytes the driver takes from shared_per_sm for each block */
     int32_t registers_per_sm;
     int32_t threads_per_sm;
+    int32_t blocks_per_sm;
 
     /* rates of one SM, a clock: for the cost model */
     int32_t mma_flops[ISSUERS]; /* dense 16-bit, f32 accumulators, by who issues them */

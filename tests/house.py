@@ -110,7 +110,7 @@ def compile_examples(tilec):
     """(name and target, what it did) for each example."""
     examples = os.path.join(ROOT, "examples")
     for name in sorted(os.listdir(examples)):
-        for arch in ["sm_80", "sm_90", "sm_100"] if name.endswith(".tile") else []:
+        for arch in ["sm_80", "sm_86", "sm_90", "sm_100"] if name.endswith(".tile") else []:
             command = [tilec, os.path.join(examples, name), "-arch", arch, "-o", "/dev/null"]
             yield f"{name[:-5]} {arch}", subprocess.run(command, capture_output=True, text=True)
 

@@ -21,6 +21,7 @@ const Target target_sm100 = {
         .shared_reserved = 1024,
         .registers_per_sm = 65536,
         .threads_per_sm = 2048,
+        .blocks_per_sm = 32,
         .mma_flops = {[BY_WARP] = 2540},
         .special_ops = 16,
         .float_ops = 128,

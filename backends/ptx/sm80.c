@@ -22,6 +22,7 @@ const Target target_sm80 = {
         .shared_reserved = 1024,
         .registers_per_sm = 65536,
         .threads_per_sm = 2048,
+        .blocks_per_sm = 32,
         .mma_flops = {[BY_WARP] = 2048},
         .special_ops = 16,
         .float_ops = 64,

@@ -5,6 +5,8 @@
 
 const Target *const tilec_targets[] = {
     &target_sm80,
+    &target_sm86,
+    &target_sm89,
     &target_sm90,
     &target_sm100,
 };

@@ -473,6 +473,7 @@ def test_refuses_values(bench):
 
 
 @pytest.mark.parametrize("arch, capability, reason", [
+    ("sm_86", "8.0", "needs that GPU or a newer one"), ("sm_89", "8.6", "needs that GPU or a newer one"),
     ("sm_100", "9.0", "needs that GPU or a newer one"), ("sm_90a", "10.0", "runs on that GPU alone"),
     ("sm_100f", "9.0", "runs on that family alone")])
 def test_refuses_gpu(bench, arch, capability, reason):
@@ -481,7 +482,7 @@ def test_refuses_gpu(bench, arch, capability, reason):
             meta=metadata(arch=arch), FAKE_CUDA_CAPABILITY=capability)
 
 
-@pytest.mark.parametrize("arch, capability", [("sm_80", "9.0"), ("sm_90a", "9.0"), ("sm_100f", "10.3")])
+@pytest.mark.parametrize("arch, capability", [("sm_80", "9.0"), ("sm_86", "8.9"), ("sm_89", "9.0"), ("sm_90a", "9.0"), ("sm_100f", "10.3")])
 def test_accepts_gpu(bench, arch, capability):
     bench.run(bench.ptx(metadata(arch=arch)), "--in", "X=" + bench.save("x.npy", random(3, 5)), "--set",
               "factor=1", FAKE_CUDA_CAPABILITY=capability)
