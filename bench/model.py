@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "overlap", "turns", "divide")
+PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "overlap", "pingpong", "divide")
 CASE = ("kernel", "d", "mask", "seqlen")
 FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
@@ -202,7 +202,7 @@ def judged(rows, features, times):
 def name_of(row):
     flags = "" if row["persistent"] else " tile a block"
     flags += "" if row["overlap"] else " no overlap"
-    flags += "" if row["turns"] or row["bands"] == 1 else " no turns"
+    flags += "" if row["pingpong"] or row["bands"] == 1 else " no ping-pong"
     return f"{row['M']}x{row['N']} bands {row['bands']} stages {row['stages']} slots {row['slots']}{flags}"
 
 

@@ -58,8 +58,8 @@ def variants(plan):
         yield {**plan, "slots": 1}
     yield {**plan, "overlap": 0}
     yield {**plan, "persistent": 1 - plan["persistent"]}
-    if plan["turns"]:
-        yield {**plan, "turns": 0}
+    if plan["pingpong"]:
+        yield {**plan, "pingpong": 0}
 
 
 def choose(features, constants, most, more):

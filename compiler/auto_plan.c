@@ -178,7 +178,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .persistent = true,
                       .dynamic = true,
                       .overlap = true,
-                      .turns = bands > 1 && !fn->plan->divided};
+                      .pingpong = bands > 1 && !fn->plan->divided};
     int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;
     if (slots > 1 && w->leaves_over)
         panels = 0;

@@ -1,5 +1,6 @@
 /* passrun.c - the table of passes and what runs it: order, switches, checks, dumps, times. */
 #include "compiler/passrun.h"
+#include "compiler/old_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,12 @@ plain(char c)
 int32_t
 pass_find(const char *name, size_t n)
 {
+    const char *now = current_name(name, n);
+
+    if (now != NULL) {
+        name = now;
+        n = strlen(now);
+    }
     for (uint32_t k = 0; k < pass_count; k++) {
         const char *have = pass_table[k].name;
         size_t i = 0;

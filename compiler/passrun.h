@@ -13,7 +13,7 @@ typedef struct PlanHints {
     uint32_t slots;   /* of rings that are filled once for a tile of the grid */
     bool persistent;  /* blocks go through several tiles of the grid */
     bool dynamic;     /* .. drawn from a counter where they differ in length */
-    bool turns;       /* bands that have equally many iterations start products in turns */
+    bool pingpong;       /* bands that have equally many iterations start products one after the other */
     bool paired;      /* blocks run in clusters of two, which share what they load */
     bool divide;      /* bands divide the tiles of one program, not the programs among them */
     bool overlap;     /* products under the arithmetic of the next iteration, if registers allow */
@@ -22,8 +22,8 @@ typedef struct PlanHints {
 
 /* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no bands. */
 bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
-/* What a key of that text may be; false: there is no such key. */
-bool plan_key_range(const char *name, uint32_t *least, uint32_t *most);
+/* What a key of that text may be, and its name; NULL: there is no such key. */
+const char *plan_key_range(const char *name, uint32_t *least, uint32_t *most);
 /* The names of the keys; NULL behind the last one. */
 const char *plan_key_name(uint32_t k);
 bool plan_is_given(const PlanHints *hints, const char *name);

@@ -1,4 +1,5 @@
 /* plan_hints.c - the text of --plan and @plan: "bands=3,stages=3,slots=2". */
+#include "compiler/old_names.h"
 #include "compiler/passrun.h"
 
 #include <stdlib.h>
@@ -12,9 +13,25 @@ typedef struct HintRow {
 static const HintRow rows[] = {
     {"bands", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
     {"persistent", 0, 1}, {"overlap", 0, 1}, {"dynamic", 0, 1},
-    {"turns", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
+    {"pingpong", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* ROWS: there is none of this name. */
+static uint32_t
+find_row(const char *name, size_t n)
+{
+    const char *now = current_name(name, n);
+    uint32_t row = 0;
+
+    if (now != NULL) {
+        name = now;
+        n = strlen(now);
+    }
+    while (row < ROWS && (strlen(rows[row].name) != n || strncmp(rows[row].name, name, n) != 0))
+        row++;
+    return row;
+}
 
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
@@ -26,9 +43,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
         return true;
     while (*text != '\0') {
         size_t n = strcspn(text, "=");
-        uint32_t row = 0;
-        while (row < ROWS && (strlen(rows[row].name) != n || strncmp(rows[row].name, text, n) != 0))
-            row++;
+        uint32_t row = find_row(text, n);
         if (row == ROWS || text[n] != '=') {
             *fault = "expected 'none', or a list like bands=3,stages=3,slots=2,persistent=1";
             return false;
@@ -51,33 +66,23 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .persistent = values[3] != 0,
                        .overlap = values[4] != 0,
                        .dynamic = values[5] != 0,
-                       .turns = values[6] != 0,
+                       .pingpong = values[6] != 0,
                        .divide = values[7] != 0,
                        .paired = values[8] == 2,
                        .given = given};
     return true;
 }
 
-static uint32_t
-find_row(const char *name)
-{
-    uint32_t row = 0;
-
-    while (row < ROWS && strcmp(rows[row].name, name) != 0)
-        row++;
-    return row;
-}
-
-bool
+const char *
 plan_key_range(const char *name, uint32_t *least, uint32_t *most)
 {
-    uint32_t row = find_row(name);
+    uint32_t row = find_row(name, strlen(name));
 
     if (row == ROWS)
-        return false;
+        return NULL;
     *least = rows[row].least;
     *most = rows[row].most;
-    return true;
+    return rows[row].name;
 }
 
 const char *
@@ -99,7 +104,7 @@ plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *wh
 bool
 plan_is_given(const PlanHints *hints, const char *name)
 {
-    uint32_t row = find_row(name);
+    uint32_t row = find_row(name, strlen(name));
 
     return row < ROWS && (hints->given >> row & 1) != 0;
 }

@@ -16,9 +16,9 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
-               ",persistent=%d,dynamic=%d,overlap=%d,turns=%d%s%s",
+               ",persistent=%d,dynamic=%d,overlap=%d,pingpong=%d%s%s",
                plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
-               plan->overlap, plan->turns, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
+               plan->overlap, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the

@@ -25,7 +25,7 @@ PLANS = ["none", "consumers=1,stages=4", "consumers=2,stages=2,pingpong=1", "con
          "consumers=2,stages=3,persistent=0,pingpong=1", "consumers=2,stages=2,cluster=2", "consumers=3,stages=2",
          "consumers=4,stages=4,q_stages=2"]
 # what a key was called before
-OLD_KEYS = {"consumers": "bands", "q_stages": "slots", "pingpong": "turns", "cooperative": "divide"}
+OLD_KEYS = {"consumers": "bands", "q_stages": "slots", "pingpong": "pingpong", "cooperative": "divide"}
 # of attention, where nothing depends on the target: parameters
 ATTENTION = [["D=64"], ["CAUSAL=true"], ["CAUSAL=true", "WINDOW=1024"], ["SOFTCAP=true"],
              ["D=64", "M=128", "N=64"], ["D=256", "M=128", "N=64"]]

@@ -294,7 +294,7 @@ typedef struct TirPlan {
                                     axes run in their order */
     bool from_end;               /* tiles are counted from the band axis' last program on: the one with
                                     fewer than `bands` is the first, its first bands have none */
-    bool turns;                  /* bands take turns in starting products */
+    bool pingpong;                  /* ping-pong: bands start products one after the other */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
     bool tight;                  /* results of products take most registers */
     bool scarce;                 /* so many of them live over iterations that nothing else should */

@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired turns alternating tight joint ahead
+/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong alternating tight joint ahead
  * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -677,7 +677,7 @@ take_plan_line(Reader *r)
     plan->persistent = plan->dynamic || reader_accept(r, "persistent");
     plan->overlapped = reader_accept(r, "overlapped");
     plan->paired = reader_accept(r, "paired");
-    plan->turns = reader_accept(r, "turns");
+    plan->pingpong = reader_accept(r, "pingpong");
     plan->alternating = reader_accept(r, "alternating");
     plan->tight = reader_accept(r, "tight");
     plan->scarce = reader_accept(r, "scarce");

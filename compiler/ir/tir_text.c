@@ -659,7 +659,7 @@ print_schedule(Printer *p)
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->paired ? " paired" : "");
-        buf_add(p->out, fn->plan->turns ? " turns" : "");
+        buf_add(p->out, fn->plan->pingpong ? " pingpong" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
         buf_add(p->out, fn->plan->tight ? " tight" : "");
         buf_add(p->out, fn->plan->scarce ? " scarce" : "");

@@ -2,7 +2,7 @@
  *
  * What the producer may do, and a walk over the program of the computing warp groups that keeps
  * track of the slots of rings that are waited for and not given back, of products that may still
- * run, and of turns.  Loops and branches must leave of that what they found.  Whether the roles fit
+ * run, and of ping-pong.  Loops and branches must leave of that what they found.  Whether the roles fit
  * together is not looked at here.
  */
 #include "compiler/ir/tir_verifier.h"
@@ -125,7 +125,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_TMA_LOAD || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
-            op->op == TIR_MMA_WAIT || op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS ||
+            op->op == TIR_MMA_WAIT || op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
             op->op == TIR_BAND_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
@@ -359,12 +359,12 @@ check_store(Verifier *v, const TirOp *op, const Flow *flow)
 }
 
 static void
-check_turn(Verifier *v, const TirOp *op, Flow *flow)
+check_pingpong(Verifier *v, const TirOp *op, Flow *flow)
 {
-    bool take = op->op == TIR_TURN_TAKE;
+    bool take = op->op == TIR_PINGPONG_WAIT;
 
-    if (!v->fn->plan->turns) {
-        tir_fault(v, op, "the plan has no turns");
+    if (!v->fn->plan->pingpong) {
+        tir_fault(v, op, "the plan has no ping-pong");
         return;
     }
     if (flow->turn == take)
@@ -449,8 +449,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_RING_WAIT: check_ring_wait(v, op, flow); break;
         case TIR_RING_RELEASE: check_ring_release(v, op, flow); break;
         case TIR_TMA_STORE: check_store(v, op, flow); break;
-        case TIR_TURN_TAKE:
-        case TIR_TURN_PASS: check_turn(v, op, flow); break;
+        case TIR_PINGPONG_WAIT:
+        case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_COPY_ASYNC:

@@ -464,9 +464,10 @@ bind_plan(Lower *low, const Attribute *attribute)
         uint32_t least, most;
         int64_t n;
         bool twice = false;
-        for (uint32_t j = 0; j < k; j++)
-            twice |= strcmp(attribute->settings.at[j].name, setting->name) == 0;
-        if (!plan_key_range(setting->name, &least, &most)) {
+        const char *key = plan_key_range(setting->name, &least, &most);
+        for (uint32_t j = 0; j < k && key != NULL; j++)
+            twice |= plan_key_range(attribute->settings.at[j].name, &(uint32_t){0}, &(uint32_t){0}) == key;
+        if (key == NULL) {
             unknown_plan_key(low, setting);
             good = false;
         } else if (twice) {
@@ -475,7 +476,7 @@ bind_plan(Lower *low, const Attribute *attribute)
         } else if (!eval_int(low, setting->value, what, least, most, &n)) {
             good = false;
         } else {
-            buf_printf(&text, "%s%s=%lld", text.n == 0 ? "" : ",", setting->name, (long long)n);
+            buf_printf(&text, "%s%s=%lld", text.n == 0 ? "" : ",", key, (long long)n);
         }
     }
     if (good) {

@@ -84,7 +84,7 @@ typedef struct Role {
     LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
     LirReg turned;         /* 1: in this tile warp groups have bands in reverse order; else 0 */
-    LirReg next_turn;      /* number of the barrier that the next band waits at for its turn */
+    LirReg next_pingpong;      /* number of the barrier that the next band waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */
     RingCursor *rings;     /* by number of the buffer */
@@ -243,7 +243,7 @@ void lower_roles(Lowering *lo);
 void lower_early_start(Lowering *lo);
 void lower_tile_block(Lowering *lo, TirBlock *block);
 /* Waits for this band's turn, or passes it to the next band. */
-void lower_turn(Lowering *lo, bool pass);
+void lower_pingpong(Lowering *lo, bool pass);
 /* Goes on when so many clocks have gone by. */
 void lower_delay(Lowering *lo, const TirOp *op);
 /* All bands are here, and their writes to shared memory are there for products. */

@@ -597,7 +597,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
 /* The band that has its turn passes it on by arriving at the next one's barrier; the last one does
  * so for the first at the beginning. */
 static void
-begin_turns(Lowering *lo)
+begin_pingpong(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     uint32_t bands = lo->fn->plan->bands;
@@ -606,17 +606,17 @@ begin_turns(Lowering *lo)
     LirOperand begin[] = {lir_int(BARRIER_TURN),
                           lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
-    lo->role->next_turn = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(BARRIER_TURN), lir_reg(next),
+    lo->role->next_pingpong = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(BARRIER_TURN), lir_reg(next),
                                   lir_reg(last));
     lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, begin)->guard = last;
 }
 
 void
-lower_turn(Lowering *lo, bool pass)
+lower_pingpong(Lowering *lo, bool pass)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group),
                          lir_int(BARRIER_TURN - 1));
-    LirOperand some[] = {lir_reg(pass ? lo->role->next_turn : own),
+    LirOperand some[] = {lir_reg(pass ? lo->role->next_pingpong : own),
                          lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
     lir_emit(&lo->b, pass ? LIR_BAR_ARRIVE_SOME : LIR_BAR_SYNC_SOME, 0, 2, some);
@@ -799,8 +799,8 @@ lower_roles(Lowering *lo)
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (plan->paired)
         lower_begin_pairs(lo);
-    if (plan->turns)
-        begin_turns(lo);
+    if (plan->pingpong)
+        begin_pingpong(lo);
     lower_find_homes(lo);
     lower_tiles(lo, lo->fn->body);
     lower_end_stores(lo);

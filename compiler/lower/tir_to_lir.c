@@ -423,9 +423,9 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TMA_REDUCE_ADD:
         lower_tma_reduce_add(lo, op);
         break;
-    case TIR_TURN_TAKE:
-    case TIR_TURN_PASS:
-        lower_turn(lo, op->op == TIR_TURN_PASS);
+    case TIR_PINGPONG_WAIT:
+    case TIR_PINGPONG_ARRIVE:
+        lower_pingpong(lo, op->op == TIR_PINGPONG_ARRIVE);
         break;
     case TIR_DELAY:
         lower_delay(lo, op);

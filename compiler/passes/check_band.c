@@ -80,7 +80,7 @@ typedef struct Band {
     Epochs *epochs;        /* by buffer */
     uint32_t *written_slot;      /* by buffer of all bands: the one written last */
     bool *made;                  /* by id */
-    const TirOp *turn;           /* the turn_take that was not passed on; NULL: it is not its turn */
+    const TirOp *turn;           /* the pingpong_wait that was not passed on; NULL: it is not its turn */
 } Band;
 
 /* ---- facts ---- */
@@ -633,10 +633,10 @@ leave_over(Band *b, const TirOp *op)
 static bool
 take_or_pass(Band *b, const TirOp *op)
 {
-    bool take = op->op == TIR_TURN_TAKE;
+    bool take = op->op == TIR_PINGPONG_WAIT;
 
     if (take == (b->turn != NULL))
-        return fail(b, b->turn, take ? "a turn is taken twice" : "a turn is passed on that was not taken");
+        return fail(b, b->turn, take ? "a ping-pong turn is taken twice" : "a ping-pong turn is passed on that was not taken");
     b->turn = take ? op : NULL;
     vec_push(b->facts->arena, b->events, op);
     return true;
@@ -692,8 +692,8 @@ do_op(Band *b, const TirOp *op)
         }
         wait_for_products(b, op->integer);
         return true;
-    case TIR_TURN_TAKE:
-    case TIR_TURN_PASS:
+    case TIR_PINGPONG_WAIT:
+    case TIR_PINGPONG_ARRIVE:
         return take_or_pass(b, op);
     case TIR_BAND_BARRIER:
         b->epoch++;
@@ -818,7 +818,7 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     }
     if (b.turn != NULL) {
         b.now = b.turn;
-        return fail(&b, NULL, "a turn is not passed on when the tile is done");
+        return fail(&b, NULL, "a ping-pong turn is not passed on when the tile is done");
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *ring = events->at[i]->shared;
@@ -841,7 +841,7 @@ static bool
 list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Lister *l = user;
-    bool meets = op->op == TIR_TURN_TAKE || op->op == TIR_TURN_PASS || op->op == TIR_BAND_BARRIER;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_BAND_BARRIER;
 
     (void)block;
     if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_ring)) &&

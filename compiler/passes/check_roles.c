@@ -627,7 +627,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
     const TirShared *ring = op->shared;
     buf_printf(out, "in tile %u ", t->tile[role]);
     if (ring == NULL) {
-        buf_add(out, op->op == TIR_BAND_BARRIER ? "waits for the other bands" : "waits for its turn");
+        buf_add(out, op->op == TIR_BAND_BARRIER ? "waits for the other bands" : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
         uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),

@@ -10,7 +10,7 @@
 enum { RING_HELD_MOST = 1, RING_HELD_LAGGING = 2 };
 
 /* What a role does to others, in order: copies; or waits, shared_reads of what
- * they bring, releases, turns. */
+ * they bring, releases, ping-pong. */
 typedef VEC(const TirOp *) RoleEvents;
 
 typedef struct RoleFault {

@@ -79,12 +79,12 @@ take_event(Together *t, uint32_t role, const TirOp *op)
     const TirShared *ring = op->shared;
     uint32_t block = role / (1 + t->bands), band = role % (1 + t->bands) - 1;
 
-    if (op->op == TIR_TURN_TAKE) {
+    if (op->op == TIR_PINGPONG_WAIT) {
         bool mine = t->turn[block] == band;
         t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];
         return mine;
     }
-    if (op->op == TIR_TURN_PASS) {
+    if (op->op == TIR_PINGPONG_ARRIVE) {
         t->turn[block] = (band + 1) % t->bands;
         return true;
     }

@@ -839,7 +839,7 @@ pass_plan(PassContext *px, TirFn *fn)
                           .band_axis = p.axis,
                           .divided = hints->divide,
                           .persistent = hints->persistent,
-                          .turns = hints->turns && hints->bands > 1,
+                          .pingpong = hints->pingpong && hints->bands > 1,
                           .producer_registers = px->target->role_registers[hints->bands].producer,
                           .consumer_registers = px->target->role_registers[hints->bands].consumer};
     fn->plan->overlapped =

@@ -54,8 +54,8 @@ walk_is_channel(const TirOp *op)
     case TIR_RING_WAIT:
     case TIR_RING_RELEASE:
     case TIR_MMA_WAIT:
-    case TIR_TURN_TAKE:
-    case TIR_TURN_PASS:
+    case TIR_PINGPONG_WAIT:
+    case TIR_PINGPONG_ARRIVE:
     case TIR_BAND_BARRIER:
         return true;
     case TIR_MMA:

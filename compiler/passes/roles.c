@@ -366,10 +366,10 @@ pass_roles(PassContext *px, TirFn *fn)
     choose_first_iteration(&r);
     /* Bands that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
-    plan->turns = plan->turns && (plan->joint ? joint_products(&r) == 1
+    plan->pingpong = plan->pingpong && (plan->joint ? joint_products(&r) == 1
                                               : plan->overlapped && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
-    plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->turns &&
+    plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->pingpong &&
                         !plan->joint;
     r.staggers = plan->alternating && plan->overlapped && pass_enabled(px, "stagger-bands");
     plan->original = r.old;

@@ -135,8 +135,8 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
             tir_op_new(&r->b, TIR_DELAY, 1, &r->delay, 0, NULL);
             r->delay = NULL;
         }
-        if (op->op == TIR_MMA && before != NULL && !taken && r->fn->plan->turns) {
-            roles_plain(&r->b, TIR_TURN_TAKE, NULL, 0);
+        if (op->op == TIR_MMA && before != NULL && !taken && r->fn->plan->pingpong) {
+            roles_plain(&r->b, TIR_PINGPONG_WAIT, NULL, 0);
             taken = true;
         }
         if (before != NULL || !roles_test_mask(r, map, op))
@@ -150,7 +150,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         if (before != NULL)
             products = emit_late(r, before, false);
         if (taken)
-            roles_plain(&r->b, TIR_TURN_PASS, NULL, 0);
+            roles_plain(&r->b, TIR_PINGPONG_ARRIVE, NULL, 0);
         if (before == NULL) /* under the tile's first product: it may have to wait */
             roles_give_back_once(r, true);
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
@@ -241,7 +241,7 @@ band_share(const Roles *r)
     return (int32_t)(clocks * 7 / 8);
 }
 
-/* Bands that begin a tile together, and have no turns, go through it in step: all want the tensor cores
+/* Bands that begin a tile together, and have no ping-pong, go through it in step: all want the tensor cores
  * at once, then the arithmetic units.  In a tile with many iterations band k begins k shares of an
  * iteration later, which costs what the last band waits, once. */
 static void

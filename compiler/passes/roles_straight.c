@@ -2,7 +2,7 @@
  *
  * A product over all bands is shared out here: each band writes its part of the operand for the
  * others, and adds a share of the result to memory.  Their barrier makes the bands go in step, so
- * that all would want the tensor cores at once and then the arithmetic units; with turns, a band
+ * that all would want the tensor cores at once and then the arithmetic units; with ping-pong, a band
  * starts what follows the barrier when the one before it has started all of its products.
  */
 #include "compiler/passes/roles.h"
@@ -97,8 +97,8 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     b->span = op->span;
     roles_vectors_there(r);
     tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
-    if (r->fn->plan->turns)
-        tir_op_new(b, TIR_TURN_TAKE, 0, NULL, 0, NULL);
+    if (r->fn->plan->pingpong)
+        tir_op_new(b, TIR_PINGPONG_WAIT, 0, NULL, 0, NULL);
     TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &left);
     x->shared = r->exchange;
     x->joint = true;
@@ -483,7 +483,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
             for (uint32_t k = 0; k < meanwhile.n; k++)
                 vec_push(r->fn->arena, &in_flight.results, meanwhile.at[k]->results[0]);
             meanwhile.n = 0;
-            turn = r->fn->plan->turns;
+            turn = r->fn->plan->pingpong;
         } else if (adds_joint(op)) {
             emit_addition(r, map, op);
         } else if (roles_vector(r, op) != NULL) {
@@ -500,7 +500,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
             vec_push(r->fn->arena, &in_flight.results, begun);
         }
         if (turn && products == 0) {
-            tir_op_new(&r->b, TIR_TURN_PASS, 0, NULL, 0, NULL);
+            tir_op_new(&r->b, TIR_PINGPONG_ARRIVE, 0, NULL, 0, NULL);
             turn = false;
         }
     }

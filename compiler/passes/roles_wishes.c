@@ -18,12 +18,12 @@ roles_check_wishes(const Roles *r)
                                  ? arena_printf(r->fn->arena, "overlap=1 can not be had: %s", r->not_turned)
                                          : "overlap=1 needs products that can run while the next "
                                            "iteration's arithmetic does, and this loop has none";
-    const char *no_turns =
-        plan->bands < 2     ? "turns=1 needs more than one warp group"
-        : plan->joint       ? "turns=1 does not go with the products that this loop's warp groups "
+    const char *no_pingpong =
+        plan->bands < 2     ? "pingpong=1 needs more than one warp group"
+        : plan->joint       ? "pingpong=1 does not go with the products that this loop's warp groups "
                               "share out"
-        : !plan->overlapped ? "turns=1 needs a loop whose iterations overlap, and this one's do not"
-                            : "turns=1 needs warp groups that all have the same iterations";
+        : !plan->overlapped ? "pingpong=1 needs a loop whose iterations overlap, and this one's do not"
+                            : "pingpong=1 needs warp groups that all have the same iterations";
     const char *not_drawn = plan->paired ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
                                            "take the same tile"
                             : plan->persistent ? "dynamic=1 is for programs that differ in length, "
@@ -31,7 +31,7 @@ roles_check_wishes(const Roles *r)
                                              : "dynamic=1 needs persistent=1";
     const Wish wishes[] = {{"overlap", hints->overlap, plan->overlapped, no_overlap},
                            {"dynamic", hints->dynamic, plan->dynamic, not_drawn},
-                           {"turns", hints->turns, plan->turns, no_turns}};
+                           {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
 
     for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {
         if (!wishes[k].wanted || wishes[k].had || !plan_is_given(hints, wishes[k].key))

@@ -46,7 +46,7 @@ print_roles(const TirFn *fn, Buf *out)
                : plan->paired     ? "has two tiles of the grid, side by side"
                                   : "has one tile of the grid",
                plan->overlapped ? "; products run under the arithmetic of the next iteration" : "",
-               plan->turns ? "; bands take turns in starting products" : "",
+               plan->pingpong ? "; bands in ping-pong" : "",
                plan->joint ? "; bands share out a product in each iteration" : "");
 }
 
@@ -157,9 +157,9 @@ print_barriers(const TirFn *fn, Buf *out)
                       plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_SLOTS, WARPS * plan->bands,
                       "a lane of each warp of all bands; the producer waits");
     }
-    if (plan->turns)
-        buf_printf(out, "    %-16s %-6u   named %8u  the band before passes its turn; the band waits\n",
-                   "turns", plan->bands, 2 * WARPS * WARP_LANES);
+    if (plan->pingpong)
+        buf_printf(out, "    %-16s %-6u   named %8u  the band before passes the ping-pong turn; the band waits\n",
+                   "pingpong", plan->bands, 2 * WARPS * WARP_LANES);
     if (plan->joint)
         buf_printf(out, "    %-16s %-6u   named %8u  all bands; all bands wait\n", "of all bands", 1,
                    plan->bands * WARPS * WARP_LANES);

@@ -60,8 +60,8 @@ typedef struct Run {
     RoleState role[TIMELINE_ROLES];
     double unit_free[UNIT_COUNT];
     uint32_t turn; /* the band whose turn it is, or was last given */
-    bool turn_taken;
-    Moment turn_given;
+    bool pingpong_taken;
+    Moment pingpong_given;
     VEC(Meeting) meetings;
     uint32_t tiles;
     double latency; /* of a wait for products */
@@ -144,7 +144,7 @@ timeline_op_text(Arena *arena, const TirOp *op)
         return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
     case TIR_RING_RELEASE:
         return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
-    case TIR_TURN_PASS: return "passes the turn on";
+    case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
     case TIR_SHARED_WRITE:
         return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
     case TIR_REDUCE: {
@@ -270,10 +270,10 @@ need_of(const Run *run, uint32_t role)
                                  timeline_buffer_name(run->arena, op->shared)));
         return need;
     }
-    case TIR_TURN_TAKE:
-        if (run->turn_taken || run->turn != band)
+    case TIR_PINGPONG_WAIT:
+        if (run->pingpong_taken || run->turn != band)
             return (Need){0};
-        need_moment(&need, run->turn_given, "its turn");
+        need_moment(&need, run->pingpong_given, "its ping-pong turn");
         return need;
     case TIR_BAND_BARRIER:
         if (state->arrivals == state->passed) /* it only arrives */
@@ -348,11 +348,11 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
             moment = state->taken;
         vec_push(run->arena, &ring->released[band], moment);
         return;
-    case TIR_TURN_TAKE: run->turn_taken = true; return;
-    case TIR_TURN_PASS:
+    case TIR_PINGPONG_WAIT: run->pingpong_taken = true; return;
+    case TIR_PINGPONG_ARRIVE:
         run->turn = (band + 1) % run->fn->plan->bands;
-        run->turn_taken = false;
-        run->turn_given =
+        run->pingpong_taken = false;
+        run->pingpong_given =
             (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         return;
     case TIR_BAND_BARRIER: state->passed++; return;

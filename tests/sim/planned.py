@@ -369,8 +369,8 @@ def written_cases(optional):
         for stages in [1, 2, 4]:
             yield fwd(f"bands={bands},stages={stages},slots={1 + stages % 2}", 2, causal=True,
                       heads=2, kv_heads=1, rows=270, keys=200)
-    for ways in ["persistent=0", "overlap=0", "persistent=0,overlap=0", "dynamic=0", "turns=1",
-                 "turns=1,dynamic=0"]:
+    for ways in ["persistent=0", "overlap=0", "persistent=0,overlap=0", "dynamic=0", "pingpong=1",
+                 "pingpong=1,dynamic=0"]:
         for causal in [False, True]:
             yield fwd(f"bands=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
     # masks and lengths
@@ -394,14 +394,14 @@ def written_cases(optional):
                      dict(causal=True, window=1, rows=300), dict(causal=True, window=300, rows=130, keys=450),
                      dict(causal=True, window=64, rows=450, keys=130)]:
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
-        for ways in ["bands=2,stages=2,slots=2,turns=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
+        for ways in ["bands=2,stages=2,slots=2,pingpong=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
                      "bands=2,stages=2,persistent=0", "bands=3,stages=1"]:  # with one slot the next tile is told late
             yield fwd(ways, 3, **features)
         yield fwd("bands=3,stages=2,dynamic=0", 1, **features)  # dealt out
         spec = at(features.pop("rows"), features.pop("keys"), **features)
         for kernel, m, ways in [("attention_bwd_dq", 64, "bands=2,stages=2"), ("attention_bwd_dkdv", 64, "bands=2,stages=2"),
-                                ("attention_bwd", 64, "bands=2,stages=2,slots=2,turns=1"),
-                                ("attention_bwd", 96, "bands=2,stages=2,persistent=0,turns=1")]:
+                                ("attention_bwd", 64, "bands=2,stages=2,slots=2,pingpong=1"),
+                                ("attention_bwd", 96, "bands=2,stages=2,persistent=0,pingpong=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m} drawn", backward(kernel, spec, random, m),
                        ways, 3)
     spec = at(400, 300, causal=True, window=100, d=128, dv=128)
@@ -434,16 +434,16 @@ def written_cases(optional):
             yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random), plan, 2)
     # a product that the bands share out, in tiles whose results take nearly all registers
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=170, keys=150), dict(rows=85, keys=130)]:
-        for m, plan in [(80, "bands=2,stages=2,persistent=0,turns=1"), (48, "bands=2,stages=2,turns=0")]:
+        for m, plan in [(80, "bands=2,stages=2,persistent=0,pingpong=1"), (48, "bands=2,stages=2,pingpong=0")]:
             spec = at(d=128, dv=128, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
     # .. divided by rows, and with the first product an iteration ahead
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=300, keys=250), dict(rows=200, keys=130, dtype="f16"),
                      dict(window=70, rows=400, keys=300)]:
-        for m, plan in [(128, "bands=2,stages=2,persistent=0,turns=1"), (96, "bands=2,stages=2,persistent=0,overlap=0"),
-                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,turns=1"),
-                        (128, "bands=2,stages=2,slots=2,turns=1"), (128, "bands=2,stages=2,slots=2,dynamic=0,turns=1"),
+        for m, plan in [(128, "bands=2,stages=2,persistent=0,pingpong=1"), (96, "bands=2,stages=2,persistent=0,overlap=0"),
+                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,pingpong=1"),
+                        (128, "bands=2,stages=2,slots=2,pingpong=1"), (128, "bands=2,stages=2,slots=2,dynamic=0,pingpong=1"),
                         (48, "bands=3,stages=3,slots=2,dynamic=0")]:
             spec = at(d=64, dv=64, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
@@ -451,8 +451,8 @@ def written_cases(optional):
     # .. in programs that begin the loop apart, with and without masks that need to know where they are
     for features in [dict(rows=530, keys=460), dict(rows=512, keys=330, alibi=True, heads=2, kv_heads=1),
                      dict(rows=400, keys=256, softcap=True)]:
-        for d, m, plan in [(64, 32, "bands=2,stages=2,persistent=0,turns=1"), (64, 64, "bands=2,stages=2"),
-                           (128, 48, "bands=2,stages=2,persistent=0,turns=1")]:
+        for d, m, plan in [(64, 32, "bands=2,stages=2,persistent=0,pingpong=1"), (64, 64, "bands=2,stages=2"),
+                           (128, 48, "bands=2,stages=2,persistent=0,pingpong=1")]:
             spec = at(d=d, dv=d, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
@@ -461,7 +461,7 @@ def written_cases(optional):
     for features in [dict(rows=420, keys=420), dict(rows=300, keys=413, softcap=True), dict(rows=413, keys=300),
                      dict(rows=333, keys=260, window=90), dict(rows=420, keys=420, window=130)]:
         spec = at(d=64, dv=64, causal=True, **features)
-        for kernel, m, plan in [("attention_bwd", 80, "bands=2,stages=2,persistent=0,turns=1"),
+        for kernel, m, plan in [("attention_bwd", 80, "bands=2,stages=2,persistent=0,pingpong=1"),
                                 ("attention_bwd", 48, "bands=3,stages=2"), ("attention_bwd_dkdv", 80, "bands=2"),
                                 ("attention_bwd_dkdv", 48, "bands=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m}", backward(kernel, spec, random, m), plan, 2)
@@ -499,9 +499,9 @@ def written_cases(optional):
             (700, 200, 136, (64, 192, 64), "bands=3,stages=2", 5), (64, 72, 8, (128, 64, 64), "bands=2,stages=4", 1)]:
         yield case(f"gemm in pairs {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",cluster=2", sms)
-    for m, n, d, plan, sms in [(520, 200, 64, "bands=3,stages=4,slots=2,turns=1", 4), (65, 70, 128, "bands=2,stages=2", 3),
+    for m, n, d, plan, sms in [(520, 200, 64, "bands=3,stages=4,slots=2,pingpong=1", 4), (65, 70, 128, "bands=2,stages=2", 3),
                                (200, 1, 64, "bands=2,stages=1,overlap=0", 2), (300, 150, 40, "bands=1,stages=3", 6),
-                               (400, 130, 256, "bands=2,stages=2,slots=1,turns=1", 2)]:
+                               (400, 130, 256, "bands=2,stages=2,slots=1,pingpong=1", 2)]:
         spec = at(m, n, d=d, heads=2, kv_heads=1)
         yield case(f"attention in pairs {attention.name_of(spec)}", forward(spec, random, 64, 64),
                    plan + ",cluster=2", sms)
@@ -511,7 +511,7 @@ def written_cases(optional):
                    "bands=2,stages=2,persistent=0,cluster=2", 2)
     yield case("mlp in pairs", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2,cluster=2", 2)
     for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,overlap=0"),
-                           (128, 40, 64, "bands=2,stages=3,turns=1")]:
+                           (128, 40, 64, "bands=2,stages=3,pingpong=1")]:
         spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
         yield case(f"attention M={m} {attention.name_of(spec)}", forward(spec, random, m, 48), plan, 2)
     for plan, limit in [("bands=1,stages=2", 3.0), ("bands=2,stages=2", 1.5), ("bands=3,stages=2", 4.0)]:
@@ -526,7 +526,7 @@ def written_cases(optional):
     # what leaves over the slot of what a band loads once, and what has no room there
     for d, dv, result, plan, sms in [(64, 64, None, "bands=2,stages=2,slots=2", 1),
                                      (128, 64, None, "bands=3,stages=1,slots=3", 2),
-                                     (64, 32, "f32", "bands=2,stages=2,slots=2,turns=1", 1),
+                                     (64, 32, "f32", "bands=2,stages=2,slots=2,pingpong=1", 1),
                                      (128, 64, "f32", "bands=1,stages=2,slots=2", 2),
                                      (64, 64, "f32", "bands=2,stages=2,slots=2", 2),
                                      (64, 128, None, "bands=2,stages=2,slots=2", 2),
@@ -547,8 +547,8 @@ def written_cases(optional):
             yield case(f"linear causal={causal} store={store}",
                        linear(random, 2, 150, 200, 64, 64, "bf16", causal, store, 64, 64),
                        "bands=2,stages=2", 2)
-    for greatest, carried, n, plan in [(True, False, 64, "bands=2,stages=3"), (True, False, 32, "bands=2,stages=2,turns=1"),
-                                       (False, True, 64, "bands=2,stages=3"), (True, True, 32, "bands=2,stages=3,turns=1")]:
+    for greatest, carried, n, plan in [(True, False, 64, "bands=2,stages=3"), (True, False, 32, "bands=2,stages=2,pingpong=1"),
+                                       (False, True, 64, "bands=2,stages=3"), (True, True, 32, "bands=2,stages=3,pingpong=1")]:
         yield case(f"under_way {greatest=} {carried=} N={n}",
                    under_way(random, 2, 200, 210, 64, 64, "bf16", n, greatest, carried), plan, 2)
 
@@ -559,7 +559,7 @@ def written_cases(optional):
 def draw_plan(random):
     pick = lambda *choices: choices[random.integers(len(choices))]
     plan = {"bands": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
-    for name, value in [("persistent", 0), ("overlap", 0), ("dynamic", 0), ("turns", 1)]:
+    for name, value in [("persistent", 0), ("overlap", 0), ("dynamic", 0), ("pingpong", 1)]:
         drawn = random.random()
         if drawn < 0.3:
             plan[name] = value

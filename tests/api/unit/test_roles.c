@@ -40,7 +40,7 @@ typedef struct Recipe {
 static const Recipe recipes[] = {
     {"attention.tile", "bands=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=3,stages=2,slots=1,turns=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=3,stages=2,slots=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=2,stages=2,slots=1,overlap=0", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
     {"attention.tile", "bands=2,stages=2,overlap=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
@@ -249,7 +249,7 @@ static void
 dropped_operations_are_found(void **state)
 {
     static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_MMA_WAIT,
-                                      TIR_TMA_LOAD, TIR_TURN_TAKE,    TIR_TURN_PASS,
+                                      TIR_TMA_LOAD, TIR_PINGPONG_WAIT,    TIR_PINGPONG_ARRIVE,
                                       TIR_BAND_BARRIER};
 
     (void)state;
@@ -281,7 +281,7 @@ static void
 doubled_operations_are_found(void **state)
 {
     static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_TMA_LOAD,
-                                      TIR_TURN_TAKE, TIR_TURN_PASS};
+                                      TIR_PINGPONG_WAIT, TIR_PINGPONG_ARRIVE};
 
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
