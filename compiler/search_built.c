@@ -122,8 +122,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             : plan->persistent                ? "persistent"
                                               : "of a tile",
             p->work.joint   ? "joint"
-            : p->overlapped ? "ahead"
-                            : "in turn",
+            : p->overlapped ? "pipelined"
+                            : "in order",
             memory, p->clocks.iteration, 100 * plan->bands * p->work.tensor / p->clocks.iteration,
             p->microseconds / 1e3);
     }
