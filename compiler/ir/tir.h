@@ -225,7 +225,7 @@ struct TirOp {
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
-    bool steers;               /* GRID: for bounds of loops and branches of a role alone */
+    bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
     bool sliced;               /* SHARED_READ: this band's share of the rows or columns */
     bool own;                  /* RING_WAIT, SHARED_READ: of this band, of rings for parts of a tile */

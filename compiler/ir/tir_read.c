@@ -220,7 +220,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
     case TIR_GRID_FIRST:
     case TIR_GRID:
         op->integer = take_named(r, find_axis, "a grid axis");
-        op->steers = reader_accept(r, "steers");
+        op->uniform = reader_accept(r, "uniform");
         return;
     case TIR_ASYNC_WAIT:
     case TIR_MMA_WAIT:
@@ -503,7 +503,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->vote_warp = attributes.vote_warp;
     op->swapped = attributes.swapped;
     op->partial = attributes.partial;
-    op->steers = attributes.steers;
+    op->uniform = attributes.uniform;
     op->async = attributes.async;
     op->joint = attributes.joint;
     op->sliced = attributes.sliced;

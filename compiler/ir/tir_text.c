@@ -424,7 +424,7 @@ print_operands(Printer *p, const TirOp *op)
     case TIR_SIZE: buf_add(out, size_name(p->fn, op->integer)); return;
     case TIR_GRID:
     case TIR_GRID_FIRST:
-        buf_printf(out, "%s%s", grid_name(p->fn, op->integer), op->steers ? " steers" : "");
+        buf_printf(out, "%s%s", grid_name(p->fn, op->integer), op->uniform ? " uniform" : "");
         return;
     case TIR_LOAD: print_index(p, op, op->args); return;
     case TIR_STORE:

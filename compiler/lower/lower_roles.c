@@ -160,7 +160,7 @@ Elem
 lower_first_program(Lowering *lo, const TirOp *op)
 {
     uint32_t axis = (uint32_t)op->integer;
-    Elem own = op->steers ? lo->role->grid[axis] : lower_lane_grid(lo, axis);
+    Elem own = op->uniform ? lo->role->grid[axis] : lower_lane_grid(lo, axis);
 
     if (lo->role->producer)
         return own;

@@ -680,7 +680,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         if (lo->role != NULL && op->op == TIR_GRID_FIRST)
             return lower_first_program(lo, op);
         if (lo->role != NULL)
-            return op->steers ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);
+            return op->uniform ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);
         static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
         static const char *const counts[] = {"%nctaid.x", "%nctaid.y", "%nctaid.z"};
         LirReg index = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(names[op->integer]));

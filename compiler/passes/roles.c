@@ -142,9 +142,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
 {
     TirPlan *plan = r->fn->plan;
     /* The bounds of the main loop again, from readings of the grid that do nothing else. */
-    CloneMap steers = roles_steering(r, NULL);
+    CloneMap uniform = roles_uniform_map(r, NULL);
     for (uint32_t k = 0; k < loop_first_initial(r->loop); k++) {
-        TirVal *bound = clone_scalar_tree(&r->b, &steers, r->loop->args[k]);
+        TirVal *bound = clone_scalar_tree(&r->b, &uniform, r->loop->args[k]);
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
@@ -207,9 +207,9 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     const TirBlock *body = inner->blocks[0];
     for (uint32_t k = 0; k < bounds; k++)
         before[k] = clone_of(map, r->loop->args[k]);
-    CloneMap steers = roles_steering(r, NULL);
-    TirVal *lo = clone_scalar_tree(&r->b, &steers, inner->args[0]);
-    TirVal *hi = clone_scalar_tree(&r->b, &steers, inner->args[1]);
+    CloneMap uniform = roles_uniform_map(r, NULL);
+    TirVal *lo = clone_scalar_tree(&r->b, &uniform, inner->args[0]);
+    TirVal *hi = clone_scalar_tree(&r->b, &uniform, inner->args[1]);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, inner->args[first + k]);
     TirOp *loop = tir_for(&r->b, lo, hi, n, values);

@@ -107,7 +107,7 @@ CloneMap roles_band_map(Roles *r, const TirBuilder *b, TirVal *index);
 /* The index of the band axis, as the launch gives it. */
 TirVal *roles_grid(Roles *r, TirBuilder *b);
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
- * first program; without an index every axis gets a reading of its own, made by `b`, that steers. */
+ * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
                     TirVal *first);
 /* Whether a band with this index has a program: not in front of the axis, nor past its end. */
@@ -147,9 +147,9 @@ TirVal *roles_spread_iteration(TirBuilder *b, const Spreading *spread, TirVal *n
 
 /* Whether a scalar depends on the index of the band axis. */
 bool roles_depends_on_band(const Roles *r, const TirVal *value);
-/* A map for scalars that steer: from readings of the grid that do nothing else, in the given iteration
+/* A map for uniform scalars: from readings of the grid that do nothing else, in the given iteration
  * of the main loop. */
-CloneMap roles_steering(Roles *r, TirVal *iteration);
+CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
 void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer);
 /* A copy of `op`; a load from a ring becomes a wait and a reading. `all_masks`: of every segment.
  */

@@ -4,7 +4,7 @@
 #include "compiler/passes/tir_util.h"
 
 CloneMap
-roles_steering(Roles *r, TirVal *iteration)
+roles_uniform_map(Roles *r, TirVal *iteration)
 {
     CloneMap map = clone_map(r->fn);
 

@@ -19,13 +19,13 @@ roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 }
 
 static TirVal *
-read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool steers)
+read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
 {
     TirType i32 = tir_scalar(DT_I32);
     TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
 
     grid->integer = r->fn->plan->band_axis;
-    grid->steers = steers;
+    grid->uniform = uniform;
     return grid->results[0];
 }
 
@@ -39,7 +39,7 @@ TirVal *
 roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 {
     if (r->fn->plan->from_end)
-        return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->steers);
+        return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
     return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->bands));
 }
 
@@ -51,7 +51,7 @@ roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
 }
 
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
- * first program; without an index every axis gets a reading of its own, made by `b`, that steers. */
+ * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void
 roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index, TirVal *first)
 {
@@ -66,7 +66,7 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
         if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && index == NULL) {
             TirOp *again = tir_op_new(b, op->op, 0, NULL, 1, &i32);
             again->integer = op->integer;
-            again->steers = true;
+            again->uniform = true;
             clone_set(map, op->results[0], again->results[0]);
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)

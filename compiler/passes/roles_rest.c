@@ -70,7 +70,7 @@ find_rest(Roles *r, TirVal *end)
 {
     TirVal *again = roles_grid(r, &r->b), *first_lo;
 
-    again->def->steers = false;
+    again->def->uniform = false;
     Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent, &first_lo);
     if (end == NULL)
         end = roles_numbers(r, &r->b, roles_band_range(r, &r->b, again, r->extent, first_lo), all).hi;

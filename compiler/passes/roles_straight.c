@@ -156,12 +156,12 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
 
     b->span = op->span;
     /* one thread asks for all: its place must be known to be the same for a warp */
-    CloneMap steers = roles_steering(r, clone_of(map, r->body->params.at[0]));
+    CloneMap uniform = roles_uniform_map(r, clone_of(map, r->body->params.at[0]));
     TirVal *own = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
     own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
     for (uint32_t d = 0; d < op->tensor->rank; d++) {
         if (op->index[d].kind != INDEX_FULL) {
-            TirVal *index = clone_scalar_tree(b, &steers, op->args[next]);
+            TirVal *index = clone_scalar_tree(b, &uniform, op->args[next]);
             args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
             next++;
         }

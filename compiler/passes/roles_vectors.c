@@ -149,12 +149,12 @@ roles_copy_vectors(Roles *r, TirVal *iteration)
 
     for (uint32_t i = 0; i < r->vectors.n; i++) {
         const TirOp *load = r->vectors.at[i].load;
-        CloneMap steers = roles_steering(r, iteration);
+        CloneMap uniform = roles_uniform_map(r, iteration);
         TirVal *args[TENSOR_MAX_RANK + 1];
         b->span = load->span;
         args[0] = slot_of(b, iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
-            args[k + 1] = clone_scalar_tree(b, &steers, load->args[k]);
+            args[k + 1] = clone_scalar_tree(b, &uniform, load->args[k]);
         TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, load->n_args + 1, args, 0, NULL);
         copy->tensor = load->tensor;
         copy->shared = r->vectors.at[i].buffer;
