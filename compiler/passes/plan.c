@@ -37,7 +37,7 @@ typedef struct Planner {
     TirFn *fn;
     TirOp *loop;          /* the main loop */
     uint32_t axis;        /* the band axis being tried */
-    bool *tainted;        /* by value: depends on the index of the band axis */
+    bool *depends;        /* by value: depends on the index of the band axis */
     uint8_t *along;       /* by value: bit d: dimension d runs along the band axis */
     const char *why;      /* the reason why there is no plan */
     Span where;
@@ -311,7 +311,7 @@ check_joint(Planner *p, TirOp *op)
     if (add == NULL)
         return refuse(p, op->span, "a product adds up over what the warp groups have apart");
     for (uint32_t k = 0; k + 1 < add->n_args; k++) {
-        if (p->tainted[add->args[k]->id])
+        if (p->depends[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
     JointShare share = joint_share(op->results[0]->type, bands);
@@ -453,7 +453,7 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     bool apart = false;
 
     for (uint32_t k = 0; k < load->n_args; k++)
-        apart = apart || p->tainted[load->args[k]->id];
+        apart = apart || p->depends[load->args[k]->id];
     ring->id = p->fn->shared.n;
     ring->name = load->tensor->name;
     ring->dtype = type.dtype;
@@ -702,10 +702,10 @@ try_axis(Planner *p, uint32_t axis)
     TirFn *fn = p->fn;
 
     p->axis = axis;
-    p->tainted = arena_array(fn->arena, bool, fn->next_id + 1);
+    p->depends = arena_array(fn->arena, bool, fn->next_id + 1);
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
-    Spread spread = {axis, p->tainted, p->along};
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_spread(&spread, fn->body); round++)
+    AxisDependence dependence = {axis, p->depends, p->along};
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body); round++)
         ;
     return check_products(p) && check_writes(p);
 }
@@ -725,7 +725,7 @@ loaded_elements(const Planner *p)
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 2)
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)
-            apart = apart || p->tainted[op->args[k]->id];
+            apart = apart || p->depends[op->args[k]->id];
         n += tir_type_elements(op->results[0]->type) * (apart ? bands : 1);
     }
     return n;

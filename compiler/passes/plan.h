@@ -27,14 +27,14 @@ int64_t plan_overlap_registers(int64_t result);
 bool plan_overlap_fits(const Target *target, uint32_t bands, int64_t registers);
 
 /* What depends on an axis, by value: of the grid; or, NO_AXIS, of the bands that divide a tile. */
-typedef struct Spread {
+typedef struct AxisDependence {
     uint32_t axis;
-    bool *tainted;  /* on the index */
+    bool *depends;  /* on the index */
     uint8_t *along; /* bit d: dimension d runs along the axis */
-} Spread;
+} AxisDependence;
 
 /* One pass over a block; whether something new was found. */
-bool plan_spread(Spread *p, const TirBlock *block);
+bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 
 /* plan_divide.c: has `bands` warp groups divide the tiles along which the main loop goes, and the
  * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the

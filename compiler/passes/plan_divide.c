@@ -661,10 +661,10 @@ plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *whe
                  .whole = arena_array(fn->arena, bool, n),
                  .parts = arena_array(fn->arena, TirVal **, n),
                  .b = {.fn = fn, .at = -1}};
-    Spread spread = {NO_AXIS, arena_array(fn->arena, bool, n), d.along};
+    AxisDependence dependence = {NO_AXIS, arena_array(fn->arena, bool, n), d.along};
 
-    spread.tainted[d.body->params.at[0]->id] = true;
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_spread(&spread, d.body); round++)
+    dependence.depends[d.body->params.at[0]->id] = true;
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, d.body); round++)
         ;
     for (uint32_t round = 0; round < FIX_ROUNDS && spread_columns(&d, fn->body); round++)
         ;

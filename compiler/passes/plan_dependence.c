@@ -1,24 +1,24 @@
-/* plan_spread.c - what depends on the index of the axis along which bands lie, and which dimensions of
+/* plan_axis_dependence.c - what depends on the index of the axis along which bands lie, and which dimensions of
  * tiles run along it. */
 #include "compiler/passes/plan.h"
 
 #include "compiler/passes/tir_util.h"
 
 bool
-plan_spread(Spread *p, const TirBlock *block)
+plan_axis_dependence(AxisDependence *p, const TirBlock *block)
 {
     bool news = false;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool tainted = p->axis == NO_AXIS ? op->op == TIR_BAND || op->op == TIR_OWN ||
+        bool dependent = p->axis == NO_AXIS ? op->op == TIR_BAND || op->op == TIR_OWN ||
                                                (op->op == TIR_PART && op->integer < 0)
                                           : op->op == TIR_GRID && op->integer == (int64_t)p->axis;
         uint8_t along = 0;
         for (uint32_t k = 0; k < op->n_args; k++)
-            tainted = tainted || p->tainted[op->args[k]->id];
+            dependent = dependent || p->depends[op->args[k]->id];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            news |= plan_spread(p, op->blocks[k]);
+            news |= plan_axis_dependence(p, op->blocks[k]);
         switch (op->op) {
         case TIR_LOAD: {
             uint32_t next = 0;
@@ -26,13 +26,13 @@ plan_spread(Spread *p, const TirBlock *block)
                 const TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
                 if (op->index[d].kind == INDEX_SCALAR)
                     continue;
-                if (start != NULL && p->tainted[start->id])
+                if (start != NULL && p->depends[start->id])
                     along |= (uint8_t)(1 << tir_tile_dimension(op, d));
             }
             break;
         }
         case TIR_IOTA:
-            along = p->tainted[op->args[0]->id] ? 1 : 0;
+            along = p->depends[op->args[0]->id] ? 1 : 0;
             break;
         case TIR_EXPAND:
         case TIR_SQUEEZE:
@@ -47,7 +47,7 @@ plan_spread(Spread *p, const TirBlock *block)
             along = (uint8_t)(1 << op->axis);
             break;
         case TIR_FROM: /* what one band has, for all of them */
-            tainted = false;
+            dependent = false;
             break;
         case TIR_REDUCE:
             along = p->along[op->args[0]->id];
@@ -66,32 +66,32 @@ plan_spread(Spread *p, const TirBlock *block)
                 const TirVal *initial = op->args[first + k], *param = body->params.at[k + 1];
                 const TirVal *next = block_yield(body)->args[k], *result = op->results[k];
                 uint8_t bits = p->along[initial->id] | p->along[next->id];
-                bool taint = p->tainted[initial->id] || p->tainted[next->id] ||
-                             p->tainted[op->args[0]->id] || p->tainted[op->args[1]->id];
+                bool now = p->depends[initial->id] || p->depends[next->id] ||
+                             p->depends[op->args[0]->id] || p->depends[op->args[1]->id];
                 const TirVal *both[] = {param, result};
                 for (uint32_t j = 0; j < 2; j++) {
                     news |= (bits & ~p->along[both[j]->id]) != 0 ||
-                            (taint && !p->tainted[both[j]->id]);
+                            (now && !p->depends[both[j]->id]);
                     p->along[both[j]->id] |= bits;
-                    p->tainted[both[j]->id] |= taint;
+                    p->depends[both[j]->id] |= now;
                 }
             }
             /* where the iterations begin may differ, but one of a number is the same for all bands:
-             * the index stays untainted */
+             * the index stays independent */
             continue;
         }
         case TIR_IF:
             for (uint32_t k = 0; k < op->n_results; k++) {
                 const TirVal *result = op->results[k];
                 uint8_t bits = 0;
-                bool taint = tainted;
+                bool now = dependent;
                 for (uint32_t j = 0; j < 2; j++) {
                     bits |= p->along[block_yield(op->blocks[j])->args[k]->id];
-                    taint = taint || p->tainted[block_yield(op->blocks[j])->args[k]->id];
+                    now = now || p->depends[block_yield(op->blocks[j])->args[k]->id];
                 }
-                news |= (bits & ~p->along[result->id]) != 0 || (taint && !p->tainted[result->id]);
+                news |= (bits & ~p->along[result->id]) != 0 || (now && !p->depends[result->id]);
                 p->along[result->id] |= bits;
-                p->tainted[result->id] |= taint;
+                p->depends[result->id] |= now;
             }
             continue;
         default:
@@ -103,9 +103,9 @@ plan_spread(Spread *p, const TirBlock *block)
         }
         for (uint32_t k = 0; k < op->n_results; k++) {
             const TirVal *result = op->results[k];
-            news |= (along & ~p->along[result->id]) != 0 || (tainted && !p->tainted[result->id]);
+            news |= (along & ~p->along[result->id]) != 0 || (dependent && !p->depends[result->id]);
             p->along[result->id] |= along;
-            p->tainted[result->id] |= tainted;
+            p->depends[result->id] |= dependent;
         }
     }
     return news;
