@@ -8,6 +8,8 @@ static const struct {
 } renamed[] = {
     /* keys of --plan, @plan and the tuning database */
     {"turns", "pingpong"},
+    /* switches */
+    {"spread-starts", "stagger-starts"},
 };
 
 const char *

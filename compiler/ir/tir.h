@@ -310,7 +310,7 @@ typedef struct TirPlan {
                                     lower_hold; 0: none */
     uint32_t private_bytes;      /* plan_shared: from band to band, of buffers that are no rings */
     TirBlock *producer;
-    bool spreads;                /* programs begin the main loop at different iterations */
+    bool staggered;              /* programs begin the main loop at different iterations */
     const TirBlock *original;    /* the body before it was parted: what each band has to load */
 } TirPlan;
 

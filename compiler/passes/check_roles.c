@@ -18,7 +18,7 @@
  * 2. Counts: in every tile each band waits for as many slots of each ring as are filled, and releases
  *    as many.  So a tile leaves the rings as it found them.
  * 3. Contents: the n-th slot of a ring that a band reads holds what the kernel, before it was parted,
- *    has the band load at that place (roles_spread.c: at another, one for all rings): same coordinates.
+ *    has the band load at that place (roles_stagger.c: at another, one for all rings): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
  *    stays so until its role takes it, because what it needs - filled slots, released slots, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
@@ -460,13 +460,13 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
     const RoleEvents *slots = &tile->role[role]->slots[ring->id];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
-    bool alike = true, spreads = c->fn->plan->spreads;
+    bool alike = true, staggered = c->fn->plan->staggered;
 
     for (uint32_t i = 0; i < slots->n && i < filled->n; i++) {
         if (slots->at[i] == NULL)
             continue;
-        uint32_t k = spreads ? 0 : reads;
-        for (; spreads && k < wanted->n; k++)
+        uint32_t k = staggered ? 0 : reads;
+        for (; staggered && k < wanted->n; k++)
             if (!taken[k] && same_place(&wanted->at[k], &filled->at[i]))
                 break;
         if (k < wanted->n && same_place(&wanted->at[k], &filled->at[i])) {

@@ -170,8 +170,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
-    if (plan->spreads)
-        r->spread = roles_spread(r, &r->b, roles_block_index(r, &r->b, own), range);
+    if (plan->staggered)
+        r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
     if (plan->divided)
         roles_divided(r, map, range);
     else if (plan->overlapped)
@@ -377,7 +377,7 @@ pass_roles(PassContext *px, TirFn *fn)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
     if (!plan->overlapped)
         roles_order_rings(&r);
-    plan->spreads = roles_can_spread(&r);
+    plan->staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
 
     TirBlock *root = tir_block_new(fn);

@@ -28,9 +28,9 @@ typedef struct StorePlace {
 
 /* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
  * by `start` further, around. */
-typedef struct Spreading {
+typedef struct Staggering {
     TirVal *lo, *end, *n, *start; /* NULL: they are what they are */
-} Spreading;
+} Staggering;
 
 typedef struct Roles {
     PassContext *px;
@@ -56,7 +56,7 @@ typedef struct Roles {
     LiveMasks masks;
     uint32_t segment; /* the one of MASKS_OF_ONE */
     bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
-    Spreading spread, producer_spread; /* in each of the two builders' programs */
+    Staggering staggered, producer_staggered; /* in each of the two builders' programs */
     TirVal *first, *producer_first; /* where tiles are counted from the end, in each of the two: the index of
                                        the block's first program, as it was last read */
     bool backwards; /* the main loop goes from its last iteration to its first */
@@ -136,12 +136,12 @@ bool roles_reads_ring(const TirOp *op, const TirOp *load);
  * `turn` makes each segment the one as far from the other end. */
 void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
 
-/* ---- roles_spread.c ---- */
+/* ---- roles_stagger.c ---- */
 
-bool roles_can_spread(const Roles *r);
+bool roles_can_stagger(const Roles *r);
 /* Of the main loop with all iterations of a block. */
-Spreading roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
-TirVal *roles_spread_iteration(TirBuilder *b, const Spreading *spread, TirVal *number);
+Staggering roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
+TirVal *roles_stagger_iteration(TirBuilder *b, const Staggering *staggered, TirVal *number);
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 

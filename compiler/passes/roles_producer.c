@@ -216,10 +216,10 @@ roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
 TirVal *
 roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
 {
-    const Spreading *spread = b == &r->pb ? &r->producer_spread : &r->spread;
+    const Staggering *staggered = b == &r->pb ? &r->producer_staggered : &r->staggered;
 
-    if (spread->start != NULL)
-        return roles_spread_iteration(b, spread, number);
+    if (staggered->start != NULL)
+        return roles_stagger_iteration(b, staggered, number);
     if (!r->backwards)
         return number;
     return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
@@ -274,7 +274,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
                       ? roles_block_range(r, b, index, extent, &first_lo)
                       : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
-    r->producer_spread = roles_spread(r, b, index, range);
+    r->producer_staggered = roles_stagger(r, b, index, range);
     if (!r->fn->plan->overlapped) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];

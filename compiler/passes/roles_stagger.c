@@ -1,4 +1,4 @@
-/* roles_spread.c - programs that begin the main loop at different iterations.
+/* roles_stagger.c - programs that begin the main loop at different iterations.
  *
  * Programs that run at once and add what each iteration gives to the same memory would all add to the
  * same place at a time, tile by tile, since they go through the loop at the same pace: the slices of
@@ -18,11 +18,11 @@
 enum { APART = 8 }; /* a power of two */
 
 bool
-roles_can_spread(const Roles *r)
+roles_can_stagger(const Roles *r)
 {
     const TirPlan *plan = r->fn->plan;
 
-    if (!pass_enabled(r->px, "spread-starts") || !r->loop->hints.any_order || !plan->joint ||
+    if (!pass_enabled(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->joint ||
         plan->divided || plan->overlapped || plan->bands < 2 || r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
@@ -44,13 +44,13 @@ roles_can_spread(const Roles *r)
     return true;
 }
 
-Spreading
-roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
+Staggering
+roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
 {
-    Spreading s = {.lo = range.lo, .end = range.hi};
+    Staggering s = {.lo = range.lo, .end = range.hi};
 
-    if (!r->fn->plan->spreads)
-        return (Spreading){0};
+    if (!r->fn->plan->staggered)
+        return (Staggering){0};
     for (uint32_t w = 0; w < r->fn->plan->bands && r->loop->n_segments == 2; w++) {
         CloneMap map = roles_band_map(r, b, roles_band_index(r, b, block_index, w));
         s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
@@ -65,7 +65,7 @@ roles_spread(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
 }
 
 TirVal *
-roles_spread_iteration(TirBuilder *b, const Spreading *s, TirVal *number)
+roles_stagger_iteration(TirBuilder *b, const Staggering *s, TirVal *number)
 {
     TirVal *later = tir_binary(b, TIR_ADD, number, s->start);
     TirVal *around = tir_binary(b, TIR_SUB, later, s->n);
