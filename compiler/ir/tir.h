@@ -264,7 +264,7 @@ typedef struct TirShared {
     uint32_t over;                 /* of a staging buffer: 1 + the ring that stays in whose slot of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
-    uint32_t rides;                /* plan_shared, of a vector: 1 + the ring whose barriers these are,
+    uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the ring whose barriers these are,
                                       0: its own */
 } TirShared;
 

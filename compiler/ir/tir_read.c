@@ -639,8 +639,8 @@ take_shared_line(Reader *r)
             reader_expect(r, ")");
         }
         shared->barriers = reader_u32(r);
-        if (reader_accept(r, "rides"))
-            shared->rides = reader_u32(r) + 1;
+        if (reader_accept(r, "shares_barrier"))
+            shared->shares_barrier = reader_u32(r) + 1;
         shared->lags = reader_accept(r, "lags");
         shared->ahead = shared->lags && reader_accept(r, "ahead");
         shared->stays = reader_accept(r, "stays");

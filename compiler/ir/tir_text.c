@@ -708,8 +708,8 @@ print_schedule(Printer *p)
             buf_printf(p->out, " band(%" PRIu32 ")", shared->of_band - 1);
         if (shared->is_ring)
             buf_printf(p->out, " %" PRIu32, shared->barriers);
-        if (shared->rides != 0)
-            buf_printf(p->out, " rides %" PRIu32, shared->rides - 1);
+        if (shared->shares_barrier != 0)
+            buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
         if (shared->lags)
             buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
         if (shared->stays)

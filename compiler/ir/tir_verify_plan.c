@@ -72,13 +72,13 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
         if (ring->lags && (!ring->is_ring || ring->slots < 2))
             tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
-        const TirShared *other = ring->rides == 0 || ring->rides > fn->shared.n
+        const TirShared *other = ring->shares_barrier == 0 || ring->shares_barrier > fn->shared.n
                                      ? NULL
-                                     : fn->shared.at[ring->rides - 1];
-        if (ring->rides != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
-                                 other->rides != 0 || other->per_band || other->lags ||
+                                     : fn->shared.at[ring->shares_barrier - 1];
+        if (ring->shares_barrier != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
+                                 other->shares_barrier != 0 || other->per_band || other->lags ||
                                  other->slots != ring->slots || other->barriers != ring->barriers))
-            tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it rides on", k);
+            tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
         if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->lags || ring->is_vector))

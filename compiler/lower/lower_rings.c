@@ -4,7 +4,7 @@
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
  * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
  * slot by slot; the phase it waits for turns whenever it passes the first slot again.  A vector that
- * rides on a ring has no barriers: the ring's full ones expect its bytes, too.
+ * shares the barriers of a ring has none of its own: the ring's full ones expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
@@ -24,13 +24,13 @@ parts_of(const Lowering *lo, const TirShared *ring)
 
 /* Bytes that vectors bring to this ring's barriers, with each slot. */
 static int64_t
-bytes_of_riders(const Lowering *lo, const TirShared *ring)
+bytes_of_sharers(const Lowering *lo, const TirShared *ring)
 {
     int64_t bytes = 0;
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *vector = lo->fn->shared.at[k];
-        if (vector->rides == ring->id + 1)
+        if (vector->shares_barrier == ring->id + 1)
             bytes += vector->cols * (int32_t)dtype_bits(vector->dtype) / 8;
     }
     return bytes;
@@ -213,7 +213,7 @@ lower_init_barriers(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *ring = lo->fn->shared.at[k];
-        if (!ring->is_ring || ring->rides != 0)
+        if (!ring->is_ring || ring->shares_barrier != 0)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
         int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
@@ -388,7 +388,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         cursor->base = base;
         lower_describe_ring(lo, op);
     }
-    if (ring->rides == 0)
+    if (ring->shares_barrier == 0)
         lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
         lower_advance(lo, cursor, ring->slots);
@@ -467,7 +467,7 @@ lower_ring_release(Lowering *lo, TirOp *op)
         release_before(lo, ring);
         return;
     }
-    if (ring->rides == 0) { /* else with the ring it rides on, which is given back later */
+    if (ring->shares_barrier == 0) { /* else with the ring whose barriers it has, which is given back later */
         LirReg start = ring->paired ? lo->role->pair_start : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, ring, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
@@ -689,16 +689,16 @@ lower_tma_load(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
-    if (ring->rides == 0)
+    if (ring->shares_barrier == 0)
         lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, ring, part, false);
     int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_riders(lo, ring);
+    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_sharers(lo, ring);
     LirOperand expect[] = {full, lir_int(bytes)};
-    if (ring->rides == 0) /* else the ring it rides on has said so */
+    if (ring->shares_barrier == 0) /* else the ring whose barriers it has has said so */
         lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
     if (ring->slots > 1)

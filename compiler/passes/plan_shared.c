@@ -284,11 +284,11 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
     return starts;
 }
 
-/* Whether `rider` is filled, waited for and given back wherever `ring` is, once a block of operations:
+/* Whether `sharer` is filled, waited for and given back wherever `ring` is, once a block of operations:
  * filled and waited for behind it, given back before.  What is read from it must stay behind a product
  * that stands before the wait: ptxas would move it to the front, and the product starts late. */
 static bool
-goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
+goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
 {
     static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_RING_WAIT, TIR_RING_RELEASE};
     bool goes = true;
@@ -297,10 +297,10 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
         uint32_t n[2] = {0, 0}, at[2] = {0, 0};
         for (uint32_t i = 0; i < block->ops.n; i++) {
             const TirOp *op = block->ops.at[i];
-            if (op->op != steps[s] || (op->shared != ring && op->shared != rider))
+            if (op->op != steps[s] || (op->shared != ring && op->shared != sharer))
                 continue;
-            n[op->shared == rider]++;
-            at[op->shared == rider] = i;
+            n[op->shared == sharer]++;
+            at[op->shared == sharer] = i;
         }
         bool before = steps[s] != TIR_RING_RELEASE;
         goes = n[0] == n[1] && n[0] <= 1 && (n[0] == 0 || (at[0] < at[1]) == before);
@@ -310,7 +310,7 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
     for (uint32_t i = 0; i < block->ops.n && goes; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks && goes; k++)
-            goes = goes_with(op->blocks[k], ring, rider);
+            goes = goes_with(op->blocks[k], ring, sharer);
     }
     return goes;
 }
@@ -320,13 +320,13 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *rider)
 static void
 find_ride(Planner *p, TirShared *vector)
 {
-    vector->rides = 0;
-    for (uint32_t k = 0; vector->is_vector && vector->rides == 0 && k < vector->id; k++) {
+    vector->shares_barrier = 0;
+    for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *ring = p->fn->shared.at[k];
-        if (ring->is_ring && ring->rides == 0 && !ring->per_band && !ring->lags &&
+        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_band && !ring->lags &&
             ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
             goes_with(p->fn->body, ring, vector))
-            vector->rides = k + 1;
+            vector->shares_barrier = k + 1;
     }
 }
 
@@ -389,8 +389,8 @@ place_rings(Planner *p)
         if (!ring->is_ring)
             continue;
         find_ride(p, ring);
-        if (ring->rides != 0) {
-            ring->barriers = p->fn->shared.at[ring->rides - 1]->barriers;
+        if (ring->shares_barrier != 0) {
+            ring->barriers = p->fn->shared.at[ring->shares_barrier - 1]->barriers;
             continue;
         }
         ring->barriers = offset;

@@ -57,7 +57,7 @@ list_rings(Roles *r, OpList *once)
         if (op->op == TIR_LOAD && op->shared != NULL)
             vec_push(r->fn->arena, once, op);
     }
-    if (tile != NULL) /* before the vectors that ride on it */
+    if (tile != NULL) /* before the vectors that share its barriers */
         list_ring(r, tile);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];

@@ -178,7 +178,7 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* The load on whose ring vectors can ride: of the tile that is waited for first and comes for all bands, as
+/* The load on whose ring vectors can share barriers: of the tile that is waited for first and comes for all bands, as
  * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
 TirOp *roles_carrier(const Roles *r);
 /* Makes rings of those that TMA can bring for all bands. */

@@ -325,7 +325,7 @@ order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
 
-    if (roles_carrier(r) != NULL && !ahead) /* vectors ride on it */
+    if (roles_carrier(r) != NULL && !ahead) /* vectors share its barriers */
         order_with_needs(r, out, done, roles_carrier(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -395,7 +395,7 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
 
     for (uint32_t j = 0; j < 2; j++) {
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
-            /* a vector that rides on another before that one */
+            /* a vector that shares the barriers of another before that one */
             TirOp *load = lists[j]->at[r->fn->plan->ahead ? lists[j]->n - 1 - k : k];
             bool busy = released[n];
             for (uint32_t i = from; i < order->n && !busy; i++)
