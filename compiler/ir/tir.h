@@ -254,7 +254,7 @@ typedef struct TirShared {
     bool paired;                   /* each block of a pair fills half of every slot, in both */
     uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
                                       for no part */
-    bool lags;                     /* a band gives a slot back after it waited for the next one */
+    bool release_lag;              /* a band gives a slot back after it waited for the next one */
     bool ahead;                    /* what is waited for in an iteration is read in the next, too */
     bool stays;                    /* a band gives a slot back in the tile behind the one that it was
                                       filled for; one is held when a block begins */

@@ -641,8 +641,8 @@ take_shared_line(Reader *r)
         shared->barriers = reader_u32(r);
         if (reader_accept(r, "shares_barrier"))
             shared->shares_barrier = reader_u32(r) + 1;
-        shared->lags = reader_accept(r, "lags");
-        shared->ahead = shared->lags && reader_accept(r, "ahead");
+        shared->release_lag = reader_accept(r, "release_lag");
+        shared->ahead = shared->release_lag && reader_accept(r, "ahead");
         shared->stays = reader_accept(r, "stays");
     }
     shared->is_joint = reader_accept(r, "joint");

@@ -710,8 +710,8 @@ print_schedule(Printer *p)
             buf_printf(p->out, " %" PRIu32, shared->barriers);
         if (shared->shares_barrier != 0)
             buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
-        if (shared->lags)
-            buf_add(p->out, shared->ahead ? " lags ahead" : " lags");
+        if (shared->release_lag)
+            buf_add(p->out, shared->ahead ? " release_lag ahead" : " release_lag");
         if (shared->stays)
             buf_add(p->out, " stays");
         if (shared->layout != NULL) {

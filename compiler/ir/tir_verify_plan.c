@@ -70,18 +70,18 @@ check_facts(Verifier *v)
         const TirShared *ring = fn->shared.at[k];
         if (ring->is_ring && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
-        if (ring->lags && (!ring->is_ring || ring->slots < 2))
-            tir_fault(v, NULL, "buffer %" PRIu32 " lags, but is no ring of two slots", k);
+        if (ring->release_lag && (!ring->is_ring || ring->slots < 2))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no ring of two slots", k);
         const TirShared *other = ring->shares_barrier == 0 || ring->shares_barrier > fn->shared.n
                                      ? NULL
                                      : fn->shared.at[ring->shares_barrier - 1];
         if (ring->shares_barrier != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
-                                 other->shares_barrier != 0 || other->per_band || other->lags ||
+                                 other->shares_barrier != 0 || other->per_band || other->release_lag ||
                                  other->slots != ring->slots || other->barriers != ring->barriers))
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
-        if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->lags || ring->is_vector))
+        if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
             tir_fault(v, NULL, "buffer %" PRIu32 " stays, but is no ring of tiles of two slots", k);
         const TirShared *below =
             ring->over == 0 || ring->over > k ? NULL : fn->shared.at[ring->over - 1];

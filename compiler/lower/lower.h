@@ -41,7 +41,7 @@ typedef struct Borrowed {
 typedef struct RingCursor {
     LirReg slot, phase; /* homes */
     bool follows;       /* they are another ring's, which moves on for both */
-    struct RingCursor *oldest; /* of a ring that lags: at the slot to be released next; NULL: it is
+    struct RingCursor *oldest; /* of a ring with a release lag: at the slot to be released next; NULL: it is
                                   the one waited for last, and a release moves on */
     LirReg base;        /* of the slot last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */

@@ -134,7 +134,7 @@ ring_to_follow(const Lowering *lo, const TirShared *ring)
         const TirShared *other = lo->fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_RING_WAIT, other);
         uint32_t ends = only_place(body, TIR_RING_RELEASE, other);
-        if (!other->is_ring || other->lags || other->slots != ring->slots || begins == 0 ||
+        if (!other->is_ring || other->release_lag || other->slots != ring->slots || begins == 0 ||
             begins > own || ends <= last || ring_to_follow(lo, other) != NULL)
             continue;
         last = ends;
@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->lags || ring->stays || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->release_lag || ring->stays || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -172,7 +172,7 @@ lower_begin_rings(Lowering *lo)
         if (!lo->fn->shared.at[k]->is_ring && !lo->fn->shared.at[k]->is_joint)
             continue;
         lo->role->rings[k] = lower_new_cursor(lo);
-        if (lo->fn->shared.at[k]->lags && !lo->role->producer) {
+        if (lo->fn->shared.at[k]->release_lag && !lo->role->producer) {
             lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
             *lo->role->rings[k].oldest = lower_new_cursor(lo);
         }
@@ -189,7 +189,7 @@ lower_begin_rings(Lowering *lo)
         const TirShared *other = NULL;
         if (ring->is_ring && lo->role->producer)
             other = ring_to_fill_with(lo, ring);
-        else if (ring->is_ring && !ring->lags)
+        else if (ring->is_ring && !ring->release_lag)
             other = ring_to_follow(lo, ring);
         const RingCursor *leader = other == NULL ? NULL : &lo->role->rings[other->id];
         if (ring->is_ring && follows_tiles(lo, other == NULL ? ring : other)) {

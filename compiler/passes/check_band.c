@@ -466,7 +466,7 @@ static bool
 wait_for_slot(Band *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
-    uint32_t most = op->shared->lags || op->shared->stays ? RING_HELD_LAGGING : RING_HELD_MOST;
+    uint32_t most = op->shared->release_lag || op->shared->stays ? RING_HELD_WITH_LAG : RING_HELD_MOST;
 
     if (op->own) { /* its slot is taken later */
         vec_push(b->facts->arena, b->events, op);

@@ -7,7 +7,7 @@
 
 /* How many slots of a ring a band may hold at once: the lowering has one cursor for each ring, which
  * a release moves on; of those that lag, one for waits and one for releases. */
-enum { RING_HELD_MOST = 1, RING_HELD_LAGGING = 2 };
+enum { RING_HELD_MOST = 1, RING_HELD_WITH_LAG = 2 };
 
 /* What a role does to others, in order: copies; or waits, shared_reads of what
  * they bring, releases, ping-pong. */

@@ -323,7 +323,7 @@ find_ride(Planner *p, TirShared *vector)
     vector->shares_barrier = 0;
     for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *ring = p->fn->shared.at[k];
-        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_band && !ring->lags &&
+        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_band && !ring->release_lag &&
             ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
             goes_with(p->fn->body, ring, vector))
             vector->shares_barrier = k + 1;

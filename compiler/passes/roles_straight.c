@@ -612,7 +612,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     roles_find_vectors(r);
     plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn, r->body, &ahead);
     if (plan->ahead) {
-        ahead.load->shared->lags = ahead.load->shared->ahead = true;
+        ahead.load->shared->release_lag = ahead.load->shared->ahead = true;
         clean = plan_clean_segments(r->loop);
         if (clean != 0)
             emit_segments(r, map, range, clean, &ahead, values);

@@ -108,7 +108,7 @@ roles_sums(Roles *r, CloneMap *map, Range range)
     TirVal **values = roles_initial(r, map, 0);
 
     for (uint32_t k = 0; k < r->early_rings.n; k++)
-        r->early_rings.at[k]->shared->lags = true;
+        r->early_rings.at[k]->shared->release_lag = true;
     TirOp *branch = roles_if_any(r, range, values);
 
     CloneMap head = clone_map_copy(r->fn, map);
