@@ -261,7 +261,7 @@ typedef struct TirShared {
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by TMA, a band each */
-    uint32_t over;                 /* of a staging buffer: 1 + the ring that stays in whose slot of this
+    uint32_t aliases;              /* of a staging buffer: 1 + the ring that stays in whose slot of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the ring whose barriers these are,

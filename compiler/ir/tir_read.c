@@ -647,8 +647,8 @@ take_shared_line(Reader *r)
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");
-    if (shared->is_staging && reader_accept(r, "over"))
-        shared->over = reader_u32(r) + 1;
+    if (shared->is_staging && reader_accept(r, "aliases"))
+        shared->aliases = reader_u32(r) + 1;
     if (reader_sees(r, "{"))
         shared->layout = reader_shared_layout(r);
     vec_push(r->arena, &r->fn->shared, shared);

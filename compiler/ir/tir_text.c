@@ -696,8 +696,8 @@ print_schedule(Printer *p)
                    shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
-        if (shared->over != 0)
-            buf_printf(p->out, " over %" PRIu32, shared->over - 1);
+        if (shared->aliases != 0)
+            buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
         if (shared->is_ring)
             buf_printf(p->out, " ring%s",
                        shared->per_band    ? " per_band"

@@ -84,11 +84,11 @@ check_facts(Verifier *v)
         if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
             tir_fault(v, NULL, "buffer %" PRIu32 " stays, but is no ring of tiles of two slots", k);
         const TirShared *below =
-            ring->over == 0 || ring->over > k ? NULL : fn->shared.at[ring->over - 1];
-        if (ring->over != 0 && (!ring->is_staging || below == NULL || !below->per_band ||
+            ring->aliases == 0 || ring->aliases > k ? NULL : fn->shared.at[ring->aliases - 1];
+        if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_band ||
                                 !below->stays || below->rows != ring->rows ||
                                 row_bytes(below) < row_bytes(ring)))
-            tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over a slot of a ring that stays", k);
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a slot of a ring with deferred release", k);
         if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
                              !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
@@ -343,7 +343,7 @@ check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
-    const TirShared *ring = op->shared->over == 0 ? NULL : v->fn->shared.at[op->shared->over - 1];
+    const TirShared *ring = op->shared->aliases == 0 ? NULL : v->fn->shared.at[op->shared->aliases - 1];
     bool read = false;
 
     if (ring == NULL)
@@ -353,9 +353,9 @@ check_store(Verifier *v, const TirOp *op, const Flow *flow)
             read = read || (flow->in_flight[i].slots[k].ring == ring && flow->in_flight[i].slots[k].behind == 0);
     }
     if (flow->held[ring->id] == 0)
-        tir_fault(v, op, "leaves over a ring of which no slot is held");
+        tir_fault(v, op, "is written to a ring of which no slot is held");
     if (read)
-        tir_fault(v, op, "leaves over a slot that a product still reads");
+        tir_fault(v, op, "is written to a slot that a product still reads");
 }
 
 static void

@@ -528,7 +528,7 @@ map_of(const Lowering *lo, const TirOp *copy)
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);
-    bool over = copy->op == TIR_TMA_STORE && copy->shared->over != 0; /* each warp asks for its rows */
+    bool aliased = copy->op == TIR_TMA_STORE && copy->shared->aliases != 0; /* each warp asks for its rows */
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
@@ -536,7 +536,7 @@ map_of(const Lowering *lo, const TirOp *copy)
         map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
-        if (over && d > 0 && copy->index[dim].kind == INDEX_RANGE)
+        if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
             map.box[d] /= lo->fn->warps;
         if (copy->shared->paired && !share.by_panels && dim == share.dim)
             map.box[d] /= 2;

@@ -38,8 +38,8 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
-    if (shared->over != 0) { /* this band's part of the current slot of the ring */
-        const TirShared *ring = lo->fn->shared.at[shared->over - 1];
+    if (shared->aliases != 0) { /* this band's part of the current slot of the ring */
+        const TirShared *ring = lo->fn->shared.at[shared->aliases - 1];
         int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->bands;
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].slot),

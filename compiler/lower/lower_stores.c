@@ -227,7 +227,7 @@ store_over(Lowering *lo, TirOp *op)
 void
 lower_tma_store(Lowering *lo, TirOp *op)
 {
-    if (op->shared->over != 0)
+    if (op->shared->aliases != 0)
         store_over(lo, op);
     else
         store_staged(lo, op);
@@ -237,14 +237,14 @@ void
 lower_end_stores(Lowering *lo)
 {
     LirOperand none = lir_int(0);
-    bool over = false;
+    bool aliased = false;
     uint32_t end;
 
     if (!has_operation(lo->fn->body, TIR_TMA_STORE))
         return;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++)
-        over = over || lo->fn->shared.at[k]->over != 0;
-    if (over) { /* every warp has asked */
+        aliased = aliased || lo->fn->shared.at[k]->aliases != 0;
+    if (aliased) { /* every warp has asked */
         LirReg asks = lower_elect(lo);
         lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;
         return;

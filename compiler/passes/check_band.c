@@ -602,14 +602,14 @@ write_part(Band *b, const TirOp *op)
  * is not given back in this tile (`release_slot`), for the lowering waits in the next one until TMA
  * has read it. */
 static bool
-leave_over(Band *b, const TirOp *op)
+write_aliased(Band *b, const TirOp *op)
 {
-    const TirShared *ring = b->facts->fn->shared.at[op->shared->over - 1];
+    const TirShared *ring = b->facts->fn->shared.at[op->shared->aliases - 1];
     uint32_t slot = b->waited[ring->id];
 
     if (slot < 2 || slot == b->released[ring->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
-                                          "results leave over a slot of %s that was not waited for",
+                                          "results are written to a slot of %s that was not waited for",
                                           ring_name(b, ring)));
     if (slot == b->left_over[ring->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
@@ -709,7 +709,7 @@ do_op(Band *b, const TirOp *op)
         b->epochs[op->shared->id].written[0] = b->epoch;
         break;
     case TIR_TMA_STORE:
-        if (op->shared->over != 0 && !leave_over(b, op))
+        if (op->shared->aliases != 0 && !write_aliased(b, op))
             return false;
         break;
     case TIR_SHARED_WRITE:

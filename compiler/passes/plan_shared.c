@@ -351,11 +351,11 @@ place_rings(Planner *p)
                                  .bits = 3,
                                  .panels = true};
         ring->layout = layout;
-        if (ring->over != 0) {
-            const TirShared *below = p->fn->shared.at[ring->over - 1];
+        if (ring->aliases != 0) {
+            const TirShared *below = p->fn->shared.at[ring->aliases - 1];
             ring->offset = below->offset;
             if (p->px->report != NULL)
-                buf_printf(p->px->report, "buffer %s: over the slots of %s\n", ring->name, below->name);
+                buf_printf(p->px->report, "buffer %s: aliases the slots of %s\n", ring->name, below->name);
             continue;
         }
         ring->offset = offset;

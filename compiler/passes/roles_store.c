@@ -68,7 +68,7 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
-        if (shared->over != 0)
+        if (shared->aliases != 0)
             continue;
         left -= each * shared->slots * (shared->per_band || shared->is_staging ? bands : 1);
     }
@@ -179,14 +179,14 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
 {
     TirBuilder *b = &r->b;
     int64_t panels = panels_to_store(r, store);
-    const TirShared *over = NULL;
+    const TirShared *below = NULL;
 
     if (panels == 0)
         return false;
     const TirVal *value = store->args[store->n_args - 1];
     for (uint32_t k = 0; k < r->places.n; k++)
-        over = r->places.at[k].store == store ? r->places.at[k].ring : over;
-    if (over == NULL)
+        below = r->places.at[k].store == store ? r->places.at[k].ring : below;
+    if (below == NULL)
         panels = panels_that_fit(r, value->type.dim[0], panels);
     if (panels == 0)
         return false;
@@ -202,6 +202,6 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)panels * width, 1);
     op->shared->is_staging = true;
-    op->shared->over = over == NULL ? 0 : over->id + 1;
+    op->shared->aliases = below == NULL ? 0 : below->id + 1;
     return true;
 }

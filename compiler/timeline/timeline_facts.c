@@ -85,7 +85,7 @@ print_buffers(const TirFn *fn, Buf *out)
                                  : shared->paired ? "ring, for all bands, filled with the other block"
                                                   : "ring, for all bands"
                            : shared->is_joint   ? "each band writes its part, all read it"
-                           : shared->over != 0  ? "on its way to memory, over a ring's slot"
+                           : shared->aliases != 0  ? "on its way to memory, over a ring's slot"
                            : shared->is_staging ? "on its way to memory, a band each"
                                                 : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);

@@ -286,7 +286,7 @@ need_of(const Run *run, uint32_t role)
         return need;
     default: break;
     }
-    if (timeline_goes_through_shared(op) && op->shared->over == 0)
+    if (timeline_goes_through_shared(op) && op->shared->aliases == 0)
         need_moment(&need, state->taken, "the tile before to be taken from shared memory");
     return need;
 }

@@ -574,9 +574,9 @@ results_over_slots_are_checked(void **state)
         Sites stores = sites_of(&k, TIR_TMA_STORE), releases = sites_of(&k, TIR_RING_RELEASE);
         for (uint32_t i = 0; i < stores.n; i++) {
             TirOp *op = op_at(stores.at[i]);
-            if (op->shared->over == 0)
+            if (op->shared->aliases == 0)
                 continue;
-            TirShared *ring = k.fn->shared.at[op->shared->over - 1];
+            TirShared *ring = k.fn->shared.at[op->shared->aliases - 1];
             insert_op(&k, stores.at[i], op);
             expect(&k, &recipes[r], "stored twice", op, "while results leave");
             remove_op(stores.at[i]);
