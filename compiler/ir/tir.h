@@ -256,12 +256,12 @@ typedef struct TirShared {
                                       for no part */
     bool release_lag;              /* a band gives a slot back after it waited for the next one */
     bool ahead;                    /* what is waited for in an iteration is read in the next, too */
-    bool stays;                    /* a band gives a slot back in the tile behind the one that it was
+    bool deferred_release;          /* a band gives a slot back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by TMA, a band each */
-    uint32_t aliases;              /* of a staging buffer: 1 + the ring that stays in whose slot of this
+    uint32_t aliases;              /* of a staging buffer: 1 + the ring with deferred release in whose slot of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the ring whose barriers these are,

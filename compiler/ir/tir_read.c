@@ -643,7 +643,7 @@ take_shared_line(Reader *r)
             shared->shares_barrier = reader_u32(r) + 1;
         shared->release_lag = reader_accept(r, "release_lag");
         shared->ahead = shared->release_lag && reader_accept(r, "ahead");
-        shared->stays = reader_accept(r, "stays");
+        shared->deferred_release = reader_accept(r, "deferred_release");
     }
     shared->is_joint = reader_accept(r, "joint");
     shared->is_staging = reader_accept(r, "staging");

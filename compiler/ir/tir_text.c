@@ -712,8 +712,8 @@ print_schedule(Printer *p)
             buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
         if (shared->release_lag)
             buf_add(p->out, shared->ahead ? " release_lag ahead" : " release_lag");
-        if (shared->stays)
-            buf_add(p->out, " stays");
+        if (shared->deferred_release)
+            buf_add(p->out, " deferred_release");
         if (shared->layout != NULL) {
             buf_char(p->out, ' ');
             shared_layout_print(shared->layout, p->out);

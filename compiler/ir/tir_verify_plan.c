@@ -81,12 +81,12 @@ check_facts(Verifier *v)
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
         if (ring->per_band && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
-        if (ring->stays && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
-            tir_fault(v, NULL, "buffer %" PRIu32 " stays, but is no ring of tiles of two slots", k);
+        if (ring->deferred_release && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no ring of tiles of two slots", k);
         const TirShared *below =
             ring->aliases == 0 || ring->aliases > k ? NULL : fn->shared.at[ring->aliases - 1];
         if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_band ||
-                                !below->stays || below->rows != ring->rows ||
+                                !below->deferred_release || below->rows != ring->rows ||
                                 row_bytes(below) < row_bytes(ring)))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a slot of a ring with deferred release", k);
         if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
@@ -489,18 +489,18 @@ tir_check_plan(Verifier *v)
     v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)
-        flow.held[k] = v->fn->shared.at[k]->stays;
+        flow.held[k] = v->fn->shared.at[k]->deferred_release;
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)
         tir_fault(v, NULL, "products may still run at the end");
     if (flow.turn)
         tir_fault(v, NULL, "a turn is not passed on");
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
-        bool stays = v->fn->shared.at[k]->stays;
-        if (stays && flow.held[k] != 1)
-            tir_fault(v, NULL, "ring %" PRIu32 " stays, but %" PRIu32 " slots of it are held at the end",
+        bool deferred = v->fn->shared.at[k]->deferred_release;
+        if (deferred && flow.held[k] != 1)
+            tir_fault(v, NULL, "ring %" PRIu32 " has a deferred release, but %" PRIu32 " slots of it are held at the end",
                       k, flow.held[k]);
-        if (!stays && flow.held[k] > 0)
+        if (!deferred && flow.held[k] > 0)
             tir_fault(v, NULL, "%" PRIu32 " slots of ring %" PRIu32 " are not given back",
                       flow.held[k], k);
     }

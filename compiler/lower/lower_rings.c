@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->release_lag || ring->stays || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -281,7 +281,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
     LirReg slot = empty && cursor->oldest != NULL ? cursor->oldest->slot : cursor->slot;
-    if (empty && ring->stays && !lo->role->producer)
+    if (empty && ring->deferred_release && !lo->role->producer)
         slot = slot_before(lo, ring, slot);
     uint32_t parts = parts_of(lo, ring);
     int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->slots * parts : 0);
@@ -463,7 +463,7 @@ lower_ring_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     RingCursor *cursor = &lo->role->rings[ring->id];
 
-    if (ring->stays) {
+    if (ring->deferred_release) {
         release_before(lo, ring);
         return;
     }
@@ -629,7 +629,7 @@ void
 lower_end_tile(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
-        if (lo->fn->shared.at[k]->stays)
+        if (lo->fn->shared.at[k]->deferred_release)
             lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->slots);
     }
 }
@@ -724,7 +724,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
             operands[at++] = lir_int(BOTH_BLOCKS);
         lir_emit(b, (ring->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
     }
-    /* The last slot of a ring that stays is given back before it is filled for the first time. */
+    /* The last slot of a ring with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        advance(lo, cursor, ring->slots, ring->stays ? ring->slots - 1 : 0);
+        advance(lo, cursor, ring->slots, ring->deferred_release ? ring->slots - 1 : 0);
 }

@@ -13,7 +13,7 @@
  * reads it.  Bands that meet at barriers go the same way (check_roles.c), so that what one does in a
  * epoch they all do.
  *
- * A ring that stays has one slot held when a tile begins, that of the tile before, which is slot 1
+ * A ring with deferred release has one slot held when a tile begins, that of the tile before, which is slot 1
  * here; the tile gives that back, and leaves the one that it waited for.
  *
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
@@ -466,7 +466,7 @@ static bool
 wait_for_slot(Band *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
-    uint32_t most = op->shared->release_lag || op->shared->stays ? RING_HELD_WITH_LAG : RING_HELD_MOST;
+    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? RING_HELD_WITH_LAG : RING_HELD_MOST;
 
     if (op->own) { /* its slot is taken later */
         vec_push(b->facts->arena, b->events, op);
@@ -478,7 +478,7 @@ wait_for_slot(Band *b, const TirOp *op)
                                  "another slot of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
                                  ring_name(b, op->shared)));
-    if (op->shared->stays && b->waited[ring] > 1)
+    if (op->shared->deferred_release && b->waited[ring] > 1)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a second slot of %s is waited for in a tile, which the lowering does "
@@ -796,7 +796,7 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
               .made = arena_array(arena, bool, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* slot 1 is that of the tile before */
-        b.waited[k] = facts->fn->shared.at[k]->stays;
+        b.waited[k] = facts->fn->shared.at[k]->deferred_release;
     walk->visit = visit_band;
     walk->user = &b;
     if (!walk_run(walk, program))
@@ -822,10 +822,10 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *ring = events->at[i]->shared;
-        if (ring == NULL || b.waited[ring->id] - b.released[ring->id] == ring->stays)
+        if (ring == NULL || b.waited[ring->id] - b.released[ring->id] == ring->deferred_release)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL, arena_printf(arena, ring->stays ? "%s is not left with a slot when the tile is done"
+        return fail(&b, NULL, arena_printf(arena, ring->deferred_release ? "%s is not left with a slot when the tile is done"
                                                               : "a slot of %s is still held when the tile is done",
                                            ring_name(&b, ring)));
     }

@@ -230,8 +230,8 @@ bool roles_reads_once_early(const Roles *r);
 /* roles_store.c: finds results that leave over the slots of rings that are filled once for a tile. */
 void roles_find_places(Roles *r);
 /* Gives back the slots of rings that are filled once for a tile: of this tile, or, of those over which
- * results leave, that of the tile before (`stays`). */
-void roles_give_back_once(Roles *r, bool stays);
+ * results leave, that of the tile before (`deferred`). */
+void roles_give_back_once(Roles *r, bool deferred);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
 

@@ -12,7 +12,7 @@
  * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
  * the next tile's load goes to.  The band gives it back when TMA has read it; who
- * waits for that at once holds the band up, so it does so under the next tile's first product (`stays`).
+ * waits for that at once holds the band up, so it does so under the next tile's first product (`deferred_release`).
  */
 #include "compiler/passes/roles.h"
 
@@ -138,7 +138,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
 {
     int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
-    return ring->per_band && ring->slots >= 2 && !ring->stays && ring->rows == value->type.dim[0] &&
+    return ring->per_band && ring->slots >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
            ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
 }
 
@@ -156,7 +156,7 @@ roles_find_places(Roles *r)
                 !has_rows_along_one(store, ring->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
-            ring->stays = true;
+            ring->deferred_release = true;
             vec_push(r->fn->arena, &r->places, ((StorePlace){store, ring}));
             break;
         }
@@ -164,11 +164,11 @@ roles_find_places(Roles *r)
 }
 
 void
-roles_give_back_once(Roles *r, bool stays)
+roles_give_back_once(Roles *r, bool deferred)
 {
     for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
         TirShared *ring = r->once.at[k]->shared;
-        if (ring->stays == stays)
+        if (ring->deferred_release == deferred)
             roles_plain(&r->b, TIR_RING_RELEASE, ring, 0);
     }
 }

@@ -215,7 +215,7 @@ need_of_copy(const Run *run, const TirOp *op)
     const TirShared *ring = op->shared;
     const RingState *state = &run->rings[ring->id];
     uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
-    uint32_t n = state->copied[part] + ring->stays; /* of such one is held from the start */
+    uint32_t n = state->copied[part] + ring->deferred_release; /* of such one is held from the start */
     const char *text = arena_printf(run->arena, "an empty slot of %s",
                                     timeline_buffer_name(run->arena, ring));
 
@@ -344,7 +344,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     case TIR_RING_WAIT: ring->waited[band] += !op->own; return; /* else it takes no slot */
     case TIR_RING_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
-        if (op->shared->stays && state->taken.at > moment.at)
+        if (op->shared->deferred_release && state->taken.at > moment.at)
             moment = state->taken;
         vec_push(run->arena, &ring->released[band], moment);
         return;

@@ -339,7 +339,7 @@ early_releases_are_found(void **state)
             TirOp *op = op_at(sites.at[i]);
             bool products = false;
             uint32_t n_args = op->n_args;
-            if (op->shared->stays) /* it is the slot of the tile before */
+            if (op->shared->deferred_release) /* it is the slot of the tile before */
                 continue;
             op->n_args = 0; /* what it is kept behind is not there yet */
             for (uint32_t at = sites.at[i].at; at-- > 0;) {
@@ -580,9 +580,9 @@ results_over_slots_are_checked(void **state)
             insert_op(&k, stores.at[i], op);
             expect(&k, &recipes[r], "stored twice", op, "while results leave");
             remove_op(stores.at[i]);
-            ring->stays = false;
+            ring->deferred_release = false;
             expect(&k, &recipes[r], "does not stay", op, "was not waited for");
-            ring->stays = true;
+            ring->deferred_release = true;
             for (uint32_t j = 0; j < releases.n; j++) {
                 Site under = releases.at[j], behind = {under.block, under.at + 1};
                 if (op_at(under)->shared != ring || op_at(behind)->op != TIR_MMA_WAIT)
