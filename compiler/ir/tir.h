@@ -296,8 +296,8 @@ typedef struct TirPlan {
                                     fewer than `bands` is the first, its first bands have none */
     bool pingpong;                  /* ping-pong: bands start products one after the other */
     bool alternating;            /* in every other tile warp groups have bands in reverse order */
-    bool tight;                  /* results of products take most registers */
-    bool scarce;                 /* so many of them live over iterations that nothing else should */
+    uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
+                                    over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool ahead;                  /* the first product of an iteration begins in the one before */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */

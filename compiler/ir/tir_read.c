@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong alternating tight joint ahead
+/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong alternating reg_pressure 1 joint ahead
  * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -679,8 +679,7 @@ take_plan_line(Reader *r)
     plan->paired = reader_accept(r, "paired");
     plan->pingpong = reader_accept(r, "pingpong");
     plan->alternating = reader_accept(r, "alternating");
-    plan->tight = reader_accept(r, "tight");
-    plan->scarce = reader_accept(r, "scarce");
+    plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
     plan->joint = reader_accept(r, "joint");
     plan->ahead = reader_accept(r, "ahead");
     if (reader_accept(r, "patch")) {

@@ -661,8 +661,8 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->paired ? " paired" : "");
         buf_add(p->out, fn->plan->pingpong ? " pingpong" : "");
         buf_add(p->out, fn->plan->alternating ? " alternating" : "");
-        buf_add(p->out, fn->plan->tight ? " tight" : "");
-        buf_add(p->out, fn->plan->scarce ? " scarce" : "");
+        if (fn->plan->reg_pressure > 0)
+            buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         buf_add(p->out, fn->plan->ahead ? " ahead" : "");
         if (fn->plan->patch != 0)

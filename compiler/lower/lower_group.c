@@ -290,7 +290,7 @@ lower_describe_ring(Lowering *lo, const TirOp *wait)
     /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
      * slots are, which are read once, and not the several operands of a loop with a joint product. */
     const TirOp *loop = wait->parent->owner;
-    if (lo->fn->plan->tight && (lo->fn->plan->joint || (loop != NULL && loop->op == TIR_FOR)))
+    if (lo->fn->plan->reg_pressure > 0 && (lo->fn->plan->joint || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)
         at++;

@@ -143,7 +143,7 @@ void
 lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 {
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->adds || lo->fn->plan->scarce)
+    if (lo->role->producer || lo->role->adds || lo->fn->plan->reg_pressure > 1)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -151,7 +151,7 @@ lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 Elem
 lower_lane_grid(Lowering *lo, uint32_t axis)
 {
-    if (lo->role->producer || lo->role->adds || !lo->fn->plan->scarce)
+    if (lo->role->producer || lo->role->adds || lo->fn->plan->reg_pressure < 2)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
 }
@@ -793,8 +793,8 @@ lower_roles(Lowering *lo)
     lir_open(b, false);
     lir_comment(b, "computing warp groups");
     role.producer = false;
-    lo->b.hoist = lo->b.hoist && !plan->tight; /* registers are short, and addresses cheap */
-    lo->b.share = lo->b.share && !plan->scarce; /* likewise, and ptxas shares what it can */
+    lo->b.hoist = lo->b.hoist && plan->reg_pressure == 0; /* registers are short, and addresses cheap */
+    lo->b.share = lo->b.share && plan->reg_pressure < 2; /* likewise, and ptxas shares what it can */
     set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (plan->paired)

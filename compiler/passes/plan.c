@@ -852,8 +852,8 @@ pass_plan(PassContext *px, TirFn *fn)
                                    (int)result_registers(&p, true), BESIDE_SUMS,
                                    fn->plan->consumer_registers + ROUNDED));
     fn->plan->ahead = ahead;
-    fn->plan->tight = result_registers(&p, false) * 2 > fn->plan->consumer_registers;
-    fn->plan->scarce = result_registers(&p, false) * 10 > fn->plan->consumer_registers * 7;
+    int32_t results = (int32_t)result_registers(&p, false), registers = (int32_t)fn->plan->consumer_registers;
+    fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
     fn->warps = 4;
     make_rings(&p);
     pair_blocks(&p);

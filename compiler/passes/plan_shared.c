@@ -396,7 +396,7 @@ place_rings(Planner *p)
         ring->barriers = offset;
         offset += 2 * MBARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
     }
-    if (plan->scarce || plan->joint) {
+    if (plan->reg_pressure > 1 || plan->joint) {
         plan->mark = offset;
         offset += MBARRIER_BYTES;
     }

@@ -352,7 +352,8 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.not_turned != NULL)
         diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' do not overlap: %s", fn->name,
                     r.not_turned);
-    plan->scarce = plan->scarce && !plan->overlapped && r.loop->n_results > 1;
+    if (plan->reg_pressure > 1 && (plan->overlapped || r.loop->n_results < 2))
+        plan->reg_pressure = 1;
     roles_ring_vectors(&r);
     if (plan->divided)
         roles_narrow_vectors(&r);
@@ -400,7 +401,7 @@ pass_roles(PassContext *px, TirFn *fn)
         tir_yield(&r.b, 0, NULL);
         r.b.block = guard->blocks[0];
     }
-    if (plan->scarce) /* scalars are computed again: few registers are left to keep them over the loop */
+    if (plan->reg_pressure > 1) /* scalars are computed again: few registers are left to keep them over the loop */
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
         if (!roles_is_moved(&r, r.old->ops.at[i]) &&
