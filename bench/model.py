@@ -106,7 +106,7 @@ def predict(features, plan, t):
     elif features["slides"] and plan["persistent"]:  # the SM that is dealt the most
         dealt = each / trips["each"] * trips["dealt"]
         total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
-    elif not features["uneven"]:
+    elif not features["variable_trips"]:
         total = math.ceil(waves) * tile
     elif plan["dynamic"] or not plan["persistent"]:
         total = waves * tile

@@ -89,7 +89,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && (w->uneven || w->slides) && !w->ahead && !plan.paired;
+    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->slides) && !w->ahead && !plan.paired;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
@@ -193,7 +193,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot
      * as for nothing, and so it was measured. */
     plan.slots = w->joint ? slots : 1;
-    if (w->uneven || w->joint)
+    if (w->variable_trips || w->joint)
         add_plans(s, values, w, &trips, plan);
 }
 

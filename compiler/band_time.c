@@ -170,7 +170,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
                                   times->vector * work->vectors +
                                   (work->joint ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
-    bool drawn = work->uneven && (plan->dynamic || !plan->persistent) && !plan->paired;
+    bool drawn = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
     bool slides = work->slides && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
@@ -191,7 +191,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
     c.tile = each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile;
-    else if (work->uneven && whole_waves)
+    else if (work->variable_trips && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * band_most_dealt(target, trips);
     else if (slides && plan->dynamic && !plan->paired)
         c.total = drawn_in_rounds(target, trips, each, &c);

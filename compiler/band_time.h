@@ -43,7 +43,7 @@ typedef struct BandWork {
     bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */
     bool pairs;                  /* blocks can run in pairs that share loads */
-    bool uneven;                 /* tiles of the grid differ in length */
+    bool variable_trips;                 /* tiles of the grid differ in length */
     bool slides;                 /* those at the ends of an axis are shorter than others */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
     uint32_t n_loops;

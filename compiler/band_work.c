@@ -330,7 +330,7 @@ band_work(const TirFn *fn, uint32_t bands)
         }
     }
     uint32_t axis = tir_length_axis(fn);
-    w.uneven = axis < fn->grid.n && fn->grid.at[axis].uneven;
+    w.variable_trips = axis < fn->grid.n && fn->grid.at[axis].variable_trips;
     w.slides = axis < fn->grid.n && fn->grid.at[axis].slides;
     if (plain == NULL)
         return w;

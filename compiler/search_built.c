@@ -57,9 +57,9 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
         buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
     buf_add(out, "--plan=");
     print_plan(&p->choice.plan, out);
-    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"uneven\":%s,\"slides\":%s,\"shared_bytes\":%" PRId64,
+    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"variable_trips\":%s,\"slides\":%s,\"shared_bytes\":%" PRId64,
                p->overlapped ? "true" : "false", w->joint ? "true" : "false",
-               w->uneven ? "true" : "false", w->slides ? "true" : "false", p->shared_bytes);
+               w->variable_trips ? "true" : "false", w->slides ? "true" : "false", p->shared_bytes);
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"

@@ -79,13 +79,13 @@ tir_fn_new(TirModule *module, const char *name, Span span)
 uint32_t
 tir_length_axis(const TirFn *fn)
 {
-    uint32_t uneven = fn->grid.n, slides = fn->grid.n;
+    uint32_t variable = fn->grid.n, slides = fn->grid.n;
 
     for (uint32_t k = 0; k < fn->grid.n; k++) {
-        uneven = fn->grid.at[k].uneven ? k : uneven;
+        variable = fn->grid.at[k].variable_trips ? k : variable;
         slides = fn->grid.at[k].slides ? k : slides;
     }
-    return uneven < fn->grid.n ? uneven : slides;
+    return variable < fn->grid.n ? variable : slides;
 }
 
 TirBlock *

@@ -83,8 +83,8 @@ typedef struct TirGridAxis {
     const HostExpr *extent;
     Span span;
     bool reversed; /* set by launch_order: the axis runs from its last index down */
-    bool uneven;   /* likewise: programs along the axis have more or less to do */
-    /* Likewise, of axes that are not uneven: what a program goes through moves along with its index, and
+    bool variable_trips;   /* likewise: programs along the axis have more or less to do */
+    /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
      * is cut short for those at one end of the axis or both. */
     bool slides;
     bool short_first; /* more so for the first ones: the axis is turned where programs are drawn */

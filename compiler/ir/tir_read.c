@@ -758,7 +758,7 @@ take_line(Reader *r)
         reader_expect(r, "=");
         axis.extent = reader_host(r);
         axis.reversed = reader_accept(r, "reversed");
-        axis.uneven = reader_accept(r, "uneven");
+        axis.variable_trips = reader_accept(r, "variable_trips");
         axis.slides = reader_accept(r, "slides");
         axis.slide_trips = axis.slides ? reader_u32(r) : 0;
         axis.short_first = axis.slides && reader_accept(r, "short_first");

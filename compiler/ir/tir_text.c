@@ -624,7 +624,7 @@ print_interface(Printer *p)
         buf_printf(out, "grid %s = ", fn->grid.at[k].name);
         host_print(fn, fn->grid.at[k].extent, out);
         buf_printf(out, "%s%s", fn->grid.at[k].reversed ? " reversed" : "",
-                   fn->grid.at[k].uneven ? " uneven" : "");
+                   fn->grid.at[k].variable_trips ? " variable_trips" : "");
         if (fn->grid.at[k].slides)
             buf_printf(out, " slides %" PRIu32 "%s", fn->grid.at[k].slide_trips,
                        fn->grid.at[k].short_first ? " short_first" : "");

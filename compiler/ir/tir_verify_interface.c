@@ -138,8 +138,8 @@ tir_check_interface(Verifier *v)
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const TirGridAxis *axis = &fn->grid.at[k];
         check_host(v, axis->extent, "the grid");
-        if (axis->uneven && axis->slides)
-            tir_fault(v, NULL, "axis '%s' of the grid is uneven, and slides", axis->name);
+        if (axis->variable_trips && axis->slides)
+            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and slides", axis->name);
         if (!axis->slides && (axis->short_first || axis->slide_trips > 0))
             tir_fault(v, NULL, "axis '%s' of the grid does not slide", axis->name);
     }

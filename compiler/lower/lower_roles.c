@@ -335,14 +335,14 @@ section_size(Lowering *lo, LirReg others, bool even)
 }
 
 /* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
- * the uneven axis from its long end on, the section's indices side by side. */
+ * the axis of variable trips from its long end on, the section's indices side by side. */
 static void
-find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts[3], LirReg others,
+find_drawn_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3], LirReg others,
                  LirReg section)
 {
     LirBuilder *b = &lo->b;
     LirReg number = lower_copy_of(lo, tile);
-    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section), lir_reg(counts[uneven]));
+    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section), lir_reg(counts[variable]));
     LirReg at = number, inside = divide(lo, &at, per_section);
     LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(at), lir_reg(section));
     /* the last section may be smaller; past the end there is none at all */
@@ -353,8 +353,8 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t uneven, const LirReg counts
     LirReg rest = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        uint32_t last = uneven + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
-        LirReg index = k == uneven                          ? rank
+        uint32_t last = variable + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
+        LirReg index = k == variable                         ? rank
                        : lo->fn->grid.n > 1 && k == last    ? rest
                                                             : divide(lo, &rest, counts[k]);
         lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
@@ -422,16 +422,16 @@ lower_quotients(Lowering *lo, const TirBlock *block)
 
 /* How many tiles there are; `others`: without the axis along which they differ in length. */
 static LirReg
-count_tiles(Lowering *lo, uint32_t uneven, LirReg counts[3], LirReg *others)
+count_tiles(Lowering *lo, uint32_t variable, LirReg counts[3], LirReg *others)
 {
     LirBuilder *b = &lo->b;
 
     axis_counts(lo, counts);
     LirReg total = counts[0];
-    *others = uneven == 0 ? 0 : counts[0];
+    *others = variable == 0 ? 0 : counts[0];
     for (uint32_t k = 1; k < lo->fn->grid.n; k++) {
         total = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(total), lir_reg(counts[k]));
-        if (k != uneven)
+        if (k != variable)
             *others = *others == 0 ? counts[k]
                                    : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(*others),
                                              lir_reg(counts[k]));
@@ -444,7 +444,7 @@ count_tiles(Lowering *lo, uint32_t uneven, LirReg counts[3], LirReg *others)
 /* How a role finds its tiles. */
 typedef struct TileNumbers {
     bool draws, hears, sections;
-    uint32_t uneven; /* the axis along which tiles differ in length */
+    uint32_t variable; /* the axis along which tiles differ in length */
     LirReg tile;     /* home: the number of the tile */
     LirReg stride, total, others, section, counts[3], inverses[3];
 } TileNumbers;
@@ -458,13 +458,13 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     n->draws = plan->dynamic && lo->role->producer;
     n->hears = plan->dynamic && !n->draws;
     n->tile = lir_new_home(b, LIR_B32);
-    n->uneven = tir_length_axis(lo->fn);
-    n->uneven = n->uneven < lo->fn->grid.n ? n->uneven : 0; /* any, where programs are not drawn */
+    n->variable = tir_length_axis(lo->fn);
+    n->variable = n->variable < lo->fn->grid.n ? n->variable : 0; /* any, where programs are not drawn */
     if (!n->hears)
-        n->total = count_tiles(lo, n->uneven, n->counts, &n->others);
+        n->total = count_tiles(lo, n->variable, n->counts, &n->others);
     n->sections = !n->hears && plan->shared_bytes_each != NULL && (n->draws || !plan->persistent);
     if (n->sections)
-        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->uneven].slides);
+        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->variable].slides);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     if (plan->paired) { /* both blocks of a pair have its number */
@@ -486,7 +486,7 @@ static void
 find_numbered_place(Lowering *lo, const TileNumbers *n)
 {
     if (n->sections)
-        find_drawn_place(lo, n->tile, n->uneven, n->counts, n->others, n->section);
+        find_drawn_place(lo, n->tile, n->variable, n->counts, n->others, n->section);
     else
         find_place(lo, n->tile, n->counts, n->inverses);
 }
@@ -547,7 +547,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     } else {
         if (n.draws && plan->ahead) { /* few registers: not kept from tile to tile */
             b->share = false;
-            n.total = count_tiles(lo, n.uneven, n.counts, &n.others);
+            n.total = count_tiles(lo, n.variable, n.counts, &n.others);
             b->share = share;
         }
         none = past_tiles(lo, &n);

@@ -624,7 +624,7 @@ counts_from_end(const TirFn *fn)
     if (plan->divided || plan->paired || plan->joint || plan->bands == 1)
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->band_axis];
-    return axis->slides ? axis->short_first : axis->uneven && axis->reversed;
+    return axis->slides ? axis->short_first : axis->variable_trips && axis->reversed;
 }
 
 /* The index of a block's first program: of its bands' axis by their number, else that of all. */

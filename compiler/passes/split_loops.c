@@ -162,10 +162,10 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
     if (growth > 0)
         of->reversed = true;
     if (growth != 0) {
-        of->uneven = true;
+        of->variable_trips = true;
         of->slides = of->short_first = false;
         of->slide_trips = 0;
-    } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->uneven) {
+    } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->variable_trips) {
         mark_slide(of, first, last, up > 0);
     }
 }
