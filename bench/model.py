@@ -101,9 +101,9 @@ def predict(features, plan, t):
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
-    if features["slides"] and plan["dynamic"]:
+    if features["sliding"] and plan["dynamic"]:
         total = drawn_in_rounds(trips, each, clocks + wait, tile, t["sm_count"])
-    elif features["slides"] and plan["persistent"]:  # the SM that is dealt the most
+    elif features["sliding"] and plan["persistent"]:  # the SM that is dealt the most
         dealt = each / trips["each"] * trips["dealt"]
         total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
     elif not features["variable_trips"]:

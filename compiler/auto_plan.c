@@ -89,7 +89,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->slides) && !w->ahead && !plan.paired;
+    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->ahead && !plan.paired;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
@@ -121,7 +121,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
     return true;
 }
 
-/* The same with programs of an axis that slides dealt out by stride, and with pairs of blocks, where the
+/* The same with programs of a sliding axis dealt out by stride, and with pairs of blocks, where the
  * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
  * quicker (docs/measurements.md).  It deals programs out where bands can not spare the registers that the
  * counter takes: drawn, they were 3 to 9 % quicker. */
@@ -130,7 +130,7 @@ add_plans(PlanSearch *s, const TileChoice *values, const BandWork *w, const Band
 {
     bool fits = add_plan(s, values, w, trips, plan);
 
-    if (w->slides && (s->asked != NULL || !fits)) {
+    if (w->sliding && (s->asked != NULL || !fits)) {
         PlanHints dealt = plan;
         dealt.dynamic = false;
         add_plan(s, values, w, trips, dealt);

@@ -171,7 +171,7 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
                                   (work->joint ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
     bool drawn = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
-    bool slides = work->slides && whole_waves && trips->each > 0;
+    bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
@@ -193,9 +193,9 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
         c.total = waves * c.tile;
     else if (work->variable_trips && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * band_most_dealt(target, trips);
-    else if (slides && plan->dynamic && !plan->paired)
+    else if (sliding && plan->dynamic && !plan->paired)
         c.total = drawn_in_rounds(target, trips, each, &c);
-    else if (slides && plan->persistent)
+    else if (sliding && plan->persistent)
         c.total = ceil(waves) * (c.start + masks) +
                   c.iteration * each / trips->each * band_most_dealt(target, trips);
     else

@@ -44,7 +44,7 @@ typedef struct BandWork {
     bool program_masks;          /* the program masks elements itself */
     bool pairs;                  /* blocks can run in pairs that share loads */
     bool variable_trips;                 /* tiles of the grid differ in length */
-    bool slides;                 /* those at the ends of an axis are shorter than others */
+    bool sliding;                 /* those at the ends of an axis are shorter than others */
     TripLoop loops[BAND_LOOPS];     /* those with products; masks in clocks of issue */
     uint32_t n_loops;
     uint32_t axis;                  /* of the grid, which bands divide */

@@ -331,7 +331,7 @@ band_work(const TirFn *fn, uint32_t bands)
     }
     uint32_t axis = tir_length_axis(fn);
     w.variable_trips = axis < fn->grid.n && fn->grid.at[axis].variable_trips;
-    w.slides = axis < fn->grid.n && fn->grid.at[axis].slides;
+    w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
     Sum sum = {&w, plain->blocks[0], bands, fn->plan->divided};

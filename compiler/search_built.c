@@ -57,9 +57,9 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
         buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
     buf_add(out, "--plan=");
     print_plan(&p->choice.plan, out);
-    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"variable_trips\":%s,\"slides\":%s,\"shared_bytes\":%" PRId64,
+    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
                p->overlapped ? "true" : "false", w->joint ? "true" : "false",
-               w->variable_trips ? "true" : "false", w->slides ? "true" : "false", p->shared_bytes);
+               w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"
@@ -74,7 +74,7 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                w->once_bytes_shared + p->choice.plan.bands * w->once_bytes_own);
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g", t->blocks,
                t->each, t->most, t->masks);
-    if (w->slides)
+    if (w->sliding)
         print_lengths(px->target, t, out);
     buf_char(out, '}');
     buf_printf(out,
@@ -118,7 +118,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
             plan->bands, plan->stages, plan->slots,
             plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
-            : plan->dynamic && p->work.slides ? plan->persistent ? "drawn" : "tile, drawn"
+            : plan->dynamic && p->work.sliding ? plan->persistent ? "drawn" : "tile, drawn"
             : plan->persistent                ? "persistent"
                                               : "of a tile",
             p->work.joint   ? "joint"

@@ -79,13 +79,13 @@ tir_fn_new(TirModule *module, const char *name, Span span)
 uint32_t
 tir_length_axis(const TirFn *fn)
 {
-    uint32_t variable = fn->grid.n, slides = fn->grid.n;
+    uint32_t variable = fn->grid.n, sliding = fn->grid.n;
 
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         variable = fn->grid.at[k].variable_trips ? k : variable;
-        slides = fn->grid.at[k].slides ? k : slides;
+        sliding = fn->grid.at[k].sliding ? k : sliding;
     }
-    return variable < fn->grid.n ? variable : slides;
+    return variable < fn->grid.n ? variable : sliding;
 }
 
 TirBlock *

@@ -86,9 +86,9 @@ typedef struct TirGridAxis {
     bool variable_trips;   /* likewise: programs along the axis have more or less to do */
     /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
      * is cut short for those at one end of the axis or both. */
-    bool slides;
+    bool sliding;
     bool short_first; /* more so for the first ones: the axis is turned where programs are drawn */
-    uint32_t slide_trips; /* iterations of such a program at most; 0: no number bounds them */
+    uint32_t sliding_trips; /* iterations of such a program at most; 0: no number bounds them */
 } TirGridAxis;
 
 typedef struct TirRequire {
@@ -358,7 +358,7 @@ typedef struct TirBuilder {
 } TirBuilder;
 
 TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
-/* The axis of the grid along which programs differ in length, that slide only if no other's do; the
+/* The axis of the grid along which programs differ in length, that are sliding only if no other's do; the
  * number of axes: there is none. */
 uint32_t tir_length_axis(const TirFn *fn);
 TirBlock *tir_block_new(TirFn *fn);

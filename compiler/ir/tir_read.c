@@ -759,9 +759,9 @@ take_line(Reader *r)
         axis.extent = reader_host(r);
         axis.reversed = reader_accept(r, "reversed");
         axis.variable_trips = reader_accept(r, "variable_trips");
-        axis.slides = reader_accept(r, "slides");
-        axis.slide_trips = axis.slides ? reader_u32(r) : 0;
-        axis.short_first = axis.slides && reader_accept(r, "short_first");
+        axis.sliding = reader_accept(r, "sliding");
+        axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
+        axis.short_first = axis.sliding && reader_accept(r, "short_first");
         vec_push(r->arena, &fn->grid, axis);
     } else if (reader_accept(r, "hint_warps")) {
         fn->hint_warps = reader_u32(r);

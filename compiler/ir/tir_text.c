@@ -625,8 +625,8 @@ print_interface(Printer *p)
         host_print(fn, fn->grid.at[k].extent, out);
         buf_printf(out, "%s%s", fn->grid.at[k].reversed ? " reversed" : "",
                    fn->grid.at[k].variable_trips ? " variable_trips" : "");
-        if (fn->grid.at[k].slides)
-            buf_printf(out, " slides %" PRIu32 "%s", fn->grid.at[k].slide_trips,
+        if (fn->grid.at[k].sliding)
+            buf_printf(out, " sliding %" PRIu32 "%s", fn->grid.at[k].sliding_trips,
                        fn->grid.at[k].short_first ? " short_first" : "");
         buf_char(out, '\n');
     }

@@ -138,10 +138,10 @@ tir_check_interface(Verifier *v)
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const TirGridAxis *axis = &fn->grid.at[k];
         check_host(v, axis->extent, "the grid");
-        if (axis->variable_trips && axis->slides)
-            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and slides", axis->name);
-        if (!axis->slides && (axis->short_first || axis->slide_trips > 0))
-            tir_fault(v, NULL, "axis '%s' of the grid does not slide", axis->name);
+        if (axis->variable_trips && axis->sliding)
+            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and is sliding", axis->name);
+        if (!axis->sliding && (axis->short_first || axis->sliding_trips > 0))
+            tir_fault(v, NULL, "axis '%s' of the grid is not sliding", axis->name);
     }
     for (uint32_t k = 0; k < 3 && fn->blocks[0] != NULL; k++)
         check_host(v, fn->blocks[k], "the blocks to launch");

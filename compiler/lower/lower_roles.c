@@ -464,7 +464,7 @@ begin_numbers(Lowering *lo, TileNumbers *n)
         n->total = count_tiles(lo, n->variable, n->counts, &n->others);
     n->sections = !n->hears && plan->shared_bytes_each != NULL && (n->draws || !plan->persistent);
     if (n->sections)
-        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->variable].slides);
+        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->variable].sliding);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     if (plan->paired) { /* both blocks of a pair have its number */

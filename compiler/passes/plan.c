@@ -579,8 +579,8 @@ plan_drawing(Planner *p)
     if (!plan_draws(p->px, fn))
         return;
     TirGridAxis *axis = &fn->grid.at[tir_length_axis(fn)];
-    uint32_t trips = p->loop->n_segments > 1 ? axis->slide_trips : 0;
-    axis->reversed = axis->slides ? axis->short_first : axis->reversed;
+    uint32_t trips = p->loop->n_segments > 1 ? axis->sliding_trips : 0;
+    axis->reversed = axis->sliding ? axis->short_first : axis->reversed;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
@@ -624,7 +624,7 @@ counts_from_end(const TirFn *fn)
     if (plan->divided || plan->paired || plan->joint || plan->bands == 1)
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->band_axis];
-    return axis->slides ? axis->short_first : axis->variable_trips && axis->reversed;
+    return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
 }
 
 /* The index of a block's first program: of its bands' axis by their number, else that of all. */

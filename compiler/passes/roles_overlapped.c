@@ -267,7 +267,7 @@ ask_for_next(Roles *r)
 {
     enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
     const TirPlan *plan = r->fn->plan;
-    uint32_t most = plan->band_axis < r->fn->grid.n ? r->fn->grid.at[plan->band_axis].slide_trips : 0;
+    uint32_t most = plan->band_axis < r->fn->grid.n ? r->fn->grid.at[plan->band_axis].sliding_trips : 0;
 
     if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && pass_enabled(r->px, "next-tile"))
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);

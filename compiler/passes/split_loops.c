@@ -126,11 +126,11 @@ mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
     int64_t length = affine_extreme(first, true) + affine_extreme(last, true) + first->constant + last->constant;
     uint32_t trips = bounded && length >= 0 ? (uint32_t)(length / first->alpha) + 1 : 0;
 
-    if (axis->slides && trips > 0 && (axis->slide_trips == 0 || axis->slide_trips > trips))
-        trips = axis->slide_trips; /* of another loop */
-    axis->slide_trips = trips;
+    if (axis->sliding && trips > 0 && (axis->sliding_trips == 0 || axis->sliding_trips > trips))
+        trips = axis->sliding_trips; /* of another loop */
+    axis->sliding_trips = trips;
     axis->short_first = up ? at_first > at_last : at_last > at_first;
-    axis->slides = true;
+    axis->sliding = true;
 }
 
 /* Blocks start in order of their index: when later ones have more iterations, turn the axis.  Where
@@ -163,8 +163,8 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
         of->reversed = true;
     if (growth != 0) {
         of->variable_trips = true;
-        of->slides = of->short_first = false;
-        of->slide_trips = 0;
+        of->sliding = of->short_first = false;
+        of->sliding_trips = 0;
     } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->variable_trips) {
         mark_slide(of, first, last, up > 0);
     }

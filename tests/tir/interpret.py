@@ -78,7 +78,7 @@ def read(text):
             name, dtype = re.match(r"tensor (\w+): \w+ (\w+)\[", line).groups()
             kernel.tensors[name] = dtype
         elif line.startswith("grid "):
-            kernel.grid.append(re.match(r"grid (\w+) = (.*?)(?: reversed)?(?: variable_trips| slides \d+(?: short_first)?)?$", line).groups())
+            kernel.grid.append(re.match(r"grid (\w+) = (.*?)(?: reversed)?(?: variable_trips| sliding \d+(?: short_first)?)?$", line).groups())
         elif line == "body {":
             kernel.body, i = read_block(lines, i + 1)
         i += 1
