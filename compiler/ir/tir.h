@@ -295,7 +295,7 @@ typedef struct TirPlan {
     bool from_end;               /* tiles are counted from the band axis' last program on: the one with
                                     fewer than `bands` is the first, its first bands have none */
     bool pingpong;                  /* ping-pong: bands start products one after the other */
-    bool alternating;            /* in every other tile warp groups have bands in reverse order */
+    bool balance_swap;            /* in every other tile warp groups have bands in reverse order */
     uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */

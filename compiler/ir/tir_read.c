@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong alternating reg_pressure 1 joint ahead
+/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint ahead
  * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -678,7 +678,7 @@ take_plan_line(Reader *r)
     plan->overlapped = reader_accept(r, "overlapped");
     plan->paired = reader_accept(r, "paired");
     plan->pingpong = reader_accept(r, "pingpong");
-    plan->alternating = reader_accept(r, "alternating");
+    plan->balance_swap = reader_accept(r, "balance_swap");
     plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
     plan->joint = reader_accept(r, "joint");
     plan->ahead = reader_accept(r, "ahead");

@@ -660,7 +660,7 @@ print_schedule(Printer *p)
                    fn->plan->overlapped ? " overlapped" : "");
         buf_add(p->out, fn->plan->paired ? " paired" : "");
         buf_add(p->out, fn->plan->pingpong ? " pingpong" : "");
-        buf_add(p->out, fn->plan->alternating ? " alternating" : "");
+        buf_add(p->out, fn->plan->balance_swap ? " balance_swap" : "");
         if (fn->plan->reg_pressure > 0)
             buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
         buf_add(p->out, fn->plan->joint ? " joint" : "");

@@ -126,7 +126,7 @@ keep_head(Lowering *lo, LirReg none)
     }
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         keep(lo, &head->grid[k], lower_operand(lo, lo->role->grid[k]));
-    if (lo->fn->plan->alternating)
+    if (lo->fn->plan->balance_swap)
         keep(lo, &head->turned, lir_reg(lo->role->turned));
     keep(lo, &head->none, lir_reg(none));
 }
@@ -139,7 +139,7 @@ find_tile(Lowering *lo, bool first)
 
     lir_open(&lo->b, false);
     lo->role->turned = lo->head->turning;
-    if (lo->fn->plan->alternating && !first)
+    if (lo->fn->plan->balance_swap && !first)
         lower_alternate(lo);
     LirReg none = lo->fn->plan->dynamic ? lower_read_tile(lo) : lower_count_on(lo, first);
     keep_head(lo, none);
@@ -205,7 +205,7 @@ lower_take_head(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         lower_set_program(lo, k, lower_copy_of(lo, head->grid[k]));
-    if (lo->fn->plan->alternating)
+    if (lo->fn->plan->balance_swap)
         lo->role->turned = lower_copy_of(lo, head->turned);
     for (uint32_t k = 0; k < head->values.n; k++) {
         const HeadValue *kept = &head->values.at[k];

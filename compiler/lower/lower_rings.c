@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->alternating || !plan->ahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->balance_swap || !plan->ahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -289,7 +289,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
     if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
         start = behind_bands(lo, start, 2 * MBARRIER_BYTES * ring->slots);
 
-    if (ring->per_band && lo->role->producer && lo->fn->plan->alternating) {
+    if (ring->per_band && lo->role->producer && lo->fn->plan->balance_swap) {
         start = before_band(lo, start, part, MBARRIER_BYTES);
     } else if (ring->per_band && lo->role->producer) {
         offset += MBARRIER_BYTES * part;
@@ -705,7 +705,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                         lir_int(ring->bytes / ring->slots), lir_reg(start));
     int64_t offset = ring->offset + part * part_bytes(lo, ring);
-    if (parts > 1 && lo->fn->plan->alternating) {
+    if (parts > 1 && lo->fn->plan->balance_swap) {
         start = before_band(lo, start, part, part_bytes(lo, ring));
         offset = ring->offset;
     }

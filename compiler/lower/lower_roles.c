@@ -93,7 +93,7 @@ lane_index(Lowering *lo, LirReg index)
 
 /* The band of warp group `own`, when bands alternate. */
 static LirReg
-turned_band(Lowering *lo, LirReg own)
+swapped_band(Lowering *lo, LirReg own)
 {
     LirReg more = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(-2),
                           lir_int(lo->fn->plan->bands - 1));
@@ -117,7 +117,7 @@ own_band(Lowering *lo)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
 
-    return lo->fn->plan->alternating ? turned_band(lo, own) : own;
+    return lo->fn->plan->balance_swap ? swapped_band(lo, own) : own;
 }
 
 /* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
@@ -525,7 +525,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     begin_numbers(lo, &n);
     lo->role->numbers = &n;
     lower_begin_rings(lo);
-    if (plan->alternating)
+    if (plan->balance_swap)
         begin_alternating(lo);
     if (!lo->role->producer)
         lower_quotients(lo, program);
@@ -563,7 +563,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
-    if (plan->alternating && !keeps)
+    if (plan->balance_swap && !keeps)
         lower_alternate(lo);
     if (n.draws) {
         LirReg drawn = lir_new_reg(b, LIR_B32);

@@ -370,9 +370,9 @@ pass_roles(PassContext *px, TirFn *fn)
     plan->pingpong = plan->pingpong && (plan->joint ? joint_products(&r) == 1
                                               : plan->overlapped && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
-    plan->alternating = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->pingpong &&
+    plan->balance_swap = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->pingpong &&
                         !plan->joint;
-    r.staggers = plan->alternating && plan->overlapped && pass_enabled(px, "stagger-bands");
+    r.staggers = plan->balance_swap && plan->overlapped && pass_enabled(px, "stagger-bands");
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
