@@ -210,7 +210,7 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
     }
     int64_t along = (extent[axis] + bands - 1) / bands;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
-    int64_t none = fn->plan != NULL && fn->plan->from_end ? along * bands - extent[axis] : 0;
+    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * bands - extent[axis] : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {

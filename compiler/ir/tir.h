@@ -292,7 +292,7 @@ typedef struct TirPlan {
     uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
                                     and so many indices of this one, which runs fastest; 0: the
                                     axes run in their order */
-    bool from_end;               /* tiles are counted from the band axis' last program on: the one with
+    bool reversed_raster;               /* tiles are counted from the band axis' last program on: the one with
                                     fewer than `bands` is the first, its first bands have none */
     bool pingpong;                  /* ping-pong: bands start products one after the other */
     bool balance_swap;            /* in every other tile warp groups have bands in reverse order */

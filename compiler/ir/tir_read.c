@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m from_end registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint ahead
+/* bands 3 axis m reversed_raster registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint ahead
  * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -668,7 +668,7 @@ take_plan_line(Reader *r)
     if (!plan->divided) {
         reader_expect(r, "axis");
         plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
-        plan->from_end = reader_accept(r, "from_end");
+        plan->reversed_raster = reader_accept(r, "reversed_raster");
     }
     reader_expect(r, "registers");
     plan->producer_registers = reader_u32(r);

@@ -654,7 +654,7 @@ print_schedule(Printer *p)
         buf_printf(p->out, "plan bands %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
                    fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
                    fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis),
-                   fn->plan->from_end ? " from_end" : "",
+                   fn->plan->reversed_raster ? " reversed_raster" : "",
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
                    fn->plan->overlapped ? " overlapped" : "");

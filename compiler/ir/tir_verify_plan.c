@@ -104,7 +104,7 @@ check_facts(Verifier *v)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
-    if (plan->from_end && (plan->divided || plan->paired || plan->joint || plan->bands == 1))
+    if (plan->reversed_raster && (plan->divided || plan->paired || plan->joint || plan->bands == 1))
         tir_fault(v, NULL, "tiles are counted from the end, where no band may be without a program of its own");
     if (plan->paired && (plan->divided || plan->dynamic))
         tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");

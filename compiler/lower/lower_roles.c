@@ -132,7 +132,7 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2), lir_reg(lower_pair_rank(lo)));
     if (axis == plan->band_axis && !lo->role->producer) {
         LirReg own = own_band(lo);
-        index = plan->from_end ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
+        index = plan->reversed_raster ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
                                : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
                                          lir_reg(own));
     }
@@ -172,7 +172,7 @@ lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    if (lo->role == NULL || !lo->fn->plan->from_end)
+    if (lo->role == NULL || !lo->fn->plan->reversed_raster)
         return false;
     if (def == NULL) { /* the induction variable of a loop */
         const TirOp *loop = value->block->owner;
@@ -236,7 +236,7 @@ index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
     const TirPlan *plan = lo->fn->plan;
     bool reversed = lo->fn->grid.at[axis].reversed;
 
-    if (plan->from_end && axis == plan->band_axis) {
+    if (plan->reversed_raster && axis == plan->band_axis) {
         LirReg left = reversed ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(rank), lir_int(1))
                                : lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(rank));
         return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left), lir_int(-(int64_t)plan->bands),

@@ -617,7 +617,7 @@ plan_drawing(Planner *p)
  * where all are alike, or nobody knows, from its beginning.  Bands that work on a product together need
  * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
 static bool
-counts_from_end(const TirFn *fn)
+has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
@@ -639,7 +639,7 @@ settle_first_programs(TirFn *fn, TirBlock *block)
             settle_first_programs(fn, op->blocks[k]);
         if (op->op != TIR_GRID_FIRST)
             continue;
-        if (plan->from_end && op->integer == (int64_t)plan->band_axis) { /* the first that is there */
+        if (plan->reversed_raster && op->integer == (int64_t)plan->band_axis) { /* the first that is there */
             TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
             TirVal *none = tir_const_int(&after, 0), *index = tir_binary(&after, TIR_MAX, none, none);
             tir_replace_uses(fn, op->results[0], index);
@@ -859,7 +859,7 @@ pass_plan(PassContext *px, TirFn *fn)
     pair_blocks(&p);
     count_blocks(fn);
     plan_drawing(&p);
-    fn->plan->from_end = counts_from_end(fn);
+    fn->plan->reversed_raster = has_reversed_raster(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
     settle_first_programs(fn, fn->body);
     return true;

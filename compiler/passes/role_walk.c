@@ -318,7 +318,7 @@ walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
 {
     int64_t bands = plan->bands, tiles = (programs + bands - 1) / bands;
 
-    return tile * bands - (plan->from_end ? tiles * bands - programs : 0);
+    return tile * bands - (plan->reversed_raster ? tiles * bands - programs : 0);
 }
 
 Scalar

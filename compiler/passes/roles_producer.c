@@ -12,7 +12,7 @@ roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
     if (r->fn->plan->divided) /* there is no such axis */
         return NULL;
-    TirVal *first = r->fn->plan->from_end
+    TirVal *first = r->fn->plan->reversed_raster
                         ? block_index
                         : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
@@ -38,7 +38,7 @@ roles_grid(Roles *r, TirBuilder *b)
 TirVal *
 roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 {
-    if (r->fn->plan->from_end)
+    if (r->fn->plan->reversed_raster)
         return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
     return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->bands));
 }
@@ -46,7 +46,7 @@ roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 TirVal *
 roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
 {
-    return r->fn->plan->from_end ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
+    return r->fn->plan->reversed_raster ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
                                  : tir_binary(b, TIR_LT, index, extent);
 }
 
@@ -171,24 +171,24 @@ Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
     uint32_t bands = r->fn->plan->bands;
-    bool from_end = r->fn->plan->from_end;
+    bool reversed_raster = r->fn->plan->reversed_raster;
     if (bands > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
         /* from where the first band that is there begins to where the last one ends */
-        TirVal *end = from_end ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
+        TirVal *end = reversed_raster ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
         TirVal *last = roles_band_index(r, b, block_index, bands - 1);
         if (end != NULL)
             last = tir_binary(b, TIR_MIN, last, end);
         Range to = roles_band_range(r, b, last, extent, NULL);
         if (roles_depends_on_band(r, r->loop->args[0])) {
             TirVal *first = roles_band_index(r, b, block_index, 0);
-            if (from_end)
+            if (reversed_raster)
                 first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
             to.lo = roles_band_range(r, b, first, extent, NULL).lo;
         }
         *first_lo = to.lo;
         return to;
     }
-    uint32_t sure = from_end ? bands - 1 : 0; /* a band that is there */
+    uint32_t sure = reversed_raster ? bands - 1 : 0; /* a band that is there */
     Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, sure), extent, NULL);
 
     *first_lo = all.lo;
@@ -317,8 +317,8 @@ roles_make_producer(Roles *r)
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = NULL, *extent = NULL;
     if (!r->fn->plan->divided) {
-        index = read_grid(r, b, r->fn->plan->from_end ? TIR_GRID_FIRST : TIR_GRID, true);
-        r->producer_first = r->fn->plan->from_end ? index : NULL;
+        index = read_grid(r, b, r->fn->plan->reversed_raster ? TIR_GRID_FIRST : TIR_GRID, true);
+        r->producer_first = r->fn->plan->reversed_raster ? index : NULL;
         extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
     }
     if (!once_behind(r))

@@ -28,7 +28,7 @@ print_roles(const TirFn *fn, Buf *out)
         buf_printf(out, "    band %u       %-7s   %3u     ", band, warps, plan->consumer_registers);
         if (plan->divided)
             buf_printf(out, "computes part %u of every tile\n", band);
-        else if (plan->from_end)
+        else if (plan->reversed_raster)
             buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
                        band + 1 == plan->bands ? "" : arena_printf(out->arena, " - %u", plan->bands - 1 - band),
                        2 * plan->bands - 1 - band);

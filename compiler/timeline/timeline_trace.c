@@ -154,7 +154,7 @@ count_tiles(Search *s)
         s->counts[k] = n.value;
         if (k == s->fn->plan->band_axis) {
             s->band_indices = n.value;
-            s->counts[k] = (n.value + (s->fn->plan->from_end ? s->fn->plan->bands - 1 : 0)) / s->fn->plan->bands;
+            s->counts[k] = (n.value + (s->fn->plan->reversed_raster ? s->fn->plan->bands - 1 : 0)) / s->fn->plan->bands;
         }
     }
     return s->fn->plan->divided || s->counts[s->fn->plan->band_axis] > 0;
