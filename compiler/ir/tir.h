@@ -289,7 +289,7 @@ typedef struct TirPlan {
     bool dynamic;                /* tiles are drawn from a counter, longest first */
     bool paired;                 /* blocks run in clusters of two, neighbours on the band axis: what
                                     does not depend on it is fetched once for both */
-    uint32_t patch_axis, patch;  /* tiles go through patches of the grid's first axis, all of it,
+    uint32_t swizzle_axis, tile_swizzle;  /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
                                     and so many indices of this one, which runs fastest; 0: the
                                     axes run in their order */
     bool reversed_raster;               /* tiles are counted from the band axis' last program on: the one with

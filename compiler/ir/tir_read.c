@@ -655,7 +655,7 @@ take_shared_line(Reader *r)
 }
 
 /* bands 3 axis m reversed_raster registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint ahead
- * patch 16 of m tiles 8192 private 768 shares Sk * 512 */
+ * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
@@ -682,10 +682,10 @@ take_plan_line(Reader *r)
     plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
     plan->joint = reader_accept(r, "joint");
     plan->ahead = reader_accept(r, "ahead");
-    if (reader_accept(r, "patch")) {
-        plan->patch = reader_u32(r);
+    if (reader_accept(r, "tile_swizzle")) {
+        plan->tile_swizzle = reader_u32(r);
         reader_expect(r, "of");
-        plan->patch_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+        plan->swizzle_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
     }
     if (reader_accept(r, "tiles"))
         plan->tiles = reader_u32(r);

@@ -665,9 +665,9 @@ print_schedule(Printer *p)
             buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
         buf_add(p->out, fn->plan->joint ? " joint" : "");
         buf_add(p->out, fn->plan->ahead ? " ahead" : "");
-        if (fn->plan->patch != 0)
-            buf_printf(p->out, " patch %" PRIu32 " of %s", fn->plan->patch,
-                       grid_name(fn, fn->plan->patch_axis));
+        if (fn->plan->tile_swizzle != 0)
+            buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", fn->plan->tile_swizzle,
+                       grid_name(fn, fn->plan->swizzle_axis));
         if (fn->plan->tiles != 0)
             buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
         if (fn->plan->mark != 0)

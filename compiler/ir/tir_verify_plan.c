@@ -102,8 +102,8 @@ check_facts(Verifier *v)
     if (plan->divided != (plan->band_axis == NO_AXIS) ||
         (!plan->divided && plan->band_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
-    if (plan->patch != 0 && (plan->patch_axis < 1 || plan->patch_axis >= fn->grid.n))
-        tir_fault(v, NULL, "the plan's patches run along no second axis of the grid");
+    if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
+        tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
     if (plan->reversed_raster && (plan->divided || plan->paired || plan->joint || plan->bands == 1))
         tir_fault(v, NULL, "tiles are counted from the end, where no band may be without a program of its own");
     if (plan->paired && (plan->divided || plan->dynamic))

@@ -258,23 +258,23 @@ lower_copy_of(Lowering *lo, LirReg home)
     return copy;
 }
 
-/* The indices of tile number `tile` where it goes through patches: `patch` indices of one axis, each
+/* The indices of tile number `tile` where it is swizzled: `tile_swizzle` indices of one axis, each
  * index of the first axis, the next so many of the former; then the other axes. */
 static void
-find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
+find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    uint32_t axis = plan->patch_axis;
+    uint32_t axis = plan->swizzle_axis;
     LirReg number = lower_copy_of(lo, tile), index[3] = {0};
     LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
-    LirReg per_patch = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_int(plan->patch));
+    LirReg per_swizzle = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_int(plan->tile_swizzle));
     LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
-    LirReg which = at, inside = divide(lo, &which, per_patch);
-    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->patch));
-    /* the last patch may be narrower */
+    LirReg which = at, inside = divide(lo, &which, per_swizzle);
+    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->tile_swizzle));
+    /* the last stripe may be narrower */
     LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(counts[axis]), lir_reg(first));
-    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->patch));
+    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->tile_swizzle));
     index[0] = inside;
     LirReg beside = divide(lo, &index[0], width);
     index[axis] = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
@@ -289,8 +289,8 @@ find_patch_place(Lowering *lo, LirReg tile, const LirReg counts[3])
 static void
 find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inverses[3])
 {
-    if (lo->fn->plan->patch > 0) {
-        find_patch_place(lo, tile, counts);
+    if (lo->fn->plan->tile_swizzle > 0) {
+        find_swizzled_place(lo, tile, counts);
         return;
     }
     LirReg rest = lower_copy_of(lo, tile);
@@ -533,7 +533,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
      * with and without masks, -0.1 to -0.9 %: other registers for all of them. */
     if (!lo->role->producer && !lo->role->adds && plan->shared_bytes_each == NULL)
         lower_keep_places(lo, program, false);
-    bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->patch == 0;
+    bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->tile_swizzle == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
         n.inverses[k] = inverse_of(lo, n.counts[k]);
     if (keeps)

@@ -674,20 +674,20 @@ static void
 find_tile(Checker *c, int64_t tile)
 {
     const TirPlan *plan = c->fn->plan;
-    int64_t patched[2] = {0}; /* of the first axis and that of the patches */
+    int64_t swizzled[2] = {0}; /* of the first axis and that of the swizzle */
 
-    if (plan->patch > 0) {
-        int64_t along = c->counts[plan->patch_axis], per_patch = c->counts[0] * plan->patch;
-        int64_t inside = tile % (c->counts[0] * along), first = inside / per_patch * plan->patch;
-        int64_t width = along - first < plan->patch ? along - first : plan->patch;
-        patched[0] = inside % per_patch / width;
-        patched[1] = first + inside % per_patch % width;
+    if (plan->tile_swizzle > 0) {
+        int64_t along = c->counts[plan->swizzle_axis], per_swizzle = c->counts[0] * plan->tile_swizzle;
+        int64_t inside = tile % (c->counts[0] * along), first = inside / per_swizzle * plan->tile_swizzle;
+        int64_t width = along - first < plan->tile_swizzle ? along - first : plan->tile_swizzle;
+        swizzled[0] = inside % per_swizzle / width;
+        swizzled[1] = first + inside % per_swizzle % width;
         tile /= c->counts[0] * along;
     }
     for (uint32_t k = 0; k < c->fn->grid.n; k++) {
-        bool of_patch = plan->patch > 0 && (k == 0 || k == plan->patch_axis);
-        int64_t index = of_patch ? patched[k > 0] : tile % c->counts[k];
-        tile = of_patch ? tile : tile / c->counts[k];
+        bool swizzled_axis = plan->tile_swizzle > 0 && (k == 0 || k == plan->swizzle_axis);
+        int64_t index = swizzled_axis ? swizzled[k > 0] : tile % c->counts[k];
+        tile = swizzled_axis ? tile : tile / c->counts[k];
         c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
         if (plan->paired && k == plan->band_axis)
             c->tile_index[k] *= PAIR;

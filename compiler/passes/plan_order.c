@@ -2,13 +2,13 @@
  *
  * The blocks that run at once read from the L2 cache what they have in common.  The grid's first axis
  * runs fastest, so programs that follow each other share the tiles that do not depend on it.  Where
- * other tiles depend on it, but not on a second axis, a patch of both axes shares more than a row of
+ * other tiles depend on it, but not on a second axis, a stripe of both axes shares more than a row of
  * the first: of P blocks, w along the second axis and P / w along the first read w tiles of one kind
  * and P / w of the other.  That is least where both are equally many bytes.
  *
  *     A[m, k] B[k, n], n runs fastest, 132 blocks of 128 x 256:
  *         by rows       32 n: all of B, and 5 tiles of A, for each 132 tiles of C
- *         patches       16 m x 8 n: 16 tiles of A and 9 of B
+ *         swizzle       16 m x 8 n: 16 tiles of A and 9 of B
  *
  * Nothing is gained where all tiles that a loop loads depend on the second axis, as the heads and
  * batches of attention.
@@ -67,17 +67,17 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
         int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
         if (first == 0 || second == 0)
             continue;
-        /* a power of two: sizes that are multiples of large ones leave no narrow patch at the end */
+        /* a power of two: sizes that are multiples of large ones leave no narrow stripe at the end */
         double width = sqrt((double)target->chip.sm_count * (double)first / (double)second);
-        uint32_t patch = 1;
-        while (patch * sqrt(2) < width)
-            patch *= 2;
-        if (patch == 1)
+        uint32_t tile_swizzle = 1;
+        while (tile_swizzle * sqrt(2) < width)
+            tile_swizzle *= 2;
+        if (tile_swizzle == 1)
             return;
         if (plan->paired && axis == plan->band_axis) /* counts pairs of blocks */
-            patch = (patch + 1) / 2;
-        plan->patch_axis = axis;
-        plan->patch = patch;
+            tile_swizzle = (tile_swizzle + 1) / 2;
+        plan->swizzle_axis = axis;
+        plan->tile_swizzle = tile_swizzle;
         return;
     }
 }
