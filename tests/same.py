@@ -21,11 +21,11 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 PLANS = ["none", "consumers=1,stages=4", "consumers=2,stages=2,pingpong=1", "consumers=2,stages=2,q_stages=2",
-         "consumers=2,stages=2,overlap=0,dynamic=0", "consumers=2,stages=1,persistent=0,cooperative=1",
+         "consumers=2,stages=2,pipelined=0,dynamic=0", "consumers=2,stages=1,persistent=0,cooperative=1",
          "consumers=2,stages=3,persistent=0,pingpong=1", "consumers=2,stages=2,cluster=2", "consumers=3,stages=2",
          "consumers=4,stages=4,q_stages=2"]
 # what a key was called before
-OLD_KEYS = {"consumers": "bands", "q_stages": "slots", "pingpong": "pingpong", "cooperative": "divide"}
+OLD_KEYS = {"consumers": "bands", "q_stages": "slots", "pingpong": "turns", "cooperative": "divide", "pipelined": "overlap"}
 # of attention, where nothing depends on the target: parameters
 ATTENTION = [["D=64"], ["CAUSAL=true"], ["CAUSAL=true", "WINDOW=1024"], ["SOFTCAP=true"],
              ["D=64", "M=128", "N=64"], ["D=256", "M=128", "N=64"]]
