@@ -670,6 +670,24 @@ writes_once_more(const Planner *p, const TirOp *op)
     return writes;
 }
 
+/* Bands that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
+ * is written there but sums of such products. */
+static bool
+check_joint_writes(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    bool joint = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        joint = joint || body->ops.at[i]->joint;
+    for (uint32_t i = 0; i < body->ops.n && joint; i++) {
+        const TirOp *op = body->ops.at[i], *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
+        if (writes_once_more(p, op) && (op->op != TIR_ATOMIC_ADD || value == NULL || !value->joint))
+            return refuse(p, op->span, "memory is written in a loop that all warp groups go through together");
+    }
+    return true;
+}
+
 /* A band past the end of its axis goes through what stands before the main loop, and through loops around that
  * one: whether nothing is written there.  (What stands behind them is tested for.) */
 static bool
@@ -690,7 +708,7 @@ check_writes(Planner *p)
             return refuse(p, op->span, "memory is written before the main loop, or in a loop around it");
         }
         if (block == p->fn->body)
-            return true;
+            return check_joint_writes(p);
         inner = block->owner;
     }
 }
