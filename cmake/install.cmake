@@ -6,12 +6,11 @@
 #   share/      man pages, completion for bash, the examples and the library in the tile language
 include(CMakePackageConfigHelpers)
 
-# what a wheel takes (pyproject.toml) is the component `runtime`: these, and the launcher for PyTorch
+# what a wheel takes (pyproject.toml) is the component `runtime`: these, and what python/CMakeLists.txt adds
 install(TARGETS tilec tilerun simrun COMPONENT runtime)
 if(SKBUILD)
   set_target_properties(libtilec_shared PROPERTIES VERSION "" SOVERSION "") # wheels have no links
   install(TARGETS libtilec_shared COMPONENT runtime LIBRARY DESTINATION lib)
-  install(FILES examples/python/tilec_torch.py DESTINATION . RENAME torch.py COMPONENT runtime)
   return()
 endif()
 install(TARGETS libtilec libtilec_shared EXPORT tilec)

@@ -28,8 +28,11 @@ def _value(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+EMIT = {"ptx": 0, "header": 1, "json": 2, "ast": 3, "tir": 4, "lir": 5}
+
+
 def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None, kernel=None, level=3,
-            switches=(), plan=None, modules=()):
+            switches=(), plan=None, modules=(), emit="ptx"):
     """Compiles the kernels of `text`; tilec.Error, with the compiler's words, when the program is wrong.
 
     arch      "sm_80", "sm_86", "sm_89", "sm_90" or "sm_100"
@@ -41,6 +44,7 @@ def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None,
     switches  passes: "swizzle" or "no-swizzle"
     plan      as --plan=
     modules   folders to look for the modules of `use` in
+    emit      what `ptx` of the result is: "ptx", or as --emit= "header", "json", "ast", "tir" or "lir"
     """
     options = _library.default_options()
     keep = []  # what the C structures point to
@@ -52,7 +56,7 @@ def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None,
         keep.append(rows)
         return rows, len(values)
 
-    options.arch, options.level = arch.encode(), level
+    options.arch, options.level, options.emit = arch.encode(), level, EMIT[emit]
     options.defines, options.n_defines = pairs(defines or {})
     options.sizes, options.n_sizes = pairs(sizes or {})
     options.kernel = kernel.encode() if kernel else None

@@ -47,9 +47,14 @@ class Result(Structure):  # TilecResult
         ("storage", c_void_p)]
 
 
-def _load():
+def path():
+    """The file of the library, where it can be known."""
     beside = sorted(glob.glob(os.path.join(HERE, "lib*", "libtilec.so*")))
-    library = ctypes.CDLL(os.environ.get("TILEC_LIBRARY") or (beside[0] if beside else "libtilec.so"))
+    return os.environ.get("TILEC_LIBRARY") or (beside[0] if beside else None)
+
+
+def _load():
+    library = ctypes.CDLL(path() or "libtilec.so")
     library.tilec_default_options.restype = Options
     library.tilec_compile.argtypes = [POINTER(Options), c_char_p, c_char_p, c_size_t, POINTER(Result)]
     library.tilec_result_free.argtypes = [POINTER(Result)]

@@ -144,6 +144,7 @@ def commands(options, folder):
 
 
 PYTHON = """
+import os
 import tilec
 text = "use mine; kernel copy(X: in f32[S, N], Y: out f32[S, N]) {{ grid i in tiles(S, 8); store Y[i, :] = same(load X[i, :]); }}"
 text = text.replace("copy(", "copy<N: int>(")
@@ -155,7 +156,12 @@ except tilec.Error as error:
     assert "kernel.tile:1:" in str(error) and error.status == 1
 else:
     raise SystemExit("a wrong program was taken")
-import tilec.torch
+import tilec._launch
+assert tilec._launch.Plans and os.path.isfile(os.path.join(os.path.dirname(tilec.__file__), "torch", "kernels", "attention.tile"))
+try:
+    import tilec.torch
+except ImportError as error:
+    assert "needs PyTorch" in str(error), error
 """
 
 

@@ -4,3 +4,5 @@ def pytest_addoption(parser):
     parser.addoption("--sim", default="", help="the folder of the libcuda.so.1 over the simulator")
     parser.addoption("--fixture", default="", help="emit_fixture; without it its header is not tested")
     parser.addoption("--tilec", default="", help="the compiler; without it headers are not tested")
+    parser.addoption("--extension", default="", help="the folder of tilec._launch; without it tilec.torch is not tested")
+    parser.addoption("--library", default="", help="libtilec, shared")

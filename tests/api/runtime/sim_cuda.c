@@ -219,6 +219,13 @@ cuMemsetD8_v2(unsigned long long address, unsigned char byte, size_t bytes)
 }
 
 EXPORT Result
+cuMemsetD8Async(unsigned long long address, unsigned char byte, size_t bytes, void *stream)
+{
+    (void)stream;
+    return current == NULL ? INVALID_CONTEXT : cuMemsetD8_v2(address, byte, bytes);
+}
+
+EXPORT Result
 cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
     return sim_write(device, to, from, bytes) ? OK : INVALID_VALUE;

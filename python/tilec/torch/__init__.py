@@ -1,0 +1,20 @@
+"""tilec.torch - kernels of the tile language on PyTorch's tensors.
+
+    import tilec.torch
+    out = tilec.torch.attention(q, k, v, causal=True)      # eager, autograd, torch.compile, CUDA graphs
+    scale = tilec.torch.kernel("scale.tile")               # any kernel
+    y = scale(X=x, a=2.0)
+
+Kernels are compiled in this process when they are first called, and kept in memory and on disk; nothing of
+CUDA is needed but the driver.  docs/pytorch.md has the details.
+"""
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("tilec.torch needs PyTorch: pip install torch") from error
+
+from tilec.torch.attend import attention
+from tilec.torch.error import Error
+from tilec.torch.kernel import Kernel, kernel
+
+__all__ = ["Error", "Kernel", "attention", "kernel"]

@@ -1,0 +1,158 @@
+"""attend.py - attention by the kernels of examples/: forward, backward, and few queries."""
+import functools
+import os
+
+import torch
+
+from tilec.torch import gradient
+from tilec.torch.error import Error
+from tilec.torch.expressions import divide
+from tilec.torch.gpu import DEVICE_TYPE
+from tilec.torch.kernel import Kernel, is_eager
+
+TYPES = {"T": ("f16", "bf16")}
+HEADS_FIRST = (0, 2, 1, 3)
+BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
+DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
+FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
+
+
+def program(name):
+    """The path of a program that comes with the package, or lies beside it in the sources."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for folder in (os.path.join(here, "kernels"), os.path.join(here, "..", "..", "..", "examples")):
+        path = os.path.normpath(os.path.join(folder, name))
+        if os.path.isfile(path):
+            return path
+    raise Error(f"{name} is missing: the package is not installed whole")
+
+
+def _orders(layout, names):
+    if layout == "bshd":
+        return {}
+    if layout == "bhsd":
+        return dict.fromkeys(names, HEADS_FIRST)
+    raise Error(f"the layout '{layout}' is not known: bshd (rows before heads) or bhsd")
+
+
+@functools.lru_cache(maxsize=None)
+def forward_kernel(layout, deterministic):
+    order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
+    suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
+    backward = Kernel(program("attention_bwd.tile"), DETERMINISTIC if deterministic else BACKWARD, order=order,
+                      types=TYPES, values=VALUES, choose=_with_scale, returns=("dQ", "dK", "dV"),
+                      name="attention_backward" + suffix)
+    return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
+                  values=VALUES, choose=_with_scale, instead=functools.partial(_few_queries, layout),
+                  name="attention" + suffix)
+
+
+_operators = {}  # by layout and whether deterministic
+
+
+@torch.compiler.assume_constant_result
+def _prepare(layout, deterministic):
+    """Puts the operator in the table; torch.compile does this when it traces, and traces nothing of it."""
+    _operators[layout, deterministic] = forward_kernel(layout, deterministic).registered()
+    return True
+
+
+def _scale(tensors, values):
+    """The values with a scale."""
+    scale = values.get("scale")
+    return {**values, "scale": tensors["Q"].shape[-1] ** -0.5 if scale is None else scale}
+
+
+def _with_scale(kernel, code, gpu, tensors, values):
+    return kernel.names, _scale(tensors, values)
+
+
+# ---- few queries ----
+
+
+@functools.lru_cache(maxsize=None)
+def decode_kernel(layout):
+    return Kernel(program("attention_decode.tile"),
+                  ("attention_decode_split", "attention_decode_combine", "attention_decode"),
+                  order=_orders(layout, ("Q", "K", "V", "O")), returns=("O", "L"), choose=_choose_decode, types=TYPES,
+                  name="attention_decode" + ("" if layout == "bshd" else "_" + layout))
+
+
+def _few_queries(layout, tensors, values):
+    """Where the queries that share a head of K and V are few, the kernels that deal the keys out."""
+    q, k = tensors["Q"], tensors["K"]
+    if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or (values["RIGHT"] or -1) >= 0:
+        return None
+    rows, heads = (1, 2) if layout == "bshd" else (2, 1)
+    group = q.shape[heads] // max(k.shape[heads], 1)
+    if not 0 < q.shape[rows] * group <= FEW_ROWS or values["WINDOW"] is None or q.shape[heads] % group:
+        return None
+    padded = group if 64 % group == 0 else 1 << group.bit_length()
+    return decode_kernel(layout), tensors, {"scale": values["scale"], "G": group, "GP": padded,
+                                            "CAUSAL": bool(values["CAUSAL"]), "WINDOW": values["WINDOW"]}
+
+
+def choose_splits(programs, key_tiles, sm_count):
+    """How many programs share the keys of each of `programs`: enough for all multiprocessors, each with
+    a tile of keys at least, and no last wave that leaves most of them idle."""
+    best, best_time = 1, None
+    for splits in range(1, min(max(key_tiles, 1), divide(2 * sm_count + programs - 1, programs)) + 1):
+        waves, tiles = -(-programs * splits // sm_count), -(-key_tiles // splits)
+        # a wave's tiles, its start and end (about 2 tiles), and the second kernel (about 3)
+        time = waves * (tiles + 2) + (3 + splits / 16 if splits > 1 else 0)
+        if best_time is None or time < best_time:
+            best, best_time = splits, time
+    return best
+
+
+def _choose_decode(kernel, code, gpu, tensors, values):
+    """One kernel, or one that splits the keys and one that combines."""
+    constants = code.kernels["attention_decode_split"]["constants"]
+    q, k = tensors["Q"].shape, tensors["K"].shape
+    programs = max(-(-q[1] // int(constants["MS"])) * k[2] * q[0], 1)
+    splits = choose_splits(programs, -(-k[1] // int(constants["N"])), gpu.sm_count)
+    if splits == 1 and constants["GP"] == constants["G"]:
+        return ["attention_decode"], _scale(tensors, values)
+    return ["attention_decode_split", "attention_decode_combine"], {**_scale(tensors, values), "X": splits}
+
+
+# ---- the function ----
+
+
+def _autocast(tensors):
+    """Under autocast: tensors in its type."""
+    dtype = torch.get_autocast_dtype(DEVICE_TYPE)
+    return [t.to(dtype) if t.dtype != dtype and t.is_floating_point() else t for t in tensors]
+
+
+def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False,
+              layout="bshd", deterministic=False, return_lse=False):
+    """softmax(scale q k^T + mask) v, differentiable once.
+
+    q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV], float16 or bfloat16, Hq a multiple of Hk; with
+    layout="bhsd" heads come before rows, as in PyTorch.  The last dimension is contiguous, other strides
+    are any multiples of 16 bytes.  Queries and keys are aligned at their ends: query i stands at key
+    i + Sk - Sq.
+
+    causal         a query sees no key after its place
+    window, right  at most so many keys up to its place, and after it; None: any
+    softcap        > 0: softcap * tanh(score / softcap) in place of the score
+    scale          of the scores; None: D ** -0.5
+    alibi          less slope * distance, the slope of head h 2 ** (-8 (h + 1) / Hq)
+    deterministic  gradients have the same bits in each run; slower
+    return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]; they have no gradient
+    """
+    if torch.is_autocast_enabled(DEVICE_TYPE):
+        q, k, v = _autocast((q, k, v))
+    values = (scale, softcap, causal, window or 0, -1 if right is None else right, softcap > 0, alibi)
+    if torch.compiler.is_compiling() or not is_eager():
+        _prepare(layout, deterministic)
+        out = _operators[layout, deterministic](q, k, v, *values)
+        return out if return_lse else out[0]
+    kernel = forward_kernel(layout, deterministic)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        out = gradient.apply(kernel, (q, k, v), values)
+    else:
+        out = kernel.run(q, k, v, *values)
+    return out if return_lse else out[0]

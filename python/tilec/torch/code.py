@@ -1,0 +1,140 @@
+"""code.py - kernels compiled in this process, kept in memory and on disk.
+
+PTX comes from libtilec; machine code of it from ptxas where TILEC_PTXAS names one, else from the driver.
+"""
+import functools
+import glob
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+
+import tilec
+from tilec import _library
+from tilec.torch import disk
+from tilec.torch.error import Error
+from tilec.torch.gpu import launcher
+
+ABI = 1  # of the metadata that is understood here
+_lock = threading.RLock()
+
+
+@functools.lru_cache(maxsize=None)
+def _compiler():
+    """What tells this libtilec from any other."""
+    path = _library.path()
+    if path is None:
+        return tilec.__name__
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def metadata(ptx):
+    """What a PTX file says of itself (docs/metadata.md)."""
+    match = re.search(r"\btilec_metadata\s*\[\s*\d*\s*\]\s*=\s*\{([^}]*)\}", ptx)
+    if not match:
+        raise Error("no constant 'tilec_metadata' in the PTX")
+    data = bytes(int(number) for number in match.group(1).split(","))
+    meta = json.loads(data.split(b"\0", 1)[0])
+    if meta.get("tilec") != ABI:
+        raise Error(f"the metadata has version {meta.get('tilec')}, and {ABI} is understood")
+    return meta
+
+
+class Source:
+    """A program in the tile language: a path, or its text."""
+
+    def __init__(self, source, modules=()):
+        self.modules = [os.fspath(folder) for folder in modules]
+        if isinstance(source, str) and ("{" in source or "\n" in source):
+            self.path, self.text = "kernel.tile", source
+        else:
+            self.path = os.fspath(source)
+            with open(self.path) as file:
+                self.text = file.read()
+            self.modules.insert(0, os.path.dirname(os.path.abspath(self.path)))
+
+    @functools.cached_property
+    def digest(self):
+        """Of all that a compilation may read: the text, and the files beside it that `use` may name."""
+        parts = [_compiler(), self.text]
+        for folder in self.modules:
+            for path in sorted(glob.glob(os.path.join(folder, "*.tile"))):
+                with open(path, "rb") as file:
+                    parts += [os.path.basename(path), file.read()]
+        return disk.digest(*parts)
+
+    def compile(self, arch, defines, **options):
+        return tilec.compile(self.text, arch, path=self.path, defines=defines, modules=self.modules, **options)
+
+
+class Code:
+    """One compilation: PTX and what it says of itself; on each GPU its functions."""
+
+    def __init__(self, ptx):
+        self.ptx = ptx
+        self.kernels = {kernel["name"]: kernel for kernel in metadata(ptx)["kernels"]}
+        self._modules, self._functions = {}, {}
+
+    def function(self, gpu, name):
+        """The handle of a kernel on a GPU."""
+        with _lock:
+            if gpu.number not in self._modules:
+                self._modules[gpu.number] = gpu.handle.load(machine_code(self.ptx, gpu))
+            key = gpu.number, name
+            if key not in self._functions:
+                meta = self.kernels[name]
+                self._functions[key] = gpu.handle.function(self._modules[gpu.number], meta["entry"], meta["shared"])
+            return self._functions[key]
+
+
+def _by_ptxas(ptx, gpu):
+    """The cubin by the ptxas that TILEC_PTXAS names; None without one."""
+    ptxas = os.environ.get("TILEC_PTXAS")
+    if not ptxas:
+        return None
+    target = re.search(r"^\.target\s+(\w+)", ptx, re.M).group(1)
+    if not target.endswith(("a", "f")):
+        target = "sm_%d%d" % gpu.capability
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = os.path.join(folder, "k.ptx"), os.path.join(folder, "k.cubin")
+        with open(source, "w") as file:
+            file.write(ptx)
+        done = subprocess.run([ptxas, "-arch", target, source, "-o", cubin], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Error(f"{ptxas}: {done.stderr.strip() or done.stdout.strip()}")
+        with open(cubin, "rb") as file:
+            return file.read()
+
+
+def machine_code(ptx, gpu):
+    """What cuModuleLoadData takes: a cubin, from the disk or made now; PTX where nothing makes one."""
+    ptxas = os.environ.get("TILEC_PTXAS", "")
+    key = disk.digest("cubin", ptx, gpu.capability, ptxas, launcher().driver_version())
+    cubin = disk.get(key)
+    if cubin is None:
+        cubin = _by_ptxas(ptx, gpu) or gpu.handle.link(ptx.encode())
+        if cubin is None:
+            return ptx.encode()
+        disk.put(key, cubin)
+    return cubin
+
+
+_codes = {}
+
+
+def compiled(source, arch, defines, options):
+    """The Code of a source for `arch`; `defines` and `options` are tuples of pairs."""
+    key = (source.digest, arch, defines, options)
+    with _lock:
+        if key not in _codes:
+            name = disk.digest("ptx", source.digest, source.path, arch, defines, options)
+            kept = disk.get(name)
+            if kept is None:
+                kept = source.compile(arch, dict(defines), **dict(options)).ptx.encode()
+                disk.put(name, kept)
+            _codes[key] = Code(kept.decode())
+        return _codes[key]

@@ -1,0 +1,106 @@
+"""gpu.py - the GPUs of the process: what they are, code on them, memory that launches find zero.
+
+TILEC_TORCH_DEVICE=cpu makes CPU tensors the ones that kernels run on: for tests with a driver that is
+made up.
+"""
+import os
+import threading
+
+import torch
+
+from tilec.torch.error import Error
+
+DEVICE_TYPE = os.environ.get("TILEC_TORCH_DEVICE", "cuda")
+SM_COUNT, MAJOR, MINOR = 16, 75, 76  # CUdevice_attribute
+ARENA_BYTES = 1 << 16  # that scratch is taken from
+UNIT = 256  # an address of scratch is a multiple of it
+
+_lock = threading.RLock()
+_gpus = {}
+_launcher = None
+
+
+def launcher():
+    """The extension tilec._launch, with the driver opened."""
+    global _launcher
+    with _lock:
+        if _launcher is None:
+            try:
+                from tilec import _launch
+            except ImportError as error:
+                raise Error(f"the extension tilec._launch is missing (install the package by pip): {error}") from None
+            exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+            if os.environ.get("TILEC_TORCH_READ") == "methods":  # to compare the two ways
+                exchange = None
+            stream = torch._C._cuda_getCurrentRawStream if DEVICE_TYPE == "cuda" else None
+            _launch.open(Error, (torch.Tensor, torch.nn.Parameter), exchange, stream)
+            _launcher = _launch
+    return _launcher
+
+
+class Gpu:
+    """One GPU; `number` as PyTorch counts."""
+
+    def __init__(self, number):
+        self.number = number
+        self.device = torch.device(DEVICE_TYPE, number) if DEVICE_TYPE == "cuda" else torch.device(DEVICE_TYPE)
+        if DEVICE_TYPE == "cuda":
+            torch.cuda.init()
+        self.handle = launcher().Device(number, zeros)
+        self.capability = self.handle.attribute(MAJOR), self.handle.attribute(MINOR)
+        self.sm_count = self.handle.attribute(SM_COUNT)
+        self.arenas, self.used = [], 0  # tensors of zeros, and what of the last one is taken
+
+    @property
+    def arch(self):
+        """The target that code for this GPU is compiled for."""
+        major, minor = self.capability
+        if major == 9:
+            return "sm_90"
+        if major == 10:
+            return "sm_100"
+        if self.capability >= (8, 0):
+            return "sm_80"
+        raise Error(f"the GPU is of compute capability {major}.{minor}; kernels need 8.0 or later")
+
+
+def gpu(number):
+    with _lock:
+        if number not in _gpus:
+            _gpus[number] = Gpu(number)
+        return _gpus[number]
+
+
+def _fresh_zeros(on, bytes_):
+    """A tensor of zeros that is PyTorch's, but of no CUDA graph: another thread makes it, on a stream of its
+    own, since this one may be capturing a graph or warming one up, whose memory serves others later."""
+    made = []
+
+    def work():
+        if DEVICE_TYPE != "cuda":
+            made.append(torch.zeros(bytes_, dtype=torch.uint8))
+            return
+        launcher().relax()
+        stream = torch.cuda.Stream(on.number)
+        with torch.cuda.device(on.number), torch.cuda.stream(stream):
+            made.append(torch.zeros(bytes_, dtype=torch.uint8, device=on.device))
+            stream.synchronize()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if not made:
+        raise Error(f"{bytes_} bytes of zeros could not be had on GPU {on.number}")
+    return made[0]
+
+
+def zeros(number, bytes_):
+    """The address of so many bytes that are zero, for as long as the process lives."""
+    on, bytes_ = gpu(number), -(-max(bytes_, 1) // UNIT) * UNIT
+    with _lock:
+        if not on.arenas or on.used + bytes_ > on.arenas[-1].numel() - UNIT:
+            on.arenas.append(_fresh_zeros(on, max(ARENA_BYTES, bytes_) + UNIT))
+            on.used = -on.arenas[-1].data_ptr() % UNIT
+        address = on.arenas[-1].data_ptr() + on.used
+        on.used += bytes_
+        return address

@@ -1,0 +1,114 @@
+"""gradient.py - gradients of kernels for which a backward is named.
+
+The backward's arguments are found by their names among the inputs and outputs of the forward; `dO` is the
+gradient of the output O.  What it returns as `dX` is the gradient of X.  Eager calls go through one
+torch.autograd.Function here; the operators of operators.py use the same tables.
+"""
+import torch
+
+from tilec.torch.error import Error
+
+NO_SECOND = "the gradients of {} cannot be differentiated: there are no second derivatives"
+NO_BACKWARD = "{} cannot be differentiated: no backward was named for it"
+
+
+class Links:
+    """How the arguments of a backward come from a forward."""
+
+    def __init__(self, forward):
+        backward = forward.backward
+        backward.is_backward = True
+        self.saved = []  # (is an output, index) of what the backward takes
+        self.grads = []  # indices of outputs whose gradients it takes
+        self.sources = []  # for each argument: (is a gradient, index into saved or grads)
+        for name in backward.inputs:
+            if name in forward.inputs:
+                self._take(False, forward.inputs.index(name))
+            elif name in forward.returns:
+                self._take(True, forward.returns.index(name))
+            elif name[:1] == "d" and name[1:] in forward.returns:
+                self.sources.append((True, len(self.grads)))
+                self.grads.append(forward.returns.index(name[1:]))
+            else:
+                raise Error(f"{backward.name}: '{name}' is neither a tensor of {forward.name} nor the gradient of one")
+        self.values = [list(forward.values).index(name) if name in forward.values else None
+                       for name in backward.values]
+        self.results = [backward.returns.index("d" + name) if "d" + name in backward.returns else None
+                        for name in forward.inputs]
+        self.plain = [i for i in range(len(forward.returns)) if i not in self.grads]  # have no gradient
+
+    def _take(self, is_output, index):
+        self.sources.append((False, len(self.saved)))
+        self.saved.append((is_output, index))
+
+    def keep(self, inputs, outputs):
+        return [outputs[index] if is_output else inputs[index] for is_output, index in self.saved]
+
+    def arguments(self, saved, grads, values):
+        tensors = [fit(grads[self.grads[i]]) if is_gradient else saved[i] for is_gradient, i in self.sources]
+        return tensors + [None if i is None else values[i] for i in self.values]
+
+
+def links(forward):
+    if not hasattr(forward, "links"):
+        forward.links = Links(forward)
+    return forward.links
+
+
+def fit(grad):
+    """A gradient that a kernel takes: autograd gives any strides, of which kernels have no say."""
+    strides, unit = grad.stride(), grad.element_size()
+    if (strides and strides[-1] != 1 and grad.shape[-1] > 1) or any(s * unit % 16 for s in strides[:-1]):
+        return grad.contiguous()
+    if grad.storage_offset() * unit % 16:
+        return grad.clone(memory_format=torch.contiguous_format)
+    return grad
+
+
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+class Once(torch.autograd.Function):
+    """Passes gradients on, and refuses to be differentiated: they would seem not to depend on the inputs."""
+
+    @staticmethod
+    def forward(ctx, name, n, *tensors):
+        ctx.name = name
+        return tuple(tensor.clone() for tensor in tensors[:n])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise Error(NO_SECOND.format(ctx.name))
+
+
+class Differentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, kernel, values, *tensors):
+        table, out = links(kernel), kernel.run(*tensors, *values)
+        outputs = as_tuple(out)
+        ctx.save_for_backward(*table.keep(tensors, outputs))
+        ctx.kernel, ctx.values = kernel, values
+        ctx.set_materialize_grads(False)
+        if table.plain:
+            ctx.mark_non_differentiable(*[outputs[i] for i in table.plain])
+        return out
+
+    @staticmethod
+    def backward(ctx, *grads):
+        kernel, table = ctx.kernel, ctx.kernel.links
+        saved = ctx.saved_tensors
+        given = [None if g is None else g for g in grads]
+        for i in table.grads:
+            if given[i] is None:
+                raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing: use all "
+                            "outputs that have one")
+        made = as_tuple(kernel.backward.run(*table.arguments(saved, given, ctx.values)))
+        if torch.is_grad_enabled():  # create_graph=True
+            made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
+        return (None, None, *[None if i is None else made[i] for i in table.results])
+
+
+def apply(kernel, tensors, values):
+    links(kernel)
+    return Differentiable.apply(kernel, values, *tensors)

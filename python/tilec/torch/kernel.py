@@ -1,0 +1,232 @@
+"""kernel.py - kernels of the tile language as functions on tensors.
+
+    scale = tilec.torch.kernel("scale.tile")
+    y = scale(X=x, a=2.0)                      # outputs are made; the types and extents of X choose the code
+
+A Kernel is the kernels of a program that one call runs in order; they share tensors by name.  Its tensors
+are arguments (`inputs`), results (`returns`) or pass from kernel to kernel; its `values` are scalars,
+sizes that no tensor has, and compile-time parameters that no tensor decides.
+"""
+import os
+
+import torch
+
+import tilec
+from tilec.torch import gradient, operators
+from tilec.torch.code import Source, compiled
+from tilec.torch.error import Error
+from tilec.torch.expressions import names_in
+from tilec.torch.gpu import launcher
+from tilec.torch.plan import make_plan
+from tilec.torch.signature import signatures
+
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_transform = torch._C._functorch.peek_interpreter_stack
+_is_tracing = torch._C._is_tracing
+
+
+def is_eager():
+    """Whether a call may go straight to the driver: nothing that PyTorch's dispatcher would tell is watching."""
+    return not (_dispatch_modes() or _function_transform() is not None or _is_tracing())
+
+
+class Kernel:
+    """See `kernel()` for the parameters; also
+
+    order    by tensor: which of its dimensions is each of the kernel's, (0, 2, 1, 3) for heads before rows
+    types    by type parameter: the element types it may have
+    values   names of the values that a call says, in order; None: all that there are
+    instead  another kernel for a call: instead(tensors, values) gives it and its values, or None
+    choose   what is decided when a call is planned: choose(kernel, code, gpu, tensors, values) gives the names of
+             the kernels to run, and all values
+    """
+
+    def __init__(self, source, kernels=None, *, name=None, returns=None, backward=None, defines=None, modules=(),
+                 order=None, choose=None, instead=None, types=None, values=None, given=(), **options):
+        self.source = source if isinstance(source, Source) else Source(source, modules)
+        self.defines, self.options = dict(defines or {}), options
+        self.order, self._choose, self.backward = dict(order or {}), choose, backward
+        self.types, self._instead = dict(types or {}), instead
+        every = {s.name: s for s in signatures(self.source.compile("sm_80", {}, emit="ast").ptx)}
+        self.names = [kernels] if isinstance(kernels, str) else list(kernels or every)
+        for wanted in self.names:
+            if wanted not in every:
+                raise Error(f"{self.source.path} has no kernel '{wanted}', but {', '.join(every)}")
+        self.signatures = [every[wanted] for wanted in self.names]
+        self.name = name or self.names[0]
+        self._read_tensors(returns, given)
+        self._read_values(values)
+        self.is_backward = False  # of another kernel
+        self.plans = None
+        self.operator = None
+        self._variants = {}
+
+    def _read_tensors(self, returns, given):
+        """What is an argument, and what is made."""
+        self.tensors = {}
+        for signature in self.signatures:
+            for t in signature.tensors:
+                self.tensors.setdefault(t.name, t)
+        self.inputs = [t.name for t in self.tensors.values() if t.mode == "in" or t.name in given]
+        made = [t.name for t in self.tensors.values() if t.mode != "in"]
+        self.returns = list(returns if returns is not None else made)
+        for name in self.returns:
+            if name not in self.tensors or self.tensors[name].mode == "in":
+                raise Error(f"{self.name}: {name} is no output")
+        self.given = [name for name in self.inputs if self.tensors[name].mode != "in"]
+
+    def _read_values(self, chosen):
+        """What a call has to say beside tensors, in order, with its type."""
+        bound, self.values = {}, {}
+        extents, needed = set(), set()
+        for name in self.inputs:
+            t = self.tensors[name]
+            bound.setdefault(t.dtype, (name, None))
+            for d, dim in enumerate(t.dims):
+                bound.setdefault(dim, (name, d))
+                extents.add(dim)
+        for signature in self.signatures:
+            self.values.update(signature.scalars)
+        constants = {c.name: c for signature in self.signatures for c in signature.constants}
+        for t in self.tensors.values():
+            for dim in t.dims:
+                needed |= names_in(dim)
+        for name in sorted(needed - extents - set(constants)):
+            self.values[name] = "i32"
+        self.bound = {name: bound[name] for name in constants if name in bound and name not in self.defines}
+        for name, c in constants.items():
+            if name not in self.bound and name not in self.defines and c.kind != "type" and c.default != "auto":
+                self.values[name] = c.kind
+        self.constants = constants
+        if chosen is not None:
+            self.values = {name: self.values[name] for name in chosen}
+
+    # ---- a call ----
+
+    def __call__(self, **arguments):
+        given = [name for name in arguments if name in self.tensors and name not in self.inputs]
+        if given:
+            return self._with(given)(**arguments)
+        for name in self.inputs:
+            if name not in arguments:
+                raise Error(f"{self.name}: no tensor for '{name}'")
+        for name in arguments:
+            if name not in self.tensors and name not in self.values:
+                raise Error(f"{self.name} has no parameter '{name}', but {', '.join([*self.inputs, *self.values])}")
+        return self.call([arguments[name] for name in self.inputs], [arguments.get(name) for name in self.values])
+
+    def call(self, tensors, values):
+        """`tensors` in the order of `inputs`, `values` in that of `values`; None: as the program says."""
+        if torch.compiler.is_compiling() or not is_eager():
+            return (self.operator or self.registered())(*tensors, *values)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            if self.backward is not None:
+                return gradient.apply(self, tensors, values)
+            return self.registered()(*tensors, *values)  # which refuses when it is differentiated
+        return self.run(*tensors, *values)
+
+    def run(self, *arguments):
+        """Launches: tensors and values in order; no gradients."""
+        plans = self.plans or self._open()
+        out = plans.run(*arguments)
+        if out is NotImplemented:  # a subclass of Tensor: what it does at operators counts
+            return self._other(arguments)
+        return out
+
+    def _open(self):
+        self.plans = launcher().Plans(len(self.inputs), self._miss)
+        return self.plans
+
+    def _miss(self, *arguments):
+        """The plan of a call that has none."""
+        n = len(self.inputs)
+        for name, tensor in zip(self.inputs, arguments):
+            if not isinstance(tensor, torch.Tensor):
+                raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+        tensors, values = dict(zip(self.inputs, arguments)), dict(zip(self.values, arguments[n:]))
+        other = self._instead(tensors, values) if self._instead is not None else None
+        return make_plan(*other) if other else make_plan(self, tensors, values)
+
+    def _other(self, arguments):
+        n = len(self.inputs)
+        for name, tensor in zip(self.inputs, arguments):
+            if not isinstance(tensor, torch.Tensor):
+                raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+        return self.registered()(*arguments[:n], *arguments[n:])
+
+    def _with(self, given):
+        """This kernel with some of its outputs as arguments."""
+        key = tuple(sorted([*given, *self.given]))
+        if key not in self._variants:
+            self._variants[key] = Kernel(self.source, self.names, name=self.name, returns=self.returns,
+                                         defines=self.defines, order=self.order, choose=self._choose,
+                                         types=self.types, values=tuple(self.values), given=key,
+                                         **self.options)
+        return self._variants[key]
+
+    def registered(self):
+        """The operator of PyTorch's."""
+        if self.operator is None:
+            if self.given:
+                raise Error(f"{self.name}: with given outputs ({', '.join(self.given)}) it is only called directly, "
+                            "without gradients and not under torch.compile or a mode that watches operators")
+            self.operator = operators.register(self)
+        return self.operator
+
+    # ---- what a plan needs ----
+
+    def code(self, gpu, tensors, values):
+        """The compiled program for described tensors and the values of a call."""
+        defines = {name: value for name, value in self.defines.items()}
+        for name, (tensor, dim) in self.bound.items():
+            have = tensors[tensor]
+            if dim is None:
+                defines[name] = have.dtype
+                if have.dtype not in self.types.get(name, (have.dtype,)):
+                    raise Error(f"{self.name}: {tensor} is {have.dtype}, and the kernel takes "
+                                f"{' and '.join(self.types[name])}: cast it, or use torch.autocast")
+            elif dim < len(have.shape):
+                defines[name] = have.shape[dim]
+        for name, value in values.items():
+            if name in self.constants and value is not None:
+                defines[name] = value
+        try:
+            return compiled(self.source, gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())),
+                            tuple(sorted(self.options.items())))
+        except tilec.Error as error:
+            raise Error(f"{self.name} cannot be compiled for these tensors: {error}") from None
+
+    def chosen(self, code, gpu, tensors, values):
+        """The kernels to run, and all values."""
+        if self._choose is None:
+            return self.names, values
+        return self._choose(self, code, gpu, tensors, values)
+
+
+def _text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def kernel(source, kernels=None, *, name=None, returns=None, backward=None, defines=None, modules=(), **options):
+    """The kernels of a program as a function on tensors.
+
+    source    a path of a .tile file, or its text
+    kernels   a name or names, in the order to run; None: all of the file
+    returns   the outputs that a call gives, in order; None: all.  Others pass from kernel to kernel
+    backward  a Kernel, or a path, for gradients: it takes what it needs of the inputs and outputs by their
+              names, `dO` for the gradient of an output O, and returns `dX` for that of an input X
+    defines   compile-time parameters; types and extents that tensors show need none
+    modules   folders of modules that the program uses
+    options   as of tilec.compile: sizes, plan, switches, level
+
+    The result is called with tensors and values by name: scale(X=x, a=2.0) gives a tensor, or a tuple where
+    there are several outputs.  An output that is given is written to; one that kernels add to starts as it
+    is given, or else from zero.
+    """
+    if isinstance(backward, (str, os.PathLike)):
+        backward = Kernel(backward, modules=modules, **options)
+    options = {key: tuple(sorted(value.items())) if isinstance(value, dict) else value for key, value in options.items()}
+    made = Kernel(source, kernels, name=name, returns=returns, backward=backward, defines=defines, modules=modules,
+                  **options)
+    made.registered()  # now, since torch.compile traces calls and not this
+    return made

@@ -1,0 +1,302 @@
+"""plan.py - a launch plan: all that a call's shapes, strides, types and values decide, worked out once.
+
+What docs/metadata.md asks of a launcher, but for what _launch.c does at each launch: addresses, tensor
+maps, the stream.  Every refusal is made here, in words, before anything is launched.
+"""
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from tilec.torch.error import Error
+from tilec.torch.expressions import evaluate
+from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
+
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
+          "bool": torch.bool, "tf32": torch.float32, "e4m3": getattr(torch, "float8_e4m3fn", None)}
+NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.int32: "i32",
+         torch.bool: "bool", DTYPES["e4m3"]: "e4m3"}
+BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "bool": 1, "tf32": 4, "e4m3": 1}
+_FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
+# CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+_MAP_TYPE = {"bool": 0, "e4m3": 0, "i32": 3, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
+_MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
+_MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
+UNIT = 256  # addresses in a workspace are multiples of it
+
+
+@dataclass
+class Described:
+    """A tensor as the kernel sees it; `index` is that of the plan."""
+    name: str
+    dtype: str
+    shape: tuple
+    stride: tuple
+    index: int = -1
+
+    @property
+    def bytes(self):
+        if 0 in self.shape:
+            return 0
+        return (sum((n - 1) * s for n, s in zip(self.shape, self.stride)) + 1) * BYTES[self.dtype]
+
+
+def described(name, tensor, order):
+    """`order`: which dimension of the tensor is each of the kernel's; None: the same."""
+    if tensor.dtype not in NAMES:
+        raise Error(f"{name} is {tensor.dtype}, which kernels do not take")
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    if order and len(order) == len(shape):
+        shape, stride = tuple(shape[d] for d in order), tuple(stride[d] for d in order)
+    return Described(name, NAMES[tensor.dtype], shape, stride)
+
+
+def same_gpu(kernel, tensors):
+    """The GPU that all tensors (by name) are on."""
+    first = None
+    for name, tensor in tensors.items():
+        if tensor.device.type != DEVICE_TYPE:
+            raise Error(f"{kernel}: {name} is on the device '{tensor.device}', and kernels run on a GPU: "
+                        f"give {name}.cuda()")
+        if tensor.is_sparse or tensor.layout != torch.strided:
+            raise Error(f"{kernel}: {name} is not a strided tensor")
+        if first is not None and tensor.device != tensors[first].device:
+            raise Error(f"{kernel}: {name} is on {tensor.device}, but {first} on {tensors[first].device}: all "
+                        "tensors of a launch must be on one GPU")
+        first = first or name
+    return gpu_of(tensors[first].device.index or 0)
+
+
+def sizes_of(meta, tensors, env):
+    """The named sizes of a kernel, from the shapes of its tensors; checks that they agree."""
+    found, source = {}, {}
+    for t in meta["tensors"]:
+        have = tensors.get(t["name"])
+        if have is None:
+            continue
+        if len(have.shape) != len(t["shape"]):
+            raise Error(f"{meta['name']}: {t['name']} must have {len(t['shape'])} dimensions "
+                        f"[{', '.join(map(str, t['shape']))}], not {len(have.shape)}")
+        for d, (want, extent) in enumerate(zip(t["shape"], have.shape)):
+            if isinstance(want, int):
+                if want != extent:
+                    raise Error(f"{meta['name']}: dimension {d} of {t['name']} must be {want}, not {extent}")
+            elif found.setdefault(want, extent) != extent:
+                raise Error(f"{meta['name']}: dimension {d} of {t['name']} is {extent}, but {want} is "
+                            f"{found[want]} ({source[want]})")
+            else:
+                source.setdefault(want, f"dimension {d} of {t['name']}")
+    for name in meta["sizes"]:
+        if name not in found and env.get(name) is not None:
+            found[name] = int(env[name])
+    for name, value in found.items():
+        if not 0 <= value < 2**31:
+            raise Error(f"{meta['name']}: {name} = {value} does not fit 32 bits")
+    return found
+
+
+def strides_to_pass(meta, t, have):
+    """Checks type and strides; 0 where an extent of 1 makes a stride meaningless."""
+    if DTYPES[t["dtype"]] != DTYPES[have.dtype]:
+        raise Error(f"{meta['name']}: {t['name']} must be {t['dtype']}, not {have.dtype}")
+    strides = [s if n > 1 else 0 for n, s in zip(have.shape, have.stride)]
+    if strides and have.shape[-1] > 1 and strides[-1] != 1:
+        raise Error(f"{meta['name']}: the last dimension of {t['name']} must be contiguous (its stride is "
+                    f"{strides[-1]})")
+    for d, stride in enumerate(strides[:-1]):
+        if stride * BYTES[have.dtype] % t["align"]:
+            raise Error(f"{meta['name']}: stride {d} of {t['name']} is {stride * BYTES[have.dtype]} bytes; it must "
+                        f"be a multiple of {t['align']}")
+    return strides
+
+
+def row_major(shape, dtype, align):
+    """Strides in C order, with space between rows where they have to be aligned."""
+    unit = max(1, align // BYTES[dtype])
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step = (step * extent + unit - 1) // unit * unit
+    return tuple(strides)
+
+
+def map_values(recipe, have):
+    """Sizes and pitches (bytes, of dimensions 1 and up) of a tensor map, innermost first."""
+    unit, size, pitches, span = BYTES[have.dtype], [], [], BYTES[have.dtype]
+    for i, d in enumerate(recipe["dims"]):
+        extent, pitch = (1 if 0 in have.shape else have.shape[d]), unit
+        if i > 0:
+            pitch = have.stride[d] * unit if extent > 1 else (span + 15) // 16 * 16
+            if not 0 <= pitch < 2**40 or pitch % 16:
+                raise Error(f"stride {d} of {recipe['tensor']} is {pitch} bytes; a tensor map takes multiples of "
+                            "16 below 2^40")
+            pitches.append(pitch)
+        size.append(extent)
+        span = max(span, extent * pitch)
+    return tuple(size), tuple(pitches)
+
+
+class Builder:
+    """Puts the plan of one call together."""
+
+    def __init__(self, kernel, tensors, values):
+        self.kernel, self.values = kernel, values
+        self.gpu = same_gpu(kernel.name, tensors)
+        self.tensors = {name: described(name, tensor, kernel.order.get(name)) for name, tensor in tensors.items()}
+        for index, have in enumerate(self.tensors.values()):
+            have.index = index
+        self.n_inputs = len(self.tensors)
+        self.aligns = [1] * self.n_inputs
+        self.made, self.pieces, self.workspace = [], [], 0
+        self.zeroed, self.spaces = [], {}
+
+    def add(self, meta, t, align, env, returned):
+        """A tensor that the call makes: one that it returns, or a part of the workspace."""
+        missing = [d for d in t["shape"] if not isinstance(d, int) and d not in env]
+        if missing:
+            raise Error(f"{meta['name']}: the shape of {t['name']} needs {missing[0]}, which no given tensor has")
+        shape = tuple(d if isinstance(d, int) else env[d] for d in t["shape"])
+        have = Described(t["name"], t["dtype"], shape, row_major(shape, t["dtype"], align))
+        self.tensors[t["name"]] = have
+        if t["mode"] == "inout" or t["atomic"]:
+            self.zeroed.append(have)
+        if not returned:
+            self.pieces.append((have, self.take(have.bytes)))
+            return
+        order = self.kernel.order.get(t["name"]) or tuple(range(len(shape)))
+        place = [order.index(d) for d in range(len(shape))]
+        arguments = (tuple(shape[d] for d in place), tuple(have.stride[d] for d in place))
+        have.index = self.n_inputs + len(self.made)
+        self.made.append((torch.empty_strided, arguments, {"dtype": DTYPES[t["dtype"]], "device": self.gpu.device}))
+
+    def take(self, bytes_):
+        """Where in the workspace so many bytes are."""
+        at = self.workspace
+        self.workspace += -(-bytes_ // UNIT) * UNIT
+        return at
+
+    def finish_memory(self):
+        """Numbers the parts of the workspace, behind all tensors that are made."""
+        if not self.pieces:
+            return ()
+        base = self.n_inputs + len(self.made)
+        self.made.append((torch.empty, (max(self.workspace, 1),), {"dtype": torch.uint8, "device": self.gpu.device}))
+        placed = []
+        for i, (have, offset) in enumerate(self.pieces):
+            have.index = base + 1 + i
+            placed.append((base, offset))
+        return tuple(placed)
+
+    def memory_size(self, meta, parameter, env):
+        bytes_ = evaluate(parameter["size"], env)
+        if not isinstance(bytes_, int) or bytes_ < 0:
+            raise Error(f"{meta['name']}: {parameter['name']} would have {bytes_} bytes")
+        return bytes_
+
+    def space(self, name, bytes_):
+        """A workspace that kernels share by its name."""
+        if name not in self.spaces:
+            self.spaces[name] = Described(name, "bool", (bytes_,), (1,))
+            self.pieces.append((self.spaces[name], self.take(bytes_)))
+        return self.spaces[name]
+
+    def step(self, meta, code, env):
+        """The launch of a kernel; None when its grid is empty."""
+        name, params = meta["name"], meta["params"]
+        for required in meta["require"]:
+            if not evaluate(required["condition"], env):
+                raise Error(f"{name}: {required['message'] or 'requires ' + required['condition']}")
+        strides = {t["name"]: strides_to_pass(meta, t, self.tensors[t["name"]]) for t in meta["tensors"]}
+        for t in meta["tensors"]:
+            have = self.tensors[t["name"]]
+            if have.index < self.n_inputs and have.bytes:
+                self.aligns[have.index] = max(self.aligns[have.index], t["align"])
+        grid = tuple(int(evaluate(text, env)) for text in meta["grid"])
+        if grid[0] > 2**31 - 1 or grid[1] > 65535 or grid[2] > 65535 or min(grid) < 0:
+            raise Error(f"{name}: the grid {grid} is beyond what CUDA launches")
+        if 0 in grid:
+            return None
+        packed = bytearray(max(p["offset"] + p["bytes"] for p in params))
+        addresses, maps, scratch = [], [], []
+        for p in params:
+            kind, value = p["kind"], 0
+            if kind == "tensormap":
+                maps.append(self.tensor_map(meta, p))
+                continue
+            if kind == "pointer":
+                addresses.append((p["offset"], self.tensors[p["tensor"]].index))
+            elif kind == "stride":
+                value = strides[p["tensor"]][p["dim"]]
+            elif kind in ("size", "scalar"):
+                value = env[p["name"]]
+            elif kind == "scratch":
+                bytes_ = self.memory_size(meta, p, env)
+                if bytes_:
+                    scratch.append((p["offset"], bytes_))
+            elif kind == "workspace":
+                addresses.append((p["offset"], self.spaces[p["name"]].index))
+            elif kind != "zero":
+                raise Error(f"{name}: this launcher does not make a parameter of kind '{kind}'")
+            struct.pack_into(_FORMAT[p["type"]], packed, p["offset"], value)
+        return (code.function(self.gpu, name), grid, meta["block"], meta["shared"], tuple(meta["cluster"]),
+                bool(meta.get("early_start")), bytes(packed), tuple(p["offset"] for p in params), tuple(addresses),
+                tuple(maps), tuple(scratch))
+
+    def tensor_map(self, meta, p):
+        recipe = meta["tensormaps"][p["map"]]
+        have = self.tensors[p["tensor"]]
+        size, pitches = map_values(recipe, have)
+        index, address = have.index, 0
+        if 0 in have.shape:  # the driver takes no map of nothing: one of a zero (docs/metadata.md)
+            index, address = -1, zeros(self.gpu.number, 16)
+        elif index < self.n_inputs:
+            self.aligns[index] = max(self.aligns[index], 16)
+        return (p["offset"], index, address, _MAP_TYPE[have.dtype], size, pitches, tuple(recipe["box"]),
+                _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]])
+
+
+def scalars_of(meta, values):
+    """The scalars of a kernel from the values of the call."""
+    found = {}
+    for s in meta["scalars"]:
+        value = values.get(s["name"])
+        if value is None:
+            raise Error(f"{meta['name']}: no value for the scalar '{s['name']}'")
+        found[s["name"]] = float(value) if s["type"] == "f32" else int(value)
+    return found
+
+
+def make_plan(kernel, tensors, values):
+    """The Plan of a call: tensors and values by name."""
+    b = Builder(kernel, tensors, values)
+    code = kernel.code(b.gpu, b.tensors, values)
+    names, values = kernel.chosen(code, b.gpu, b.tensors, values)
+    metas = [code.kernels[name] for name in names]
+    shared = {}
+    for meta in metas:
+        shared = {**sizes_of(meta, b.tensors, values), **shared}
+    for meta in metas:  # what is made; a later kernel finds the tensors of an earlier one
+        env = {**shared, **sizes_of(meta, b.tensors, values)}
+        for t in meta["tensors"]:
+            if t["name"] in b.tensors:
+                continue
+            if t["mode"] == "in":
+                raise Error(f"{meta['name']}: no tensor for '{t['name']}'")
+            align = max(u["align"] for m in metas for u in m["tensors"] if u["name"] == t["name"])
+            b.add(meta, t, align, env, t["name"] in kernel.returns)
+    envs = []
+    for meta in metas:
+        envs.append({**shared, **sizes_of(meta, b.tensors, values), **scalars_of(meta, values),
+                     "sm_count": b.gpu.sm_count})
+        for p in meta["params"]:
+            if p["kind"] == "workspace":
+                b.space(p["name"], max(b.memory_size(meta, p, envs[-1]), 1))
+    pieces = b.finish_memory()
+    steps = [b.step(meta, code, env) for meta, env in zip(metas, envs)]
+    zeroed = [(have.index, have.bytes) for have in b.zeroed if have.bytes]
+    for name, align in zip(kernel.inputs, b.aligns):
+        if tensors[name].numel() and tensors[name].data_ptr() % align:
+            raise Error(f"{kernel.name}: the address of {name} must be a multiple of {align} bytes")
+    returns = tuple(b.tensors[name].index for name in kernel.returns)
+    return launcher().Plan(b.gpu.handle, tuple(align - 1 for align in b.aligns), tuple(b.made), pieces, returns,
+                           len(returns) == 1, tuple(zeroed + [step for step in steps if step is not None]))

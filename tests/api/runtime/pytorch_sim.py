@@ -1,0 +1,175 @@
+"""pytorch_sim.py - tilec.torch over the simulator's driver: real kernels against float64.
+
+Run with the folders of sim_torch, of the package and of its extension; CASE names what is run.
+"""
+import sys
+
+import numpy as np
+
+import tilec
+
+tilec.__path__.append(sys.argv[1])
+import torch  # noqa: E402  (the one of sim_torch)
+
+import tilec.torch  # noqa: E402
+from tilec.torch import attend as attention_module  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+def operand(*shape, dtype=torch.bfloat16):
+    """A tensor, and its values in float64."""
+    tensor = torch.from_numpy(RNG.standard_normal(shape).astype(np.float32), dtype)
+    return tensor, tensor.numpy().astype(np.float64)
+
+
+def exact(q, k, v, scale, causal=False, window=0, softcap=0.0):
+    """(O, L, probabilities) in float64; [B, S, H, D]."""
+    group = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, group, 2), np.repeat(v, group, 2)
+    s = np.einsum("bqhd,bkhd->bhqk", q, k) * scale
+    if softcap:
+        s = softcap * np.tanh(s / softcap)
+    place, key = np.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1], np.arange(k.shape[1])[None, :]
+    there = (key <= place) if causal else np.ones_like(key <= place)
+    if window:
+        there = there & (key > place - window)
+    s = np.where(there, s, -np.inf)
+    most = np.maximum(s.max(-1, keepdims=True), -1e300)
+    p = np.exp(s - most)
+    total = p.sum(-1, keepdims=True)
+    p = np.divide(p, total, out=np.zeros_like(p), where=total > 0)
+    with np.errstate(divide="ignore"):
+        return np.einsum("bhqk,bkhd->bqhd", p, v), (most + np.log(total))[..., 0], p
+
+
+def near(have, want, allowed):
+    error = np.abs(np.asarray(have, np.float64) - want).max()
+    assert error <= allowed * max(1.0, np.abs(want).max()), error
+
+
+def forward(causal, group, layout):
+    (q, q64), (k, k64), (v, v64) = (operand(1, 150, 2, 64), operand(1, 170, 2 // group, 64),
+                                    operand(1, 170, 2 // group, 64))
+    if layout == "bhsd":
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    for _ in range(2):  # the second time by the kept plan
+        o, l = tilec.torch.attention(q, k, v, causal=causal, layout=layout, return_lse=True)
+        want = exact(q64, k64, v64, 0.125, causal)
+        near((o.transpose(1, 2) if layout == "bhsd" else o).numpy(), want[0], 0.01)
+        near(l.numpy(), want[1], 1e-3)
+    assert attention_module.forward_kernel(layout, False).plans.count == 1
+
+
+def masks():
+    (q, q64), (k, k64), (v, v64) = (operand(1, 100, 1, 64) for _ in range(3))
+    o = tilec.torch.attention(q, k, v, causal=True, window=30, softcap=5.0, scale=0.3)
+    near(o.numpy(), exact(q64, k64, v64, 0.3, True, 30, 5.0)[0], 0.01)
+
+
+def decode():
+    for rows, heads, keys in ((1, 4, 700), (2, 3, 90), (1, 1, 5000)):
+        (q, q64), (k, k64), (v, v64) = operand(1, rows, heads, 64), operand(1, keys, 1, 64), operand(1, keys, 1, 64)
+        o = tilec.torch.attention(q, k, v, causal=True)
+        near(o.numpy(), exact(q64, k64, v64, 0.125, True)[0], 0.01)
+    assert attention_module.forward_kernel("bshd", False).plans.count == 3
+
+
+def backward():
+    kernel = attention_module.forward_kernel("bshd", False)
+    for deterministic in (False, True):
+        kernel = attention_module.forward_kernel("bshd", deterministic)
+        (q, q64), (k, k64), (v, v64), (g, g64) = (operand(1, 100, h, 64) for h in (2, 1, 1, 2))
+        values = {"scale": 0.125, "softcap": 0.0, "CAUSAL": True}
+        o, l = kernel.run(q, k, v, *[values.get(name) for name in kernel.values])
+        table = tilec.torch.gradient.links(kernel)
+        tilec.torch.gradient.fit = lambda grad: grad
+        made = kernel.backward.run(*table.arguments(table.keep((q, k, v), (o, l)), (g, None),
+                                                    [values.get(name) for name in kernel.values]))
+        out, _, p = exact(q64, k64, v64, 0.125, True)
+        dp = np.einsum("bqhd,bkhd->bhqk", g64, np.repeat(v64, 2, 2))
+        ds = p * (dp - (out * g64).sum(-1).transpose(0, 2, 1)[..., None])
+        near(made[0].numpy(), np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125, 0.02)
+        near(made[1].numpy(), np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125, 0.02)
+        near(made[2].numpy(), np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True), 0.02)
+
+
+SCALE = """
+kernel scale<T: type = f16, C: int = 64>(X: in T[R, C], Y: out T[R, C], S: inout f32[R], a: f32)
+{
+    grid r in tiles(R, 16);
+    let x = load X[r, :];
+    store Y[r, :] = ((x as f32) * a) as T;
+    store S[r] = load S[r] + sum(x as f32, axis=1);
+}
+"""
+
+
+def any_kernel():
+    scale = tilec.torch.kernel(SCALE)
+    for dtype, columns in ((torch.float16, 64), (torch.bfloat16, 128), (torch.float16, 64)):
+        x, x64 = operand(50, columns, dtype=dtype)
+        y, s = scale(X=x, a=2.0)
+        near(y.numpy(), 2 * x64, 0.01)
+        near(s.numpy(), x64.sum(1), 0.01)
+    again = scale(X=x, S=s, a=0.5)
+    near(again[1].numpy(), 2 * x64.sum(1), 0.01)
+    assert again[1] is s and scale.plans.count == 2
+
+
+def empty():
+    (q, _), (k, k64), (v, v64) = operand(1, 0, 2, 64), operand(1, 80, 2, 64), operand(1, 80, 2, 64)
+    assert tilec.torch.attention(q, k, v).shape == (1, 0, 2, 64)
+    (none, _), (q, _) = operand(1, 0, 2, 64), operand(1, 80, 2, 64)
+    assert not tilec.torch.attention(q, none, none).numpy().any()
+
+
+def refused(text, function):
+    try:
+        function()
+    except tilec.torch.Error as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"not refused: {text}")
+
+
+def refusals():
+    q, k, v = (operand(1, 80, 2, 64)[0] for _ in range(3))
+    attend = tilec.torch.attention
+    attend(q, k, v)
+    half = operand(1, 80, 2, 64, dtype=torch.float16)[0]
+    refused("K must be bf16, not f16", lambda: attend(q, half, v))
+    refused("takes f16 and bf16: cast it", lambda: attend(*[operand(1, 80, 2, 64, dtype=torch.float32)[0]] * 3))
+    refused("the scale must be positive", lambda: attend(q, k, v, scale=-1.0))
+    refused("must be a multiple of the key heads", lambda: attend(operand(1, 80, 3, 64)[0], k, v))
+    refused("must have 4 dimensions", lambda: attend(torch.empty(1, 80, 64, dtype=torch.bfloat16), k, v))
+    far = torch.Tensor(q.base, q.shape, q.strides, q.dtype, where="meta")
+    refused("K is on the device 'meta'", lambda: attend(q, far, v))
+    refused("Q must be a tensor, not NoneType", lambda: attention_module.forward_kernel("bshd", False).run(None, k, v, *[None] * 7))
+    wide = operand(1, 80, 2, 65)[0]
+    narrow = torch.Tensor(wide.base, (1, 80, 2, 64), wide.strides, wide.dtype)
+    refused("stride 1 of Q is 260 bytes", lambda: attend(narrow, k, v))
+    odd = torch.Tensor(wide.base, (1, 80, 2, 64), (80 * 128, 128, 64, 1), wide.dtype, offset=1)
+    refused("the address of Q must be a multiple of 16", lambda: attend(odd, k, v))
+    turned = torch.Tensor(q.base, (1, 80, 2, 64), (80 * 128, 128, 1, 2), q.dtype)
+    refused("the last dimension of V must be contiguous", lambda: attend(q, k, turned))
+    refused("has no parameter 'b'", lambda: tilec.torch.kernel(SCALE)(X=q, b=1))
+    refused("no tensor for 'X'", lambda: tilec.torch.kernel(SCALE)(a=1.0))
+    refused("has no kernel 'none'", lambda: tilec.torch.kernel(SCALE, "none"))
+
+
+CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "masks": masks,
+         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "refusals": refusals}
+
+
+def main():
+    for name, case in CASES.items():
+        if sys.argv[2] in ("all", name):
+            for kernel in (attention_module.forward_kernel(layout, False) for layout in ("bshd", "bhsd")):
+                if kernel.plans is not None:
+                    kernel.plans.forget()
+            case()
+    print("right")
+
+
+main()

@@ -1,0 +1,157 @@
+"""torch.py - as much of PyTorch as tilec.torch needs to launch kernels, on tensors in the memory of the
+simulator's driver: for machines without PyTorch.  No gradients, no operators."""
+
+import ctypes
+import types
+
+import numpy as np
+
+_cuda = ctypes.CDLL("libcuda.so.1")
+_cuda.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
+_cuda.cuMemcpyDtoH_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
+
+
+class dtype:  # noqa: N801
+    def __init__(self, name, itemsize):
+        self.name, self.itemsize = name, itemsize
+
+    def __repr__(self):
+        return "torch." + self.name
+
+
+float16, bfloat16, float32, int32, uint8, bool = (  # noqa: A001
+    dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("uint8", 1),
+    dtype("bool", 1))
+strided = "strided"
+
+
+class device:  # noqa: N801
+    def __init__(self, kind, index=None):
+        self.type, self.index = kind, index
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other):
+        return str(self) == str(other)
+
+
+def _context():
+    """The driver's context is current, as PyTorch has it."""
+    context = ctypes.c_void_p()
+    _cuda.cuInit(0)
+    _cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    _cuda.cuCtxSetCurrent(context)
+
+
+class Tensor:
+    """`base` keeps the memory, `offset` is in elements."""
+
+    is_sparse, layout, requires_grad = False, strided, False
+
+    def __init__(self, base, shape, strides, kind, offset=0, where="cpu"):
+        self.base, self.shape, self.strides, self.dtype = base, tuple(shape), tuple(strides), kind
+        self.offset, self.device = offset, device(where)
+
+    def dim(self):
+        return len(self.shape)
+
+    def numel(self):
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def stride(self):
+        return self.strides
+
+    def element_size(self):
+        return self.dtype.itemsize
+
+    def get_device(self):
+        return -1 if self.device.type == "cpu" else -2
+
+    def data_ptr(self):
+        return self.base + self.offset * self.dtype.itemsize
+
+    def transpose(self, a, b):
+        shape, strides = list(self.shape), list(self.strides)
+        shape[a], shape[b], strides[a], strides[b] = shape[b], shape[a], strides[b], strides[a]
+        return Tensor(self.base, shape, strides, self.dtype, self.offset)
+
+    def numpy(self):
+        """A copy, as float32 where it is bfloat16."""
+        span = sum((n - 1) * s for n, s in zip(self.shape, self.strides)) + 1 if self.numel() else 0
+        raw = np.zeros(max(span, 1) * self.dtype.itemsize, np.uint8)
+        if span:
+            assert _cuda.cuMemcpyDtoH_v2(raw.ctypes.data, self.data_ptr(), span * self.dtype.itemsize) == 0
+        if self.dtype is bfloat16:
+            array = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        else:
+            array = raw.view({"uint8": np.uint8, "bool": np.bool_}.get(self.dtype.name, self.dtype.name))
+        return np.lib.stride_tricks.as_strided(array, self.shape, [s * array.itemsize for s in self.strides]).copy()
+
+
+def empty_strided(shape, strides, dtype=float32, device=None):
+    span = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if 0 not in shape else 0
+    address = ctypes.c_uint64()
+    _context()
+    assert _cuda.cuMemAlloc_v2(ctypes.byref(address), max(span, 1) * dtype.itemsize) == 0
+    return Tensor(address.value, shape, strides, dtype)
+
+
+def empty(*shape, dtype=float32, device=None):
+    shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    strides = [int(np.prod(shape[d + 1:], dtype=np.int64)) for d in range(len(shape))]
+    return empty_strided(shape, strides, dtype)
+
+
+def zeros(*shape, dtype=float32, device=None):
+    tensor = empty(*shape, dtype=dtype)
+    assert _cuda.cuMemsetD8_v2(ctypes.c_uint64(tensor.base), ctypes.c_ubyte(0),
+                               ctypes.c_size_t(tensor.numel() * dtype.itemsize)) == 0
+    return tensor
+
+
+def from_numpy(array, dtype=None):
+    """With `dtype` bfloat16: rounded from float32."""
+    if dtype is bfloat16:
+        bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+        data, kind = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16), bfloat16
+    else:
+        kind = dtype or {"float16": float16, "float32": float32, "int32": int32}[array.dtype.name]
+        data = np.ascontiguousarray(array).astype(kind.name)
+    tensor = empty(*array.shape, dtype=kind)
+    if data.size:
+        assert _cuda.cuMemcpyHtoD_v2(tensor.base, data.ctypes.data, data.nbytes) == 0
+    return tensor
+
+
+class _Library:
+    def __init__(self, *arguments):
+        pass
+
+    def define(self, text, tags=()):
+        setattr(ops.tilec, text.split("(")[0], types.SimpleNamespace(default=None))
+
+    def impl(self, *arguments):
+        pass
+
+
+def _nothing(*arguments, **keywords):
+    pass
+
+
+Tag = types.SimpleNamespace(pt2_compliant_tag=0, needs_fixed_stride_order=1)
+ops = types.SimpleNamespace(tilec=types.SimpleNamespace())
+nn = types.SimpleNamespace(Parameter=Tensor)
+autograd = types.SimpleNamespace(Function=object)
+compiler = types.SimpleNamespace(is_compiling=lambda: False, assume_constant_result=lambda function: function)
+library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing)
+_C = types.SimpleNamespace(_len_torch_dispatch_stack=lambda: 0, _is_tracing=lambda: False,
+                           _functorch=types.SimpleNamespace(peek_interpreter_stack=lambda: None))
+
+
+def is_grad_enabled():
+    return False
+
+
+def is_autocast_enabled(kind):
+    return False

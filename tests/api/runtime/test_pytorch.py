@@ -1,0 +1,110 @@
+"""tilec.torch: its extension by itself, kernels on the simulator, and PyTorch where it is installed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(HERE, "..", "..", "..", "python")
+
+
+@pytest.fixture
+def run(pytestconfig, tmp_path):
+    """Runs one of the programs beside this file; it says that all was right."""
+    option = pytestconfig.option
+    if not option.extension or not option.library:
+        pytest.skip("tilec.torch was not built, or with sanitizers, which the interpreter has not")
+
+    def go(program, case, driver, *path, **more):
+        env = dict(os.environ, LD_LIBRARY_PATH=driver, TILEC_LIBRARY=option.library, TILEC_TORCH_DEVICE="cpu",
+                   TILEC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=os.pathsep.join([*path, PACKAGE]), **more)
+        done = subprocess.run([sys.executable, os.path.join(HERE, program), option.extension, case],
+                              capture_output=True, text=True, env=env)
+        assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
+
+    return go
+
+
+def test_extension(run, pytestconfig):
+    run("launch_program.py", "all", pytestconfig.option.fake)
+
+
+def test_extension_failures(run, pytestconfig):
+    run("launch_program.py", "failures", pytestconfig.option.fake, FAKE_CUDA_FAIL="cuLaunchKernel")
+
+
+@pytest.mark.parametrize("capability", ["8.0", "9.0", "10.0"])
+def test_simulator(run, pytestconfig, capability):
+    run("pytorch_sim.py", "all", pytestconfig.option.sim, os.path.join(HERE, "sim_torch"), SIM_CUDA_CAPABILITY=capability)
+
+
+@pytest.mark.parametrize("case", ["eager", "any", "autocast", "checkpointed", "compiled", "exported", "refusals",
+                                  "threads", "twice", "watched"])
+def test_pytorch(run, pytestconfig, case):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0")
+
+
+CACHE = """
+import sys, os, glob
+sys.path.insert(0, sys.argv[1])
+import tilec, types
+package = types.ModuleType("tilec.torch")  # without the parts that need PyTorch
+package.__path__ = [os.path.join(sys.argv[1], "tilec", "torch")]
+sys.modules["tilec.torch"] = package
+from tilec.torch import disk
+at = disk.folder()
+"""
+
+
+def in_cache(tmp_path, library, text, **more):
+    env = {**os.environ, "TILEC_LIBRARY": library, "TILEC_CACHE_DIR": str(tmp_path / "cache"), **more}
+    return subprocess.Popen([sys.executable, "-c", CACHE + text, PACKAGE], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def said(process):
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out.strip()
+
+
+def test_cache(tmp_path, pytestconfig):
+    library = pytestconfig.option.library
+    if not library:
+        pytest.skip("no --library")
+    assert said(in_cache(tmp_path, library, "print(disk.get('a')); disk.put('a', b'12'); print(disk.get('a'))")) == "None\nb'12'"
+    assert said(in_cache(tmp_path, library, "print(disk.get('a'))")) == "b'12'"
+    broken = tmp_path / "cache" / "a"
+    broken.write_bytes(broken.read_bytes()[:-1] + b"x")
+    assert said(in_cache(tmp_path, library, "print(disk.get('a'), os.listdir(at))")) == "None []"
+    # what was used last stays
+    text = ("for k in 'abcd': disk.put(k, bytes(250000)); os.utime(os.path.join(at, k), (ord(k), ord(k)))\n"
+            "disk.get('a'); disk.put('e', bytes(250000)); print(sorted(os.listdir(at)))")
+    assert said(in_cache(tmp_path, library, text, TILEC_CACHE_MB="1")) == "['a', 'c', 'd', 'e']"
+    assert said(in_cache(tmp_path, library, "disk.put('big', bytes(2000000)); print(disk.get('big'))", TILEC_CACHE_MB="1")) == "None"
+    # a folder that cannot be
+    (tmp_path / "file").write_text("")
+    assert said(in_cache(tmp_path, library, "disk.put('a', b'1'); print(disk.get('a'))",
+                         TILEC_CACHE_DIR=str(tmp_path / "file" / "x"))) == "None"
+    assert said(in_cache(tmp_path, library, "disk.put('a', b'1'); print(disk.folder(), disk.get('a'))",
+                         TILEC_CACHE_DIR="off")) == "None None"
+
+
+def test_cache_processes(tmp_path, pytestconfig):
+    """Many processes write and read the same entries; each reads all of one, or none."""
+    library = pytestconfig.option.library
+    if not library:
+        pytest.skip("no --library")
+    text = ("for i in range(60):\n"
+            "    disk.put(str(i % 5), bytes([i % 5]) * 50000)\n"
+            "    for k in range(5):\n"
+            "        have = disk.get(str(k))\n"
+            "        assert have is None or have == bytes([k]) * 50000\n"
+            "print('right')")
+    processes = [in_cache(tmp_path, library, text, TILEC_CACHE_MB="0.2") for _ in range(4)]
+    assert [said(process) for process in processes] == ["right"] * 4
+    assert not [name for name in os.listdir(tmp_path / "cache") if name.startswith(".new")]
