@@ -15,7 +15,7 @@
 /* ---- the options ---- */
 
 static const FlagRow flag_rows[] = {
-    {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET", "sm_80, sm_86, sm_89, sm_90, sm_100 (also sm_90a, sm_100a)"},
+    {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET", "sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 (also sm_90a, sm_100a, sm_120a)"},
     {"-mtune", FLAG_TUNE, FORM_EQUALS, "TARGET",
      "code for -arch that suits the chip of TARGET: its shared memory, its rates"},
     {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE",

@@ -604,7 +604,7 @@ compile_lane_ir(Compilation *c)
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < fns.n; k++) {
         if (lir_has_roles(fns.at[k]))
-            arch = c->target->ptx_target_exact;
+            arch = target_has_roles(c->target) ? c->target->ptx_target_exact : NULL;
     }
     if (arch == NULL) {
         diag_error(&c->diag, (Span){0}, "%s has instructions that %s does not have", c->path,

@@ -75,7 +75,7 @@ typedef enum TilecAction {
 } TilecAction;
 
 typedef struct TilecOptions {
-    const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_90a", "sm_100a" */
+    const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", also "sm_90a" .. */
     const char *tune; /* the target whose chip the code is for; NULL: that of `arch` */
     TilecEmit emit;
     int level; /* 0 .. 3 */

@@ -9,6 +9,7 @@ const Target *const tilec_targets[] = {
     &target_sm89,
     &target_sm90,
     &target_sm100,
+    &target_sm120,
 };
 const uint32_t tilec_target_count = sizeof tilec_targets / sizeof tilec_targets[0];
 

@@ -60,7 +60,8 @@ def cases():
     for arch, flags in [("sm_80", []), ("sm_90", ["--plan=bands=1,stages=2"]), ("sm_100", ["-O0"])]:
         out += [make(3, 100, group=7, padded=8, splits=2, kv_heads=2, arch=arch, flags=flags),
                 make(20, 70, group=3, padded=4, splits=1, kv_heads=3, batch=2, arch=arch, flags=flags)]
-    out += [make(4, 150, group=8, splits=2, arch="sm_86"), make(6, 77, causal=False, d=128, arch="sm_89")]
+    out += [make(4, 150, group=8, splits=2, arch="sm_86"), make(6, 77, causal=False, d=128, arch="sm_89"),
+            make(4, 150, group=8, splits=2, arch="sm_120")]
     for flags in [["-O0"], ["-O1"], ["-fno-stage-output"], ["-fno-share"], ["-fno-split-loops"],
                   ["-fno-pipeline"]]:
         out += [make(7, 150, splits=2, flags=flags), make(7, 150, arch="sm_90", flags=flags)]

@@ -178,11 +178,11 @@ def main():
     for example in options.examples or list(CASES):
         random = np.random.default_rng(7)
         for number, case in enumerate(CASES[example](random)):
-            for arch in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100"]:
+            for arch in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]:
                 # each switch on one target and a few cases; -O0 and -O3 on all
                 chosen = switches if arch == "sm_80" and number % 3 == 1 else switches[:2]
-                if arch in ["sm_86", "sm_89"]:  # sm_80's instructions, tiles for less shared memory
-                    chosen = [["-O3"]] if number % 6 == (0 if arch == "sm_86" else 3) else []
+                if arch in ["sm_86", "sm_89", "sm_120"]:  # others' instructions, tiles for less shared memory
+                    chosen = [["-O3"]] if number % 6 == {"sm_86": 0, "sm_89": 3, "sm_120": 1}[arch] else []
                 for flags in chosen:
                     with tempfile.TemporaryDirectory() as folder:
                         wrong = run(options, case, arch, flags, folder)

@@ -474,6 +474,7 @@ def test_refuses_values(bench):
 
 @pytest.mark.parametrize("arch, capability, reason", [
     ("sm_86", "8.0", "needs that GPU or a newer one"), ("sm_89", "8.6", "needs that GPU or a newer one"),
+    ("sm_120", "10.0", "needs that GPU or a newer one"),
     ("sm_100", "9.0", "needs that GPU or a newer one"), ("sm_90a", "10.0", "runs on that GPU alone"),
     ("sm_100f", "9.0", "runs on that family alone")])
 def test_refuses_gpu(bench, arch, capability, reason):

@@ -1,0 +1,46 @@
+/* sm120.c - NVIDIA GeForce RTX 50, RTX PRO Blackwell (compute capability 12.0).
+ *
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic Instructions"
+ * (128 f32 operations, 16 special ones a clock); RTX Blackwell PRO whitepaper: RTX PRO 6000, 188 SMs at 2.6 GHz,
+ * 504 TFLOPS dense 16-bit with f32 sums, which is 1024 flops a clock and SM.  GeForce does half of that.  PTX ISA:
+ * stmatrix, griddepcontrol, vector red, mbarrier, tensor copies from sm_90 on; setmaxnreg: sm_120a.  There is no
+ * wgmma and no tcgen05.  What loads and additions take is taken to be as on sm_90: not measured.
+ *
+ * So far kernels get no roles here: the passes that make them know consumers that are warp groups only.
+ */
+#include "backends/ptx/targets.h"
+
+static const MmaForm mma_forms[] = {WARP_MMAS};
+static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
+
+const Target target_sm120 = {
+    .name = "sm_120",
+    .ptx_target = "sm_120",
+    .ptx_version = "8.7",
+    .capability = 120,
+    .description = "GeForce RTX 50, RTX PRO Blackwell: as sm_86, with vector atomics",
+    .registers_per_thread = 255,
+    .chip = {
+        .shared_per_block = 99 * 1024,
+        .shared_per_sm = 100 * 1024,
+        .shared_reserved = 1024,
+        .registers_per_sm = 65536,
+        .threads_per_sm = 1536,
+        .blocks_per_sm = 24,
+        .mma_flops = {[BY_WARP] = 1024},
+        .special_ops = 16,
+        .float_ops = 128,
+        .shared_bytes = 128,
+        .global_bytes = 32,
+        .loop_times = H200_LOOPS,
+    },
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER | CAN_MOVE_REGISTERS,
+    .ptx_target_exact = "sm_120a",
+    .addition_bytes = 16,
+    .addition_piece = 64,
+    .addition_clocks = 0.155,
+    .mma = mma_forms,
+    .n_mma = ROWS(mma_forms),
+    .copies = copy_forms,
+    .n_copies = ROWS(copy_forms),
+};

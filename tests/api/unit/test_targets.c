@@ -1,0 +1,84 @@
+/* test_targets.c - the records of targets: what must hold in each, and what is asked of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/target.h"
+#include "tests/api/unit/with_arena.h"
+
+/* Figures that some pass divides by, or that limit each other. */
+static void
+test_facts(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < tilec_target_count; t++) {
+        const Target *target = tilec_targets[t];
+        const Chip *chip = &target->chip;
+        assert_ptr_equal(target, target_find(target->name));
+        assert_true(t == 0 || tilec_targets[t - 1]->capability < target->capability);
+        assert_true(chip->shared_per_block + chip->shared_reserved <= chip->shared_per_sm);
+        assert_true(chip->registers_per_sm >= 65536 && chip->threads_per_sm % 32 == 0 && chip->blocks_per_sm > 0);
+        assert_true(chip->mma_flops[BY_WARP] > 0 && chip->special_ops > 0 && chip->float_ops > 0);
+        assert_true(chip->shared_bytes > 0 && chip->global_bytes > 0 && chip->loop_times.few_warps >= 1);
+        assert_true(target->addition_bytes >= 4 && target->addition_piece >= target->addition_bytes);
+        assert_non_null(target_copy(target, COPY_ASYNC));
+        assert_non_null(target_mma(target, BY_WARP, DT_BF16));
+        assert_non_null(target_mma(target, BY_WARP, DT_F16));
+        for (uint32_t k = 0; k < target->n_mma; k++) {
+            const MmaForm *form = &target->mma[k];
+            assert_true(form->m > 0 && form->k > 0 && form->n_step > 0 && form->n % form->n_step == 0);
+            assert_true(form->a != 0 && form->b != 0 && form->d != 0 && form->mnemonic != NULL);
+            assert_true(chip->mma_flops[form->issuer] > 0);
+        }
+    }
+}
+
+/* Copies by TMA complete at barriers that count bytes: who has the one has the other. */
+static void
+test_copies(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < tilec_target_count; t++) {
+        const Target *target = tilec_targets[t];
+        const CopyForm *load = target_copy(target, COPY_TENSOR_LOAD);
+        assert_true(load == NULL || (load->done == DONE_BY_BARRIER && target_can(target, CAN_COUNT_BYTES)));
+        assert_true((load == NULL) == (target_copy(target, COPY_TENSOR_STORE) == NULL));
+    }
+    assert_null(target_copy(target_find("sm_89"), COPY_TENSOR_LOAD));
+    assert_non_null(target_copy(target_find("sm_120"), COPY_TENSOR_LOAD));
+}
+
+/* Roles take wgmma today, so one target has them; on the chip of another there is no wgmma. */
+static void
+test_roles(void **state)
+{
+    Arena *arena = *state;
+
+    for (uint32_t t = 0; t < tilec_target_count; t++)
+        assert_int_equal(target_has_roles(tilec_targets[t]), strcmp(tilec_targets[t]->name, "sm_90") == 0);
+    const Target *hopper = target_find("sm_90a");
+    assert_int_equal(168, target_entry_registers(hopper, 2));
+    assert_int_equal(255, target_entry_registers(hopper, 1));
+    const Target *tuned = target_tuned(arena, hopper, target_find("sm_100"));
+    assert_false(target_has_roles(tuned));
+    assert_null(target_mma(tuned, BY_WARP_GROUP, DT_BF16));
+    assert_non_null(target_mma(tuned, BY_WARP, DT_BF16));
+    assert_null(target_tuned(arena, hopper, target_find("sm_89")));
+    assert_null(target_find("sm_89a"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test_setup_teardown(test_roles, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
