@@ -82,15 +82,16 @@ def decode_kernel(layout):
 def _few_queries(layout, tensors, values):
     """Where the queries that share a head of K and V are few, the kernels that deal the keys out."""
     q, k = tensors["Q"], tensors["K"]
-    if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or (values["RIGHT"] or -1) >= 0:
+    right = -1 if values["RIGHT"] is None else values["RIGHT"]
+    if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or right >= 0:
         return None
     rows, heads = (1, 2) if layout == "bshd" else (2, 1)
     group = q.shape[heads] // max(k.shape[heads], 1)
-    if not 0 < q.shape[rows] * group <= FEW_ROWS or values["WINDOW"] is None or q.shape[heads] % group:
+    if not 0 < q.shape[rows] * group <= FEW_ROWS or q.shape[heads] != group * k.shape[heads]:
         return None
     padded = group if 64 % group == 0 else 1 << group.bit_length()
     return decode_kernel(layout), tensors, {"scale": values["scale"], "G": group, "GP": padded,
-                                            "CAUSAL": bool(values["CAUSAL"]), "WINDOW": values["WINDOW"]}
+                                            "CAUSAL": bool(values["CAUSAL"]), "WINDOW": values["WINDOW"] or 0}
 
 
 def choose_splits(programs, key_tiles, sm_count):

@@ -143,7 +143,8 @@ class Kernel:
         for name, tensor in zip(self.inputs, arguments):
             if not isinstance(tensor, torch.Tensor):
                 raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
-        tensors, values = dict(zip(self.inputs, arguments)), dict(zip(self.values, arguments[n:]))
+        tensors = dict(zip(self.inputs, arguments))
+        values = {**dict.fromkeys(self.values), **dict(zip(self.values, arguments[n:]))}
         other = self._instead(tensors, values) if self._instead is not None else None
         return make_plan(*other) if other else make_plan(self, tensors, values)
 

@@ -65,6 +65,9 @@ def masks():
     (q, q64), (k, k64), (v, v64) = (operand(1, 100, 1, 64) for _ in range(3))
     o = tilec.torch.attention(q, k, v, causal=True, window=30, softcap=5.0, scale=0.3)
     near(o.numpy(), exact(q64, k64, v64, 0.3, True, 30, 5.0)[0], 0.01)
+    (q, q64) = operand(1, 3, 1, 64)  # few queries, with a mask that the kernels for them have not
+    near(tilec.torch.attention(q, k, v, right=0).numpy(), exact(q64, k64, v64, 0.125, True)[0], 0.01)
+    refused("must be a multiple of the key heads", lambda: tilec.torch.attention(*[operand(1, 3, h, 64)[0] for h in (3, 2, 2)]))
 
 
 def decode():
