@@ -64,7 +64,7 @@ def iteration_of(features, plan, t):
     arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
     arithmetic += 0 if features["joint"] else t["round"]
     overlaps = features["overlapped"] and plan["overlap"]
-    ahead = work["ahead"] and plan["overlap"] and plan["stages"] > 1
+    ahead = work["lookahead"] and plan["overlap"] and plan["stages"] > 1
     share = work["early"] if overlaps else work["after"] + (0 if ahead else work["first"])
     straight = not overlaps and not features["joint"]
     share += 0 if straight else t["under"] * (1 - share)

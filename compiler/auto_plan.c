@@ -89,7 +89,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->ahead && !plan.paired;
+    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
     uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
                                : target->role_registers[plan.bands].consumer;
 
@@ -187,7 +187,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
-    if (!w->joint || (slots > 1 && w->ahead))
+    if (!w->joint || (slots > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot

@@ -92,9 +92,9 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
     const BandTimes *times = &target->band_times;
     uint32_t n = plan->bands;
     bool overlaps = band_overlaps(target, work, plan), straight = !overlaps && !work->joint;
-    bool ahead = work->ahead && plan->overlap && plan->stages > 1;
+    bool lookahead = work->lookahead && plan->overlap && plan->stages > 1;
     double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
-    double share = overlaps ? work->early : work->after + (ahead ? 0 : work->first);
+    double share = overlaps ? work->early : work->after + (lookahead ? 0 : work->first);
 
     if (band_is_products(work))
         return iteration_of_products(target, work, plan);

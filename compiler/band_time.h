@@ -39,7 +39,7 @@ typedef struct BandWork {
     bool turned;                 /* some sum is computed turned */
     bool joint;                  /* bands share a product: all have all iterations */
     bool divided;                /* bands divide the tiles */
-    bool ahead;                  /* an iteration's first product begins in the one before */
+    bool lookahead;                /* an iteration's first product begins in the one before */
     bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */
     bool pairs;                  /* blocks can run in pairs that share loads */

@@ -314,7 +314,7 @@ add_rings_of(BandWork *w, const TirFn *fn, const TirOp *main_loop)
 BandWork
 band_work(const TirFn *fn, uint32_t bands)
 {
-    BandWork w = {.axis = fn->plan->band_axis, .divided = fn->plan->divided, .ahead = fn->plan->ahead};
+    BandWork w = {.axis = fn->plan->band_axis, .divided = fn->plan->divided, .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
     double least = 0;
 
@@ -354,7 +354,7 @@ band_work(const TirFn *fn, uint32_t bands)
     add_kept(&w, fn, plain->blocks[0]);
     add_rings_of(&w, fn, plain);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
-    w.ahead = fn->plan->ahead;
+    w.lookahead = fn->plan->lookahead;
     if (w.joint)
         add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);
     return w;

@@ -255,7 +255,7 @@ typedef struct TirShared {
     uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
                                       for no part */
     bool release_lag;              /* a band gives a slot back after it waited for the next one */
-    bool ahead;                    /* what is waited for in an iteration is read in the next, too */
+    bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
     bool deferred_release;          /* a band gives a slot back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
     bool is_joint;                 /* no ring; each band writes a part, all read it in products */
@@ -299,7 +299,7 @@ typedef struct TirPlan {
     uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
-    bool ahead;                  /* the first product of an iteration begins in the one before */
+    bool lookahead;                /* the first product of an iteration begins in the one before */
     bool overlapped;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the

@@ -642,7 +642,7 @@ take_shared_line(Reader *r)
         if (reader_accept(r, "shares_barrier"))
             shared->shares_barrier = reader_u32(r) + 1;
         shared->release_lag = reader_accept(r, "release_lag");
-        shared->ahead = shared->release_lag && reader_accept(r, "ahead");
+        shared->lookahead = shared->release_lag && reader_accept(r, "lookahead");
         shared->deferred_release = reader_accept(r, "deferred_release");
     }
     shared->is_joint = reader_accept(r, "joint");
@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m reversed_raster registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint ahead
+/* bands 3 axis m reversed_raster registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint lookahead
  * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -681,7 +681,7 @@ take_plan_line(Reader *r)
     plan->balance_swap = reader_accept(r, "balance_swap");
     plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
     plan->joint = reader_accept(r, "joint");
-    plan->ahead = reader_accept(r, "ahead");
+    plan->lookahead = reader_accept(r, "lookahead");
     if (reader_accept(r, "tile_swizzle")) {
         plan->tile_swizzle = reader_u32(r);
         reader_expect(r, "of");

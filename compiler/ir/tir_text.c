@@ -664,7 +664,7 @@ print_schedule(Printer *p)
         if (fn->plan->reg_pressure > 0)
             buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
         buf_add(p->out, fn->plan->joint ? " joint" : "");
-        buf_add(p->out, fn->plan->ahead ? " ahead" : "");
+        buf_add(p->out, fn->plan->lookahead ? " lookahead" : "");
         if (fn->plan->tile_swizzle != 0)
             buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", fn->plan->tile_swizzle,
                        grid_name(fn, fn->plan->swizzle_axis));
@@ -711,7 +711,7 @@ print_schedule(Printer *p)
         if (shared->shares_barrier != 0)
             buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
         if (shared->release_lag)
-            buf_add(p->out, shared->ahead ? " release_lag ahead" : " release_lag");
+            buf_add(p->out, shared->lookahead ? " release_lag lookahead" : " release_lag");
         if (shared->deferred_release)
             buf_add(p->out, " deferred_release");
         if (shared->layout != NULL) {

@@ -107,7 +107,7 @@ ring_to_fill_with(const Lowering *lo, const TirShared *ring)
 {
     const TirShared *found = NULL;
 
-    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->ahead; k++) {
+    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead; k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? ring : found;
         if (other->is_ring && other != ring && other != found && other->slots == ring->slots &&
@@ -128,7 +128,7 @@ ring_to_follow(const Lowering *lo, const TirShared *ring)
     uint32_t own = only_place(body, TIR_RING_RELEASE, ring), last = own;
     const TirShared *found = NULL;
 
-    if (!lo->fn->plan->persistent || !lo->fn->plan->ahead || first == 0 || own < first)
+    if (!lo->fn->plan->persistent || !lo->fn->plan->lookahead || first == 0 || own < first)
         return NULL;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *other = lo->fn->shared.at[k];
@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->balance_swap || !plan->ahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_RING_WAIT, ring) != 0 &&
@@ -176,7 +176,7 @@ lower_begin_rings(Lowering *lo)
             lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
             *lo->role->rings[k].oldest = lower_new_cursor(lo);
         }
-        if (lo->fn->shared.at[k]->ahead && !lo->role->producer) {
+        if (lo->fn->shared.at[k]->lookahead && !lo->role->producer) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
             lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
             lo->role->rings[k].base = base[0].reg;
@@ -381,7 +381,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), ring, 0, false, true), cursor->phase);
         return;
     }
-    if (ring->ahead) { /* the next iteration reads it */
+    if (ring->lookahead) { /* the next iteration reads it */
         LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
         lir_emit(b, LIR_MOV_B32, 1, 2, kept);
     } else {

@@ -545,7 +545,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     } else if (n.hears) {
         none = lower_hear_tile(lo);
     } else {
-        if (n.draws && plan->ahead) { /* few registers: not kept from tile to tile */
+        if (n.draws && plan->lookahead) { /* few registers: not kept from tile to tile */
             b->share = false;
             n.total = count_tiles(lo, n.variable, n.counts, &n.others);
             b->share = share;
@@ -583,7 +583,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lir_close(b);
     lir_label(b, end);
     if (n.draws) {
-        b->share = b->share && !plan->ahead;
+        b->share = b->share && !plan->lookahead;
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }

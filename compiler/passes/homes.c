@@ -240,7 +240,7 @@ replaced_by(Homes *h, const TirVal *value)
         return NULL;
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
-        bool begun = def == NULL && h->product[root_of(h, op->args[k]->id)]; /* by a product ahead */
+        bool begun = def == NULL && h->product[root_of(h, op->args[k]->id)]; /* by the lookahead MMA */
         if (op->args[k]->block != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
             (!begun && (def == NULL || (def->op != TIR_MMA &&
                                         (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))))

@@ -603,7 +603,7 @@ plan_drawing(Planner *p)
     if (!fn->plan->persistent)
         return;
     fn->plan->dynamic = true;
-    if (!fn->plan->ahead) { /* there bands can spare none; rings that are filled together take few */
+    if (!fn->plan->lookahead) { /* there bands can spare none; rings that are filled together take few */
         const Target *target = p->px->target;
         fn->plan->producer_registers = target->drawing_registers[fn->plan->bands].producer;
         fn->plan->consumer_registers = target->drawing_registers[fn->plan->bands].consumer;
@@ -826,7 +826,7 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->bands == 0 || !target_has_roles(px->target))
         return false;
-    bool ahead = false;
+    bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p);
     if (ok && hints->divide) {
@@ -838,8 +838,8 @@ pass_plan(PassContext *px, TirFn *fn)
         ok = ok && choose_axis(&p) && check_order(&p);
         if (ok && hints->bands > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
-            ahead = plan_begins_ahead(px, fn, p.loop, stages_of(&p));
-            if (!ahead)
+            lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
+            if (!lookahead)
                 plan_preload(fn, p.loop->blocks[0]);
             ok = try_axis(&p, p.axis);
         }
@@ -869,7 +869,7 @@ pass_plan(PassContext *px, TirFn *fn)
                                    "products and %d others, and there are %u",
                                    (int)result_registers(&p, true), BESIDE_SUMS,
                                    fn->plan->consumer_registers + ROUNDED));
-    fn->plan->ahead = ahead;
+    fn->plan->lookahead = lookahead;
     int32_t results = (int32_t)result_registers(&p, false), registers = (int32_t)fn->plan->consumer_registers;
     fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
     fn->warps = 4;

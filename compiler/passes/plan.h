@@ -70,12 +70,12 @@ JointShare joint_share(TirType result, uint32_t bands);
 typedef VEC(TirOp *) OpList;
 
 /* The first product of an iteration, when it begins in the one before. */
-typedef struct Ahead {
+typedef struct Lookahead {
     TirOp *product, *load;  /* of the body: its operand that is loaded in each iteration */
     OpList needs;           /* what makes it, in order, itself the last */
     bool *of;               /* by id: itself, what it loads, what is made of them when asked for */
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
-} Ahead;
+} Lookahead;
 
 /* Whether its programs differ in length, and go in an order that minds it. */
 bool plan_draws(const PassContext *px, const TirFn *fn);
@@ -85,15 +85,15 @@ bool plan_draws(const PassContext *px, const TirFn *fn);
 /* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */
 void plan_preload(TirFn *fn, TirBlock *body);
 
-/* ---- plan_ahead.c ---- */
+/* ---- plan_lookahead.c ---- */
 
 /* Finds the product that could begin ahead. */
-bool ahead_find(const TirFn *fn, const TirBlock *body, Ahead *ahead);
+bool lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead);
 /* Whether `op` of the body asks for the product's result or for what it loads: the next one begins behind it. */
-bool ahead_is_asked(const Ahead *ahead, const TirOp *op);
+bool lookahead_is_asked(const Lookahead *lookahead, const TirOp *op);
 /* Segments of a loop in which no mask lives, as bits; none if it has but one. */
 uint32_t plan_clean_segments(const TirOp *loop);
 /* Whether it does, in a loop with that many slots; the bands' axis is chosen. */
-bool plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
+bool plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 
 #endif

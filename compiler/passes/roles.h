@@ -198,9 +198,9 @@ void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirV
  * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
-/* An iteration, its first product begun before if `ahead` is not NULL; the next one's, if it has been
+/* An iteration, its first product begun before if `lookahead` is not NULL; the next one's, if it has been
  * begun, else NULL. */
-TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead);
+TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
 void roles_overlapped(Roles *r, CloneMap *map, Range range);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
@@ -245,12 +245,12 @@ void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
 /* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
 bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
 
-/* ---- roles_ahead.c ---- */
+/* ---- roles_lookahead.c ---- */
 
 /* Emits the product; its result. */
-TirVal *roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead);
+TirVal *roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead);
 /* The loop; `values` are what it begins with, then what it leaves. */
-void roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **values);
+void roles_lookahead(Roles *r, const CloneMap *map, Range range, Lookahead *lookahead, TirVal **values);
 
 /* ---- roles_segments.c ---- */
 

@@ -319,13 +319,13 @@ is_of_vectors(const Roles *r, const TirOp *op)
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
  * lists go with the shared one. */
 static void
-order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
+order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
 {
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
     uint32_t n = r->body->ops.n, joint_at = n;
 
-    if (roles_carrier(r) != NULL && !ahead) /* vectors share its barriers */
+    if (roles_carrier(r) != NULL && !lookahead) /* vectors share its barriers */
         order_with_needs(r, out, done, roles_carrier(r));
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -344,7 +344,7 @@ order_iteration(Roles *r, bool ahead, OpList *out, OpList *meanwhile)
     /* Other vectors of rings last of all: ptxas moves a load that stands before other work
      * to behind the products' start, which waits for the tensor unit.  Where the first product began
      * an iteration ahead, registers are scarce: there they are read where they are used. */
-    for (uint32_t i = 0; i < n && !ahead; i++) {
+    for (uint32_t i = 0; i < n && !lookahead; i++) {
         if (is_vector(r->body->ops.at[i]) || is_of_vectors(r, r->body->ops.at[i]))
             order_with_needs(r, out, done, r->body->ops.at[i]);
     }
@@ -396,7 +396,7 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
     for (uint32_t j = 0; j < 2; j++) {
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
             /* a vector that shares the barriers of another before that one */
-            TirOp *load = lists[j]->at[r->fn->plan->ahead ? lists[j]->n - 1 - k : k];
+            TirOp *load = lists[j]->at[r->fn->plan->lookahead ? lists[j]->n - 1 - k : k];
             bool busy = released[n];
             for (uint32_t i = from; i < order->n && !busy; i++)
                 busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
@@ -416,12 +416,12 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
 /* Behind which place of the order the next iteration's first product begins: its last product, or the last
  * operation that asks for what that one overwrites. */
 static uint32_t
-place_to_begin(const Ahead *ahead, const OpList *order)
+place_to_begin(const Lookahead *lookahead, const OpList *order)
 {
     uint32_t place = order->n;
 
-    for (uint32_t i = 0; i < order->n && ahead != NULL && ahead->next != NULL; i++) {
-        if (order->at[i]->op == TIR_MMA || ahead_is_asked(ahead, order->at[i]))
+    for (uint32_t i = 0; i < order->n && lookahead != NULL && lookahead->next != NULL; i++) {
+        if (order->at[i]->op == TIR_MMA || lookahead_is_asked(lookahead, order->at[i]))
             place = i;
     }
     return place;
@@ -429,9 +429,9 @@ place_to_begin(const Ahead *ahead, const OpList *order)
 
 /* Whether an operation was done in the iteration before. */
 static bool
-is_begun(const Ahead *ahead, const TirOp *op)
+is_begun(const Lookahead *lookahead, const TirOp *op)
 {
-    return ahead != NULL && (op == ahead->product || op == ahead->load);
+    return lookahead != NULL && (op == lookahead->product || op == lookahead->load);
 }
 
 static TirVal *
@@ -442,7 +442,7 @@ later_iteration(Roles *r, const CloneMap *map, int64_t by)
 }
 
 TirVal *
-roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
+roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
     enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
     InFlight in_flight = {0};
@@ -453,14 +453,14 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
     uint32_t products = 0;
     TirVal *begun = NULL;
 
-    order_iteration(r, ahead != NULL, &order, &meanwhile);
-    uint32_t begin = place_to_begin(ahead, &order);
+    order_iteration(r, lookahead != NULL, &order, &meanwhile);
+    uint32_t begin = place_to_begin(lookahead, &order);
     for (uint32_t i = 0; i < order.n; i++)
-        products += order.at[i]->op == TIR_MMA && !is_begun(ahead, order.at[i]);
+        products += order.at[i]->op == TIR_MMA && !is_begun(lookahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
         TirOp *op = order.at[i];
         ValueList computed = {0};
-        if (is_begun(ahead, op))
+        if (is_begun(lookahead, op))
             continue;
         for (uint32_t k = in_flight.results.n; k-- > 0;) {
             if (looks_at(op, in_flight.results.at[k]) || begins_with_copy(r, op, in_flight.results.at[k]) ||
@@ -496,7 +496,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Ahead *ahead)
             products--;
         }
         if (i == begin) {
-            begun = roles_begin_ahead(r, ahead->next, ahead);
+            begun = roles_begin_lookahead(r, lookahead->next, lookahead);
             vec_push(r->fn->arena, &in_flight.results, begun);
         }
         if (turn && products == 0) {
@@ -576,7 +576,7 @@ preloaded_body(Roles *r, OpList *rings)
 
 /* The segments one after the other: those without masks begin ahead. */
 static void
-emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Ahead *ahead,
+emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookahead *lookahead,
               TirVal **values)
 {
     TirVal *from = range.lo;
@@ -590,7 +590,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Ahead 
         r->masks = MASKS_OF_ONE;
         r->segment = k;
         if ((clean >> k & 1) != 0) {
-            roles_ahead(r, &own, part, ahead, values);
+            roles_lookahead(r, &own, part, lookahead, values);
         } else {
             use_body(r, preloaded, others);
             emit_loop(r, &own, part, values);
@@ -606,18 +606,18 @@ roles_straight(Roles *r, CloneMap *map, Range range)
 {
     uint32_t clean;
     TirVal **values = roles_initial(r, map, 0);
-    Ahead ahead;
+    Lookahead lookahead;
     TirPlan *plan = r->fn->plan;
 
     roles_find_vectors(r);
-    plan->ahead = plan->ahead && r->vectors.n == 0 && ahead_find(r->fn, r->body, &ahead);
-    if (plan->ahead) {
-        ahead.load->shared->release_lag = ahead.load->shared->ahead = true;
+    plan->lookahead = plan->lookahead && r->vectors.n == 0 && lookahead_find(r->fn, r->body, &lookahead);
+    if (plan->lookahead) {
+        lookahead.load->shared->release_lag = lookahead.load->shared->lookahead = true;
         clean = plan_clean_segments(r->loop);
         if (clean != 0)
-            emit_segments(r, map, range, clean, &ahead, values);
+            emit_segments(r, map, range, clean, &lookahead, values);
         else
-            roles_ahead(r, map, range, &ahead, values);
+            roles_lookahead(r, map, range, &lookahead, values);
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);

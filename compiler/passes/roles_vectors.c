@@ -67,7 +67,7 @@ roles_carrier(const Roles *r)
         if (tile == NULL && !op->shared->is_vector && !op->shared->per_band)
             tile = op;
     }
-    return vector == NULL || r->fn->plan->ahead ? vector : tile;
+    return vector == NULL || r->fn->plan->lookahead ? vector : tile;
 }
 
 /* The slots of the loop's rings: of vectors there are as many, so that the producer runs ahead as

@@ -1,4 +1,4 @@
-/* plan_ahead.c - whether the first product of an iteration can begin in the one before (roles_ahead.c).
+/* plan_lookahead.c - whether the first product of an iteration can begin in the one before (roles_lookahead.c).
  *
  * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
  * costs is registers: its result is there while the last products of the iteration before run.  Masks
@@ -24,7 +24,7 @@ is_zero(const TirVal *value)
 
 /* Lists what makes an operand in the body, in order: one load, and transposes. */
 static bool
-list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Ahead *ahead)
+list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Lookahead *lookahead)
 {
     TirOp *def = value->def;
 
@@ -33,14 +33,14 @@ list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Ahead *ahe
     if (def == NULL)
         return false;
     if (def->op == TIR_TRANSPOSE) {
-        if (!list_operand(arena, body, def->args[0], ahead))
+        if (!list_operand(arena, body, def->args[0], lookahead))
             return false;
-    } else if (def->op != TIR_LOAD || ahead->load != NULL) {
+    } else if (def->op != TIR_LOAD || lookahead->load != NULL) {
         return false;
     } else {
-        ahead->load = def;
+        lookahead->load = def;
     }
-    vec_push(arena, &ahead->needs, def);
+    vec_push(arena, &lookahead->needs, def);
     return true;
 }
 
@@ -85,15 +85,15 @@ mark_made(const TirBlock *block, bool *of)
 }
 
 bool
-ahead_is_asked(const Ahead *ahead, const TirOp *op)
+lookahead_is_asked(const Lookahead *lookahead, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (ahead->of[op->args[k]->id])
+        if (lookahead->of[op->args[k]->id])
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (ahead_is_asked(ahead, op->blocks[k]->ops.at[i]))
+            if (lookahead_is_asked(lookahead, op->blocks[k]->ops.at[i]))
                 return true;
         }
     }
@@ -101,27 +101,27 @@ ahead_is_asked(const Ahead *ahead, const TirOp *op)
 }
 
 bool
-ahead_find(const TirFn *fn, const TirBlock *body, Ahead *ahead)
+lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 {
     Arena *arena = fn->arena;
 
-    *ahead = (Ahead){0};
-    for (uint32_t i = 0; i < body->ops.n && ahead->product == NULL; i++) {
+    *lookahead = (Lookahead){0};
+    for (uint32_t i = 0; i < body->ops.n && lookahead->product == NULL; i++) {
         if (body->ops.at[i]->op == TIR_MMA)
-            ahead->product = body->ops.at[i];
+            lookahead->product = body->ops.at[i];
     }
-    TirOp *product = ahead->product;
+    TirOp *product = lookahead->product;
     if (product == NULL || product->joint || !is_zero(product->args[2]) ||
-        !list_operand(arena, body, product->args[0], ahead) ||
-        !list_operand(arena, body, product->args[1], ahead) || ahead->load == NULL)
+        !list_operand(arena, body, product->args[0], lookahead) ||
+        !list_operand(arena, body, product->args[1], lookahead) || lookahead->load == NULL)
         return false;
     if (product->args[2]->block == body)
-        vec_push(arena, &ahead->needs, product->args[2]->def);
-    vec_push(arena, &ahead->needs, product);
-    ahead->of = arena_array(arena, bool, fn->next_id + 1);
-    ahead->of[product->results[0]->id] = ahead->of[ahead->load->results[0]->id] = true;
-    mark_made(body, ahead->of);
-    return !ahead_is_asked(ahead, block_yield(body));
+        vec_push(arena, &lookahead->needs, product->args[2]->def);
+    vec_push(arena, &lookahead->needs, product);
+    lookahead->of = arena_array(arena, bool, fn->next_id + 1);
+    lookahead->of[product->results[0]->id] = lookahead->of[lookahead->load->results[0]->id] = true;
+    mark_made(body, lookahead->of);
+    return !lookahead_is_asked(lookahead, block_yield(body));
 }
 
 /* Registers of a thread, at least, while the product runs or its result is used: sums that live over
@@ -129,7 +129,7 @@ ahead_find(const TirFn *fn, const TirBlock *body, Ahead *ahead)
  * (the first of them takes its place), the share of a joint product, and what was exchanged for that,
  * which others still read. */
 static int64_t
-registers_ahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t bands)
+registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t bands)
 {
     int64_t own = tir_type_elements(product->results[0]->type), kept = 0, others = 0;
 
@@ -173,12 +173,12 @@ plan_clean_segments(const TirOp *loop)
 }
 
 bool
-plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages)
+plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages)
 {
     const PlanHints *hints = &px->plan;
     const TirBlock *body = loop->blocks[0];
     bool joint = false, parts = plan_clean_segments(loop) != 0;
-    Ahead ahead;
+    Lookahead lookahead;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         joint = joint || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint);
@@ -191,8 +191,8 @@ plan_begins_ahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uin
             return false;
     }
     if (!joint || !hints->overlap || stages < 2 ||
-        !pass_enabled(px, "pipeline") || !ahead_find(fn, body, &ahead))
+        !pass_enabled(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
-    return registers_ahead(fn, loop, ahead.product, hints->bands) <
+    return registers_with_lookahead(fn, loop, lookahead.product, hints->bands) <
            (int64_t)px->target->role_registers[hints->bands].consumer;
 }

@@ -1,4 +1,4 @@
-/* roles_ahead.c - a straight loop whose first product begins an iteration ahead.
+/* roles_lookahead.c - lookahead: a straight loop whose first MMA starts one iteration early.
  *
  * Where bands share out a product, an iteration ends with what nobody else can do for them: the share
  * goes to shared memory and to TMA.  The first product of the next iteration reads
@@ -20,42 +20,42 @@
 #include "compiler/passes/tir_util.h"
 
 TirVal *
-roles_begin_ahead(Roles *r, CloneMap *map, const Ahead *ahead)
+roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
-    for (uint32_t k = 0; k < ahead->needs.n; k++)
-        roles_copy(r, map, ahead->needs.at[k], false);
-    return clone_of(map, ahead->product->results[0]);
+    for (uint32_t k = 0; k < lookahead->needs.n; k++)
+        roles_copy(r, map, lookahead->needs.at[k], false);
+    return clone_of(map, lookahead->product->results[0]);
 }
 
 /* The slot that was waited for when the product began. */
 static void
-read_again(Roles *r, CloneMap *map, const Ahead *ahead)
+read_again(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
-    const TirVal *loaded = ahead->load->results[0];
+    const TirVal *loaded = lookahead->load->results[0];
     TirVal *slot = tir_const_int(&r->b, 0);
 
-    r->b.span = ahead->load->span;
+    r->b.span = lookahead->load->span;
     TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &loaded->type);
-    read->shared = ahead->load->shared;
+    read->shared = lookahead->load->shared;
     read->results[0]->name = loaded->name;
     clone_set(map, loaded, read->results[0]);
 }
 
 /* An iteration whose first product is `begun`; the next one's, or NULL in the last. */
 static TirVal *
-emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Ahead *ahead, TirVal *begun,
+emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Lookahead *lookahead, TirVal *begun,
                bool last)
 {
     CloneMap next = clone_map_copy(r->fn, outer);
 
-    clone_set(map, ahead->product->results[0], begun);
-    read_again(r, map, ahead);
-    ahead->next = last ? NULL : &next;
-    return roles_straight_iteration(r, map, ahead);
+    clone_set(map, lookahead->product->results[0], begun);
+    read_again(r, map, lookahead);
+    lookahead->next = last ? NULL : &next;
+    return roles_straight_iteration(r, map, lookahead);
 }
 
 void
-roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **initial)
+roles_lookahead(Roles *r, const CloneMap *map, Range range, Lookahead *lookahead, TirVal **initial)
 {
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
@@ -66,14 +66,14 @@ roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **i
     TirOp *branch = roles_if_any(r, range, initial);
 
     CloneMap head = clone_map_copy(r->fn, map);
-    values[n] = roles_begin_ahead(r, &head, ahead);
+    values[n] = roles_begin_lookahead(r, &head, lookahead);
     roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
 
     TirVal *last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
     Range others = {range.lo, last, range.base};
     CloneMap now = clone_map_copy(r->fn, map);
     TirOp *loop = roles_enter_loop(r, others, n + 1, values, &now, NULL);
-    values[n] = emit_iteration(r, &now, map, ahead, loop->blocks[0]->params.at[n + 1], false);
+    values[n] = emit_iteration(r, &now, map, lookahead, loop->blocks[0]->params.at[n + 1], false);
     roles_yielded(r, &now, values);
     tir_yield(&r->b, n + 1, values);
 
@@ -85,7 +85,7 @@ roles_ahead(Roles *r, const CloneMap *map, Range range, Ahead *ahead, TirVal **i
         clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
     if (masks == MASKS_BY_SEGMENT)
         r->masks = MASKS_ALL;
-    (void)emit_iteration(r, &tail, map, ahead, loop->results[n], true);
+    (void)emit_iteration(r, &tail, map, lookahead, loop->results[n], true);
     r->masks = masks;
     roles_yielded(r, &tail, values);
     tir_yield(&r->b, n, values);
