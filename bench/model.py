@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "overlap", "pingpong", "divide")
+PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "pipelined", "pingpong", "divide")
 CASE = ("kernel", "d", "mask", "seqlen")
 FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
@@ -63,10 +63,10 @@ def iteration_of(features, plan, t):
     products = norm(work["tensor"], work["shared"], t["port_power"])
     arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
     arithmetic += 0 if features["joint"] else t["round"]
-    overlaps = features["overlapped"] and plan["overlap"]
-    ahead = work["lookahead"] and plan["overlap"] and plan["stages"] > 1
-    share = work["early"] if overlaps else work["after"] + (0 if ahead else work["first"])
-    straight = not overlaps and not features["joint"]
+    pipelines = features["pipelined"] and plan["pipelined"]
+    ahead = work["lookahead"] and plan["pipelined"] and plan["stages"] > 1
+    share = work["early"] if pipelines else work["after"] + (0 if ahead else work["first"])
+    straight = not pipelines and not features["joint"]
     share += 0 if straight else t["under"] * (1 - share)
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
                       t["gap"] + (t["gap_straight"] if straight else 0))
@@ -77,7 +77,7 @@ def iteration_of(features, plan, t):
         return clocks, 0.0
     if features["joint"]:
         return clocks, t["copy_latency"] + work["tensor"]
-    return clocks, t["copy_latency"] * (1 if overlaps or work["held"] else t["copy_part"])
+    return clocks, t["copy_latency"] * (1 if pipelines or work["held"] else t["copy_part"])
 
 
 def drawn_in_rounds(trips, each, clocks, tile, sm_count):
@@ -95,8 +95,8 @@ def predict(features, plan, t):
     if not plan["persistent"]:
         start += t["block"]
     elif plan["slots"] == 1:
-        overlaps = features["overlapped"] and plan["overlap"]
-        start += (t["slot"] if overlaps else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
+        pipelines = features["pipelined"] and plan["pipelined"]
+        start += (t["slot"] if pipelines else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
     masks = t["issue"] * trips["masks"] * n * t["mask"] * (t["mask_joint"] if features["joint"] else 1)
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
@@ -201,7 +201,7 @@ def judged(rows, features, times):
 
 def name_of(row):
     flags = "" if row["persistent"] else " tile a block"
-    flags += "" if row["overlap"] else " no overlap"
+    flags += "" if row["pipelined"] else " no overlap"
     flags += "" if row["pingpong"] or row["bands"] == 1 else " no ping-pong"
     return f"{row['M']}x{row['N']} bands {row['bands']} stages {row['stages']} slots {row['slots']}{flags}"
 

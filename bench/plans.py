@@ -56,7 +56,7 @@ def variants(plan):
         yield {**plan, "stages": stages}
     if plan["slots"] > 1:
         yield {**plan, "slots": 1}
-    yield {**plan, "overlap": 0}
+    yield {**plan, "pipelined": 0}
     yield {**plan, "persistent": 1 - plan["persistent"]}
     if plan["pingpong"]:
         yield {**plan, "pingpong": 0}

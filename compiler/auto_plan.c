@@ -102,7 +102,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
                              .work = *w,
                              .trips = *trips,
                              .clocks = band_time(target, w, trips, &plan, s->sizes_known),
-                             .overlapped = band_overlaps(target, w, &plan)};
+                             .pipelined = band_pipelines(target, w, &plan)};
     found->work.n_loops = 0;
     found->choice.warps = 4;
     found->choice.plan = plan;
@@ -177,13 +177,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
                       .slots = slots,
                       .persistent = true,
                       .dynamic = true,
-                      .overlap = true,
+                      .pipelined = true,
                       .pingpong = bands > 1 && !fn->plan->divided};
     int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;
     if (slots > 1 && w->leaves_over)
         panels = 0;
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
-        band_overlaps(target, w, &plan))
+        band_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
@@ -220,7 +220,7 @@ try_values(PlanSearch *s, TileChoice *values)
         if (!bands_wanted(s, bands))
             continue;
         values->plan = (PlanHints){
-            .bands = bands, .stages = 2, .slots = 1, .overlap = true};
+            .bands = bands, .stages = 2, .slots = 1, .pipelined = true};
         TirFn *fn = planned_kernel(s, values);
         if (fn == NULL)
             continue;

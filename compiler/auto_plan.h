@@ -14,7 +14,7 @@ typedef struct PlanCandidate {
     BandWork work; /* without loops */
     BandTrips trips;
     BandClocks clocks;
-    bool overlapped;
+    bool pipelined;
     int64_t shared_bytes; /* of tiles */
     double microseconds;  /* predicted, for a chip at its full clock */
 } PlanCandidate;

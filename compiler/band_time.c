@@ -7,7 +7,7 @@
  * is how imperfectly arithmetic hides behind products: one band hides nothing, more bands more.
  *
  * A band does not wait for all of its products: others run under its own arithmetic, and only keep the
- * tensor cores from the other bands.  Where late products run into the next iteration (overlapped) it
+ * tensor cores from the other bands.  Where late products run into the next iteration (pipelined) it
  * waits for the early ones, in a straight loop for the first of the early ones and the first of the late
  * ones, where an iteration's first product begins in the one before for the latter.  In a straight loop
  * two chains of products begin, each with a gap.  Bands that share a product wait for one another
@@ -48,9 +48,9 @@ round_of(uint32_t n, double waited, double under, double second, double gap)
 }
 
 bool
-band_overlaps(const Target *target, const BandWork *work, const PlanHints *plan)
+band_pipelines(const Target *target, const BandWork *work, const PlanHints *plan)
 {
-    return plan->overlap && !work->joint && work->accumulators > 0 && work->fresh > 0 &&
+    return plan->pipelined && !work->joint && work->accumulators > 0 && work->fresh > 0 &&
            plan_overlap_fits(target, plan->bands, work->accumulators + plan_overlap_registers(work->fresh));
 }
 
@@ -77,13 +77,13 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
 /* What a band waits for where a copy begins when its slot has been read.  Bands that divide tiles have a
  * slot for each part, and give it back early. */
 static double
-copy_wait(const BandTimes *times, const BandWork *work, bool overlaps)
+copy_wait(const BandTimes *times, const BandWork *work, bool pipelines)
 {
     if (work->divided)
         return 0;
     if (work->joint) /* and so do all others: nothing runs beside its products */
         return times->copy_latency + work->tensor;
-    return times->copy_latency * (overlaps || work->held ? 1 : times->copy_part);
+    return times->copy_latency * (pipelines || work->held ? 1 : times->copy_part);
 }
 
 static double
@@ -91,10 +91,10 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
 {
     const BandTimes *times = &target->band_times;
     uint32_t n = plan->bands;
-    bool overlaps = band_overlaps(target, work, plan), straight = !overlaps && !work->joint;
-    bool lookahead = work->lookahead && plan->overlap && plan->stages > 1;
+    bool pipelines = band_pipelines(target, work, plan), straight = !pipelines && !work->joint;
+    bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
-    double share = overlaps ? work->early : work->after + (lookahead ? 0 : work->first);
+    double share = pipelines ? work->early : work->after + (lookahead ? 0 : work->first);
 
     if (band_is_products(work))
         return iteration_of_products(target, work, plan);
@@ -105,7 +105,7 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
     clocks += work->joint ? (n - 1) * times->joint : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
     clocks += times->added * n * work->added;
-    c->wait = plan->stages == 1 ? copy_wait(times, work, overlaps) : 0;
+    c->wait = plan->stages == 1 ? copy_wait(times, work, pipelines) : 0;
     return clocks + c->wait;
 }
 
@@ -115,7 +115,7 @@ static double
 slot_wait(const Target *target, const BandWork *work, const PlanHints *plan)
 {
     double bytes = (double)(work->once_bytes_shared + plan->bands * work->once_bytes_own);
-    double share = band_overlaps(target, work, plan) ? target->band_times.slot : 1;
+    double share = band_pipelines(target, work, plan) ? target->band_times.slot : 1;
 
     return share * (target->band_times.copy_latency + bytes / target->chip.copy_bytes);
 }

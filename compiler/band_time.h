@@ -53,7 +53,7 @@ typedef struct BandWork {
 /* Of a kernel on which the passes up to `plan` have run, for `bands` bands. */
 BandWork band_work(const TirFn *fn, uint32_t bands);
 /* Whether its products run under the next iteration's arithmetic (as passes/plan.c decides). */
-bool band_overlaps(const Target *target, const BandWork *work, const PlanHints *plan);
+bool band_pipelines(const Target *target, const BandWork *work, const PlanHints *plan);
 
 /* Whether its loop has nothing but products. */
 bool band_is_products(const BandWork *work);

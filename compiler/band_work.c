@@ -90,7 +90,7 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors of a loop that has no overlap: in rings, or copied ahead by each band, to one of two slots
+/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each band, to one of two slots
  * (roles_vectors.c). */
 static void
 add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)

@@ -1,7 +1,7 @@
 /* group_plans.c - enumerates plans, and counts what they take.
  *
  *   registers   accumulators that live over the loop, and the largest set of fresh results that is
- *               alive together; with `overlap` half as much again, for while the next result is
+ *               alive together; with `pipelined` half as much again, for while the next result is
  *               computed the last one is still an operand, of 16 bits
  *   memory      tiles of the loop have two stages; the one that is needed last may have a single
  * one where two do not fit, in loops of which no iteration can run ahead.  Tiles that stay have
@@ -191,7 +191,7 @@ count_registers(const Flow *flow, GroupPlan *plan)
         }
         most = members * largest > most ? members * largest : most;
     }
-    plan->registers = kept + (plan->overlap ? most + most / 2 : most);
+    plan->registers = kept + (plan->pipelined ? most + most / 2 : most);
 }
 
 static int64_t
@@ -229,7 +229,7 @@ shared_bytes(const Flow *flow, const GroupPlan *plan)
 /* The first product of the next iteration can begin early when it alone is fresh: with several
  * results alive together there are no registers for more. */
 static bool
-can_overlap(const Flow *flow)
+can_pipeline(const Flow *flow)
 {
     uint32_t fresh = 0, carried = 0;
 
@@ -264,7 +264,7 @@ fit_memory(const Space *s, GroupPlan *plan)
     for (uint32_t k = 0; k < flow->n_tiles; k++)
         plan->stages[k] = (uint8_t)(!flow->tiles[k].in_loop ? 1 : s->stages > 0 ? s->stages : 2);
     plan->shared_bytes = shared_bytes(flow, plan);
-    if (plan->shared_bytes > s->target->group_tile_bytes && s->stages == 0 && !can_overlap(flow) &&
+    if (plan->shared_bytes > s->target->group_tile_bytes && s->stages == 0 && !can_pipeline(flow) &&
         last < flow->n_tiles) {
         plan->stages[last] = 1;
         plan->shared_bytes = shared_bytes(flow, plan);
@@ -365,8 +365,8 @@ choose_ways(Space *s, GroupPlan *plan, uint32_t d)
     }
     for (uint32_t choice = 0; choice < 4; choice++) {
         plan->registers_wanted = (choice & 1) != 0;
-        plan->overlap = (choice & 2) != 0;
-        if (!plan->overlap || (can_overlap(s->flow) && s->stages != 1))
+        plan->pipelined = (choice & 2) != 0;
+        if (!plan->pipelined || (can_pipeline(s->flow) && s->stages != 1))
             add_plan(s, *plan);
     }
 }

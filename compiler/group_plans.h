@@ -30,7 +30,7 @@ typedef struct GroupPlan {
     bool swapped[FLOW_PRODUCTS];
     uint8_t row_groups[FLOW_PRODUCTS];
     bool registers_wanted; /* computed left operands stay in registers where they can */
-    bool overlap;          /* the next iteration's first product before this one's arithmetic */
+    bool pipelined;        /* the next iteration's first product before this one's arithmetic */
     bool exchanges;        /* some value goes from warp group to warp group */
     uint8_t stages[FLOW_TILES];        /* of each tile */
     uint32_t from_registers;           /* bits: the left operand of this product is in registers */

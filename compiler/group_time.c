@@ -27,7 +27,7 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     if (flow->n_values == 0)
         c->chain = 0;
     double arithmetic = unit_larger(c->special, c->lanes);
-    double power = plan->overlap ? times->power_overlapped : times->power_plain;
+    double power = plan->pipelined ? times->power_pipelined : times->power_plain;
     c->exchange = plan->exchanges ? times->exchange : 0;
     if (flow->n_values == 0 && arithmetic <= 0) {
         c->total = unit_norm(c->tensor, c->port, times->power_products) + times->iteration;

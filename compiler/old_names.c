@@ -7,6 +7,7 @@ static const struct {
     const char *old, *name;
 } renamed[] = {
     /* keys of --plan, @plan and the tuning database */
+    {"overlap", "pipelined"},
     {"turns", "pingpong"},
     /* switches */
     {"spread-starts", "stagger-starts"},

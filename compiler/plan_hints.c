@@ -12,7 +12,7 @@ typedef struct HintRow {
 
 static const HintRow rows[] = {
     {"bands", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
-    {"persistent", 0, 1}, {"overlap", 0, 1}, {"dynamic", 0, 1},
+    {"persistent", 0, 1}, {"pipelined", 0, 1}, {"dynamic", 0, 1},
     {"pingpong", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -64,7 +64,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .stages = values[1],
                        .slots = values[2],
                        .persistent = values[3] != 0,
-                       .overlap = values[4] != 0,
+                       .pipelined = values[4] != 0,
                        .dynamic = values[5] != 0,
                        .pingpong = values[6] != 0,
                        .divide = values[7] != 0,

@@ -378,10 +378,10 @@ static const char *
 operands_text(const Flow *flow, const GroupPlan *plan)
 {
     if (flow->n_values == 0)
-        return plan->overlap ? "ol" : "";
+        return plan->pipelined ? "ol" : "";
     if (plan->from_registers != 0)
-        return plan->overlap ? "RS ol" : "RS";
-    return plan->overlap ? "SS ol" : "SS";
+        return plan->pipelined ? "RS ol" : "RS";
+    return plan->pipelined ? "SS ol" : "SS";
 }
 
 static void
@@ -538,8 +538,8 @@ print_tile_json(const Search *s, const Row *row, Buf *out)
     buf_add(out, "],\"row_groups\":[");
     for (uint32_t d = 0; d < flow->divisions; d++)
         buf_printf(out, "%s%" PRIu32, d > 0 ? "," : "", plan->row_groups[d]);
-    buf_printf(out, "],\"from_registers\":%s,\"overlap\":%s,\"stages\":{",
-               plan->from_registers != 0 ? "true" : "false", plan->overlap ? "true" : "false");
+    buf_printf(out, "],\"from_registers\":%s,\"pipelined\":%s,\"stages\":{",
+               plan->from_registers != 0 ? "true" : "false", plan->pipelined ? "true" : "false");
     for (uint32_t k = 0; k < flow->n_tiles; k++)
         buf_printf(out, "%s\"%s\":%" PRIu32, k > 0 ? "," : "", tile_name(&flow->tiles[k]),
                    plan->stages[k]);

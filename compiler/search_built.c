@@ -16,9 +16,9 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
-               ",persistent=%d,dynamic=%d,overlap=%d,pingpong=%d%s%s",
+               ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
                plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
-               plan->overlap, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
+               plan->pipelined, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the
@@ -57,8 +57,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
         buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
     buf_add(out, "--plan=");
     print_plan(&p->choice.plan, out);
-    buf_printf(out, "\",\"overlapped\":%s,\"joint\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
-               p->overlapped ? "true" : "false", w->joint ? "true" : "false",
+    buf_printf(out, "\",\"pipelined\":%s,\"joint\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
+               p->pipelined ? "true" : "false", w->joint ? "true" : "false",
                w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
@@ -122,7 +122,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             : plan->persistent                ? "persistent"
                                               : "of a tile",
             p->work.joint   ? "joint"
-            : p->overlapped ? "pipelined"
+            : p->pipelined ? "pipelined"
                             : "in order",
             memory, p->clocks.iteration, 100 * plan->bands * p->work.tensor / p->clocks.iteration,
             p->microseconds / 1e3);

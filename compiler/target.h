@@ -77,7 +77,7 @@ enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups c
 
 /* What products of warp groups take beside the time of the units: fitted, see there. */
 typedef struct GroupTimes {
-    double power_overlapped, power_plain; /* how well arithmetic hides behind products */
+    double power_pipelined, power_plain; /* how well arithmetic hides behind products */
     double power_products; /* how well they and their operands' way hide behind each other, alone */
     double iteration; /* clocks: of a loop that has nothing but products, each time around */
     double chain;    /* clocks: latencies of what one warp group does one after the other */

@@ -71,7 +71,7 @@ const Target target_sm90 = {
     .drawing_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
-    .group_times = {.power_overlapped = 1.73,
+    .group_times = {.power_pipelined = 1.73,
                     .power_plain = 1.3,
                     .power_products = 8,
                     .iteration = 100,

@@ -300,7 +300,7 @@ typedef struct TirPlan {
                                     over iterations that nothing else should */
     bool joint;                  /* bands work on some product together: all have all iterations */
     bool lookahead;                /* the first product of an iteration begins in the one before */
-    bool overlapped;             /* products of one iteration run under arithmetic of the next */
+    bool pipelined;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the
                                     others what tile is next, when `dynamic` */

@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m reversed_raster registers 32 160 dynamic overlapped paired pingpong balance_swap reg_pressure 1 joint lookahead
+/* bands 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 joint lookahead
  * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -675,7 +675,7 @@ take_plan_line(Reader *r)
     plan->consumer_registers = reader_u32(r);
     plan->dynamic = reader_accept(r, "dynamic");
     plan->persistent = plan->dynamic || reader_accept(r, "persistent");
-    plan->overlapped = reader_accept(r, "overlapped");
+    plan->pipelined = reader_accept(r, "pipelined");
     plan->paired = reader_accept(r, "paired");
     plan->pingpong = reader_accept(r, "pingpong");
     plan->balance_swap = reader_accept(r, "balance_swap");

@@ -657,7 +657,7 @@ print_schedule(Printer *p)
                    fn->plan->reversed_raster ? " reversed_raster" : "",
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
-                   fn->plan->overlapped ? " overlapped" : "");
+                   fn->plan->pipelined ? " pipelined" : "");
         buf_add(p->out, fn->plan->paired ? " paired" : "");
         buf_add(p->out, fn->plan->pingpong ? " pingpong" : "");
         buf_add(p->out, fn->plan->balance_swap ? " balance_swap" : "");

@@ -425,9 +425,9 @@ check_products(Planner *p)
 /* ---- overlapping ---- */
 
 /* A bound of the registers a thread of a warp group needs for results of products: those that live
- * over iterations, and with `overlap` all others as well at once with what they become. */
+ * over iterations, and with `pipelined` all others as well at once with what they become. */
 static int64_t
-result_registers(const Planner *p, bool overlap)
+result_registers(const Planner *p, bool pipelined)
 {
     const TirBlock *body = p->loop->blocks[0];
     int64_t total = 0;
@@ -438,7 +438,7 @@ result_registers(const Planner *p, bool overlap)
             continue;
         int64_t n = tir_type_elements(op->results[0]->type) / GROUP_LANES;
         bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
-        total += fresh && overlap ? plan_overlap_registers(n) : n;
+        total += fresh && pipelined ? plan_overlap_registers(n) : n;
     }
     return total;
 }
@@ -860,12 +860,12 @@ pass_plan(PassContext *px, TirFn *fn)
                           .pingpong = hints->pingpong && hints->bands > 1,
                           .producer_registers = px->target->role_registers[hints->bands].producer,
                           .consumer_registers = px->target->role_registers[hints->bands].consumer};
-    fn->plan->overlapped =
-        hints->overlap && plan_overlap_fits(px->target, hints->bands, result_registers(&p, true));
-    if (hints->overlap && plan_is_given(hints, "overlap") && !fn->plan->overlapped)
+    fn->plan->pipelined =
+        hints->pipelined && plan_overlap_fits(px->target, hints->bands, result_registers(&p, true));
+    if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
         plan_not_kept(px, fn, p.loop->span,
                       arena_printf(fn->arena,
-                                   "overlap=1 needs %d registers of a thread for results of "
+                                   "pipelined=1 needs %d registers of a thread for results of "
                                    "products and %d others, and there are %u",
                                    (int)result_registers(&p, true), BESIDE_SUMS,
                                    fn->plan->consumer_registers + ROUNDED));

@@ -190,7 +190,7 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
             return false;
     }
-    if (!joint || !hints->overlap || stages < 2 ||
+    if (!joint || !hints->pipelined || stages < 2 ||
         !pass_enabled(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
     return registers_with_lookahead(fn, loop, lookahead.product, hints->bands) <

@@ -2,8 +2,8 @@
  *
  *   level    tile IR with a plan (pass `plan`)
  *   does     replaces loads by waits for rings and reads of them, and writes the producer, which
- *            fills the rings (roles_order.c: in which order).  With `overlapped`, the
- *            main loop is turned by a stage: products whose operands are computed from other
+ *            fills the rings (roles_order.c: in which order).  With `pipelined`, the
+ *            main loop is pipelined by one stage: products whose operands are computed from other
  *            products ("late") run while the next iteration's arithmetic does:
  *
  *                first iteration: early products, arithmetic
@@ -28,7 +28,7 @@
 static void
 list_ring(Roles *r, TirOp *load)
 {
-    if (r->fn->plan->overlapped && r->late[load->results[0]->id])
+    if (r->fn->plan->pipelined && r->late[load->results[0]->id])
         vec_push(r->fn->arena, &r->late_rings, load);
     else
         vec_push(r->fn->arena, &r->early_rings, load);
@@ -174,8 +174,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
     if (plan->divided)
         roles_divided(r, map, range);
-    else if (plan->overlapped)
-        roles_overlapped(r, map, range);
+    else if (plan->pipelined)
+        roles_pipelined(r, map, range);
     else if (roles_only_sums(r))
         roles_sums(r, map, range);
     else
@@ -300,10 +300,10 @@ has_slots(const Roles *r)
     return has;
 }
 
-/* The first iteration of a loop that is turned stands before it.  When masks live in the last ones,
+/* The first iteration of a pipelined loop stands before it.  When masks live in the last ones,
  * and bands differ in which these are, every band has some, and the loop goes backwards if it may:
  * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
- * none: the first iteration has none, and a loop that would begin with masks is not turned.
+ * none: the first iteration has none, and a loop that would begin with masks is not pipelined.
  *
  * Masks at both ends, as those of a window that moves along with the rows: the loop goes backwards, too.
  * Where such a window begins, some rows of a tile see nothing of the first tile of keys: a running maximum
@@ -314,7 +314,7 @@ choose_first_iteration(Roles *r)
 {
     bool first = false, last = false;
 
-    if (r->loop->n_segments < 2 || !r->fn->plan->overlapped)
+    if (r->loop->n_segments < 2 || !r->fn->plan->pipelined)
         return;
     roles_visit_masks(r, r->body, false, &first, &last);
     if (first && !last)
@@ -345,14 +345,14 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     r.body = r.loop->blocks[0];
     sink_loads(fn, r.body);
-    plan->overlapped = plan->overlapped && !plan->joint;
+    plan->pipelined = plan->pipelined && !plan->joint;
     roles_mark(&r);
-    if (plan->overlapped)
-        plan->overlapped = roles_prepare_overlap(&r);
-    if (r.not_turned != NULL)
-        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' do not overlap: %s", fn->name,
-                    r.not_turned);
-    if (plan->reg_pressure > 1 && (plan->overlapped || r.loop->n_results < 2))
+    if (plan->pipelined)
+        plan->pipelined = roles_prepare_pipelined(&r);
+    if (r.not_pipelined != NULL)
+        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
+                    r.not_pipelined);
+    if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
         plan->reg_pressure = 1;
     roles_ring_vectors(&r);
     if (plan->divided)
@@ -368,15 +368,15 @@ pass_roles(PassContext *px, TirFn *fn)
     /* Bands that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
     plan->pingpong = plan->pingpong && (plan->joint ? joint_products(&r) == 1
-                                              : plan->overlapped && !r.bounds_differ);
+                                              : plan->pipelined && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
     plan->balance_swap = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->pingpong &&
                         !plan->joint;
-    r.staggers = plan->balance_swap && plan->overlapped && pass_enabled(px, "stagger-bands");
+    r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-bands");
     plan->original = r.old;
     if (plan->joint)
         r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
-    if (!plan->overlapped)
+    if (!plan->pipelined)
         roles_order_rings(&r);
     plan->staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
@@ -415,7 +415,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_pass_rest(&r);
     fn->body = root;
-    if (plan->overlapped)
+    if (plan->pipelined)
         roles_settle_first(fn);
     roles_check_wishes(&r);
     return true;

@@ -38,7 +38,7 @@ typedef struct Roles {
     TirBlock *old;                         /* the program as it was */
     TirOp *loop;                           /* the main loop as it was */
     TirBlock *body;                        /* its body */
-    const char *not_turned;                /* why the main loop can not be, where that is known */
+    const char *not_pipelined;                /* why the main loop can not be, where that is known */
     OpList around;                         /* the loops around it, the outermost first */
     ValueList counters, producer_counters; /* of those that are being emitted, anew */
     TirBuilder b;                          /* of the computing groups' program */
@@ -55,7 +55,7 @@ typedef struct Roles {
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
     uint32_t segment; /* the one of MASKS_OF_ONE */
-    bool clean_head; /* the first iteration has no masks; where it would, the loop is not turned */
+    bool clean_head; /* the first iteration has no masks; where it would, the loop is not pipelined */
     Staggering staggered, producer_staggered; /* in each of the two builders' programs */
     TirVal *first, *producer_first; /* where tiles are counted from the end, in each of the two: the index of
                                        the block's first program, as it was last read */
@@ -65,7 +65,7 @@ typedef struct Roles {
     bool staggers; /* bands begin long tiles apart */
     TirVal *delay; /* of this band, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
-    TirVal *head;      /* the first iteration of a turned loop, when its masks stand under tests; else NULL */
+    TirVal *head;      /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
     TirVal **splits;   /* .. and the places between the loop's segments */
     bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
@@ -86,8 +86,8 @@ typedef struct Range {
 
 /* Fills `late` and `level`. */
 void roles_mark(Roles *r);
-/* Whether the loop can be turned by a stage; splits its branches where both stages are in one. */
-bool roles_prepare_overlap(Roles *r);
+/* Whether the loop can be pipelined by one stage; splits its branches where both stages are in one. */
+bool roles_prepare_pipelined(Roles *r);
 bool roles_is_late(const Roles *r, const TirOp *op);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);
@@ -127,7 +127,7 @@ TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *num
 
 /* ---- roles_order.c ---- */
 
-/* Before the producer is made: the order in which it fills the rings of a loop that is not turned. */
+/* Before the producer is made: the order in which it fills the rings of a loop that is not pipelined. */
 void roles_order_rings(Roles *r);
 /* Whether `op` is a product that reads the ring behind `load`, itself or through a part or a transpose. */
 bool roles_reads_ring(const TirOp *op, const TirOp *load);
@@ -194,14 +194,14 @@ void roles_vectors_there(Roles *r);
 /* The vector of an iteration. */
 void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration);
 
-/* ---- roles_straight.c, roles_overlapped.c, roles_sums.c: the main loop as it is, turned by a stage,
+/* ---- roles_straight.c, roles_pipelined.c, roles_sums.c: the main loop as it is, pipelined by one stage,
  * and with nothing but sums ---- */
 
 void roles_straight(Roles *r, CloneMap *map, Range range);
 /* An iteration, its first product begun before if `lookahead` is not NULL; the next one's, if it has been
  * begun, else NULL. */
 TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
-void roles_overlapped(Roles *r, CloneMap *map, Range range);
+void roles_pipelined(Roles *r, CloneMap *map, Range range);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
@@ -211,13 +211,13 @@ void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
 void roles_pass_by(Roles *r, TirVal *from, TirVal *to);
 /* Whether there may be some behind a band's own. */
 bool roles_has_rest(const Roles *r);
-/* Under the last product of a turned loop (`under`), or where a band has no iteration: how many are still to be
+/* Under the last product of a pipelined loop (`under`), or where a band has no iteration: how many are still to be
  * passed by behind `end`. */
 TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
 /* Behind everything else that is done for the tile. */
 void roles_pass_rest(Roles *r);
 
-/* roles_first.c: decides branches of the iteration that stands before a turned loop. */
+/* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
 /* .. and of bands that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
@@ -240,7 +240,7 @@ bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
 bool roles_is_remade(const Roles *r, const TirVal *value);
 /* .. does so, unless `map` has it. */
 void roles_remake(Roles *r, CloneMap *map, TirVal *value);
-/* roles_masks.c: before the first iteration of a turned loop is emitted: which of its masks it may leave out. */
+/* roles_masks.c: before the first iteration of a pipelined loop is emitted: which of its masks it may leave out. */
 void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
 /* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
 bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);

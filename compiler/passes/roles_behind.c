@@ -1,6 +1,6 @@
-/* roles_behind.c - what stands behind a turned loop and follows from its early results alone.
+/* roles_behind.c - what stands behind a pipelined loop and follows from its early results alone.
  *
- *   does     the last product of a turned loop comes behind it, with nothing to run under it.  The
+ *   does     the last product of a pipelined loop comes behind it, with nothing to run under it.  The
  *            arithmetic on vectors that the program has behind the loop, and that does not need that
  *            product, moves there:
  *

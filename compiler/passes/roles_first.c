@@ -1,4 +1,4 @@
-/* roles_first.c - what is known in the first iteration of a turned loop, which stands before it.
+/* roles_first.c - what is known in the first iteration of a pipelined loop, which stands before it.
  *
  *   level    tile IR, roles
  *   does     there carried values are the constants they begin with.  A branch that rows may take

@@ -1,4 +1,4 @@
-/* roles_masks.c - masks of the iteration that stands before a turned loop.
+/* roles_masks.c - masks of the iteration that stands before a pipelined loop.
  *
  *   does     segments say which masks an iteration needs (split-loops), but this one lies in one or another
  *            of them: in the first, or, where that is empty, in a later one.  A mask of a product's result that

@@ -241,7 +241,7 @@ produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, T
 static bool
 once_behind(const Roles *r)
 {
-    bool behind = r->fn->plan->overlapped && r->around.n == 0;
+    bool behind = r->fn->plan->pipelined && r->around.n == 0;
 
     for (uint32_t k = 0; k < r->once.n; k++)
         behind = behind && r->once.at[k]->shared->slots == 1;
@@ -275,7 +275,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
                       : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
     r->producer_staggered = roles_stagger(r, b, index, range);
-    if (!r->fn->plan->overlapped) {
+    if (!r->fn->plan->pipelined) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];
         produce_list(r, &r->early_rings, index, range.base, b->block->params.at[0]);

@@ -5,7 +5,7 @@
  *
  *                for .. { ring_wait K; ring_release K; ring_wait V; ring_release V }
  *
- *            Behind a turned loop that is a chain of waits with nothing under it.  So what needs not wait for
+ *            Behind a pipelined loop that is a chain of waits with nothing under it.  So what needs not wait for
  *            the last product is done while that runs: how many there are, and rings that no product reads any
  *            more; the others come behind what is stored:
  *

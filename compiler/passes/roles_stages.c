@@ -409,9 +409,9 @@ begins_behind(const Roles *r, const TirOp *mma)
            (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
 }
 
-/* Whether the loop can be turned; marks the stages. */
+/* Whether the loop can be pipelined; marks the stages. */
 bool
-roles_prepare_overlap(Roles *r)
+roles_prepare_pipelined(Roles *r)
 {
     bool some_late = false, some_early = false;
 
@@ -435,8 +435,8 @@ roles_prepare_overlap(Roles *r)
     } while (split_branches(r, r->body));
     sink_into_late(r, r->body);
     if (!mark_closing(r))
-        r->not_turned = "a product needs the result of one that would run under arithmetic";
+        r->not_pipelined = "a product needs the result of one that would run under arithmetic";
     else if (reads_early_results(r))
-        r->not_turned = "the result of a first product is used behind a second one";
-    return r->not_turned == NULL && !shares_slots(r);
+        r->not_pipelined = "the result of a first product is used behind a second one";
+    return r->not_pipelined == NULL && !shares_slots(r);
 }

@@ -2,14 +2,14 @@
  *
  * Where a loop does nothing but add products up, all bands end it at about the same time, and nothing
  * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
- * arithmetic beside its products and is turned by a stage: bands with the same number of iterations
+ * arithmetic beside its products and is pipelined by one stage: bands with the same number of iterations
  * share the tensor cores evenly, so that they end together, too.  So the end is made short: a band
  * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks TMA
  * to bring it to memory, which clips it at the ends of the tensor.  That spares threads
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
  *
- * A turned loop has read what the band loads once for a tile when its last product begins, so the slot of
+ * A pipelined loop has read what the band loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
  * the next tile's load goes to.  The band gives it back when TMA has read it; who
  * waits for that at once holds the band up, so it does so under the next tile's first product (`deferred_release`).
@@ -93,7 +93,7 @@ panels_to_store(const Roles *r, const TirOp *store)
     const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
 
-    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->overlapped && !roles_only_sums(r)) ||
+    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_only_sums(r)) ||
         is_turned(r) || tensor->rank > form->rank || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
@@ -145,7 +145,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
 void
 roles_find_places(Roles *r)
 {
-    if (!r->fn->plan->overlapped || !roles_reads_once_early(r))
+    if (!r->fn->plan->pipelined || !roles_reads_once_early(r))
         return;
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         const TirOp *store = r->old->ops.at[i];

@@ -548,8 +548,8 @@ use_body(Roles *r, TirBlock *body, OpList rings)
     roles_mark(r);
 }
 
-/* A copy of the body whose products begin with what is subtracted from them; its rings to `rings`.  (A
- * loop that is not turned has no late ones.) */
+/* A copy of the body whose products begin with what is subtracted from them; its rings to `rings`.  (A loop that is not pipelined
+ * has no late ones.) */
 static TirBlock *
 preloaded_body(Roles *r, OpList *rings)
 {

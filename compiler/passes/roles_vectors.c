@@ -90,7 +90,7 @@ roles_ring_vectors(Roles *r)
 {
     uint32_t slots = slots_of_loop(r);
 
-    if (slots == 0 || r->fn->plan->overlapped || !pass_enabled(r->px, "pipeline"))
+    if (slots == 0 || r->fn->plan->pipelined || !pass_enabled(r->px, "pipeline"))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];

@@ -12,24 +12,24 @@ roles_check_wishes(const Roles *r)
 {
     const PlanHints *hints = &r->px->plan;
     const TirPlan *plan = r->fn->plan;
-    const char *no_overlap = plan->joint ? "overlap=1 does not go with a product that the warp "
+    const char *no_pipelining = plan->joint ? "pipelined=1 does not go with a product that the warp "
                                            "groups share out in each iteration"
-                             : r->not_turned != NULL
-                                 ? arena_printf(r->fn->arena, "overlap=1 can not be had: %s", r->not_turned)
-                                         : "overlap=1 needs products that can run while the next "
+                             : r->not_pipelined != NULL
+                                 ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
+                                         : "pipelined=1 needs products that can run while the next "
                                            "iteration's arithmetic does, and this loop has none";
     const char *no_pingpong =
         plan->bands < 2     ? "pingpong=1 needs more than one warp group"
         : plan->joint       ? "pingpong=1 does not go with the products that this loop's warp groups "
                               "share out"
-        : !plan->overlapped ? "pingpong=1 needs a loop whose iterations overlap, and this one's do not"
+        : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
                             : "pingpong=1 needs warp groups that all have the same iterations";
     const char *not_drawn = plan->paired ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
                                            "take the same tile"
                             : plan->persistent ? "dynamic=1 is for programs that differ in length, "
                                                "and these do not"
                                              : "dynamic=1 needs persistent=1";
-    const Wish wishes[] = {{"overlap", hints->overlap, plan->overlapped, no_overlap},
+    const Wish wishes[] = {{"pipelined", hints->pipelined, plan->pipelined, no_pipelining},
                            {"dynamic", hints->dynamic, plan->dynamic, not_drawn},
                            {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
 

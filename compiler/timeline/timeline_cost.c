@@ -121,7 +121,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                double busy[UNIT_COUNT])
 {
     Flow *flow = arena_new(arena, Flow); /* as the search would have read it */
-    GroupPlan plan = {.consumers = fn->plan->bands, .overlap = fn->plan->overlapped};
+    GroupPlan plan = {.consumers = fn->plan->bands, .pipelined = fn->plan->pipelined};
     double bytes = 0, copied = 0;
 
     for (uint32_t k = 0; k < UNIT_COUNT; k++)

@@ -45,7 +45,7 @@ print_roles(const TirFn *fn, Buf *out)
                                                  : "goes through tiles of the grid"
                : plan->paired     ? "has two tiles of the grid, side by side"
                                   : "has one tile of the grid",
-               plan->overlapped ? "; products run under the arithmetic of the next iteration" : "",
+               plan->pipelined ? "; products run under the arithmetic of the next iteration" : "",
                plan->pingpong ? "; bands in ping-pong" : "",
                plan->joint ? "; bands share out a product in each iteration" : "");
 }

@@ -8,7 +8,7 @@ import subprocess
 
 # The values of a plan's keys.
 PLAN_KEYS = {"bands": (1, 4), "stages": (1, 4), "slots": (1, 2), "persistent": (0, 1), "dynamic": (0, 1),
-             "overlap": (0, 1), "pingpong": (0, 1), "divide": (0, 1), "cluster": (2, 2)}
+             "pipelined": (0, 1), "pingpong": (0, 1), "divide": (0, 1), "cluster": (2, 2)}
 ARCHS = ["sm_80", "sm_90", "sm_100"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
@@ -57,12 +57,12 @@ PLAN_LIMITS = [
     r"the (left operand of a sum of all warp groups is not computed|right operand of a sum of all warp groups is not "
     r"just loaded)",
     # what a key asks for
-    r"overlap=1 does not go with a product that the warp groups share out in each iteration",
-    r"overlap=1 can not be had: (a product needs the result of one that would run under arithmetic|"
+    r"pipelined=1 does not go with a product that the warp groups share out in each iteration",
+    r"pipelined=1 can not be had: (a product needs the result of one that would run under arithmetic|"
     r"the result of a first product is used behind a second one)",
-    r"overlap=1 needs products that can run while the next iteration's arithmetic does, and this loop has none",
-    r"overlap=1 needs \d+ registers of a thread for results of products and \d+ others, and there are \d+",
-    r"pingpong=1 needs (more than one warp group|a loop whose iterations overlap, and this one's do not|"
+    r"pipelined=1 needs products that can run while the next iteration's arithmetic does, and this loop has none",
+    r"pipelined=1 needs \d+ registers of a thread for results of products and \d+ others, and there are \d+",
+    r"pingpong=1 needs (more than one warp group|a pipelined loop, and this one is not|"
     r"warp groups that all have the same iterations)",
     r"pingpong=1 does not go with the products that this loop's warp groups share out",
     r"dynamic=1 (does not go with cluster=2: the blocks of a pair take the same tile|needs persistent=1)",

@@ -93,7 +93,7 @@ class Tester:
 
 # tile sizes for plans: a warp group has 64 rows
 PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "bands=2,stages=3,slots=2"),
-                       (["-DM=64", "-DN=80", "-DD=40", "-DCAUSAL=true"], "bands=3,stages=2,overlap=0"),
+                       (["-DM=64", "-DN=80", "-DD=40", "-DCAUSAL=true"], "bands=3,stages=2,pipelined=0"),
                        (["-DM=64", "-DN=64", "-DD=128", "-DWINDOW=100"], "bands=1,stages=1,persistent=0"),
                        (["-DM=64", "-DN=64", "-DD=64", "-DCAUSAL=true"], "bands=4,stages=2,slots=2"),
                        (["-DM=64", "-DN=64", "-DCAUSAL=true", "-DWINDOW=100"], "bands=2,stages=2,dynamic=1"),

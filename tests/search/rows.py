@@ -39,17 +39,17 @@ def search(tilec, d, dv, *words):
 def forward(d, dv):
     """Plan: (registers, bytes, traffic of a block)."""
     plans = {}
-    for groups, n, from_registers, overlap in itertools.product([2, 3], FORWARD_N, [True, False],
+    for groups, n, from_registers, pipelined in itertools.product([2, 3], FORWARD_N, [True, False],
                                                                 [True, False]):
         m = 64 * groups
         scores, output = m * n // (groups * 128), m * dv // (groups * 128)
-        registers = int(scores * (1.5 if overlap else 1)) + output
+        registers = int(scores * (1.5 if pipelined else 1)) + output
         through = 0 if from_registers else 2 * m * n
         memory = 2 * max(m * d, m * dv) + 4 * n * d + 4 * n * dv + through
         traffic = groups * (128 * d + 2 * n * d) + groups * (
             (0 if from_registers else 128 * n) + 2 * dv * n) + through
         if registers <= LIMIT[groups] and memory <= SHARED:
-            plans[groups, m, n, from_registers, overlap] = registers, memory, traffic
+            plans[groups, m, n, from_registers, pipelined] = registers, memory, traffic
     return plans
 
 
@@ -108,7 +108,7 @@ def check_forward(tilec, d, dv, bad):
     for row in search(tilec, d, dv):
         m, n, groups = row["tiles"]["M"], row["tiles"]["N"], row["groups"]
         if m == 64 * groups and n in FORWARD_N:
-            have[groups, m, n, row["from_registers"], row["overlap"]] = figures(row)
+            have[groups, m, n, row["from_registers"], row["pipelined"]] = figures(row)
     compare(f"forward {d}, {dv}", forward(d, dv), have, bad)
 
 
@@ -158,7 +158,7 @@ def check_samples(tilec, bad):
         for row in search(tilec, d, dv, *words):
             name = "".join("FT"[s] for s in row["swapped"]) + "".join(map(str, row["row_groups"]))
             if (row["groups"] == groups and row["tiles"] == {"M": m, "N": n} and
-                    division in (None, name) and (division or row["overlap"])):
+                    division in (None, name) and (division or row["pipelined"])):
                 found.append((row["registers"], row["shared_bytes"], f"{row['per_element']:.1f}"))
         if (registers, memory * 1024, traffic) not in found:
             bad.append(f"{d}/{dv} {groups} groups {m}x{n} {division or ''}: {found}")

@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GEMM = os.path.join(ROOT, "examples", "gemm.tile")
 ATTENTION = os.path.join(ROOT, "examples", "attention.tile")
 
-# d, tile, warp groups, (RS, overlapped) or division, always rescaled, clocks, allowed deviation
+# d, tile, warp groups, (RS, pipelined) or division, always rescaled, clocks, allowed deviation
 MEASURED = [
     (128, (128, 128), 2, (True, True), True, 2402, 0.03),
     (128, (128, 128), 2, (True, False), True, 2666, 0.03),
@@ -68,7 +68,7 @@ def products(tilec, tile, groups):
 def find(rows, which):
     for row in rows:
         name = "".join("FT"[s] for s in row["swapped"]) + "".join(map(str, row["row_groups"]))
-        if which in (name, (row["from_registers"], row["overlap"])):
+        if which in (name, (row["from_registers"], row["pipelined"])):
             return row["clocks"]["total"]
     return 0
 

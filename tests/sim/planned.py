@@ -369,7 +369,7 @@ def written_cases(optional):
         for stages in [1, 2, 4]:
             yield fwd(f"bands={bands},stages={stages},slots={1 + stages % 2}", 2, causal=True,
                       heads=2, kv_heads=1, rows=270, keys=200)
-    for ways in ["persistent=0", "overlap=0", "persistent=0,overlap=0", "dynamic=0", "pingpong=1",
+    for ways in ["persistent=0", "pipelined=0", "persistent=0,pipelined=0", "dynamic=0", "pingpong=1",
                  "pingpong=1,dynamic=0"]:
         for causal in [False, True]:
             yield fwd(f"bands=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
@@ -411,7 +411,7 @@ def written_cases(optional):
     # in front; a loop that begins at the first program's mask
     for rows in [1, 64, 65, 200, 257, 448]:
         for plan in ["bands=3,stages=2,slots=2", "bands=4,stages=2", "bands=2,stages=2,slots=2,persistent=0",
-                     "bands=3,stages=2,dynamic=0", "bands=3,stages=2,overlap=0"]:
+                     "bands=3,stages=2,dynamic=0", "bands=3,stages=2,pipelined=0"]:
             yield fwd(plan, 2, rows=rows, keys=rows, d=64, dv=64, heads=2, kv_heads=1, causal=True)
         for plan in ["bands=2,stages=2,dynamic=1", "bands=3,stages=2,slots=2", "bands=4,stages=2,persistent=0"]:
             yield case(f"sliding rows={rows}", sliding(random, 2, rows, 64, "bf16", 80, 150), plan, 2)
@@ -425,7 +425,7 @@ def written_cases(optional):
     for flags in [["-O1"]] + [["-fno-" + name] for name in optional if name not in ("plan", "check-roles")]:
         yield Case(f"attention {attention.name_of(spec)} {flags[0]}", program, "bands=2", 2, tuple(flags))
     # backward
-    for kernel, plan in [("attention_bwd_dq", "bands=2"), ("attention_bwd_dq", "bands=3,overlap=0"),
+    for kernel, plan in [("attention_bwd_dq", "bands=2"), ("attention_bwd_dq", "bands=3,pipelined=0"),
                          ("attention_bwd_dkdv", "bands=2"), ("attention_bwd_dkdv", "bands=1"),
                          ("attention_bwd", "bands=2"), ("attention_bwd", "bands=2,stages=1,persistent=0")]:
         for features in [dict(causal=True, heads=4, kv_heads=2, rows=150, keys=170),
@@ -441,7 +441,7 @@ def written_cases(optional):
     # .. divided by rows, and with the first product an iteration ahead
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=300, keys=250), dict(rows=200, keys=130, dtype="f16"),
                      dict(window=70, rows=400, keys=300)]:
-        for m, plan in [(128, "bands=2,stages=2,persistent=0,pingpong=1"), (96, "bands=2,stages=2,persistent=0,overlap=0"),
+        for m, plan in [(128, "bands=2,stages=2,persistent=0,pingpong=1"), (96, "bands=2,stages=2,persistent=0,pipelined=0"),
                         (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,pingpong=1"),
                         (128, "bands=2,stages=2,slots=2,pingpong=1"), (128, "bands=2,stages=2,slots=2,dynamic=0,pingpong=1"),
                         (48, "bands=3,stages=3,slots=2,dynamic=0")]:
@@ -500,7 +500,7 @@ def written_cases(optional):
         yield case(f"gemm in pairs {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",cluster=2", sms)
     for m, n, d, plan, sms in [(520, 200, 64, "bands=3,stages=4,slots=2,pingpong=1", 4), (65, 70, 128, "bands=2,stages=2", 3),
-                               (200, 1, 64, "bands=2,stages=1,overlap=0", 2), (300, 150, 40, "bands=1,stages=3", 6),
+                               (200, 1, 64, "bands=2,stages=1,pipelined=0", 2), (300, 150, 40, "bands=1,stages=3", 6),
                                (400, 130, 256, "bands=2,stages=2,slots=1,pingpong=1", 2)]:
         spec = at(m, n, d=d, heads=2, kv_heads=1)
         yield case(f"attention in pairs {attention.name_of(spec)}", forward(spec, random, 64, 64),
@@ -510,7 +510,7 @@ def written_cases(optional):
         yield case(f"{kernel} in pairs {attention.name_of(spec)}", backward(kernel, spec, random, m, n),
                    "bands=2,stages=2,persistent=0,cluster=2", 2)
     yield case("mlp in pairs", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2,cluster=2", 2)
-    for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,overlap=0"),
+    for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,pipelined=0"),
                            (128, 40, 64, "bands=2,stages=3,pingpong=1")]:
         spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
         yield case(f"attention M={m} {attention.name_of(spec)}", forward(spec, random, m, 48), plan, 2)
@@ -559,7 +559,7 @@ def written_cases(optional):
 def draw_plan(random):
     pick = lambda *choices: choices[random.integers(len(choices))]
     plan = {"bands": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
-    for name, value in [("persistent", 0), ("overlap", 0), ("dynamic", 0), ("pingpong", 1)]:
+    for name, value in [("persistent", 0), ("pipelined", 0), ("dynamic", 0), ("pingpong", 1)]:
         drawn = random.random()
         if drawn < 0.3:
             plan[name] = value

@@ -41,9 +41,9 @@ static const Recipe recipes[] = {
     {"attention.tile", "bands=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=3,stages=2,slots=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=2,stages=2,slots=1,overlap=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "bands=2,stages=2,slots=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "bands=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "bands=2,stages=2,overlap=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "bands=2,stages=2,pipelined=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
     {"attention.tile", "bands=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
     {"attention.tile", "bands=3,stages=2,slots=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
     {"gemm.tile", "bands=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
@@ -357,7 +357,7 @@ early_releases_are_found(void **state)
                 remove_op(sites.at[i]);
                 insert_op(&k, (Site){sites.at[i].block, at}, op);
                 /* an early product's slot may be free before the wait for late ones */
-                if (products || k.fn->plan->overlapped)
+                if (products || k.fn->plan->pipelined)
                     expect(&k, &recipes[r], "early", op, "is re");
                 remove_op((Site){sites.at[i].block, at});
                 insert_op(&k, sites.at[i], op);
@@ -444,7 +444,7 @@ a_missing_last_stage_is_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        if (!k.fn->plan->overlapped) {
+        if (!k.fn->plan->pipelined) {
             close_kernel(&k);
             continue;
         }

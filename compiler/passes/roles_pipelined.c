@@ -1,4 +1,4 @@
-/* roles_overlapped.c - the main loop turned by a stage: late products of an iteration run while the
+/* roles_pipelined.c - the main loop pipelined by one stage: late products of an iteration run while the
  * arithmetic of the next one does (roles.c shows the order).
  */
 #include "compiler/passes/roles.h"
@@ -171,7 +171,7 @@ counts_rest(const Roles *r)
     return r->loop->parent == r->old && roles_has_rest(r);
 }
 
-/* What is done when the loop is not turned: nothing, or, where that is because its first iteration
+/* What is done when the loop is not pipelined: nothing, or, where that is because its first iteration
  * has masks, the iterations there are, one after the other. */
 static void
 emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, TirVal **values)
@@ -306,7 +306,7 @@ keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal 
 }
 
 void
-roles_overlapped(Roles *r, CloneMap *map, Range range)
+roles_pipelined(Roles *r, CloneMap *map, Range range)
 {
     Arena *arena = r->fn->arena;
     uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
@@ -364,25 +364,25 @@ roles_overlapped(Roles *r, CloneMap *map, Range range)
     Range others = {second, range.hi, range.base};
     TirOp *loop = roles_begin_loop(r, others, n + crossing.n, values, map, second);
     r->b.block = loop->blocks[0];
-    const TirBlock *turned = loop->blocks[0];
+    const TirBlock *steady = loop->blocks[0];
     CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
-    TirVal *previous = tir_binary(&r->b, TIR_SUB, turned->params.at[0], tir_const_int(&r->b, 1));
+    TirVal *previous = tir_binary(&r->b, TIR_SUB, steady->params.at[0], tir_const_int(&r->b, 1));
     clone_set(&now, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, turned->params.at[0]));
+              roles_iteration(r, &r->b, range.base, steady->params.at[0]));
     clone_set(&before, r->body->params.at[0], roles_iteration(r, &r->b, range.base, previous));
     for (uint32_t k = 1; k <= n; k++) {
-        clone_set(&now, r->body->params.at[k], turned->params.at[k]);
-        clone_set(&before, r->body->params.at[k], turned->params.at[k]);
+        clone_set(&now, r->body->params.at[k], steady->params.at[k]);
+        clone_set(&before, r->body->params.at[k], steady->params.at[k]);
     }
     for (uint32_t k = 0; k < crossing.n; k++)
-        clone_set(&before, crossing.at[k], turned->params.at[n + 1 + k]);
+        clone_set(&before, crossing.at[k], steady->params.at[n + 1 + k]);
     emit_early(r, &now, &before, false);
     for (uint32_t k = 0; k < n; k++) {
         bool late = r->late[r->body->params.at[k + 1]->id];
         values[k] = clone_of(late ? &before : &now, yield->args[k]);
     }
     for (uint32_t k = 0; k < crossing.n; k++) {
-        keep_unread(r, &now, crossing.at[k], turned->params.at[n + 1 + k]);
+        keep_unread(r, &now, crossing.at[k], steady->params.at[n + 1 + k]);
         values[n + k] = clone_of(&now, crossing.at[k]);
     }
     tir_yield(&r->b, n + crossing.n, values);
