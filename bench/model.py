@@ -65,7 +65,7 @@ def iteration_of(features, plan, t):
     arithmetic += 0 if features["joint"] else t["round"]
     pipelines = features["pipelined"] and plan["pipelined"]
     ahead = work["lookahead"] and plan["pipelined"] and plan["stages"] > 1
-    share = work["early"] if pipelines else work["after"] + (0 if ahead else work["first"])
+    share = work["stage0"] if pipelines else work["after"] + (0 if ahead else work["first"])
     straight = not pipelines and not features["joint"]
     share += 0 if straight else t["under"] * (1 - share)
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,

@@ -7,9 +7,9 @@
  * is how imperfectly arithmetic hides behind products: one band hides nothing, more bands more.
  *
  * A band does not wait for all of its products: others run under its own arithmetic, and only keep the
- * tensor cores from the other bands.  Where late products run into the next iteration (pipelined) it
- * waits for the early ones, in a straight loop for the first of the early ones and the first of the late
- * ones, where an iteration's first product begins in the one before for the latter.  In a straight loop
+ * tensor cores from the other bands.  Where products of stage 1 run into the next iteration (pipelined) it
+ * waits for those of stage 0, in a straight loop for the first of those of stage 0 and the first of those of stage 1,
+ * where an iteration's first product begins in the one before for the latter.  In a straight loop
  * two chains of products begin, each with a gap.  Bands that share a product wait for one another
  * instead, the longer the more there are, and with that for most of the products of all.
  *
@@ -94,7 +94,7 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
     bool pipelines = band_pipelines(target, work, plan), straight = !pipelines && !work->joint;
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
-    double share = pipelines ? work->early : work->after + (lookahead ? 0 : work->first);
+    double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
 
     if (band_is_products(work))
         return iteration_of_products(target, work, plan);
@@ -110,7 +110,7 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
 }
 
 /* What a tile of the grid waits for the copies that it needs once, where the slot is the only one: the
- * last tile's products read it to their end, unless late ones come behind them. */
+ * last tile's products read it to their end, unless those of stage 1 come behind them. */
 static double
 slot_wait(const Target *target, const BandWork *work, const PlanHints *plan)
 {

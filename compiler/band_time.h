@@ -19,7 +19,7 @@ typedef struct BandWork {
     double shared;  /* the port of shared memory */
     double special; /* exp2, .. */
     double issue;   /* instructions of tile arithmetic, for each of four schedulers */
-    double early;          /* shares of the products: those of loaded tiles alone, .. */
+    double stage0;         /* shares of the products: those of loaded tiles alone, .. */
     double first, after;   /* .. the first of these, and of all others */
     double vectors;        /* elements of vectors that a band loads itself, an iteration */
     double added;          /* elements that it adds to memory from registers */

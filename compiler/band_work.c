@@ -134,7 +134,7 @@ viewed(const TirVal *value)
 
 /* Whether a product needs nothing that its iteration computes. */
 static bool
-is_early(const TirBlock *body, const TirOp *product)
+in_stage0(const TirBlock *body, const TirOp *product)
 {
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *def = viewed(product->args[k])->def;
@@ -148,10 +148,10 @@ is_early(const TirBlock *body, const TirOp *product)
 static void
 add_waits(BandWork *w, const TirBlock *body, const TirOp *product, double clocks)
 {
-    bool early = is_early(body, product);
+    bool early = in_stage0(body, product);
     double *first = early ? &w->first : &w->after;
 
-    w->early += early ? clocks : 0;
+    w->stage0 += early ? clocks : 0;
     *first = *first > 0 ? *first : clocks;
 }
 
@@ -161,7 +161,7 @@ reads(const TirOp *product, const TirOp *load)
     return viewed(product->args[0])->def == load || viewed(product->args[1])->def == load;
 }
 
-/* Whether both early and late products read some tile of the loop. */
+/* Whether products of both stages read some tile of the loop. */
 static bool
 is_held(const TirBlock *body)
 {
@@ -172,8 +172,8 @@ is_held(const TirBlock *body)
             const TirOp *op = body->ops.at[k];
             if (op->op != TIR_MMA || !reads(op, load))
                 continue;
-            early |= is_early(body, op);
-            late |= !is_early(body, op);
+            early |= in_stage0(body, op);
+            late |= !in_stage0(body, op);
         }
         if (early && late)
             return true;
@@ -345,7 +345,7 @@ band_work(const TirFn *fn, uint32_t bands)
         for (uint32_t j = 0; j < body->ops.n; j++)
             w.program_masks |= body->ops.at[j]->op == TIR_MASK;
     }
-    w.early /= w.tensor > 0 ? w.tensor : 1;
+    w.stage0 /= w.tensor > 0 ? w.tensor : 1;
     w.first /= w.tensor > 0 ? w.tensor : 1;
     w.after /= w.tensor > 0 ? w.tensor : 1;
     w.held = is_held(plain->blocks[0]);

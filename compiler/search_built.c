@@ -61,13 +61,13 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                p->pipelined ? "true" : "false", w->joint ? "true" : "false",
                w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
     buf_printf(out,
-               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"early\":%.6g,\"first\":%.6g,"
+               ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"stage0\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"
                "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"divided\":%s,"
                "\"lookahead\":%s,\"held\":%s,"
                "\"stored\":%.6g,\"ring_bytes\":%" PRId64
                ",\"once_bytes\":%" PRId64 "}",
-               w->tensor, w->shared, w->early, w->first, w->after, w->special, w->issue, w->vectors,
+               w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue, w->vectors,
                w->added, w->divided ? "true" : "false", w->lookahead ? "true" : "false",
                w->held ? "true" : "false", w->stored,
                w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own,

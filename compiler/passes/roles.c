@@ -6,12 +6,12 @@
  *            main loop is pipelined by one stage: products whose operands are computed from other
  *            products ("late") run while the next iteration's arithmetic does:
  *
- *                first iteration: early products, arithmetic
- *                for ..  { early products; late products of the iteration before; arithmetic }
- *                late products of the last iteration
+ *                first iteration: products of stage 0, arithmetic
+ *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
+ *                products of stage 1 of the last iteration
  *
- *            The first iteration is simpler than the others (roles_first.c), and what only needs early
- *            results is computed under the last products (roles_behind.c).
+ *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
+ *            is computed under the last products (roles_behind.c).
  *            Waits for products stand where a result is first used.  A loop that does nothing but
  *            add products up waits one iteration behind (roles_sums.c), and what it leaves goes to
  *            memory through shared memory (roles_store.c)
@@ -28,10 +28,10 @@
 static void
 list_ring(Roles *r, TirOp *load)
 {
-    if (r->fn->plan->pipelined && r->late[load->results[0]->id])
-        vec_push(r->fn->arena, &r->late_rings, load);
+    if (r->fn->plan->pipelined && r->stage1[load->results[0]->id])
+        vec_push(r->fn->arena, &r->stage1_rings, load);
     else
-        vec_push(r->fn->arena, &r->early_rings, load);
+        vec_push(r->fn->arena, &r->stage0_rings, load);
 }
 
 /* Whether an operation writes memory, or one in its blocks. */
@@ -293,10 +293,10 @@ has_slots(const Roles *r)
 {
     bool has = true;
 
-    for (uint32_t k = 0; k < r->early_rings.n; k++)
-        has = has && r->early_rings.at[k]->shared->slots > 1;
-    for (uint32_t k = 0; k < r->late_rings.n; k++)
-        has = has && r->late_rings.at[k]->shared->slots > 1;
+    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
+        has = has && r->stage0_rings.at[k]->shared->slots > 1;
+    for (uint32_t k = 0; k < r->stage1_rings.n; k++)
+        has = has && r->stage1_rings.at[k]->shared->slots > 1;
     return has;
 }
 

@@ -43,11 +43,11 @@ typedef struct Roles {
     ValueList counters, producer_counters; /* of those that are being emitted, anew */
     TirBuilder b;                          /* of the computing groups' program */
     TirBuilder pb;                         /* of the producer's */
-    bool *late;                            /* by value: of the late stage */
+    bool *stage1;                          /* by value: of stage 1 */
     int8_t *level;                         /* by value: how many products deep */
-    bool *closing;                         /* by value: of the late stage, behind its products: made of their results */
+    bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
     TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
-    OpList early_rings, late_rings; /* loads of the loop, in the order in which they are filled */
+    OpList stage0_rings, stage1_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the bands' iterations are not the same */
     TirVal *extent;                 /* of the band axis, before everything else */
@@ -82,13 +82,13 @@ typedef struct Range {
     TirVal *base; /* NULL: as written */
 } Range;
 
-/* ---- roles_stages.c: which part of the main loop is of the late stage ---- */
+/* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
 
-/* Fills `late` and `level`. */
+/* Fills `stage1` and `level`. */
 void roles_mark(Roles *r);
 /* Whether the loop can be pipelined by one stage; splits its branches where both stages are in one. */
 bool roles_prepare_pipelined(Roles *r);
-bool roles_is_late(const Roles *r, const TirOp *op);
+bool roles_in_stage1(const Roles *r, const TirOp *op);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);
 bool roles_listed(const ValueList *list, const TirVal *value);
@@ -225,8 +225,8 @@ void roles_divided(Roles *r, CloneMap *map, Range range);
 void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
-/* Whether the late stage reads nothing of the rings that are filled once for a tile. */
-bool roles_reads_once_early(const Roles *r);
+/* Whether stage 1 reads nothing of the rings that are filled once for a tile. */
+bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the slots of rings that are filled once for a tile. */
 void roles_find_places(Roles *r);
 /* Gives back the slots of rings that are filled once for a tile: of this tile, or, of those over which

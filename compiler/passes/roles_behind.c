@@ -1,4 +1,4 @@
-/* roles_behind.c - what stands behind a pipelined loop and follows from its early results alone.
+/* roles_behind.c - what stands behind a pipelined loop and follows from its results of stage 0 alone.
  *
  *   does     the last product of a pipelined loop comes behind it, with nothing to run under it.  The
  *            arithmetic on vectors that the program has behind the loop, and that does not need that
@@ -56,7 +56,7 @@ is_early(const Roles *r, const TirVal *value, bool *needs)
 
     if (def == r->loop) {
         *needs = true;
-        return !r->late[r->body->params.at[value->index + 1]->id] && value->type.rank <= 1;
+        return !r->stage1[r->body->params.at[value->index + 1]->id] && value->type.rank <= 1;
     }
     if (def == NULL || def->parent != r->old || !is_behind(r, def))
         return true;

@@ -181,9 +181,9 @@ order_iteration(Divided *d)
         if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
             order_with_needs(d, op->args[2]->def);
     }
-    for (uint32_t k = 0; k < d->r->early_rings.n; k++) { /* in the order in which they are filled */
+    for (uint32_t k = 0; k < d->r->stage0_rings.n; k++) { /* in the order in which they are filled */
         for (uint32_t i = 0; i < body->ops.n; i++) {
-            if (is_first_product(d, body->ops.at[i]) && roles_reads_ring(body->ops.at[i], d->r->early_rings.at[k]))
+            if (is_first_product(d, body->ops.at[i]) && roles_reads_ring(body->ops.at[i], d->r->stage0_rings.at[k]))
                 order_with_needs(d, body->ops.at[i]);
         }
     }
@@ -230,7 +230,7 @@ reads_vector(const TirOp *op, const TirOp *load)
 static void
 release_ended(Divided *d, uint32_t from)
 {
-    const OpList *rings = &d->r->early_rings;
+    const OpList *rings = &d->r->stage0_rings;
 
     for (uint32_t k = 0; k < rings->n; k++) {
         const TirOp *load = rings->at[k];
@@ -359,7 +359,7 @@ roles_divided(Roles *r, CloneMap *map, Range range)
     Divided d = {.r = r,
                  .map = map,
                  .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
-                 .released = arena_array(r->fn->arena, bool, r->early_rings.n + 1)};
+                 .released = arena_array(r->fn->arena, bool, r->stage0_rings.n + 1)};
 
     roles_find_vectors(r);
     if (r->vectors.n > 0) {

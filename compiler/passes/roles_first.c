@@ -71,7 +71,7 @@ read_when_taken(const TirOp *loop, const TirOp *branch, uint32_t k, uint32_t con
 {
     const TirBlock *body = loop->blocks[0];
     const TirVal *param = body->params.at[k], *next = block_yield(body)->args[k - 1];
-    const TirOp *early = next->def;
+    TirOp *early = next->def;
 
     if (early == NULL || early->op != TIR_IF ||
         early->args[0] != block_yield(body)->args[condition - 1])

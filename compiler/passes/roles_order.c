@@ -68,7 +68,7 @@ is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
 void
 roles_order_rings(Roles *r)
 {
-    OpList *rings = &r->early_rings;
+    OpList *rings = &r->stage0_rings;
 
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
      * gives back its own: with one slot that would have to be filled first. */

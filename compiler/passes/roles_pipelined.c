@@ -1,4 +1,4 @@
-/* roles_pipelined.c - the main loop pipelined by one stage: late products of an iteration run while the
+/* roles_pipelined.c - the main loop pipelined by one stage: products of stage 1 of an iteration run while the
  * arithmetic of the next one does (roles.c shows the order).
  */
 #include "compiler/passes/roles.h"
@@ -39,7 +39,7 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
         TirVal *value = op->args[k];
-        if (value->block == r->body && !r->late[value->id] && !roles_is_remade(r, value) &&
+        if (value->block == r->body && !r->stage1[value->id] && !roles_is_remade(r, value) &&
             !roles_listed(crossing, value))
             vec_push(r->fn->arena, crossing, value);
     }
@@ -53,7 +53,7 @@ static void
 remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!r->late[op->args[k]->id] && roles_is_remade(r, op->args[k]))
+        if (!r->stage1[op->args[k]->id] && roles_is_remade(r, op->args[k]))
             roles_remake(r, map, op->args[k]);
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -62,7 +62,7 @@ remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
     }
 }
 
-/* The late stage as far as its products, or what is made of their results (`closing`); returns how many
+/* Stage 1 as far as its products, or what is made of their results (`closing`); returns how many
  * products it starts. */
 static uint32_t
 emit_late(Roles *r, CloneMap *map, bool closing)
@@ -71,7 +71,7 @@ emit_late(Roles *r, CloneMap *map, bool closing)
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (!roles_is_late(r, op) || roles_is_closing(r, op) != closing)
+        if (!roles_in_stage1(r, op) || roles_is_closing(r, op) != closing)
             continue;
         remake_inputs(r, map, op);
         roles_copy(r, map, op, true);
@@ -87,7 +87,7 @@ is_exponential(const TirOp *op)
            op->op == TIR_LOG2 || op->op == TIR_SIN || op->op == TIR_COS;
 }
 
-/* The order of the early stage: what stands before the last product and does not come from one, the
+/* The order of stage 0: what stands before the last product and does not come from one, the
  * products; then the rest.  Returns the place of the last product. */
 static uint32_t
 order_early(Roles *r, OpList *out)
@@ -95,7 +95,7 @@ order_early(Roles *r, OpList *out)
     uint32_t last = 0, at = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op == TIR_MMA && !roles_is_late(r, r->body->ops.at[i]))
+        if (r->body->ops.at[i]->op == TIR_MMA && !roles_in_stage1(r, r->body->ops.at[i]))
             last = i;
     }
     for (uint32_t round = 0; round < 2; round++) {
@@ -103,7 +103,7 @@ order_early(Roles *r, OpList *out)
             TirOp *op = r->body->ops.at[i];
             bool first = i <= last && op->n_results > 0 &&
                          (op->op == TIR_MMA || r->level[op->results[0]->id] == 0);
-            if (op->op == TIR_YIELD || roles_is_late(r, op) || first != (round == 0))
+            if (op->op == TIR_YIELD || roles_in_stage1(r, op) || first != (round == 0))
                 continue;
             if (i == last)
                 at = out->n;
@@ -113,9 +113,9 @@ order_early(Roles *r, OpList *out)
     return at;
 }
 
-/* The early stage, with the late one of `before` (NULL: none) behind its products.  Rings of early
- * products are released when the statistics are there that the long arithmetic needs: an
- * operation that the machine keeps in order with the wait for the late products, which would rise
+/* Stage 0, with the late one of `before` (NULL: none) behind its products.  Rings of products of stage 0
+ * are released when the statistics are there that the long arithmetic needs: an
+ * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
  * above all arithmetic otherwise. */
 static void
 emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
@@ -128,7 +128,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     for (uint32_t i = 0; i < order.n; i++) {
         const TirOp *op = order.at[i];
         if (i > last && !released && is_exponential(op) && op->results[0]->type.rank == 2) {
-            roles_release(&r->b, &r->early_rings, pin);
+            roles_release(&r->b, &r->stage0_rings, pin);
             released = true;
         }
         if (op->op == TIR_MMA && before == NULL && r->delay != NULL) {
@@ -156,10 +156,10 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
     }
     if (!released)
-        roles_release(&r->b, &r->early_rings, pin);
+        roles_release(&r->b, &r->stage0_rings, pin);
     if (before != NULL) {
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
-        roles_release(&r->b, &r->late_rings, NULL);
+        roles_release(&r->b, &r->stage1_rings, NULL);
         emit_late(r, before, true);
     }
 }
@@ -201,13 +201,13 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
 
 /* Then they are given back before it, and the next tile's loads run under the last products. */
 bool
-roles_reads_once_early(const Roles *r)
+roles_reads_once_in_stage0(const Roles *r)
 {
     if (r->loop->parent != r->old)
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        for (uint32_t k = 0; roles_is_late(r, op) && k < op->n_args; k++) {
+        for (uint32_t k = 0; roles_in_stage1(r, op) && k < op->n_args; k++) {
             const TirOp *def = op->args[k]->def;
             while (def != NULL && def->op == TIR_TRANSPOSE)
                 def = def->args[0]->def;
@@ -284,11 +284,11 @@ emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
         left[r->left.n] = roles_begin_rest(r, end, true);
     ask_for_next(r);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
-    roles_release(&r->b, &r->late_rings, NULL);
+    roles_release(&r->b, &r->stage1_rings, NULL);
     emit_late(r, tail, true);
 }
 
-/* What a branch gives on the side where the late stage does not read it may be anything: it is what
+/* What a branch gives on the side where stage 1 does not read it may be anything: it is what
  * it was in the iteration before, which takes no instruction. */
 static void
 keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal *before)
@@ -316,11 +316,11 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
     VEC(TirType) types = {0};
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (roles_is_late(r, r->body->ops.at[i]))
+        if (roles_in_stage1(r, r->body->ops.at[i]))
             add_crossing(r, r->body->ops.at[i], &crossing);
     }
-    for (uint32_t k = 0; k < n; k++) { /* a late result that an early value is */
-        if (r->late[r->body->params.at[k + 1]->id] && !r->late[yield->args[k]->id] &&
+    for (uint32_t k = 0; k < n; k++) { /* a result of stage 1 that a value of stage 0 is */
+        if (r->stage1[r->body->params.at[k + 1]->id] && !r->stage1[yield->args[k]->id] &&
             !roles_listed(&crossing, yield->args[k]))
             vec_push(arena, &crossing, yield->args[k]);
         vec_push(arena, &types, r->loop->results[k]->type);
@@ -330,7 +330,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
         vec_push(arena, &types, r->left.at[k]->type);
     if (counts_rest(r))
         vec_push(arena, &types, tir_scalar(DT_I32));
-    r->once_given_back = roles_reads_once_early(r);
+    r->once_given_back = roles_reads_once_in_stage0(r);
     TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
     TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
     TirOp *branch = tir_if(&r->b, some, types.n, types.at);
@@ -353,7 +353,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
     emit_early(r, &head, NULL, true);
     r->masks = MASKS_BY_SEGMENT;
     for (uint32_t k = 0; k < n; k++) {
-        if (!r->late[r->body->params.at[k + 1]->id])
+        if (!r->stage1[r->body->params.at[k + 1]->id])
             values[k] = clone_of(&head, yield->args[k]);
     }
     for (uint32_t k = 0; k < crossing.n; k++)
@@ -378,7 +378,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
         clone_set(&before, crossing.at[k], steady->params.at[n + 1 + k]);
     emit_early(r, &now, &before, false);
     for (uint32_t k = 0; k < n; k++) {
-        bool late = r->late[r->body->params.at[k + 1]->id];
+        bool late = r->stage1[r->body->params.at[k + 1]->id];
         values[k] = clone_of(late ? &before : &now, yield->args[k]);
     }
     for (uint32_t k = 0; k < crossing.n; k++) {
@@ -400,7 +400,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
         clone_set(&tail, r->loop->results[k], loop->results[k]);
     emit_end(r, &tail, range.hi, values + n);
     for (uint32_t k = 0; k < n; k++) {
-        bool late = r->late[r->body->params.at[k + 1]->id];
+        bool late = r->stage1[r->body->params.at[k + 1]->id];
         values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
     }
     tir_yield(&r->b, types.n, values);

@@ -278,8 +278,8 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     if (!r->fn->plan->pipelined) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];
-        produce_list(r, &r->early_rings, index, range.base, b->block->params.at[0]);
-        produce_list(r, &r->late_rings, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->stage0_rings, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->stage1_rings, index, range.base, b->block->params.at[0]);
         tir_yield(b, 0, NULL);
         b->block = around;
     } else {
@@ -290,18 +290,18 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
             produce_list(r, &r->once, index, NULL, NULL);
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->early_rings, index, range.base, range.lo);
+        produce_list(r, &r->stage0_rings, index, range.base, range.lo);
         if (behind)
             produce_list(r, &r->once, index, NULL, NULL);
         TirVal *one = tir_const_int(b, 1);
         TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
         b->block = loop->blocks[0];
         TirVal *iv = b->block->params.at[0];
-        produce_list(r, &r->early_rings, index, range.base, iv);
-        produce_list(r, &r->late_rings, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        produce_list(r, &r->stage0_rings, index, range.base, iv);
+        produce_list(r, &r->stage1_rings, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->late_rings, index, range.base,
+        produce_list(r, &r->stage1_rings, index, range.base,
                      tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = around;

@@ -52,7 +52,7 @@ pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *l
 void
 roles_pass_by(Roles *r, TirVal *from, TirVal *to)
 {
-    pass_by(r, from, to, &r->early_rings, &r->late_rings);
+    pass_by(r, from, to, &r->stage0_rings, &r->stage1_rings);
 }
 
 bool
@@ -119,10 +119,10 @@ fits_slots(const Roles *r)
     int64_t most = lo > hi ? lo : hi;
     bool fits = lo >= 0 && hi >= 0;
 
-    for (uint32_t k = 0; k < r->early_rings.n; k++)
-        fits = fits && most <= r->early_rings.at[k]->shared->slots;
-    for (uint32_t k = 0; k < r->late_rings.n; k++)
-        fits = fits && most <= r->late_rings.at[k]->shared->slots;
+    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
+        fits = fits && most <= r->stage0_rings.at[k]->shared->slots;
+    for (uint32_t k = 0; k < r->stage1_rings.n; k++)
+        fits = fits && most <= r->stage1_rings.at[k]->shared->slots;
     return fits;
 }
 
@@ -138,7 +138,7 @@ roles_begin_rest(Roles *r, TirVal *end, bool under)
         roles_pass_by(r, none, n);
         return none;
     }
-    pass_by(r, none, n, &r->early_rings, NULL);
+    pass_by(r, none, n, &r->stage0_rings, NULL);
     return n;
 }
 
@@ -150,6 +150,6 @@ roles_pass_rest(Roles *r)
         roles_pass_by(r, rest.lo, rest.hi);
         return;
     }
-    const OpList *early = fits_slots(r) ? NULL : &r->early_rings; /* they have been passed by */
-    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->late_rings);
+    const OpList *early = fits_slots(r) ? NULL : &r->stage0_rings; /* they have been passed by */
+    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->stage1_rings);
 }

@@ -1,7 +1,7 @@
 /* roles_stages.c - which part of the main loop is early, which late.
  *
  * Late is what is computed from a product of another product, and what only that needs.  A branch
- * with results of both stages becomes two.  The late stage ends with what looks at the results of its
+ * with results of both stages becomes two.  Stage 1 ends with what looks at the results of its
  * products, as a sum that is scaled once more: it stands behind the wait for them.
  */
 #include "compiler/passes/roles.h"
@@ -25,10 +25,10 @@ mark_block(Roles *r, const TirBlock *block)
         bool late = false;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->op == TIR_MMA && k == 2)
-                late = late || r->late[op->args[k]->id];
+                late = late || r->stage1[op->args[k]->id];
             else
                 level = top(level, r->level[op->args[k]->id]);
-            late = late || r->late[op->args[k]->id];
+            late = late || r->stage1[op->args[k]->id];
         }
         if (op->op == TIR_MMA) {
             late = late || level > 0;
@@ -38,24 +38,24 @@ mark_block(Roles *r, const TirBlock *block)
             news |= mark_block(r, op->blocks[k]);
         for (uint32_t k = 0; k < op->n_results; k++) {
             int8_t deep = level;
-            bool is_late = late;
+            bool in_stage1 = late;
             for (uint32_t j = 0; j < op->n_blocks; j++) {
                 const TirVal *yielded = block_yield(op->blocks[j])->args[k];
                 deep = top(deep, r->level[yielded->id]);
-                is_late = is_late || r->late[yielded->id];
+                in_stage1 = in_stage1 || r->stage1[yielded->id];
             }
             const TirVal *result = op->results[k];
-            news |= deep > r->level[result->id] || (is_late && !r->late[result->id]);
+            news |= deep > r->level[result->id] || (in_stage1 && !r->stage1[result->id]);
             r->level[result->id] = top(r->level[result->id], deep);
-            r->late[result->id] |= is_late;
+            r->stage1[result->id] |= in_stage1;
         }
     }
     if (block == r->body) {
         for (uint32_t k = 1; k < block->params.n; k++) {
             const TirVal *param = block->params.at[k];
-            bool is_late = r->late[block_yield(block)->args[k - 1]->id];
-            news |= is_late && !r->late[param->id];
-            r->late[param->id] |= is_late;
+            bool in_stage1 = r->stage1[block_yield(block)->args[k - 1]->id];
+            news |= in_stage1 && !r->stage1[param->id];
+            r->stage1[param->id] |= in_stage1;
         }
     }
     return news;
@@ -64,7 +64,7 @@ mark_block(Roles *r, const TirBlock *block)
 void
 roles_mark(Roles *r)
 {
-    r->late = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    r->stage1 = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
     r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
     while (mark_block(r, r->body))
         ;
@@ -85,7 +85,7 @@ follows_its_users(const TirOp *op)
     }
 }
 
-/* Whether every use of `value` in `block` is by the late stage (and there is one). */
+/* Whether every use of `value` in `block` is by stage 1 (and there is one). */
 static bool
 used_late_only(const Roles *r, const TirBlock *block, const TirVal *value, bool *used)
 {
@@ -96,9 +96,9 @@ used_late_only(const Roles *r, const TirBlock *block, const TirVal *value, bool 
                 continue;
             *used = true;
             if (op->op == TIR_YIELD) {
-                if (!r->late[value->id])
+                if (!r->stage1[value->id])
                     return false;
-            } else if (op->n_results == 0 || !r->late[op->results[0]->id]) {
+            } else if (op->n_results == 0 || !r->stage1[op->results[0]->id]) {
                 return false;
             }
         }
@@ -117,14 +117,14 @@ sink_into_late(Roles *r, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         bool used = false;
         if (follows_its_users(op) && used_late_only(r, block, op->results[0], &used) && used)
-            r->late[op->results[0]->id] = true;
+            r->stage1[op->results[0]->id] = true;
     }
 }
 
 /* ---- branches with results of both stages become two ---- */
 
 typedef struct Split {
-    TirOp *early, *late;
+    TirOp *stage0, *stage1;
     ValueList crossing[2]; /* made by the early part of a branch, used by its late part */
 } Split;
 
@@ -139,19 +139,19 @@ roles_listed(const ValueList *list, const TirVal *value)
 }
 
 bool
-roles_is_late(const Roles *r, const TirOp *op)
+roles_in_stage1(const Roles *r, const TirOp *op)
 {
-    return op->n_results > 0 && r->late[op->results[0]->id];
+    return op->n_results > 0 && r->stage1[op->results[0]->id];
 }
 
 static void
 add_if_early(Roles *r, TirVal *value, const TirBlock *block, ValueList *crossing)
 {
-    if (value->block == block && !r->late[value->id] && !roles_listed(crossing, value))
+    if (value->block == block && !r->stage1[value->id] && !roles_listed(crossing, value))
         vec_push(r->fn->arena, crossing, value);
 }
 
-/* What `op`, or an operation in its blocks, reads of the early values of `block`. */
+/* What `op`, or an operation in its blocks, reads of the values of stage 0 of `block`. */
 static void
 add_early_operands(Roles *r, const TirOp *op, const TirBlock *block, ValueList *crossing)
 {
@@ -171,11 +171,11 @@ find_crossing(Roles *r, const TirOp *branch, Split *split)
         const TirOp *yield = block_yield(block);
         sink_into_late(r, block);
         for (uint32_t i = 0; i < block->ops.n; i++) {
-            if (roles_is_late(r, block->ops.at[i]))
+            if (roles_in_stage1(r, block->ops.at[i]))
                 add_early_operands(r, block->ops.at[i], block, &split->crossing[j]);
         }
         for (uint32_t k = 0; k < branch->n_results; k++) {
-            if (r->late[branch->results[k]->id])
+            if (r->stage1[branch->results[k]->id])
                 add_if_early(r, yield->args[k], block, &split->crossing[j]);
         }
     }
@@ -189,7 +189,7 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
     VEC(TirType) types = {0};
 
     for (uint32_t k = 0; k < branch->n_results; k++) {
-        if (r->late[branch->results[k]->id] == late)
+        if (r->stage1[branch->results[k]->id] == late)
             vec_push(arena, &types, branch->results[k]->type);
     }
     for (uint32_t j = 0; !late && j < 2; j++) {
@@ -207,20 +207,20 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
         if (late) {
             at = 0;
             for (uint32_t k = 0; k < branch->n_results; k++)
-                at += !r->late[branch->results[k]->id];
+                at += !r->stage1[branch->results[k]->id];
             at += j == 1 ? split->crossing[0].n : 0;
             for (uint32_t k = 0; k < split->crossing[j].n; k++)
-                clone_set(&map, split->crossing[j].at[k], split->early->results[at + k]);
+                clone_set(&map, split->crossing[j].at[k], split->stage0->results[at + k]);
         }
         for (uint32_t i = 0; i < branch->blocks[j]->ops.n; i++) {
             const TirOp *op = branch->blocks[j]->ops.at[i];
-            if (op->op != TIR_YIELD && roles_is_late(r, op) == late)
+            if (op->op != TIR_YIELD && roles_in_stage1(r, op) == late)
                 clone_op(&inner, &map, op);
         }
         const TirOp *yield = block_yield(branch->blocks[j]);
         for (uint32_t k = 0; k < branch->n_results; k++) {
             TirVal *value = clone_of(&map, yield->args[k]);
-            if (r->late[branch->results[k]->id] == late)
+            if (r->stage1[branch->results[k]->id] == late)
                 vec_push(arena, &yields, value);
         }
         for (uint32_t way = 0; !late && way < 2; way++) {
@@ -245,26 +245,26 @@ split_branches(Roles *r, TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
-        uint32_t n_late = 0;
+        uint32_t n_stage1 = 0;
         for (uint32_t j = 0; op->op == TIR_IF && j < op->n_blocks; j++) {
             if (split_branches(r, op->blocks[j]))
                 return true;
         }
         for (uint32_t k = 0; op->op == TIR_IF && k < op->n_results; k++)
-            n_late += r->late[op->results[k]->id];
-        if (n_late == 0 || n_late == op->n_results || r->late[op->args[0]->id])
+            n_stage1 += r->stage1[op->results[k]->id];
+        if (n_stage1 == 0 || n_stage1 == op->n_results || r->stage1[op->args[0]->id])
             continue;
         Split split = {0};
         find_crossing(r, op, &split);
         TirBuilder b = {.fn = r->fn, .block = block, .at = (int32_t)i, .span = op->span};
-        split.early = make_half(r, &b, op, &split, false);
+        split.stage0 = make_half(r, &b, op, &split, false);
         b.at = (int32_t)i + 1;
-        split.late = make_half(r, &b, op, &split, true);
+        split.stage1 = make_half(r, &b, op, &split, true);
         uint32_t at[2] = {0, 0};
         for (uint32_t k = 0; k < op->n_results; k++) {
-            bool is_late = r->late[op->results[k]->id];
-            TirOp *half = is_late ? split.late : split.early;
-            tir_replace_uses(r->fn, op->results[k], half->results[at[is_late]++]);
+            bool in_stage1 = r->stage1[op->results[k]->id];
+            TirOp *half = in_stage1 ? split.stage1 : split.stage0;
+            tir_replace_uses(r->fn, op->results[k], half->results[at[in_stage1]++]);
         }
         for (uint32_t k = i + 2; k + 1 < block->ops.n; k++)
             block->ops.at[k] = block->ops.at[k + 1];
@@ -281,14 +281,14 @@ shares_slots(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (!roles_is_late(r, op))
+        if (!roles_in_stage1(r, op))
             continue;
         for (uint32_t k = 0; k < op->n_args; k++) {
             const TirOp *def = op->args[k]->def;
             while (def != NULL && def->op == TIR_TRANSPOSE)
                 def = def->args[0]->def;
             if (def != NULL && def->parent == r->body && def->op == TIR_LOAD &&
-                def->shared != NULL && !r->late[def->results[0]->id])
+                def->shared != NULL && !r->stage1[def->results[0]->id])
                 return true;
         }
     }
@@ -302,18 +302,18 @@ roles_is_closing(const Roles *r, const TirOp *op)
 }
 
 static bool
-is_late_product(const Roles *r, const TirVal *value)
+is_stage1_product(const Roles *r, const TirVal *value)
 {
     return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == r->body &&
-           r->late[value->id];
+           r->stage1[value->id];
 }
 
-/* Whether `op`, or what it has blocks for, looks at a late product's result or what is made of one. */
+/* Whether `op`, or what it has blocks for, looks at a stage 1 product's result or what is made of one. */
 static bool
 looks_at_late(const Roles *r, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (r->closing[op->args[k]->id] || is_late_product(r, op->args[k]))
+        if (r->closing[op->args[k]->id] || is_stage1_product(r, op->args[k]))
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -337,18 +337,18 @@ begins_with_copy(const Roles *r, const TirOp *mma)
     return users > 1;
 }
 
-/* Marks what stands behind the late products; false: one of these needs the result of another, as more than
- * what it adds to, and so a wait amid the late stage. */
+/* Marks what stands behind the products of stage 1; false: one of these needs the result of another, as more than
+ * what it adds to, and so a wait amid stage 1. */
 static bool
 mark_closing(Roles *r)
 {
     r->closing = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_late_product(r, op->args[0]) ||
-                                  is_late_product(r, op->args[1]) || r->closing[op->args[0]->id] ||
+        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_stage1_product(r, op->args[0]) ||
+                                  is_stage1_product(r, op->args[1]) || r->closing[op->args[0]->id] ||
                                   r->closing[op->args[1]->id] ||
-                                  (is_late_product(r, op->args[2]) && begins_with_copy(r, op))))
+                                  (is_stage1_product(r, op->args[2]) && begins_with_copy(r, op))))
             return false;
         for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
             r->closing[op->results[k]->id] = true;
@@ -371,13 +371,13 @@ has_product_registers(const TirVal *value)
     return def->op == TIR_MMA;
 }
 
-/* Whether `op` of the late stage reads the result of an early product itself: that of the next iteration has its
+/* Whether `op` of stage 1 reads the result of a stage 0 product itself: that of the next iteration has its
  * registers by then. */
 static bool
 reads_early_result(const Roles *r, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && !r->late[op->args[k]->id] && has_product_registers(op->args[k]))
+        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] && has_product_registers(op->args[k]))
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -393,19 +393,19 @@ static bool
 reads_early_results(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (roles_is_late(r, r->body->ops.at[i]) && reads_early_result(r, r->body->ops.at[i]))
+        if (roles_in_stage1(r, r->body->ops.at[i]) && reads_early_result(r, r->body->ops.at[i]))
             return true;
     }
     return false;
 }
 
-/* Whether an early product adds to something made of the result of another: it cannot start beside that. */
+/* Whether a stage 0 product adds to something made of the result of another: it cannot start beside that. */
 static bool
 begins_behind(const Roles *r, const TirOp *mma)
 {
     const TirVal *sum = mma->args[2];
 
-    return !r->late[mma->results[0]->id] && r->level[sum->id] > 0 &&
+    return !r->stage1[mma->results[0]->id] && r->level[sum->id] > 0 &&
            (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
 }
 
@@ -413,7 +413,7 @@ begins_behind(const Roles *r, const TirOp *mma)
 bool
 roles_prepare_pipelined(Roles *r)
 {
-    bool some_late = false, some_early = false;
+    bool some_stage1 = false, some_stage0 = false;
 
     do {
         roles_mark(r);
@@ -422,15 +422,15 @@ roles_prepare_pipelined(Roles *r)
             if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
                 return false;
             if (op->op == TIR_MMA) {
-                some_late |= r->late[op->results[0]->id];
-                some_early |= !r->late[op->results[0]->id];
-                if (r->late[op->results[0]->id] != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
+                some_stage1 |= r->stage1[op->results[0]->id];
+                some_stage0 |= !r->stage1[op->results[0]->id];
+                if (r->stage1[op->results[0]->id] != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
                     return false;
             }
-            if (op->op == TIR_IF && r->late[op->args[0]->id])
+            if (op->op == TIR_IF && r->stage1[op->args[0]->id])
                 return false;
         }
-        if (!some_late || !some_early)
+        if (!some_stage1 || !some_stage0)
             return false;
     } while (split_branches(r, r->body));
     sink_into_late(r, r->body);

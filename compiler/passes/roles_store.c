@@ -145,7 +145,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
 void
 roles_find_places(Roles *r)
 {
-    if (!r->fn->plan->pipelined || !roles_reads_once_early(r))
+    if (!r->fn->plan->pipelined || !roles_reads_once_in_stage0(r))
         return;
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         const TirOp *store = r->old->ops.at[i];

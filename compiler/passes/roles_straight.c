@@ -390,7 +390,7 @@ static void
 release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t from,
               const InFlight *in_flight, bool *released)
 {
-    const OpList *lists[] = {&r->early_rings, &r->late_rings};
+    const OpList *lists[] = {&r->stage0_rings, &r->stage1_rings};
     uint32_t n = 0;
 
     for (uint32_t j = 0; j < 2; j++) {
@@ -448,7 +448,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     InFlight in_flight = {0};
     const ValueList none = {0};
     OpList order = {0}, meanwhile = {0};
-    bool *released = arena_array(r->fn->arena, bool, r->early_rings.n + r->late_rings.n + 1);
+    bool *released = arena_array(r->fn->arena, bool, r->stage0_rings.n + r->stage1_rings.n + 1);
     bool copied = false, turn = false, joint = r->fn->plan->joint;
     uint32_t products = 0;
     TirVal *begun = NULL;
@@ -544,7 +544,7 @@ static void
 use_body(Roles *r, TirBlock *body, OpList rings)
 {
     r->body = r->loop->blocks[0] = body;
-    r->early_rings = rings;
+    r->stage0_rings = rings;
     roles_mark(r);
 }
 
@@ -566,8 +566,8 @@ preloaded_body(Roles *r, OpList *rings)
     }
     for (uint32_t k = 0; k < body->params.n; k++)
         vec_push(arena, &copy->params, body->params.at[k]);
-    for (uint32_t k = 0; k < r->early_rings.n; k++)
-        vec_push(arena, rings, clone_of(&map, r->early_rings.at[k]->results[0])->def);
+    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
+        vec_push(arena, rings, clone_of(&map, r->stage0_rings.at[k]->results[0])->def);
     r->loop->blocks[0] = copy;
     plan_preload(r->fn, copy);
     r->loop->blocks[0] = body;
@@ -581,7 +581,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookah
 {
     TirVal *from = range.lo;
     TirBlock *body = r->body;
-    OpList rings = r->early_rings, others = {0};
+    OpList rings = r->stage0_rings, others = {0};
     TirBlock *preloaded = preloaded_body(r, &others);
 
     for (uint32_t k = 0; k < r->loop->n_segments; k++) {

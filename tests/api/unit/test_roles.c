@@ -356,7 +356,7 @@ early_releases_are_found(void **state)
                     continue;
                 remove_op(sites.at[i]);
                 insert_op(&k, (Site){sites.at[i].block, at}, op);
-                /* an early product's slot may be free before the wait for late ones */
+                /* a stage 0 product's slot may be free before the wait for late ones */
                 if (products || k.fn->plan->pipelined)
                     expect(&k, &recipes[r], "early", op, "is re");
                 remove_op((Site){sites.at[i].block, at});
