@@ -15,8 +15,8 @@
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
  * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
- * a slot is filled while others are read, the more evenly the more there are.  A product that is computed
- * turned leaves its result turned, which costs more to store.  Of the last tiles of a launch there may be
+ * a slot is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
+ * leaves its result turned, which costs more to store.  Of the last tiles of a launch there may be
  * fewer than the chip has room for.
  *
  * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what
@@ -71,7 +71,7 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
                        times->products_power);
 
-    return (busy + times->products + copies / slots) * (work->turned ? times->turned : 1);
+    return (busy + times->products + copies / slots) * (work->swap_ab ? times->swap_ab : 1);
 }
 
 /* What a band waits for where a copy begins when its slot has been read.  Bands that divide tiles have a

@@ -34,9 +34,9 @@ typedef struct BandWork {
     int32_t widest, rows;        /* columns of a product; rows of a band's */
     int64_t kept;                /* registers: tiles that are computed and used more than once */
     int64_t vector;              /* registers: the largest vector of an iteration, of which a thread of
-                                    a turned product has one element in four */
+                                    a product with swap_ab has one element in four */
     bool positions;              /* it computes with the elements' places, as numbers */
-    bool turned;                 /* some sum is computed turned */
+    bool swap_ab;                /* some sum is computed with swap_ab */
     bool joint;                  /* bands share a product: all have all iterations */
     bool divided;                /* bands divide the tiles */
     bool lookahead;                /* an iteration's first product begins in the one before */

@@ -209,10 +209,10 @@ add_product(const Sum *sum, const TirOp *op)
     bool shares = op->joint && !sum->divided; /* of the parts of all bands */
     if (shares)
         share = joint_share(type, sum->bands);
-    double rows = op->swapped ? share.cols : share.rows, n = op->swapped ? share.rows : share.cols;
+    double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double blocks = rows / GROUP_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
-    const TirVal *left = op->args[op->swapped ? 1 : 0];
+    const TirVal *left = op->args[op->swap_ab ? 1 : 0];
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
@@ -230,7 +230,7 @@ add_product(const Sum *sum, const TirOp *op)
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
         w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
     }
-    w->turned |= op->swapped;
+    w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
     w->tensor += steps * blocks * n / 2;

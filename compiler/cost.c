@@ -165,7 +165,7 @@ find_kept(Model *m, const TirOp *loop, const TirBlock *block)
             if (read == NULL || read->parent == block || read->parent != loop->parent ||
                 count_readers(loop->blocks[0], value) != 1)
                 continue;
-            bool left = (k == 0) != op->swapped;
+            bool left = (k == 0) != op->swap_ab;
             int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
                            (int64_t)(left ? op->warps_m : op->warps_n);
             if (need > m->keep_budget)
@@ -198,7 +198,7 @@ fragment_registers(const Model *m, const TirOp *op)
 
     for (uint32_t k = 0; k < 2; k++) {
         const TirVal *value = op->args[k];
-        bool transposed, left = (k == 0) != op->swapped;
+        bool transposed, left = (k == 0) != op->swap_ab;
         if (view_source(value, &transposed) == NULL || is_kept(m, value))
             continue;
         int32_t outer = value->type.dim[k == 0 ? 0 : 1];
@@ -298,8 +298,8 @@ cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
     double warps = m->fn->warps, rate = m->px->target->chip.mma_flops[BY_WARP];
-    int32_t rows = op->results[0]->type.dim[op->swapped ? 1 : 0];
-    int32_t cols = op->results[0]->type.dim[op->swapped ? 0 : 1];
+    int32_t rows = op->results[0]->type.dim[op->swap_ab ? 1 : 0];
+    int32_t cols = op->results[0]->type.dim[op->swap_ab ? 0 : 1];
     int32_t steps = ceil_div(a->type.dim[1], ATOM_K);
     int32_t left = ceil_div(rows, ATOM_M * (int32_t)op->warps_m);
     int32_t right = ceil_div(cols, ATOM_N * (int32_t)op->warps_n);
@@ -310,7 +310,7 @@ cost_mma(Model *m, const TirOp *op)
     m->units->lanes += m->weight * warps * left * right * steps * WARP_LANES /
                        m->px->target->chip.float_ops;
     for (uint32_t k = 0; k < 2; k++) {
-        bool transposed, is_left = (k == 0) != op->swapped;
+        bool transposed, is_left = (k == 0) != op->swap_ab;
         if (view_source(op->args[k], &transposed) == NULL || is_kept(m, op->args[k]))
             continue;
         double bytes = warps * steps * 2.0 * ATOM_K *

@@ -110,8 +110,8 @@ typedef struct BandTimes {
     double pair;            /* an iteration of blocks that run in pairs */
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
-     * takes beside them, and how much longer it takes where results are turned */
-    double products_power, products, turned;
+     * takes beside them, and how much longer it takes where results are transposed */
+    double products_power, products, swap_ab;
 } BandTimes;
 
 /* What loops without roles take beside the time of the units, in clocks and as shares of what else they

@@ -224,7 +224,7 @@ struct TirOp {
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
-    bool swapped;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
+    bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
     bool sliced;               /* SHARED_READ: this band's share of the rows or columns */

@@ -336,7 +336,7 @@ take_attributes(Reader *r, TirOp *op)
             op->warps_n = reader_u32(r);
             reader_expect(r, ")");
         }
-        op->swapped = reader_accept(r, "swapped");
+        op->swap_ab = reader_accept(r, "swap_ab");
         op->async = reader_accept(r, "async");
         op->joint = reader_accept(r, "joint");
     }
@@ -501,7 +501,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->warps_m = attributes.warps_m;
     op->warps_n = attributes.warps_n;
     op->vote_warp = attributes.vote_warp;
-    op->swapped = attributes.swapped;
+    op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
     op->uniform = attributes.uniform;
     op->async = attributes.async;

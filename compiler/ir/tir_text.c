@@ -507,8 +507,8 @@ print_operands(Printer *p, const TirOp *op)
         buf_printf(out, " segments(%" PRIu32 ")", op->segments);
     if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
-    if (op->op == TIR_MMA && op->swapped)
-        buf_add(out, " swapped");
+    if (op->op == TIR_MMA && op->swap_ab)
+        buf_add(out, " swap_ab");
     if (op->op == TIR_MMA && op->async)
         buf_add(out, op->joint ? " async joint" : " async");
 }

@@ -261,7 +261,7 @@ static void
 check_product(Verifier *v, const TirOp *op, Flow *flow)
 {
     InFlight made = {.result = op->results[0]};
-    uint32_t right = op->swapped ? 0 : 1;
+    uint32_t right = op->swap_ab ? 0 : 1;
 
     if (!op->async) {
         tir_fault(v, op, "is a product of warps in a program for warp groups");

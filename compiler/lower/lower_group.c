@@ -113,7 +113,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     }
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
     const Layout *want = layout_group_a(lo->arena, outer, inner);
-    if (mma->swapped)
+    if (mma->swap_ab)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
     if (operand.map == NULL) {
@@ -339,12 +339,12 @@ needs_copy(const Lowering *lo, const TirVal *value, const TirOp *product)
 void
 lower_group_mma(Lowering *lo, TirOp *op)
 {
-    GroupOperand left = describe(lo, op, op->swapped ? 1 : 0);
-    GroupOperand right = describe(lo, op, op->swapped ? 0 : 1);
+    GroupOperand left = describe(lo, op, op->swap_ab ? 1 : 0);
+    GroupOperand right = describe(lo, op, op->swap_ab ? 0 : 1);
     TirVal *result = op->results[0];
     const MmaForm *form = target_mma(lo->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
-    int32_t n = lower_registers(result), cols = result->type.dim[op->swapped ? 0 : 1];
-    int32_t blocks = (result->type.dim[op->swapped ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
+    int32_t n = lower_registers(result), cols = result->type.dim[op->swap_ab ? 0 : 1];
+    int32_t blocks = (result->type.dim[op->swap_ab ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
     const char *mnemonic = arena_printf(lo->arena, form->mnemonic, cols);
     uint32_t steps = steps_of(op), each = (uint32_t)(n / blocks); /* registers of a block's sum */
     LirReg **a = arena_array(lo->arena, LirReg *, blocks);

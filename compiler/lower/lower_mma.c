@@ -1,7 +1,7 @@
 /* lower_mma.c - products on the tensor unit: fragments and mma.sync.
  *
  * The instruction computes a 16 x 8 block from a 16 x 16 block of its left operand and a 16 x 8
- * block of its right one.  A swapped product computes the transposed result, so its left operand
+ * block of its right one.  A product with swap_ab computes the transposed result, so its left operand
  * is the second of the mma operation, turned.
  *
  * Fragments come from registers when the operand's elements are already in the right threads,
@@ -122,7 +122,7 @@ is_copied(const TirBlock *block, const TirShared *shared)
 static Operand
 describe(Lowering *lo, const TirOp *mma, uint32_t k)
 {
-    Operand operand = {.value = mma->args[k], .left = (k == 0) != mma->swapped};
+    Operand operand = {.value = mma->args[k], .left = (k == 0) != mma->swap_ab};
     TirType type = mma->args[k]->type;
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
     bool transposed;
@@ -148,7 +148,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
                      : layout_mma_b(lo->arena, inner, outer, mma->warps_m, mma->warps_n,
                                     lo->fn->warps);
     /* `want` is in the instruction's orientation: left rows x k, right k x columns. */
-    if (mma->swapped)
+    if (mma->swap_ab)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
     if (operand.map == NULL) {
@@ -250,8 +250,8 @@ right_width(const Lowering *lo, const Operand *right, uint32_t block)
 void
 lower_mma(Lowering *lo, TirOp *op)
 {
-    Operand left = describe(lo, op, op->swapped ? 1 : 0);
-    Operand right = describe(lo, op, op->swapped ? 0 : 1);
+    Operand left = describe(lo, op, op->swap_ab ? 1 : 0);
+    Operand right = describe(lo, op, op->swap_ab ? 0 : 1);
     TirVal *result = op->results[0], *acc = op->args[2];
     const MmaForm *form = target_mma(lo->px->target, BY_WARP, op->args[0]->type.dtype);
     bool from_zero = acc->def != NULL && acc->def->op == TIR_CONST && acc->def->number == 0;
@@ -371,7 +371,7 @@ keep_in_block(Lowering *lo, const TirOp *loop, const TirBlock *block, int64_t *b
             if (up != loop->parent || only_reader(loop->blocks[0], value, &at, &count) != op ||
                 count != 1)
                 continue;
-            bool left = (k == 0) != op->swapped;
+            bool left = (k == 0) != op->swap_ab;
             int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
                            (int64_t)(left ? op->warps_m : op->warps_n);
             if (need > *budget)

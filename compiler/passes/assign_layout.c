@@ -5,7 +5,7 @@
  *            the accumulators spread over the values computed from them, gives the rest blocked
  *            layouts, and inserts `convert` (or a trip through a shared buffer, for an operand of
  *            an mma) where a value is wanted in another layout than it has
- *   leaves   a layout on every tile in registers; mma ops with warps_m, warps_n, swapped
+ *   leaves   a layout on every tile in registers; mma ops with warps_m, warps_n, swap_ab
  *
  * The divisions are chosen by trial: layouts are inferred for a choice, and the choice costs the
  * bytes that go through shared memory: operands that products read, values that conversions move.
@@ -21,7 +21,7 @@
 enum { MAX_PRODUCTS = 64, MAX_CHOICES = 16 };
 
 typedef struct Choice {
-    bool swapped;
+    bool swap_ab;
     uint32_t warps_m, warps_n;
 } Choice;
 
@@ -113,7 +113,7 @@ apply_choice(Chooser *c, uint32_t cluster, Choice choice)
     for (uint32_t p = 0; p < c->n; p++) {
         if (c->products[p].cluster != cluster)
             continue;
-        c->products[p].op->swapped = choice.swapped;
+        c->products[p].op->swap_ab = choice.swap_ab;
         c->products[p].op->warps_m = choice.warps_m;
         c->products[p].op->warps_n = choice.warps_n;
     }
@@ -125,8 +125,8 @@ list_choices(const Chooser *c, const TirOp *op, Choice *out)
 {
     uint32_t n = 0, warps = c->lp->fn->warps;
 
-    for (uint32_t swapped = 0; swapped < 2; swapped++) {
-        int32_t rows = op->results[0]->type.dim[swapped], cols = op->results[0]->type.dim[1 - swapped];
+    for (uint32_t swap_ab = 0; swap_ab < 2; swap_ab++) {
+        int32_t rows = op->results[0]->type.dim[swap_ab], cols = op->results[0]->type.dim[1 - swap_ab];
         uint32_t atoms_m = (uint32_t)(rows + 15) / 16, atoms_n = (uint32_t)(cols + 7) / 8;
         for (uint32_t wm = warps; wm >= 1; wm /= 2) {
             if (atoms_m % wm != 0)
@@ -135,7 +135,7 @@ list_choices(const Chooser *c, const TirOp *op, Choice *out)
             while (wn > 1 && atoms_n % wn != 0)
                 wn /= 2;
             if (n < MAX_CHOICES)
-                out[n++] = (Choice){swapped != 0, wm, wn};
+                out[n++] = (Choice){swap_ab != 0, wm, wn};
         }
     }
     return n;
@@ -146,7 +146,7 @@ is_present(const Chooser *c, const Choice *of)
 {
     for (uint32_t p = 0; p < c->n; p++) {
         const TirOp *op = c->products[p].op;
-        if (of[p].swapped != op->swapped || of[p].warps_m != op->warps_m ||
+        if (of[p].swap_ab != op->swap_ab || of[p].warps_m != op->warps_m ||
             of[p].warps_n != op->warps_n)
             return false;
     }
@@ -172,7 +172,7 @@ present_cost(Chooser *c, int64_t enough)
     Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp)};
     for (uint32_t p = 0; p < c->n; p++) {
         const TirOp *op = c->products[p].op;
-        tried.of[p] = (Choice){op->swapped, op->warps_m, op->warps_n};
+        tried.of[p] = (Choice){op->swap_ab, op->warps_m, op->warps_n};
     }
     vec_push(c->lp->px->arena, &c->tried, tried);
     return tried.cost;
@@ -211,7 +211,7 @@ choose_divisions(LayoutPass *lp)
             Choice choices[MAX_CHOICES];
             uint32_t n = list_choices(c, c->products[p].op, choices);
             const TirOp *op = c->products[p].op;
-            Choice kept = {op->swapped, op->warps_m, op->warps_n};
+            Choice kept = {op->swap_ab, op->warps_m, op->warps_n};
             for (uint32_t k = 0; k < n; k++) {
                 apply_choice(c, p, choices[k]);
                 int64_t cost = present_cost(c, best);

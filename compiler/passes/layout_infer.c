@@ -97,11 +97,11 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     LayoutStore *store = &lp->store;
-    int32_t rows = type.dim[op->swapped], cols = type.dim[!op->swapped];
+    int32_t rows = type.dim[op->swap_ab], cols = type.dim[!op->swap_ab];
     const Layout *layout = op->async ? stored_group_c(store, rows, cols)
                                      : stored_mma_c(store, rows, cols, op->warps_m, op->warps_n);
 
-    return op->swapped ? stored_transpose(store, layout) : layout;
+    return op->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
 const Layout *
@@ -109,13 +109,13 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
     TirType type = mma->args[k]->type;
     LayoutStore *store = &lp->store;
-    bool left = (k == 0) != mma->swapped; /* plays the part of A in the instruction */
-    int32_t rows = mma->swapped ? type.dim[1] : type.dim[0];
-    int32_t cols = mma->swapped ? type.dim[0] : type.dim[1];
+    bool left = (k == 0) != mma->swap_ab; /* plays the part of A in the instruction */
+    int32_t rows = mma->swap_ab ? type.dim[1] : type.dim[0];
+    int32_t cols = mma->swap_ab ? type.dim[0] : type.dim[1];
     const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols)
                            : left ? stored_mma_a(store, rows, cols, mma->warps_m)
                                 : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
-    return mma->swapped ? stored_transpose(store, layout) : layout;
+    return mma->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
 bool
@@ -484,7 +484,7 @@ layout_infer(LayoutPass *lp)
 static int64_t
 operand_reads(const LayoutPass *lp, const TirOp *op, uint32_t k)
 {
-    bool left = (k == 0) != op->swapped;
+    bool left = (k == 0) != op->swap_ab;
     return tile_bytes(op->args[k]) * lp->fn->warps / (left ? op->warps_m : op->warps_n);
 }
 

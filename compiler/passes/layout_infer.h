@@ -21,7 +21,7 @@ typedef struct LayoutPass {
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
 
 /* Sets the layout of every tile in registers, from the divisions of the products (warps_m,
- * warps_n, swapped of each mma).  Inserts nothing: operands may disagree with what is required. */
+ * warps_n, swap_ab of each mma).  Inserts nothing: operands may disagree with what is required. */
 void layout_infer(LayoutPass *lp);
 /* What the present layouts cost, in bytes through shared memory, loops counted as 16 rounds. */
 int64_t layout_cost(LayoutPass *lp);

@@ -5,7 +5,7 @@
  *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
  *            programs can share a block (`bands`: each one is run by a warp group, and what does
  *            not depend on the axis is loaded once for all), and decides which loads become rings,
- *            how each product is turned, and whether products of one iteration are computed under
+ *            which products have swap_ab, and whether products of one iteration are computed under
  *            the arithmetic of the next
  *   leaves   fn->plan, fn->warps; rings, without place, on the loads they replace; products marked
  *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
@@ -325,7 +325,7 @@ check_joint(Planner *p, TirOp *op)
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     op->joint = true;
-    op->swapped = share.swapped;
+    op->swap_ab = share.swap_ab;
     return check_load(p, right);
 }
 
@@ -357,7 +357,7 @@ check_columns(Planner *p, TirOp *op)
     if (rows != form->m || cols > form->n)
         return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
     op->joint = true;
-    op->swapped = false;
+    op->swap_ab = false;
     return check_load(p, right) && check_place(p, right);
 }
 
@@ -369,7 +369,7 @@ is_of_all_bands(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_FROM;
 }
 
-/* Whether the bands may divide the products along the axis; turns them. */
+/* Whether the bands may divide the products along the axis; sets swap_ab. */
 static bool
 check_products(Planner *p)
 {
@@ -393,16 +393,16 @@ check_products(Planner *p)
         }
         if (along != 1 && along != 2)
             return refuse(p, op->span, "a product does not run along the warp groups' axis");
-        op->swapped = along == 2;
-        int32_t rows = op->results[0]->type.dim[op->swapped], cols = op->results[0]->type.dim[1 - op->swapped];
+        op->swap_ab = along == 2;
+        int32_t rows = op->results[0]->type.dim[op->swap_ab], cols = op->results[0]->type.dim[1 - op->swap_ab];
         int32_t inner = op->args[0]->type.dim[1];
         const MmaForm *form = target_mma(p->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
         if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
         if (rows % form->m != 0 || cols % form->n_step != 0 || cols > form->n)
             return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
-        TirOp *left = load_behind(op->args[op->swapped ? 1 : 0]);
-        TirOp *right = load_behind(op->args[op->swapped ? 0 : 1]);
+        TirOp *left = load_behind(op->args[op->swap_ab ? 1 : 0]);
+        TirOp *right = load_behind(op->args[op->swap_ab ? 0 : 1]);
         if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.bands))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
         if (rows / form->m * cols / 2 + BESIDE_RESULT >
@@ -750,18 +750,18 @@ loaded_elements(const Planner *p)
 }
 
 static uint32_t
-turned_products(const Planner *p)
+swapped_products(const Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++)
-        n += body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->swapped;
+        n += body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->swap_ab;
     return n;
 }
 
 /* The axis with which a block, which does as much whatever the axis, loads the least; of several, the
- * one with which the fewest products are turned. */
+ * one with which the fewest products have swap_ab. */
 static bool
 choose_axis(Planner *p)
 {
@@ -772,11 +772,11 @@ choose_axis(Planner *p)
         if (!try_axis(p, axis))
             continue;
         int64_t n = loaded_elements(p);
-        uint32_t turned = turned_products(p);
-        if (n > least || (n == least && turned >= fewest))
+        uint32_t swapped = swapped_products(p);
+        if (n > least || (n == least && swapped >= fewest))
             continue;
         least = n;
-        fewest = turned;
+        fewest = swapped;
         best = axis;
     }
     return least < INT64_MAX && try_axis(p, best);

@@ -62,7 +62,7 @@ void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 typedef struct JointShare {
     int32_t rows, cols;
     bool by_rows; /* its rows are a part of the result's; else its columns are */
-    bool swapped; /* computed turned */
+    bool swap_ab; /* computed with swap_ab */
 } JointShare;
 
 JointShare joint_share(TirType result, uint32_t bands);

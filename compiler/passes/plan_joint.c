@@ -1,9 +1,9 @@
 /* plan_joint.c - how bands divide a product that adds up over what they have apart.
  *
  * Each band computes some columns of the result, or some rows, over the parts of all bands.  A share's
- * instructions have its rows as their 64, or, turned, its columns.  Of the divisions that the
+ * instructions have its rows as their 64, or, with swap_ab, its columns.  Of the divisions that the
  * instructions can do it is the one that reads the least from shared memory; of equal ones, columns
- * before rows, and turned before not: a thread then has pieces of columns, which go to the staging
+ * before rows, and swap_ab before not: a thread then has pieces of columns, which go to the staging
  * buffer without bank conflicts (its rows are 128 bytes, swizzled; pieces of rows meet two to a bank).
  */
 #include "compiler/passes/plan.h"
@@ -20,11 +20,11 @@ enum {
 static void
 try_share(JointShare *best, int64_t *least, JointShare share)
 {
-    int32_t blocks = (share.swapped ? share.cols : share.rows) / GROUP_ROWS;
-    int32_t n = share.swapped ? share.rows : share.cols;
+    int32_t blocks = (share.swap_ab ? share.cols : share.rows) / GROUP_ROWS;
+    int32_t n = share.swap_ab ? share.rows : share.cols;
     int64_t read = (int64_t)blocks * (GROUP_ROWS + n);
 
-    if ((share.swapped ? share.cols : share.rows) % GROUP_ROWS != 0 || n % GROUP_COLS != 0 ||
+    if ((share.swap_ab ? share.cols : share.rows) % GROUP_ROWS != 0 || n % GROUP_COLS != 0 ||
         n > GROUP_MOST_COLS || read >= *least)
         return;
     *best = share;
@@ -45,15 +45,15 @@ joint_share(TirType result, uint32_t bands)
     int32_t part = cols / n;
     if (cols % n == 0 && part % PANEL_COLUMNS == 0 &&
         (part % PANEL_ELEMENTS == 0 || cols <= PANEL_ELEMENTS)) {
-        try_share(&best, &least, (JointShare){.rows = rows, .cols = part, .swapped = true});
+        try_share(&best, &least, (JointShare){.rows = rows, .cols = part, .swap_ab = true});
         try_share(&best, &least, (JointShare){.rows = rows, .cols = part});
     }
     /* Rows of the exchanged operand begin where the swizzle does. */
     part = rows / n;
     if (rows % n == 0 && part % GROUP_COLS == 0 && cols % PANEL_COLUMNS == 0) {
-        JointShare share = {.rows = part, .cols = cols, .by_rows = true, .swapped = true};
+        JointShare share = {.rows = part, .cols = cols, .by_rows = true, .swap_ab = true};
         try_share(&best, &least, share);
-        share.swapped = false;
+        share.swap_ab = false;
         try_share(&best, &least, share);
     }
     return best;

@@ -77,10 +77,10 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
 }
 
 static bool
-is_turned(const Roles *r)
+has_swapped(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->swapped)
+        if (r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->swap_ab)
             return true;
     }
     return false;
@@ -94,7 +94,7 @@ panels_to_store(const Roles *r, const TirOp *store)
     const TirTensor *tensor = store->tensor;
 
     if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_only_sums(r)) ||
-        is_turned(r) || tensor->rank > form->rank || store->n_limits > 0 ||
+        has_swapped(r) || tensor->rank > form->rank || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
         return 0;

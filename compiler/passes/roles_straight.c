@@ -112,7 +112,7 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     TirVal *args[] = {x->results[0], y->results[0], none};
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
     mma->async = mma->joint = true;
-    mma->swapped = op->swapped;
+    mma->swap_ab = op->swap_ab;
     clone_set(map, op->results[0], mma->results[0]);
 }
 

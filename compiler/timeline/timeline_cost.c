@@ -28,14 +28,14 @@ lies_in_shared(const TirVal *value)
     return def != NULL && def->op == TIR_SHARED_READ;
 }
 
-/* As the instructions see it: transposed when it is swapped. */
+/* As the instructions see it: transposed with swap_ab. */
 static OpCost
 product_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
-    double rows = type.dim[op->swapped ? 1 : 0], cols = type.dim[op->swapped ? 0 : 1];
+    double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
     double depth = (op->args[0]->type.dim[1] + DEPTH - 1) / DEPTH * DEPTH;
-    double left = lies_in_shared(op->args[op->swapped ? 1 : 0]) ? GROUP_ROWS : 0;
+    double left = lies_in_shared(op->args[op->swap_ab ? 1 : 0]) ? GROUP_ROWS : 0;
     OpCost cost = {.unit = UNIT_TENSOR, .async = op->async};
 
     cost.clocks = 2 * rows * cols * depth / target->chip.mma_flops[BY_WARP_GROUP];
