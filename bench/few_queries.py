@@ -23,7 +23,7 @@ sys.path[:0] = [HERE, os.path.join(EXAMPLES, "python")]
 
 GROUPS = [1, 3, 4, 7, 8]
 PADDED = {3: 4, 7: 8}  # rows for each query, where the heads of a group do not divide 64
-PINNED = ["-D", "N=64", "--plan=bands=1,stages=3"]
+PINNED = ["-D", "N=64", "--plan=consumers=1,stages=3"]
 # batch, heads of K and V, query heads to each, queries, keys
 DECODE = [(1, 8, 8, 1, 256), (1, 8, 8, 1, 1024), (1, 8, 4, 1, 4096), (1, 8, 4, 1, 32768),
           (1, 8, 8, 1, 65536), (1, 32, 1, 1, 8192), (8, 1, 8, 1, 16384), (2, 8, 4, 1, 2048),
@@ -48,7 +48,7 @@ def variants():
         out[f"mlp_{d}_auto"] = ("mlp", ["-D", f"D={d}"])
     for d, stages in [(64, 3), (128, 2)]:
         out[f"mlp_{d}_pinned"] = ("mlp", ["-D", f"D={d}", "-D", "M=64", "-D", "N=128",
-                                          f"--plan=bands=2,stages={stages},slots=2"])
+                                          f"--plan=consumers=2,stages={stages},slots=2"])
     return out
 
 

@@ -4,7 +4,7 @@
     python3 bench/model.py --tilec build/tilec --fit [--rounds 200]  # constants that fit better
 
 The measured times are the rows of tests/search/measured_h200.csv (--csv).  What a plan asks of the
-units comes from `tilec search --built --json`; from there on this file computes as compiler/band_time.c
+units comes from `tilec search --built --json`; from there on this file computes as compiler/consumer_time.c
 does, with the constants read from backends/ptx/sm90.c, and says so if the two disagree.  --fit changes
 only constants that are properties of the chip (and of the code that tilec makes for it), never one for
 each kernel.  --check BOUND: exit status 1 when one of the 20 best configurations of a case is predicted
@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("bands", "stages", "slots", "persistent", "dynamic", "pipelined", "pingpong", "divide")
+PLAN = ("consumers", "stages", "slots", "persistent", "dynamic", "pipelined", "pingpong", "divide")
 CASE = ("kernel", "d", "mask", "seqlen")
 FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
@@ -29,17 +29,17 @@ NOISE = 0.007  # two runs of one plan differ by up to 0.9 %
 
 
 def read_record():
-    """Constants of the target's record: band_times and three facts of the chip."""
+    """Constants of the target's record: consumer_times and three facts of the chip."""
     with open(os.path.join(ROOT, "backends", "ptx", "sm90.c")) as file:
         text = file.read()
-    block = re.search(r"\.band_times = \{(.*?)\}", text, re.S)[1]
+    block = re.search(r"\.consumer_times = \{(.*?)\}", text, re.S)[1]
     times = {name: float(value) for name, value in re.findall(r"\.(\w+) = ([\d.]+)", block)}
     for name in ("sm_count", "burst_mhz", "copy_bytes"):
         times[name] = float(re.search(rf"\.{name} = (\d+)", text)[1])
     return times
 
 
-# ---- band_time.c once more -----------------------------------------------------------------------------
+# ---- consumer_time.c once more -----------------------------------------------------------------------------
 
 
 def norm(a, b, power):
@@ -59,7 +59,7 @@ def round_of(n, waited, under, second, gap):
 
 def iteration_of(features, plan, t):
     """Clocks of an iteration, and what all but a tile's first wait for copies."""
-    work, n = features["work"], plan["bands"]
+    work, n = features["work"], plan["consumers"]
     products = norm(work["tensor"], work["shared"], t["port_power"])
     arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
     arithmetic += 0 if features["joint"] else t["round"]
@@ -89,7 +89,7 @@ def drawn_in_rounds(trips, each, clocks, tile, sm_count):
 
 def predict(features, plan, t):
     """Milliseconds; None for what the model has no features of."""
-    work, trips, n = features["work"], features["trips"], plan["bands"]
+    work, trips, n = features["work"], features["trips"], plan["consumers"]
     clocks, wait = iteration_of(features, plan, t)
     start = t["tile"] + t["fill"] * clocks + n * work["stored"] / t["store_bytes"]
     if not plan["persistent"]:
@@ -157,7 +157,7 @@ def key_of(row):
 
 
 def features_of(tilec, rows):
-    """{(case, M, N, bands): the line of JSON}, checked against this file's own formula."""
+    """{(case, M, N, consumers): the line of JSON}, checked against this file's own formula."""
     record, found, cases = read_record(), {}, {}
     for row in rows:
         cases.setdefault(key_of(row), set()).add((row["M"], row["N"], row["divide"]))
@@ -171,8 +171,8 @@ def features_of(tilec, rows):
             plan = plan_of(line)
             mine = predict(line, plan, record)
             if mine is not None and abs(mine / line["predicted_ms"] - 1) > 1e-4:
-                raise SystemExit(f"{line}\nmodel.py predicts {mine} ms: it does not compute as band_time.c does")
-            found[case, line["tiles"]["M"], line["tiles"]["N"], plan["bands"]] = line
+                raise SystemExit(f"{line}\nmodel.py predicts {mine} ms: it does not compute as consumer_time.c does")
+            found[case, line["tiles"]["M"], line["tiles"]["N"], plan["consumers"]] = line
     return found
 
 
@@ -192,7 +192,7 @@ def judged(rows, features, times):
     """{case: [(measured, predicted, row)]}, the quickest first; without what does not fit."""
     cases = {}
     for row in rows:
-        line = features.get((key_of(row), row["M"], row["N"], row["bands"]))
+        line = features.get((key_of(row), row["M"], row["N"], row["consumers"]))
         predicted = predict(line, row, times) if line else None
         if predicted is not None:
             cases.setdefault(key_of(row), []).append((row["burst_ms"], predicted, row))
@@ -202,8 +202,8 @@ def judged(rows, features, times):
 def name_of(row):
     flags = "" if row["persistent"] else " tile a block"
     flags += "" if row["pipelined"] else " no overlap"
-    flags += "" if row["pingpong"] or row["bands"] == 1 else " no ping-pong"
-    return f"{row['M']}x{row['N']} bands {row['bands']} stages {row['stages']} slots {row['slots']}{flags}"
+    flags += "" if row["pingpong"] or row["consumers"] == 1 else " no ping-pong"
+    return f"{row['M']}x{row['N']} consumers {row['consumers']} stages {row['stages']} slots {row['slots']}{flags}"
 
 
 def rank_of_best(of_case):
@@ -270,7 +270,7 @@ def fit(rows, features, times, rounds, keep):
     chosen, record = [], dict(times)
     for of_case in judged(rows, features, times).values():
         best = of_case[0][0]
-        chosen.append([(features[key_of(row), row["M"], row["N"], row["bands"]], row, best / measured)
+        chosen.append([(features[key_of(row), row["M"], row["N"], row["consumers"]], row, best / measured)
                        for measured, _, row in of_case])
 
     def at(x):

@@ -1,10 +1,10 @@
 /* auto_plan.c - choosing a plan for warp groups.
  *
  * A candidate is a value for each parameter that is `auto`, of which those that say how many rows a
- * band has are 64 (or more, where nothing is computed between products), and a number of bands; its
- * blocks go through several tiles of the grid or, where tiles differ in length or bands share a product,
+ * consumer has are 64 (or more, where nothing is computed between products), and a number of consumers; its
+ * blocks go through several tiles of the grid or, where tiles differ in length or consumers share a product,
  * also through one; only through one where they share it and no product begins ahead.  Its kernel is
- * made as far as the pass `plan`; from what an iteration asks of the units band_time.c predicts the
+ * made as far as the pass `plan`; from what an iteration asks of the units consumer_time.c predicts the
  * time of a launch.  What does not fit shared memory or registers is no candidate.
  */
 #include "compiler/auto_plan.h"
@@ -34,7 +34,7 @@ typedef struct PlanSearch {
     AutoTiles open;
     const int64_t *sizes; /* of the tensors, by index */
     bool sizes_known;     /* else these are as good as any */
-    bool one_block;       /* only bands of 64 rows */
+    bool one_block;       /* only consumers of 64 rows */
 } PlanSearch;
 
 /* ---- one kernel ---- */
@@ -64,10 +64,10 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 
 /* ---- candidates ---- */
 
-/* Registers of a thread, at least.  Where bands share a product, one tile that is computed takes the
+/* Registers of a thread, at least.  Where consumers share a product, one tile that is computed takes the
  * place of a result, and masks are made as they are used. */
 static int64_t
-registers_needed(const BandWork *w)
+registers_needed(const ConsumerWork *w)
 {
     enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
     int64_t needed = w->accumulators + w->fresh;
@@ -85,13 +85,13 @@ registers_needed(const BandWork *w)
 
 /* Adds a candidate; false if it takes more registers than a thread has. */
 static bool
-add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandTrips *trips,
+add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips,
          PlanHints plan)
 {
     const Target *target = s->px->target;
     bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
-    uint32_t registers = draws ? target->drawing_registers[plan.bands].consumer
-                               : target->role_registers[plan.bands].consumer;
+    uint32_t registers = draws ? target->drawing_registers[plan.consumers].consumer
+                               : target->role_registers[plan.consumers].consumer;
 
     if (registers_needed(w) > registers)
         return false;
@@ -101,19 +101,19 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
     *found = (PlanCandidate){.choice = *values,
                              .work = *w,
                              .trips = *trips,
-                             .clocks = band_time(target, w, trips, &plan, s->sizes_known),
-                             .pipelined = band_pipelines(target, w, &plan)};
+                             .clocks = consumer_time(target, w, trips, &plan, s->sizes_known),
+                             .pipelined = consumer_pipelines(target, w, &plan)};
     found->work.n_loops = 0;
     found->choice.warps = 4;
     found->choice.plan = plan;
     found->shared_bytes =
-        plan.stages * (w->ring_bytes_shared + plan.bands * w->ring_bytes_own) +
-        plan.slots * (w->once_bytes_shared + plan.bands * w->once_bytes_own) +
-        plan.bands * w->exchange_bytes;
+        plan.stages * (w->ring_bytes_shared + plan.consumers * w->ring_bytes_own) +
+        plan.slots * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
+        plan.consumers * w->exchange_bytes;
     found->microseconds = found->clocks.total / target->chip.burst_mhz;
     found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
     found->choice.cost.per_work = found->microseconds;
-    /* What bands share a product of goes through the whole loop: usual sizes count its padding. */
+    /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->joint; k++) {
         if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
             found->choice.cost.per_work *= 1.015;
@@ -123,10 +123,10 @@ add_plan(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandT
 
 /* The same with programs of a sliding axis dealt out by stride, and with pairs of blocks, where the
  * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
- * quicker (docs/measurements.md).  It deals programs out where bands can not spare the registers that the
+ * quicker (docs/measurements.md).  It deals programs out where consumers can not spare the registers that the
  * counter takes: drawn, they were 3 to 9 % quicker. */
 static void
-add_plans(PlanSearch *s, const TileChoice *values, const BandWork *w, const BandTrips *trips, PlanHints plan)
+add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips, PlanHints plan)
 {
     bool fits = add_plan(s, values, w, trips, plan);
 
@@ -141,21 +141,21 @@ add_plans(PlanSearch *s, const TileChoice *values, const BandWork *w, const Band
 }
 
 static void
-add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandWork *w,
-           uint32_t bands)
+add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const ConsumerWork *w,
+           uint32_t consumers)
 {
     const Target *target = s->px->target;
-    int64_t limit = target->chip.shared_per_block - bands * w->exchange_bytes -
+    int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
                     (w->joint ? JOINT_SHARED : OTHER_SHARED);
     uint32_t slots = 2, stages = 0;
-    int64_t loop = w->ring_bytes_shared + bands * w->ring_bytes_own;
-    int64_t once = w->once_bytes_shared + bands * w->once_bytes_own;
+    int64_t loop = w->ring_bytes_shared + consumers * w->ring_bytes_own;
+    int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
 
     if (loop == 0 || limit <= 0)
         return;
     /* A warp group without a program keeps registers that the others could use. */
-    bool asked = s->px->plan.bands != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && bands > 1 && !fn->plan->divided && bands > trips_extent(fn, w->axis, s->sizes))
+    bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
+    if (!asked && consumers > 1 && !fn->plan->divided && consumers > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; slots >= 1 && stages < 2; slots--) {
         stages = (uint32_t)((limit - slots * once) / loop);
@@ -169,23 +169,23 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
     stages = stages > MOST_STAGES ? MOST_STAGES : stages;
     if (stages == 0)
         return;
-    BandTrips trips =
-        trips_of_bands(fn, w->loops, w->n_loops, w->axis, bands, s->sizes);
-    PlanHints plan = {.bands = bands,
+    ConsumerTrips trips =
+        trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
+    PlanHints plan = {.consumers = consumers,
                       .divide = fn->plan->divided,
                       .stages = stages,
                       .slots = slots,
                       .persistent = true,
                       .dynamic = true,
                       .pipelined = true,
-                      .pingpong = bands > 1 && !fn->plan->divided};
-    int64_t left = limit - slots * once - stages * loop, panels = bands * w->panel_bytes;
+                      .pingpong = consumers > 1 && !fn->plan->divided};
+    int64_t left = limit - slots * once - stages * loop, panels = consumers * w->panel_bytes;
     if (slots > 1 && w->leaves_over)
         panels = 0;
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
-        band_pipelines(target, w, &plan))
+        consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
-    /* Where bands share a product registers are short, and the place of a tile takes some.  It pays where
+    /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->joint || (slots > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
@@ -198,90 +198,90 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const BandW
 }
 
 static bool
-bands_wanted(const PlanSearch *s, uint32_t bands)
+consumers_wanted(const PlanSearch *s, uint32_t consumers)
 {
-    if (s->px->plan.bands != 0)
-        return s->px->plan.bands == bands;
+    if (s->px->plan.consumers != 0)
+        return s->px->plan.consumers == consumers;
     for (size_t k = 0; s->asked != NULL && k < s->asked->n_groups; k++) {
-        if (s->asked->groups[k] == bands)
+        if (s->asked->groups[k] == consumers)
             return true;
     }
     return s->asked == NULL || s->asked->n_groups == 0;
 }
 
-/* Plans for some values, by what the pass finds for few bands; a product that bands share out needs
+/* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
  * two at least, and looks different for each number. */
 static bool
 try_values(PlanSearch *s, TileChoice *values)
 {
     bool some = false;
 
-    for (uint32_t bands = 1; bands <= MOST_CONSUMERS; bands++) {
-        if (!bands_wanted(s, bands))
+    for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
+        if (!consumers_wanted(s, consumers))
             continue;
         values->plan = (PlanHints){
-            .bands = bands, .stages = 2, .slots = 1, .pipelined = true};
+            .consumers = consumers, .stages = 2, .slots = 1, .pipelined = true};
         TirFn *fn = planned_kernel(s, values);
         if (fn == NULL)
             continue;
         some = true;
         if (fn->plan->joint) {
-            BandWork w = band_work(fn, bands);
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands))
-                add_choice(s, values, fn, &w, bands);
+            ConsumerWork w = consumer_work(fn, consumers);
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+                add_choice(s, values, fn, &w, consumers);
             continue;
         }
-        BandWork w = band_work(fn, 1);
+        ConsumerWork w = consumer_work(fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > GROUP_ROWS && (!band_is_products(&w) || s->one_block))
+        if (w.rows > GROUP_ROWS && (!consumer_is_products(&w) || s->one_block))
             return false;
-        for (; bands <= MOST_CONSUMERS; bands++) {
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands) &&
-                bands_wanted(s, bands))
-                add_choice(s, values, fn, &w, bands);
+        for (; consumers <= MOST_CONSUMERS; consumers++) {
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&
+                consumers_wanted(s, consumers))
+                add_choice(s, values, fn, &w, consumers);
         }
     }
     return some;
 }
 
-/* Plans in which bands divide the tiles of the main loop: 64 rows for each band.  A program's sums are
- * then spread over all bands, but so are the tiles that it loads: each is used for fewer products.  So
+/* Plans in which consumers divide the tiles of the main loop: 64 rows for each consumer.  A program's sums are
+ * then spread over all consumers, but so are the tiles that it loads: each is used for fewer products.  So
  * this is for kernels that have no other plan. */
 static void
 try_divided(PlanSearch *s, const TileChoice *values)
 {
-    for (uint32_t bands = 2; bands <= MOST_CONSUMERS; bands++) {
-        for (uint32_t k = 0; k <= s->autos && bands_wanted(s, bands); k++) {
+    for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
+        for (uint32_t k = 0; k <= s->autos && consumers_wanted(s, consumers); k++) {
             TileChoice tiles = *values;
             if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
-                tiles.values[k] = GROUP_ROWS * (int32_t)bands;
-            tiles.plan = (PlanHints){.bands = bands, .stages = 1, .slots = 1, .divide = true};
+                tiles.values[k] = GROUP_ROWS * (int32_t)consumers;
+            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .slots = 1, .divide = true};
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
-            BandWork w = band_work(fn, bands);
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, bands))
-                add_choice(s, &tiles, fn, &w, bands);
+            ConsumerWork w = consumer_work(fn, consumers);
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+                add_choice(s, &tiles, fn, &w, consumers);
         }
     }
 }
 
-/* A parameter that the user pinned to several bands' rows: 64 rows, and that many bands. */
+/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers. */
 static bool
 try_pinned_rows(PlanSearch *s, TileChoice *values)
 {
     const TilecOptions *options = s->front.options;
 
     for (size_t k = 0; k < options->n_defines; k++) {
-        for (uint32_t bands = 2; bands <= MOST_CONSUMERS; bands++) {
+        for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
             static const char *const rows[] = {"", "64", "128", "192", "256"};
-            if (strcmp(options->defines[k].value, rows[bands]) != 0)
+            if (strcmp(options->defines[k].value, rows[consumers]) != 0)
                 continue;
             values->replaced = options->defines[k].name;
             values->replacement = rows[1];
             PlanHints before = s->px->plan;
-            s->px->plan.bands = bands;
+            s->px->plan.consumers = consumers;
             bool ok = try_values(s, values);
             s->px->plan = before;
             if (ok)
@@ -356,7 +356,7 @@ has_lists(const TilecSearch *asked)
 static double
 loop_clocks(const PlanCandidate *found)
 {
-    return found->clocks.iteration / (found->choice.plan.bands * found->work.multiplies);
+    return found->clocks.iteration / (found->choice.plan.consumers * found->work.multiplies);
 }
 
 static void
@@ -460,7 +460,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
 
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "bands %u stages %u slots %u%s%s", plan->bands, plan->stages, plan->slots,
+    buf_printf(out, "consumers %u stages %u slots %u%s%s", plan->consumers, plan->stages, plan->slots,
                plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
     buf_add(out, plan->paired ? ", pairs of blocks" : "");
 }
@@ -479,13 +479,13 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
         return false;
     bool found = tuning_find(px->arena, px->diag, options->tuning_path, options->tuning, px->target,
                              sample, open, true, 0, px->stages, &measured);
-    if (!found || measured.plan.bands == 0) /* auto_tiles.c reads the file, too, and says it */
+    if (!found || measured.plan.consumers == 0) /* auto_tiles.c reads the file, too, and says it */
         px->diag->messages.n = messages;
     if (!found)
         return false;
     *choice = (TileChoice){.warps = 4, .plan = measured.plan, .cost = {.fits = true}};
     memcpy(choice->values, measured.values, sizeof choice->values);
-    if (measured.plan.bands == 0)
+    if (measured.plan.consumers == 0)
         return true;
     buf_init(&text, px->arena);
     print_values(open, choice, &text);
@@ -516,7 +516,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     diag->messages.n = messages;
     diag->errors = errors;
     if (fn != NULL && take_measured(front, px, fn, &open, &choices[0])) {
-        if (choices[0].plan.bands == 0)
+        if (choices[0].plan.consumers == 0)
             return (TileChoices){0};
         n = 1;
     }

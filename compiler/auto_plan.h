@@ -1,9 +1,9 @@
-/* auto_plan.h - choosing a plan for warp groups: tiles, bands, depths of rings. */
+/* auto_plan.h - choosing a plan for warp groups: tiles, consumers, depths of rings. */
 #ifndef TILEC_AUTO_PLAN_H
 #define TILEC_AUTO_PLAN_H
 
 #include "compiler/auto_tiles.h"
-#include "compiler/band_time.h"
+#include "compiler/consumer_time.h"
 
 struct Front;
 struct TilecSearch;
@@ -11,9 +11,9 @@ struct TilecSearch;
 /* A plan, and why it is predicted to take what it takes. */
 typedef struct PlanCandidate {
     TileChoice choice;
-    BandWork work; /* without loops */
-    BandTrips trips;
-    BandClocks clocks;
+    ConsumerWork work; /* without loops */
+    ConsumerTrips trips;
+    ConsumerClocks clocks;
     bool pipelined;
     int64_t shared_bytes; /* of tiles */
     double microseconds;  /* predicted, for a chip at its full clock */
@@ -26,7 +26,7 @@ typedef struct PlanCandidates {
 } PlanCandidates;
 
 /* All plans of kernel `name` that can be built, for tensors of these sizes; `asked` (NULL: the usual
- * ones) has the values to try for parameters that are `auto`, and the numbers of bands. */
+ * ones) has the values to try for parameters that are `auto`, and the numbers of consumers. */
 PlanCandidates auto_plan_candidates(const struct Front *front, PassContext *px, Arena *trials,
                                     const char *name, const struct TilecSearch *asked,
                                     const int64_t *sizes);

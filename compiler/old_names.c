@@ -7,10 +7,12 @@ static const struct {
     const char *old, *name;
 } renamed[] = {
     /* keys of --plan, @plan and the tuning database */
+    {"bands", "consumers"},
     {"overlap", "pipelined"},
     {"turns", "pingpong"},
     /* switches */
     {"spread-starts", "stagger-starts"},
+    {"stagger-bands", "stagger-consumers"},
 };
 
 const char *

@@ -8,19 +8,19 @@
 
 /* What a plan for warp groups is to look like; passes/plan.c finds the rest. */
 typedef struct PlanHints {
-    uint32_t bands;   /* warp groups that compute; 0: no plan */
+    uint32_t consumers;   /* warp groups that compute; 0: no plan */
     uint32_t stages;  /* slots of rings that the main loop goes around */
     uint32_t slots;   /* of rings that are filled once for a tile of the grid */
     bool persistent;  /* blocks go through several tiles of the grid */
     bool dynamic;     /* .. drawn from a counter where they differ in length */
-    bool pingpong;       /* bands that have equally many iterations start products one after the other */
+    bool pingpong;       /* consumers that have equally many iterations start products one after the other */
     bool paired;      /* blocks run in clusters of two, which share what they load */
-    bool divide;      /* bands divide the tiles of one program, not the programs among them */
+    bool divide;      /* consumers divide the tiles of one program, not the programs among them */
     bool pipelined;   /* products under the arithmetic of the next iteration, if registers allow */
     uint32_t given;   /* bits: what was asked for by name, see plan_is_given */
 } PlanHints;
 
-/* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no bands. */
+/* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no consumers. */
 bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
 /* What a key of that text may be, and its name; NULL: there is no such key. */
 const char *plan_key_range(const char *name, uint32_t *least, uint32_t *most);

@@ -15,27 +15,27 @@ static void
 print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
-               "bands=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
+               "consumers=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
                ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
-               plan->bands, plan->stages, plan->slots, plan->persistent, plan->dynamic,
+               plan->consumers, plan->stages, plan->slots, plan->persistent, plan->dynamic,
                plan->pipelined, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the
  * most, and each length with the number of tiles that are as long or longer. */
 static void
-print_lengths(const Target *target, const BandTrips *trips, Buf *out)
+print_lengths(const Target *target, const ConsumerTrips *trips, Buf *out)
 {
     const char *between = "";
 
-    buf_printf(out, ",\"dealt\":%.6g,\"lengths\":[", band_most_dealt(target, trips));
+    buf_printf(out, ",\"dealt\":%.6g,\"lengths\":[", consumer_most_dealt(target, trips));
     for (uint32_t k = 0; k < trips->n; k++) {
         bool again = false;
         for (uint32_t j = 0; j < k; j++)
             again |= trips->block[j] == trips->block[k];
         if (again)
             continue;
-        buf_printf(out, "%s[%.9g,%.9g]", between, trips->block[k], band_as_long(trips, k));
+        buf_printf(out, "%s[%.9g,%.9g]", between, trips->block[k], consumer_as_long(trips, k));
         between = ",";
     }
     buf_char(out, ']');
@@ -46,8 +46,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
            uint32_t index, Buf *out)
 {
     const PlanCandidate *p = &plans->at[index];
-    const BandWork *w = &p->work;
-    const BandTrips *t = &p->trips;
+    const ConsumerWork *w = &p->work;
+    const ConsumerTrips *t = &p->trips;
 
     search_print_key(px->target, sample, &plans->open, sizes, p->choice.values, out);
     buf_add(out, ",\"plan\":\"");
@@ -70,8 +70,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue, w->vectors,
                w->added, w->divided ? "true" : "false", w->lookahead ? "true" : "false",
                w->held ? "true" : "false", w->stored,
-               w->ring_bytes_shared + p->choice.plan.bands * w->ring_bytes_own,
-               w->once_bytes_shared + p->choice.plan.bands * w->once_bytes_own);
+               w->ring_bytes_shared + p->choice.plan.consumers * w->ring_bytes_own,
+               w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g", t->blocks,
                t->each, t->most, t->masks);
     if (w->sliding)
@@ -104,7 +104,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
     buf_add(out, "\n\n  ");
     for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
         buf_printf(out, "%4s ", plans->open.names[j]);
-    buf_add(out, "bands stages slots  blocks      products   memory   clocks  tensor       ms\n");
+    buf_add(out, "consumers stages slots  blocks      products   memory   clocks  tensor       ms\n");
     for (uint32_t k = 0; k < shown; k++) {
         const PlanCandidate *p = &plans->at[k];
         const PlanHints *plan = &p->choice.plan;
@@ -115,8 +115,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             buf_printf(out, "%4" PRId32 " ", p->choice.values[j]);
         buf_printf(
             out,
-            "%5" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
-            plan->bands, plan->stages, plan->slots,
+            "%9" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
+            plan->consumers, plan->stages, plan->slots,
             plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
             : plan->dynamic && p->work.sliding ? plan->persistent ? "drawn" : "tile, drawn"
             : plan->persistent                ? "persistent"
@@ -124,7 +124,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             p->work.joint   ? "joint"
             : p->pipelined ? "pipelined"
                             : "in order",
-            memory, p->clocks.iteration, 100 * plan->bands * p->work.tensor / p->clocks.iteration,
+            memory, p->clocks.iteration, 100 * plan->consumers * p->work.tensor / p->clocks.iteration,
             p->microseconds / 1e3);
     }
 }

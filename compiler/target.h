@@ -85,26 +85,26 @@ typedef struct GroupTimes {
     double start;    /* clocks: to begin and end a tile, beside one more iteration */
 } GroupTimes;
 
-/* What planned kernels take beside the time of the units: clocks, and how units share (band_time.c);
+/* What planned kernels take beside the time of the units: clocks, and how units share (consumer_time.c);
  * fitted, see there. */
-typedef struct BandTimes {
+typedef struct ConsumerTimes {
     double port_power;      /* products that read much wait for the port: a norm of the two */
     double issue;           /* of a clock, for an instruction of tile arithmetic */
     double round;           /* arithmetic of an iteration that does not grow with its tiles */
-    double gap;             /* in which a band needs no unit, an iteration .. */
+    double gap;             /* in which a consumer needs no unit, an iteration .. */
     double gap_straight;    /* .. and that much more in straight loops */
     double under;           /* of products that run under arithmetic: the part that is waited for */
-    double joint;           /* where bands wait for one another, an iteration and other band */
-    double vector;          /* an element of a vector that each band loads itself */
+    double joint;           /* where consumers wait for one another, an iteration and other consumer */
+    double vector;          /* an element of a vector that each consumer loads itself */
     double added;           /* an element that is added to memory from registers */
     double tile;            /* to begin and end a tile of the grid, .. */
     double fill;            /* .. iterations in which nothing runs beside it .. */
     double block;           /* .. and to begin a block */
     double slot;            /* of what a tile's first copy takes, where its slot is the only one */
-    double idle;            /* of an iteration that other bands of the block do not have */
+    double idle;            /* of an iteration that other consumers of the block do not have */
     double store_bytes;     /* that one SM of a busy chip writes in a clock */
     double mask;            /* instructions for an element that is masked .. */
-    double mask_joint;      /* .. of which so much counts where bands wait for one another */
+    double mask_joint;      /* .. of which so much counts where consumers wait for one another */
     double copy_latency;    /* of a tile that nothing runs ahead of .. */
     double copy_part;       /* .. of which so much counts where its slot is read in a part of an iteration */
     double pair;            /* an iteration of blocks that run in pairs */
@@ -112,7 +112,7 @@ typedef struct BandTimes {
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
      * takes beside them, and how much longer it takes where results are transposed */
     double products_power, products, swap_ab;
-} BandTimes;
+} ConsumerTimes;
 
 /* What loops without roles take beside the time of the units, in clocks and as shares of what else they
  * take: fitted, see there. */
@@ -181,7 +181,7 @@ typedef struct Target {
     int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;
-    BandTimes band_times;
+    ConsumerTimes consumer_times;
 
     /* ---- additions to memory ---- */
     int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */

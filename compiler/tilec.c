@@ -389,13 +389,13 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     PassContext px = kernel_context(c, fn);
     PassRun run = pass_run(c);
 
-    if (choice != NULL && choice->plan.bands > 0)
+    if (choice != NULL && choice->plan.consumers > 0)
         px.plan = choice->plan;
     else if (choice != NULL && choice->warps > 0)
         px.warps = choice->warps;
     if (choice != NULL && choice->stages > 0)
         px.stages = choice->stages;
-    if (choice != NULL && choice->stages == 1 && choice->plan.bands == 0)
+    if (choice != NULL && choice->stages == 1 && choice->plan.consumers == 0)
         say_one_stage(fn->body);
 
     if (!names_are_free(c, fn))
@@ -493,7 +493,7 @@ search_plans(Compilation *c, const PassContext *kernel, const TirFn *fn)
     uint32_t n = 0;
     for (uint32_t k = 0; k < plans.n; k++) {
         TileChoice choice = plans.at[k];
-        if (pinned && choice.plan.bands != kernel->plan.bands)
+        if (pinned && choice.plan.consumers != kernel->plan.consumers)
             continue;
         if (pinned) {
             choice.plan = kernel->plan;
@@ -522,7 +522,7 @@ lower_with_choices(Compilation *c, uint32_t k)
                      "the plan of kernel '%s' is not used: %s has no products of warp groups",
                      fn->name, c->target->name);
     if (c->front.ast != NULL && c->options->plan == NULL &&
-        (px.plan_span.lo == 0 || px.plan.bands > 0)) {
+        (px.plan_span.lo == 0 || px.plan.consumers > 0)) {
         double begin = pass_clock();
         TileChoices plans = search_plans(c, &px, fn);
         c->search_seconds += pass_clock() - begin;
@@ -530,10 +530,10 @@ lower_with_choices(Compilation *c, uint32_t k)
         LirFn *lowered = lower_with_plans(c, k, &plans, &why);
         if (lowered != NULL || c->bugs.n > 0)
             return lowered;
-        if (px.plan.bands == 0)
+        if (px.plan.consumers == 0)
             c->hints += plan_warning(&c->front, &px, &c->trials, fn, why);
     }
-    if (c->front.ast != NULL && px.plan.bands == 0) {
+    if (c->front.ast != NULL && px.plan.consumers == 0) {
         double begin = pass_clock();
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
@@ -635,7 +635,7 @@ show_schedules(Compilation *c)
     for (uint32_t k = 0; k < n; k++) {
         const TirFn *fn = c->module->fns.at[k];
         PassContext px = kernel_context(c, fn);
-        bool kept_out = px.plan.bands == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
+        bool kept_out = px.plan.consumers == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
         if (kept_out)
             why[k] = "none is wanted";
         else if (fn->plan == NULL && c->front.ast != NULL)

@@ -87,7 +87,7 @@ typedef struct TilecOptions {
     const char *const *switches;    /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
     size_t n_switches;
     uint32_t warps, stages;         /* of every kernel; 0: what the source or the compiler says */
-    const char *plan;               /* "bands=3,stages=3", "none"; NULL: what the compiler finds */
+    const char *plan;               /* "consumers=3,stages=3", "none"; NULL: what the compiler finds */
     bool line_info;                 /* .loc and .file lines */
     bool warnings_are_errors;
     bool remarks;                   /* say what was and was not done, and why */

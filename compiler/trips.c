@@ -189,12 +189,12 @@ masks_at(const TripLoop *loop, const Point *at)
     return sum * iterations(op->parent->owner, at);
 }
 
-BandTrips
-trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
-               uint32_t bands, const int64_t *sizes)
+ConsumerTrips
+trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
+               uint32_t consumers, const int64_t *sizes)
 {
     int64_t extent[MOST_AXES] = {1, 1, 1};
-    BandTrips trips = {.blocks = 1};
+    ConsumerTrips trips = {.blocks = 1};
     Point at = {.sizes = sizes};
 
     for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
@@ -203,22 +203,22 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
         at.grid[k] = extent[k] / 2;
         trips.blocks *= k == axis ? 1 : (double)extent[k];
     }
-    if (axis >= fn->grid.n) { /* all bands work on one program: spread over the first axis */
+    if (axis >= fn->grid.n) { /* all consumers work on one program: spread over the first axis */
         axis = 0;
-        bands = 1;
+        consumers = 1;
         trips.blocks /= (double)extent[0];
     }
-    int64_t along = (extent[axis] + bands - 1) / bands;
+    int64_t along = (extent[axis] + consumers - 1) / consumers;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
-    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * bands - extent[axis] : 0;
+    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * consumers - extent[axis] : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
         double sum = 0, masks = 0, most = 0;
-        for (int64_t band = 0; band < bands; band++) {
+        for (int64_t consumer = 0; consumer < consumers; consumer++) {
             double all = 0;
-            at.grid[axis] = block * bands + band - none;
+            at.grid[axis] = block * consumers + consumer - none;
             if (at.grid[axis] < 0 || at.grid[axis] >= extent[axis])
                 continue;
             for (uint32_t k = 0; k < n_loops; k++) {
@@ -229,9 +229,9 @@ trips_of_bands(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_
             most = all > most ? all : most;
         }
         trips.most += most / (double)samples;
-        trips.block[trips.n++] = sum / bands;
-        trips.each += sum / bands / (double)samples;
-        trips.masks += masks / bands / (double)samples;
+        trips.block[trips.n++] = sum / consumers;
+        trips.each += sum / consumers / (double)samples;
+        trips.masks += masks / consumers / (double)samples;
     }
     return trips;
 }

@@ -14,7 +14,7 @@
 typedef struct TuningChoice {
     int32_t values[MAX_AUTO]; /* of the open parameters, in their order */
     uint32_t warps, stages;   /* 0: not said */
-    PlanHints plan;           /* no bands: no warp groups */
+    PlanHints plan;           /* no consumers: no warp groups */
     double microseconds;      /* of the measurement with the first sizes */
     uint32_t measurements;    /* of this choice */
     uint32_t others;          /* other choices it was better than */

@@ -13,11 +13,11 @@
  * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
  * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  *
- * Times of planned kernels (band_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
+ * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
  * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
  * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
  * first wgmma of a chain, and a straight loop has two such chains; 53 clocks are what an iteration
- * computes for rows, whatever its columns; 511 are the exchange between two bands and its barrier; an
+ * computes for rows, whatever its columns; 511 are the exchange between two consumers and its barrier; an
  * element added from registers takes 0.2 clocks; a tile begins and ends with a third of an iteration
  * that nothing runs beside, and its output goes to memory at 11 bytes a clock (2.9 TB/s of the chip);
  * 3200 (1.6 us) begin a block: launch, barriers, maps; a copy that nothing runs ahead of takes 1480;
@@ -78,7 +78,7 @@ const Target target_sm90 = {
                     .chain = 600,
                     .exchange = 254,
                     .start = 1100},
-    .band_times = {.port_power = 2.99,
+    .consumer_times = {.port_power = 2.99,
                    .issue = 0.436,
                    .round = 53.4,
                    .gap = 206,

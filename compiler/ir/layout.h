@@ -61,7 +61,7 @@ const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps
 const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);
 const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
- * are stacked along the rows in bands (`warps` of them). */
+ * are stacked along the rows in consumers (`warps` of them). */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);

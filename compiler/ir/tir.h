@@ -226,9 +226,9 @@ struct TirOp {
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
-    bool joint;                /* MMA: the bands' shares of one sum; SHARED_READ: of all bands */
-    bool sliced;               /* SHARED_READ: this band's share of the rows or columns */
-    bool own;                  /* RING_WAIT, SHARED_READ: of this band, of rings for parts of a tile */
+    bool joint;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
+    bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
+    bool own;                  /* RING_WAIT, SHARED_READ: of this consumer, of rings for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
@@ -249,18 +249,18 @@ typedef struct TirShared {
     const SharedLayout *layout;    /* layout pass */
     uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all slots */
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
-     * for each slot.  `per_band`: each band has its own tile in every slot, and own barriers. */
-    bool is_ring, per_band;
+     * for each slot.  `per_consumer`: each consumer has its own tile in every slot, and own barriers. */
+    bool is_ring, per_consumer;
     bool paired;                   /* each block of a pair fills half of every slot, in both */
-    uint32_t of_band;              /* a ring for the part that belongs to band of_band - 1; 0: it is
+    uint32_t of_consumer;              /* a ring for the part that belongs to consumer of_consumer - 1; 0: it is
                                       for no part */
-    bool release_lag;              /* a band gives a slot back after it waited for the next one */
+    bool release_lag;              /* a consumer gives a slot back after it waited for the next one */
     bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
-    bool deferred_release;          /* a band gives a slot back in the tile behind the one that it was
+    bool deferred_release;          /* a consumer gives a slot back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
-    bool is_joint;                 /* no ring; each band writes a part, all read it in products */
+    bool is_joint;                 /* no ring; each consumer writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
-    bool is_staging;               /* no ring; read by TMA, a band each */
+    bool is_staging;               /* no ring; read by TMA, a consumer each */
     uint32_t aliases;              /* of a staging buffer: 1 + the ring with deferred release in whose slot of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
@@ -277,41 +277,41 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
  * threads of its block alike.
  *
  * Warp group 0 holds the producer: one thread runs `producer`, copies into rings.  Warp groups
- * 1 .. bands each run `body` for one index of grid axis `band_axis`: neighbouring programs, which
+ * 1 .. consumers each run `body` for one index of grid axis `consumer_axis`: neighbouring programs, which
  * use the same tiles of what does not depend on that axis.  A block goes through the tiles of the
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
-    uint32_t bands;
-    uint32_t band_axis;          /* NO_AXIS: `divided` */
-    bool divided;                /* the bands work on one program together: each has a part of every
+    uint32_t consumers;
+    uint32_t consumer_axis;          /* NO_AXIS: `divided` */
+    bool divided;                /* the consumers work on one program together: each has a part of every
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */
-    bool paired;                 /* blocks run in clusters of two, neighbours on the band axis: what
+    bool paired;                 /* blocks run in clusters of two, neighbours on the consumer axis: what
                                     does not depend on it is fetched once for both */
     uint32_t swizzle_axis, tile_swizzle;  /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
                                     and so many indices of this one, which runs fastest; 0: the
                                     axes run in their order */
-    bool reversed_raster;               /* tiles are counted from the band axis' last program on: the one with
-                                    fewer than `bands` is the first, its first bands have none */
-    bool pingpong;                  /* ping-pong: bands start products one after the other */
-    bool balance_swap;            /* in every other tile warp groups have bands in reverse order */
+    bool reversed_raster;               /* tiles are counted from the consumer axis' last program on: the one with
+                                    fewer than `consumers` is the first, its first consumers have none */
+    bool pingpong;                  /* ping-pong: consumers start products one after the other */
+    bool balance_swap;            /* in every other tile warp groups have consumers in reverse order */
     uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
-    bool joint;                  /* bands work on some product together: all have all iterations */
+    bool joint;                  /* consumers work on some product together: all have all iterations */
     bool lookahead;                /* the first product of an iteration begins in the one before */
     bool pipelined;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the
                                     others what tile is next, when `dynamic` */
-    const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the band
+    const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the consumer
                                     axis alone: what the L2 cache should hold while they run */
     uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
                                     lower_hold; 0: none */
-    uint32_t private_bytes;      /* plan_shared: from band to band, of buffers that are no rings */
+    uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no rings */
     TirBlock *producer;
     bool staggered;              /* programs begin the main loop at different iterations */
-    const TirBlock *original;    /* the body before it was parted: what each band has to load */
+    const TirBlock *original;    /* the body before it was parted: what each consumer has to load */
 } TirPlan;
 
 struct TirFn {

@@ -242,7 +242,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         return;
     case TIR_TMA_LOAD:
         op->shared = take_shared(r);
-        if (reader_accept(r, "band")) {
+        if (reader_accept(r, "consumer")) {
             reader_expect(r, "(");
             op->integer = reader_u32(r);
             reader_expect(r, ")");
@@ -264,7 +264,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->joint = reader_accept(r, "joint");
         op->sliced = reader_accept(r, "sliced");
         op->own = reader_accept(r, "own");
-        if (reader_accept(r, "band")) {
+        if (reader_accept(r, "consumer")) {
             reader_expect(r, "(");
             op->integer = 1 + (int64_t)reader_u32(r);
             reader_expect(r, ")");
@@ -630,12 +630,12 @@ take_shared_line(Reader *r)
     shared->bytes = reader_u32(r);
     shared->is_ring = reader_accept(r, "ring");
     if (shared->is_ring) {
-        shared->per_band = reader_accept(r, "per_band");
+        shared->per_consumer = reader_accept(r, "per_consumer");
         shared->paired = reader_accept(r, "paired");
         shared->is_vector = reader_accept(r, "vector");
-        if (reader_accept(r, "band")) {
+        if (reader_accept(r, "consumer")) {
             reader_expect(r, "(");
-            shared->of_band = 1 + reader_u32(r);
+            shared->of_consumer = 1 + reader_u32(r);
             reader_expect(r, ")");
         }
         shared->barriers = reader_u32(r);
@@ -654,20 +654,20 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* bands 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 joint lookahead
+/* consumers 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 joint lookahead
  * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
 {
     TirPlan *plan = arena_new(r->arena, TirPlan);
 
-    reader_expect(r, "bands");
-    plan->bands = reader_u32(r);
-    plan->band_axis = NO_AXIS;
+    reader_expect(r, "consumers");
+    plan->consumers = reader_u32(r);
+    plan->consumer_axis = NO_AXIS;
     plan->divided = reader_accept(r, "divided");
     if (!plan->divided) {
         reader_expect(r, "axis");
-        plan->band_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
+        plan->consumer_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
         plan->reversed_raster = reader_accept(r, "reversed_raster");
     }
     reader_expect(r, "registers");

@@ -440,8 +440,8 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_TMA_LOAD:
         print_shared(p, op->shared);
-        if (op->shared != NULL && op->shared->per_band)
-            buf_printf(out, " band(%" PRId64 ")", op->integer);
+        if (op->shared != NULL && op->shared->per_consumer)
+            buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
         print_index(p, op, op->args);
         return;
@@ -460,7 +460,7 @@ print_operands(Printer *p, const TirOp *op)
         print_slot(p, op);
         buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : op->own ? " own" : "");
         if (op->joint && op->integer > 0)
-            buf_printf(out, " band(%" PRId64 ")", op->integer - 1);
+            buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
         return;
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE:
@@ -651,9 +651,9 @@ print_schedule(Printer *p)
     }
     if (fn->plan != NULL) {
         begin_line(p);
-        buf_printf(p->out, "plan bands %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
-                   fn->plan->bands, fn->plan->divided ? "divided" : "axis ",
-                   fn->plan->divided ? "" : grid_name(fn, fn->plan->band_axis),
+        buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
+                   fn->plan->consumers, fn->plan->divided ? "divided" : "axis ",
+                   fn->plan->divided ? "" : grid_name(fn, fn->plan->consumer_axis),
                    fn->plan->reversed_raster ? " reversed_raster" : "",
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
@@ -700,12 +700,12 @@ print_schedule(Printer *p)
             buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
         if (shared->is_ring)
             buf_printf(p->out, " ring%s",
-                       shared->per_band    ? " per_band"
+                       shared->per_consumer    ? " per_consumer"
                        : shared->paired    ? " paired"
                        : shared->is_vector ? " vector"
                                            : "");
-        if (shared->is_ring && shared->of_band > 0)
-            buf_printf(p->out, " band(%" PRIu32 ")", shared->of_band - 1);
+        if (shared->is_ring && shared->of_consumer > 0)
+            buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
         if (shared->is_ring)
             buf_printf(p->out, " %" PRIu32, shared->barriers);
         if (shared->shares_barrier != 0)

@@ -548,7 +548,7 @@ check_types(Verifier *v, const TirOp *op)
             check_panels(v, op, op->args[op->n_args - 1]->type);
         return;
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
-    case TIR_BAND: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
+    case TIR_CONSUMER: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
     case TIR_COPY_ASYNC:
         check_slot(v, op);
         check_access(v, op, 1, 0);
@@ -567,7 +567,7 @@ check_types(Verifier *v, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         check_slot(v, op);
-        if (op->joint) /* of all bands: larger than a part */
+        if (op->joint) /* of all consumers: larger than a part */
             return;
         check_fits_shared(v, op, op->results[0]->type);
         return;

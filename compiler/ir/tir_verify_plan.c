@@ -29,7 +29,7 @@ typedef struct InFlight {
 typedef struct Flow {
     uint32_t n;
     InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
-    bool turn;                  /* it is this band's turn */
+    bool turn;                  /* it is this consumer's turn */
     bool next;                  /* what the next tile is may have been found out */
     uint32_t *held;             /* by ring: slots waited for and not given back */
     uint32_t *slot;             /* by ring: the number of the slot last waited for; 0: not known */
@@ -40,7 +40,7 @@ typedef struct Flow {
 static uint32_t
 parts_of(const Verifier *v, const TirShared *ring)
 {
-    return ring->per_band ? v->fn->plan->bands : 1;
+    return ring->per_consumer ? v->fn->plan->consumers : 1;
 }
 
 /* Of a row, in panels. */
@@ -76,20 +76,20 @@ check_facts(Verifier *v)
                                      ? NULL
                                      : fn->shared.at[ring->shares_barrier - 1];
         if (ring->shares_barrier != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
-                                 other->shares_barrier != 0 || other->per_band || other->release_lag ||
+                                 other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
                                  other->slots != ring->slots || other->barriers != ring->barriers))
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
-        if (ring->per_band && !ring->is_ring)
-            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for bands, but is no ring", k);
+        if (ring->per_consumer && !ring->is_ring)
+            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no ring", k);
         if (ring->deferred_release && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
             tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no ring of tiles of two slots", k);
         const TirShared *below =
             ring->aliases == 0 || ring->aliases > k ? NULL : fn->shared.at[ring->aliases - 1];
-        if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_band ||
+        if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_consumer ||
                                 !below->deferred_release || below->rows != ring->rows ||
                                 row_bytes(below) < row_bytes(ring)))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a slot of a ring with deferred release", k);
-        if (ring->paired && (!ring->is_ring || ring->per_band || ring->is_vector || plan == NULL ||
+        if (ring->paired && (!ring->is_ring || ring->per_consumer || ring->is_vector || plan == NULL ||
                              !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
         if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
@@ -97,15 +97,15 @@ check_facts(Verifier *v)
     }
     if (plan == NULL)
         return;
-    if (plan->bands < 1 || plan->bands > MOST_CONSUMERS)
-        tir_fault(v, NULL, "the plan has %" PRIu32 " bands, expected 1 .. %d", plan->bands, MOST_CONSUMERS);
-    if (plan->divided != (plan->band_axis == NO_AXIS) ||
-        (!plan->divided && plan->band_axis >= fn->grid.n))
+    if (plan->consumers < 1 || plan->consumers > MOST_CONSUMERS)
+        tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d", plan->consumers, MOST_CONSUMERS);
+    if (plan->divided != (plan->consumer_axis == NO_AXIS) ||
+        (!plan->divided && plan->consumer_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->reversed_raster && (plan->divided || plan->paired || plan->joint || plan->bands == 1))
-        tir_fault(v, NULL, "tiles are counted from the end, where no band may be without a program of its own");
+    if (plan->reversed_raster && (plan->divided || plan->paired || plan->joint || plan->consumers == 1))
+        tir_fault(v, NULL, "tiles are counted from the end, where no consumer may be without a program of its own");
     if (plan->paired && (plan->divided || plan->dynamic))
         tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
@@ -126,8 +126,8 @@ check_no_roles(Verifier *v, const TirBlock *block)
             check_no_roles(v, op->blocks[k]);
         if (op->op == TIR_TMA_LOAD || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
-            op->op == TIR_BAND_BARRIER || op->op == TIR_NEXT_TILE ||
-            ((op->op == TIR_BAND || op->op == TIR_PART || op->op == TIR_OWN ||
+            op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
+            ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TMA_REDUCE_ADD ||
             op->op == TIR_TMA_STORE)
@@ -158,7 +158,7 @@ check_producer(Verifier *v, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
         bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_LOAD &&
-                    op->op != TIR_BAND;
+                    op->op != TIR_CONSUMER;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_producer(v, op->blocks[k]);
         if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_TMA_LOAD)) {
@@ -167,7 +167,7 @@ check_producer(Verifier *v, const TirBlock *block)
         }
         if (op->op == TIR_TMA_LOAD &&
             (op->integer < 0 || op->integer >= (int64_t)parts_of(v, op->shared)))
-            tir_fault(v, op, "copies for band %" PRId64 " of %" PRIu32, op->integer,
+            tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,
                       parts_of(v, op->shared));
     }
 }
@@ -271,7 +271,7 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
         const TirOp *read = read_behind(op->args[k]);
         if (read == NULL && k == right)
             tir_fault(v, op, "its right operand is in no ring");
-        if (read == NULL || !read->shared->is_ring) /* barriers of the bands guard the others */
+        if (read == NULL || !read->shared->is_ring) /* barriers of the consumers guard the others */
             continue;
         uint32_t slot = v->slot_of[read->results[0]->id];
         if (slot == 0 || flow->slot[read->shared->id] != slot)

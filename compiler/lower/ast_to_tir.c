@@ -441,7 +441,7 @@ unknown_plan_key(Lower *low, const Arg *setting)
         fail(low, setting->name_span, "@plan has no '%s', it knows %s", setting->name, names.at);
 }
 
-/* @plan(bands = 2, ..) or @plan(none), as the text that --plan has. */
+/* @plan(consumers = 2, ..) or @plan(none), as the text that --plan has. */
 static void
 bind_plan(Lower *low, const Attribute *attribute)
 {
@@ -453,7 +453,7 @@ bind_plan(Lower *low, const Attribute *attribute)
     if (!good)
         fail(low, attribute->span, "a kernel has one @plan");
     if (!none && attribute->settings.n == 0) {
-        fail(low, attribute->span, "@plan needs a plan, as in @plan(bands = 2, stages = 3), or "
+        fail(low, attribute->span, "@plan needs a plan, as in @plan(consumers = 2, stages = 3), or "
              "@plan(none)");
         return;
     }

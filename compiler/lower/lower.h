@@ -53,14 +53,14 @@ typedef struct HeadValue {
     LirReg home;
 } HeadValue;
 
-/* What a band finds out about its next tile before this one ends (lower_next.c). */
+/* What a consumer finds out about its next tile before this one ends (lower_next.c). */
 typedef struct TileHead {
     TirBlock *block; /* computes it */
     VEC(HeadValue) values;
     LirReg grid[3];  /* homes: the indices of the program */
     LirReg none;     /* home, 1: there is no further tile */
     LirReg known;    /* home, 1: all this has been found out */
-    LirReg turned;   /* home: whether bands are in reverse order in that tile */
+    LirReg turned;   /* home: whether consumers are in reverse order in that tile */
     LirReg turning;  /* .. in the tile found last */
 } TileHead;
 
@@ -76,15 +76,15 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
-    bool adds;             /* a warp that adds a band's tiles to memory: `group` is the band's */
+    bool adds;             /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg warp;           /* of the warp group, known to be the same in the whole warp */
     LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
     LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
-    LirReg turned;         /* 1: in this tile warp groups have bands in reverse order; else 0 */
-    LirReg next_pingpong;      /* number of the barrier that the next band waits at for its turn */
+    LirReg turned;         /* 1: in this tile warp groups have consumers in reverse order; else 0 */
+    LirReg next_pingpong;      /* number of the barrier that the next consumer waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */
     RingCursor *rings;     /* by number of the buffer */
@@ -242,12 +242,12 @@ void lower_describe_ring(Lowering *lo, const TirOp *wait);
 void lower_roles(Lowering *lo);
 void lower_early_start(Lowering *lo);
 void lower_tile_block(Lowering *lo, TirBlock *block);
-/* Waits for this band's turn, or passes it to the next band. */
+/* Waits for this consumer's turn, or passes it to the next consumer. */
 void lower_pingpong(Lowering *lo, bool pass);
 /* Goes on when so many clocks have gone by. */
 void lower_delay(Lowering *lo, const TirOp *op);
-/* All bands are here, and their writes to shared memory are there for products. */
-void lower_band_barrier(Lowering *lo);
+/* All consumers are here, and their writes to shared memory are there for products. */
+void lower_consumer_barrier(Lowering *lo);
 /* lower_next.c: what tiles begin with, if some operation finds it out before; makes values. */
 TileHead *lower_find_head(Lowering *lo);
 /* Finds the first tile; the next one, if it has been told by now; that, where it was not. */
@@ -277,9 +277,9 @@ LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
 /* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */
 TirBlock *lower_find_additions(Lowering *lo);
-/* At the beginning of a band: computes where its threads leave what loops of `block` add, to keep it. */
+/* At the beginning of a consumer: computes where its threads leave what loops of `block` add, to keep it. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
-/* Of a band: leaves the tile to its warp; of that warp: adds it. */
+/* Of a consumer: leaves the tile to its warp; of that warp: adds it. */
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
 /* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */
 void lower_tma_store(Lowering *lo, TirOp *op);
@@ -289,7 +289,7 @@ LirReg lower_elect(Lowering *lo);
 void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
-/* Pairs of blocks: this block's number in the pair, and what a band and the producer do for the other. */
+/* Pairs of blocks: this block's number in the pair, and what a consumer and the producer do for the other. */
 LirReg lower_pair_rank(Lowering *lo);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
@@ -298,7 +298,7 @@ Elem lower_lane_grid(Lowering *lo, uint32_t axis);
 Elem lower_first_program(Lowering *lo, const TirOp *op);
 /* The size of a tensor's dimension. */
 Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
-/* Whether a value is less than it would be in any program where a band lies in front of its axis: tiles are
+/* Whether a value is less than it would be in any program where a consumer lies in front of its axis: tiles are
  * counted from the end, and it depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
 /* The address of the tensor map for copies to a ring, or from a staging buffer. */

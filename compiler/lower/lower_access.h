@@ -37,7 +37,7 @@ typedef struct Axis {
     Elem size;          /* of the dimension */
     bool full;          /* always inside: the whole of a compile-time extent */
     bool not_negative;  /* the start is known to be >= 0 */
-    bool counts_up;     /* the same, but for bands that have no program */
+    bool counts_up;     /* the same, but for consumers that have no program */
     uint32_t n_parts;   /* 0: a range, or all of a dimension */
     Part part[TENSOR_MAX_RANK];
     uint32_t n_limits;  /* of elements along the axis, wherever the tensor ends */

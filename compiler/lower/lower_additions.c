@@ -1,13 +1,13 @@
-/* lower_additions.c - tiles that bands add to memory: by warps that do nothing else.
+/* lower_additions.c - tiles that consumers add to memory: by warps that do nothing else.
  *
- * An addition reads shared memory long after it was asked for, and a band that waits for that holds up
- * the products of all.  So a band leaves its tile in its staging buffer and goes on; a warp of the
- * producer's group, one for each band, has TMA add it, and says when it was read:
+ * An addition reads shared memory long after it was asked for, and a consumer that waits for that holds up
+ * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a warp of the
+ * producer's group, one for each consumer, has TMA add it, and says when it was read:
  *
- *     band    { ..  free: wait;  the tile;  full: arrive  .. }
+ *     consumer    { ..  free: wait;  the tile;  full: arrive  .. }
  *     warp    { free: arrive;  full: wait;  the addition;  until it is read }
  *
- * What the warp runs is its band's program, of which only the loops and branches around additions are left, and
+ * What the warp runs is its consumer's program, of which only the loops and branches around additions are left, and
  * where these go: nothing has to be handed over but the tile.
  *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
@@ -113,9 +113,9 @@ lower_find_additions(Lowering *lo)
     return program;
 }
 
-/* ---- bands ---- */
+/* ---- consumers ---- */
 
-/* Band and warp meet at a barrier of theirs: the one waits there, the other goes on. */
+/* Consumer and warp meet at a barrier of theirs: the one waits there, the other goes on. */
 static void
 meet(Lowering *lo, uint32_t first, bool waits)
 {

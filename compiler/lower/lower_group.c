@@ -201,7 +201,7 @@ steps_of(const TirOp *mma)
     return (uint32_t)(mma->args[0]->type.dim[1] + STEP - 1) / STEP;
 }
 
-/* From the start of what bands exchange to this one's share: rows of the buffer, or columns. */
+/* From the start of what consumers exchange to this one's share: rows of the buffer, or columns. */
 static int64_t
 share_bytes(const TirOp *read, int32_t panel)
 {
@@ -209,26 +209,26 @@ share_bytes(const TirOp *read, int32_t panel)
 
     if (share.dim[0] < read->shared->rows)
         return (int64_t)share.dim[0] * SWIZZLE_BYTES;
-    /* whole panels, or all bands in one */
+    /* whole panels, or all consumers in one */
     return share.dim[1] % PANEL_ELEMENTS == 0 ? (int64_t)share.dim[1] / PANEL_ELEMENTS * panel
                                               : 2 * (int64_t)share.dim[1];
 }
 
-/* The same for the parts of all bands, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a ring stacked; of one of them this band's share only. */
+/* The same for the parts of all consumers, one after the other along the contracted dimension: those of
+ * an exchange buffer side by side, those of a ring stacked; of one of them this consumer's share only. */
 static LirReg *
 describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
                int32_t block)
 {
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
-    int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->bands;
+    int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->consumers;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
     int32_t panel = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : panel >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
 
-    int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one band's alone */
+    int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one consumer's alone */
     start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
     LirReg base = lower_described(lo, start);
     if (shared->slots > 1) {

@@ -1,6 +1,6 @@
 /* lower_next.c - what a tile begins with, found before the one before has ended.
  *
- * A band that comes to a tile waits for everything in a row: which tile it is, its indices, the bounds of its
+ * A consumer that comes to a tile waits for everything in a row: which tile it is, its indices, the bounds of its
  * loops, the first operands.  Where the program says `next_tile`, it has time: under its last product.
  *
  *     before the first tile:  indices, bounds -> kept
@@ -9,7 +9,7 @@
  *              next_tile      indices, bounds of the next tile -> kept
  *              the last product ends; results leave; other iterations pass by
  *
- * Tiles that are drawn may not be told yet.  A band must not wait for that while it holds slots that the
+ * Tiles that are drawn may not be told yet.  A consumer must not wait for that while it holds slots that the
  * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
  * tile, at the head of the loop, is less code, but there ptxas can not tell that the warp stays together.)
  *

@@ -19,7 +19,7 @@ enum { BOTH_BLOCKS = 3 };
 static uint32_t
 parts_of(const Lowering *lo, const TirShared *ring)
 {
-    return ring->per_band ? lo->fn->plan->bands : 1;
+    return ring->per_consumer ? lo->fn->plan->consumers : 1;
 }
 
 /* Bytes that vectors bring to this ring's barriers, with each slot. */
@@ -101,7 +101,7 @@ filled_together(const Lowering *lo, const TirBlock *block, const TirShared *ring
 }
 
 /* The last ring that the producer fills together with `ring`: one cursor is enough for those.  One that
- * draws tiles, where bands can spare no register, has few. */
+ * draws tiles, where consumers can spare no register, has few. */
 static const TirShared *
 ring_to_fill_with(const Lowering *lo, const TirShared *ring)
 {
@@ -118,7 +118,7 @@ ring_to_fill_with(const Lowering *lo, const TirShared *ring)
 }
 
 /* Rings that are filled once for a tile and have as many slots go around together: one cursor is enough, that
- * of the ring given back last, and bands that keep it from tile to tile are short of registers.  (What
+ * of the ring given back last, and consumers that keep it from tile to tile are short of registers.  (What
  * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
 static const TirShared *
 ring_to_follow(const Lowering *lo, const TirShared *ring)
@@ -216,7 +216,7 @@ lower_init_barriers(Lowering *lo)
         if (!ring->is_ring || ring->shares_barrier != 0)
             continue;
         uint32_t n = ring->slots * parts_of(lo, ring);
-        int32_t readers = ring->per_band ? warps : warps * (int32_t)lo->fn->plan->bands;
+        int32_t readers = ring->per_consumer ? warps : warps * (int32_t)lo->fn->plan->consumers;
         readers *= ring->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, ring->barriers + MBARRIER_BYTES * i),
@@ -231,7 +231,7 @@ lower_init_barriers(Lowering *lo)
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
-        int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->bands;
+        int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->consumers;
         LirOperand operands[] = {
             lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + MBARRIER_BYTES * i),
             lir_int(i < TILE_SLOTS ? 1 : readers)};
@@ -239,21 +239,21 @@ lower_init_barriers(Lowering *lo)
     }
 }
 
-/* The sum of `start` and `bytes` for each warp group before that of band `part`. */
+/* The sum of `start` and `bytes` for each warp group before that of consumer `part`. */
 static LirReg
-before_band(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
+before_consumer(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
 {
     LirBuilder *b = &lo->b;
-    int64_t there = part * bytes, turned = (lo->fn->plan->bands - 1 - part) * bytes;
+    int64_t there = part * bytes, turned = (lo->fn->plan->consumers - 1 - part) * bytes;
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned),
                         lir_int(turned - there), lir_reg(start));
 
     return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(there));
 }
 
-/* `start` and `bytes` for each band before this one. */
+/* `start` and `bytes` for each consumer before this one. */
 static LirReg
-behind_bands(Lowering *lo, LirReg start, int64_t bytes)
+behind_consumers(Lowering *lo, LirReg start, int64_t bytes)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
 
@@ -274,9 +274,9 @@ slot_before(Lowering *lo, const TirShared *ring, LirReg slot)
 }
 
 /* The address of the current slot's full or empty barrier, in shared memory that begins at `start`;
- * `of_band`: of the ring for this band's part. */
+ * `of_consumer`: of the ring for this consumer's part. */
 static LirOperand
-barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, bool empty, bool of_band)
+barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, bool empty, bool of_consumer)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
@@ -286,14 +286,14 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
     uint32_t parts = parts_of(lo, ring);
     int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->slots * parts : 0);
 
-    if (of_band) /* rings for parts of a tile lie one behind the other, and go around together */
-        start = behind_bands(lo, start, 2 * MBARRIER_BYTES * ring->slots);
+    if (of_consumer) /* rings for parts of a tile lie one behind the other, and go around together */
+        start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * ring->slots);
 
-    if (ring->per_band && lo->role->producer && lo->fn->plan->balance_swap) {
-        start = before_band(lo, start, part, MBARRIER_BYTES);
-    } else if (ring->per_band && lo->role->producer) {
+    if (ring->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
+        start = before_consumer(lo, start, part, MBARRIER_BYTES);
+    } else if (ring->per_consumer && lo->role->producer) {
         offset += MBARRIER_BYTES * part;
-    } else if (ring->per_band) {
+    } else if (ring->per_consumer) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
@@ -365,7 +365,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
      * depend on it.  Shared addresses have 18 bits.  Where the ring begins is left to descriptors,
      * which add a constant anyway: all rings then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
-    if (ring->per_band) {
+    if (ring->per_consumer) {
         int64_t part = part_bytes(lo, ring) >> 4;
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
@@ -374,7 +374,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
                        lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
     if (op->own)
-        base = behind_bands(lo, base, ring->bytes >> 4);
+        base = behind_consumers(lo, base, ring->bytes >> 4);
     if (op->own) {
         cursor->base = base;
         cursor->described[0] = cursor->described[1] = NULL;
@@ -394,7 +394,7 @@ lower_ring_wait(Lowering *lo, TirOp *op)
         lower_advance(lo, cursor, ring->slots);
 }
 
-/* A slot that two blocks fill is empty when the bands of both have given it back, in each of the two:
+/* A slot that two blocks fill is empty when the consumers of both have given it back, in each of the two:
  * lanes 0 and 1 of a warp arrive in block 0 and 1. */
 void
 lower_begin_pairs(Lowering *lo)
@@ -581,13 +581,13 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
 
 /* ---- boxes ---- */
 
-/* A box may begin in front of a tensor where it is read, not where it is written: what a band without a
+/* A box may begin in front of a tensor where it is read, not where it is written: what a consumer without a
  * program writes, which is nothing, lies behind. */
 static Elem
 past_the_end(Lowering *lo, Elem place, Elem size)
 {
     LirBuilder *b = &lo->b;
-    LirReg own = lo->role->grid[lo->fn->plan->band_axis].reg;
+    LirReg own = lo->role->grid[lo->fn->plan->consumer_axis].reg;
     LirReg there = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(own), lir_int(0));
 
     return elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(lower_elem_reg(lo, place, LIR_B32)),
@@ -706,7 +706,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
                         lir_int(ring->bytes / ring->slots), lir_reg(start));
     int64_t offset = ring->offset + part * part_bytes(lo, ring);
     if (parts > 1 && lo->fn->plan->balance_swap) {
-        start = before_band(lo, start, part, part_bytes(lo, ring));
+        start = before_consumer(lo, start, part, part_bytes(lo, ring));
         offset = ring->offset;
     }
     int32_t step = 1;

@@ -2,8 +2,8 @@
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
- *                        add what bands leave to memory (lower_additions.c)
- *     warp groups 1 ..:  take more registers; each runs the body for its index of the band axis
+ *                        add what consumers leave to memory (lower_additions.c)
+ *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
  * What decides a branch or a descriptor must be the same for a warp in a way ptxas can see:
  * block indices, parameters and arithmetic on them, and a lane's value given to all by shfl.
@@ -65,14 +65,14 @@ lower_host(Lowering *lo, const HostExpr *expr)
 
 /* ---- tiles of the grid ---- */
 
-/* The blocks' share of each axis of the grid: the band axis counts blocks of bands, or pairs of them. */
+/* The blocks' share of each axis of the grid: the consumer axis counts blocks of consumers, or pairs of them. */
 static void
 axis_counts(Lowering *lo, LirReg counts[3])
 {
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         counts[k] = lower_host(lo, lo->fn->grid.at[k].extent);
-        int32_t programs = (int32_t)lo->fn->plan->bands * (lo->fn->plan->paired ? 2 : 1);
-        if (k != lo->fn->plan->band_axis || programs == 1)
+        int32_t programs = (int32_t)lo->fn->plan->consumers * (lo->fn->plan->paired ? 2 : 1);
+        if (k != lo->fn->plan->consumer_axis || programs == 1)
             continue;
         LirReg up = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(counts[k]), lir_int(programs - 1));
         counts[k] = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(up), lir_int(programs));
@@ -91,12 +91,12 @@ lane_index(Lowering *lo, LirReg index)
     return elem_reg(lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(nothing)));
 }
 
-/* The band of warp group `own`, when bands alternate. */
+/* The consumer of warp group `own`, when consumers alternate. */
 static LirReg
-swapped_band(Lowering *lo, LirReg own)
+swapped_consumer(Lowering *lo, LirReg own)
 {
     LirReg more = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(-2),
-                          lir_int(lo->fn->plan->bands - 1));
+                          lir_int(lo->fn->plan->consumers - 1));
 
     return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned), lir_reg(more),
                    lir_reg(own));
@@ -111,13 +111,13 @@ lower_pair_rank(Lowering *lo)
     return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(block), lir_int(1));
 }
 
-/* The number of a warp group's band. */
+/* The number of a warp group's consumer. */
 static LirReg
-own_band(Lowering *lo)
+own_consumer(Lowering *lo)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
 
-    return lo->fn->plan->balance_swap ? swapped_band(lo, own) : own;
+    return lo->fn->plan->balance_swap ? swapped_consumer(lo, own) : own;
 }
 
 /* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
@@ -128,12 +128,12 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (axis == plan->band_axis && plan->paired)
+    if (axis == plan->consumer_axis && plan->paired)
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2), lir_reg(lower_pair_rank(lo)));
-    if (axis == plan->band_axis && !lo->role->producer) {
-        LirReg own = own_band(lo);
+    if (axis == plan->consumer_axis && !lo->role->producer) {
+        LirReg own = own_consumer(lo);
         index = plan->reversed_raster ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
-                               : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->bands),
+                               : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->consumers),
                                          lir_reg(own));
     }
     lower_set_program(lo, axis, index);
@@ -164,7 +164,7 @@ lower_first_program(Lowering *lo, const TirOp *op)
 
     if (lo->role->producer)
         return own;
-    return elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_band(lo))));
+    return elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_consumer(lo))));
 }
 
 bool
@@ -179,7 +179,7 @@ lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
         return loop != NULL && loop->op == TIR_FOR && lower_may_lie_in_front(lo, loop->args[0]);
     }
     if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)lo->fn->plan->band_axis;
+        return def->integer == (int64_t)lo->fn->plan->consumer_axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (lower_may_lie_in_front(lo, def->args[k]))
             return true;
@@ -228,7 +228,7 @@ divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
 }
 
 /* The index on axis `axis`, which has `count` of them, of what comes there with rank `rank`; of tiles that
- * are counted from the end, that of the first program: bands times the tiles from it on before the end. */
+ * are counted from the end, that of the first program: consumers times the tiles from it on before the end. */
 static LirReg
 index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
 {
@@ -236,10 +236,10 @@ index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
     const TirPlan *plan = lo->fn->plan;
     bool reversed = lo->fn->grid.at[axis].reversed;
 
-    if (plan->reversed_raster && axis == plan->band_axis) {
+    if (plan->reversed_raster && axis == plan->consumer_axis) {
         LirReg left = reversed ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(rank), lir_int(1))
                                : lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(rank));
-        return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left), lir_int(-(int64_t)plan->bands),
+        return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left), lir_int(-(int64_t)plan->consumers),
                        lir_reg(lower_host(lo, lo->fn->grid.at[axis].extent)));
     }
     if (!reversed)
@@ -361,7 +361,7 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg coun
     }
 }
 
-/* Bands that differ in how much they have to do go to warp groups in reverse order in every other
+/* Consumers that differ in how much they have to do go to warp groups in reverse order in every other
  * tile: each then has about as much. */
 static void
 begin_alternating(Lowering *lo)
@@ -594,15 +594,15 @@ lower_tiles(Lowering *lo, TirBlock *program)
 
 /* ---- turns ---- */
 
-/* The band that has its turn passes it on by arriving at the next one's barrier; the last one does
+/* The consumer that has its turn passes it on by arriving at the next one's barrier; the last one does
  * so for the first at the beginning. */
 static void
 begin_pingpong(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    uint32_t bands = lo->fn->plan->bands;
+    uint32_t consumers = lo->fn->plan->consumers;
     LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(BARRIER_TURN));
-    LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(bands));
+    LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(consumers));
     LirOperand begin[] = {lir_int(BARRIER_TURN),
                           lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
@@ -641,12 +641,12 @@ lower_delay(Lowering *lo, const TirOp *op)
     lir_branch(b, again, agreed, false);
 }
 
-/* ---- bands together ---- */
+/* ---- consumers together ---- */
 
 void
-lower_band_barrier(Lowering *lo)
+lower_consumer_barrier(Lowering *lo)
 {
-    LirOperand some[] = {lir_int(BARRIER_BANDS), lir_int((int32_t)lo->fn->plan->bands *
+    LirOperand some[] = {lir_int(BARRIER_CONSUMERS), lir_int((int32_t)lo->fn->plan->consumers *
                                                         (int32_t)lo->fn->warps * WARP_LANES)};
 
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
@@ -705,7 +705,7 @@ rings_filled(const TirBlock *block)
     return rings;
 }
 
-/* Warp `warp` of the producer's group adds what band `warp` - 1 leaves; others do nothing. */
+/* Warp `warp` of the producer's group adds what consumer `warp` - 1 leaves; others do nothing. */
 static void
 lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
 {
@@ -713,7 +713,7 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     LirReg group = lo->role->group;
     LirOperand none = lir_int(0);
 
-    LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->plan->bands));
+    LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->plan->consumers));
     lir_branch(b, end, idle, false);
     lir_open(b, false);
     lir_comment(b, "additions");
@@ -742,7 +742,7 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name), k,
                       0);
-    lo->out->threads = (1 + plan->bands) * lo->fn->warps * WARP_LANES;
+    lo->out->threads = (1 + plan->consumers) * lo->fn->warps * WARP_LANES;
     lo->out->min_blocks = 1;
     if (plan->paired) {
         lo->out->cluster[0] = 2;

@@ -38,24 +38,24 @@ lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
-    if (shared->aliases != 0) { /* this band's part of the current slot of the ring */
+    if (shared->aliases != 0) { /* this consumer's part of the current slot of the ring */
         const TirShared *ring = lo->fn->shared.at[shared->aliases - 1];
-        int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->bands;
+        int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->consumers;
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].slot),
                             lir_int(slot_bytes), lir_reg(base.reg));
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (shared->is_joint || shared->is_staging) { /* this band's part of a slot */
-        int64_t part = shared->bytes / shared->slots / lo->fn->plan->bands;
+    if (shared->is_joint || shared->is_staging) { /* this consumer's part of a slot */
+        int64_t part = shared->bytes / shared->slots / lo->fn->plan->consumers;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
     } else if (shared->is_ring) { /* its current slot */
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
                             lir_int(shared->bytes / shared->slots));
         return lower_add(lo, base, elem_reg(at));
-    } else if (lo->role != NULL && lo->fn->plan->bands > 1) {
+    } else if (lo->role != NULL && lo->fn->plan->consumers > 1) {
         Elem apart = lower_mul_const(lo, elem_reg(lo->role->group), lo->fn->plan->private_bytes);
         base = lower_add(lo, base, apart);
         base.integer -= lo->fn->plan->private_bytes; /* groups are counted from 1 */

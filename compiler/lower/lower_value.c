@@ -691,10 +691,10 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         last.integer = -1;
         return last;
     }
-    case TIR_BAND: {
-        Elem band = elem_reg(lo->role->group);
-        band.integer = -1;
-        return band;
+    case TIR_CONSUMER: {
+        Elem consumer = elem_reg(lo->role->group);
+        consumer.integer = -1;
+        return consumer;
     }
     case TIR_IOTA: {
         const Layout *layout = op->results[0]->layout;

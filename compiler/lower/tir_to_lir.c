@@ -414,8 +414,8 @@ lower_op(Lowering *lo, TirOp *op)
         lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
         break;
     }
-    case TIR_BAND_BARRIER:
-        lower_band_barrier(lo);
+    case TIR_CONSUMER_BARRIER:
+        lower_consumer_barrier(lo);
         break;
     case TIR_TMA_STORE:
         lower_tma_store(lo, op);

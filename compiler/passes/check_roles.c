@@ -1,24 +1,24 @@
 /* check_roles.c - proves that warp groups with different roles neither race nor wait for ever.
  *
  *   level    tile IR, all fields filled in, with a plan
- *   does     runs the producer and the bands over small launches (role_cases.c): every number of
- *            iterations from none to one that takes each ring around several times, for each band
+ *   does     runs the producer and the consumers over small launches (role_cases.c): every number of
+ *            iterations from none to one that takes each ring around several times, for each consumer
  *            that can have its own, and tile after tile when blocks are persistent
  *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
  *            the operation and what the roles had done
  *
  * What is proved of a launch, and why that is enough.
  *
- * 1. Each role by itself (check_band.c): a slot is read between its wait and its release, a release
+ * 1. Each role by itself (check_consumer.c): a slot is read between its wait and its release, a release
  *    follows the mma_wait for every product that reads the slot, nothing of a product still running
  *    is looked at or overwritten.  A copy begins when all readers have released the slot - that is
  *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
- *    and waits of a band alternate, and a wait lets it pass only when the slot is full; so a band
+ *    and waits of a consumer alternate, and a wait lets it pass only when the slot is full; so a consumer
  *    arrives once at each phase of a barrier, and phases never lap each other.
- * 2. Counts: in every tile each band waits for as many slots of each ring as are filled, and releases
+ * 2. Counts: in every tile each consumer waits for as many slots of each ring as are filled, and releases
  *    as many.  So a tile leaves the rings as it found them.
- * 3. Contents: the n-th slot of a ring that a band reads holds what the kernel, before it was parted,
- *    has the band load at that place (roles_stagger.c: at another, one for all rings): same coordinates.
+ * 3. Contents: the n-th slot of a ring that a consumer reads holds what the kernel, before it was parted,
+ *    has the consumer load at that place (roles_stagger.c: at another, one for all rings): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
  *    stays so until its role takes it, because what it needs - filled slots, released slots, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
@@ -61,17 +61,17 @@ typedef struct Place {
 typedef VEC(Place) Places;
 
 typedef struct Order {
-    uint32_t n, *read; /* which of the tiles that a band is to load it reads first, second, .. */
+    uint32_t n, *read; /* which of the tiles that a consumer is to load it reads first, second, .. */
 } Order;
 
 typedef struct Checker {
     PassContext *px;
     Arena *arena;
     TirFn *fn;
-    uint32_t bands;
-    const BandFacts *facts;
-    WalkProgram *way[2], *full[2]; /* of the producer, of a band */
-    WalkProgram *brief;            /* of a band, what it does to others */
+    uint32_t consumers;
+    const ConsumerFacts *facts;
+    WalkProgram *way[2], *full[2]; /* of the producer, of a consumer */
+    WalkProgram *brief;            /* of a consumer, what it does to others */
     WalkProgram *copies, *loads;   /* of the producer, of the kernel before it was parted */
     bool axis_decides[2][WALK_AXES];
     WalkSetting setting;
@@ -85,7 +85,7 @@ typedef struct Checker {
     uint32_t slots;         /* of the deepest ring */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
-    int64_t band_indices;      /* along the band axis */
+    int64_t consumer_indices;      /* along the consumer axis */
     int64_t tile_index[WALK_AXES];
     uint32_t rank;             /* of the block in its pair */
     uint32_t blocks; /* how many runs of blocks are left */
@@ -113,8 +113,8 @@ say_op(Checker *c, const TirOp *op)
 static const char *
 role_name(Checker *c, uint32_t role)
 {
-    uint32_t block = role / (1 + c->bands), own = role % (1 + c->bands);
-    const char *name = own == 0 ? "the producer" : arena_printf(c->arena, "band %u", own - 1);
+    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
+    const char *name = own == 0 ? "the producer" : arena_printf(c->arena, "consumer %u", own - 1);
 
     return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
 }
@@ -164,7 +164,7 @@ begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
     if (tile == NULL)
         return;
     buf_add(out, "    iterations of the loops:");
-    for (uint32_t role = 0; role <= c->bands; role++) {
+    for (uint32_t role = 0; role <= c->consumers; role++) {
         buf_printf(out, "%s%s", role == 0 ? " " : "; ", role_name(c, role));
         say_way(c, tile->role[role]);
     }
@@ -199,11 +199,11 @@ set_place(Checker *c, uint32_t role)
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         c->setting.grid[k] = c->tile_index[k];
     if (!plan->divided) {
-        c->setting.first = walk_first_program(plan, c->tile_index[plan->band_axis], c->band_indices);
+        c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis], c->consumer_indices);
         if (role > 0)
-            c->setting.grid[plan->band_axis] = c->setting.first + role - 1;
+            c->setting.grid[plan->consumer_axis] = c->setting.first + role - 1;
     }
-    c->setting.band = role > 0 ? role - 1 : 0;
+    c->setting.consumer = role > 0 ? role - 1 : 0;
 }
 
 static Walk
@@ -265,7 +265,7 @@ cut_short(Checker *c, RoleRun *run)
     }
 }
 
-/* Looks at a way that was not met before; at a band's, by itself, only when none alike was.  False
+/* Looks at a way that was not met before; at a consumer's, by itself, only when none alike was.  False
  * after a fault and for too long a run. */
 static bool
 judge_run(Checker *c, uint32_t role, RoleRun *run)
@@ -280,9 +280,9 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     if (role == 0)
         good = check_producer(c->arena, c->fn, &walk, c->full[0], &run->events, &fault);
     else if (alike)
-        good = list_band_events(c->arena, &walk, c->brief, &run->events);
+        good = list_consumer_events(c->arena, &walk, c->brief, &run->events);
     else
-        good = check_band(c->facts, &walk, c->full[1], &run->events, &fault);
+        good = check_consumer(c->facts, &walk, c->full[1], &run->events, &fault);
 
     if (good) {
         sort_events(c, run);
@@ -362,7 +362,7 @@ check_counts(Checker *c, const TileRun *tile)
 {
     for (uint32_t k = 0; k < c->fn->shared.n; k++) {
         const TirShared *ring = c->fn->shared.at[k];
-        for (uint32_t role = 1; ring->is_ring && role <= c->bands; role++) {
+        for (uint32_t role = 1; ring->is_ring && role <= c->consumers; role++) {
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
@@ -451,7 +451,7 @@ say_place(Checker *c, const char *what, const Place *place)
     buf_add(out, "]\n");
 }
 
-/* What one band reads of one ring is what it is to load, in this order; where programs begin their loops
+/* What one consumer reads of one ring is what it is to load, in this order; where programs begin their loops
  * apart, in the same one as with all rings that have as many: `order`, which the first of them sets. */
 static bool
 check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring,
@@ -481,9 +481,9 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
         say_place(c, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
         if (reads < wanted->n)
-            say_place(c, "the band wants", &wanted->at[reads]);
+            say_place(c, "the consumer wants", &wanted->at[reads]);
         else
-            buf_add(c->px->bugs, "    the band wants no more\n");
+            buf_add(c->px->bugs, "    the consumer wants no more\n");
         say_op(c, slots->at[i]);
         return false;
     }
@@ -502,7 +502,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
 static bool
 check_halves(Checker *c, const TileRun *tile, const Places *filled)
 {
-    uint32_t axis = c->fn->plan->band_axis;
+    uint32_t axis = c->fn->plan->consumer_axis;
 
     c->tile_index[axis]--;
     const Places *first = collect_places(c, c->copies, 0);
@@ -531,14 +531,14 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     return true;
 }
 
-/* Of bands past the end of their axis, or in front of it, nobody wants results.  Tiles whose roles go the same ways are
- * looked at once for each number of bands that are there, at the beginning of the axes and not. */
+/* Of consumers past the end of their axis, or in front of it, nobody wants results.  Tiles whose roles go the same ways are
+ * looked at once for each number of consumers that are there, at the beginning of the axes and not. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
-    uint32_t axis = c->fn->plan->band_axis, there = c->bands, place = 0;
-    int64_t first = axis == NO_AXIS ? 0 : walk_first_program(c->fn->plan, c->tile_index[axis], c->band_indices);
-    int64_t left = axis == NO_AXIS ? there : c->band_indices - first;
+    uint32_t axis = c->fn->plan->consumer_axis, there = c->consumers, place = 0;
+    int64_t first = axis == NO_AXIS ? 0 : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
+    int64_t left = axis == NO_AXIS ? there : c->consumer_indices - first;
     uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
     there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
@@ -560,7 +560,7 @@ check_contents(Checker *c, TileRun *tile)
             const TirShared *ring = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
             if (ring->is_ring &&
-                !check_ring(c, tile, role, ring, &filled[at + (ring->per_band ? role - 1 : 0)],
+                !check_ring(c, tile, role, ring, &filled[at + (ring->per_consumer ? role - 1 : 0)],
                             &wanted[at], &order))
                 return false;
         }
@@ -568,19 +568,19 @@ check_contents(Checker *c, TileRun *tile)
     return true;
 }
 
-/* Bands that meet at barriers: what check_band.c says of one then holds for all. */
+/* Consumers that meet at barriers: what check_consumer.c says of one then holds for all. */
 static bool
 check_alike(Checker *c, const TileRun *tile)
 {
     const RoleEvents *events = &tile->role[1]->events;
 
-    for (uint32_t role = 2; role <= c->bands; role++) {
+    for (uint32_t role = 2; role <= c->consumers; role++) {
         if (tile->role[role] == tile->role[1])
             continue;
         for (uint32_t i = 0; i < events->n; i++) {
-            if (events->at[i]->op != TIR_BAND_BARRIER)
+            if (events->at[i]->op != TIR_CONSUMER_BARRIER)
                 continue;
-            begin_fault(c, tile, "bands that meet at barriers go different ways");
+            begin_fault(c, tile, "consumers that meet at barriers go different ways");
             say_op(c, events->at[i]);
             return false;
         }
@@ -593,7 +593,7 @@ run_tile(Checker *c)
 {
     TileRun tile = {0};
 
-    for (uint32_t role = 0; role <= c->bands; role++) {
+    for (uint32_t role = 0; role <= c->consumers; role++) {
         tile.role[role] = run_role(c, role);
         if (tile.role[role] == NULL)
             return NULL;
@@ -616,7 +616,7 @@ static void
 say_stuck(Checker *c, const Together *t, uint32_t role)
 {
     const TirOp *op = role_next_event(t, role);
-    uint32_t block = role / (1 + c->bands), own = role % (1 + c->bands);
+    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
     Buf *out = c->px->bugs;
 
     buf_printf(out, "    %s ", role_name(c, role));
@@ -627,16 +627,16 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
     const TirShared *ring = op->shared;
     buf_printf(out, "in tile %u ", t->tile[role]);
     if (ring == NULL) {
-        buf_add(out, op->op == TIR_BAND_BARRIER ? "waits for the other bands" : "waits for its ping-pong turn");
+        buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers" : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
-        uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+        uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),
                    ring->slots, t->copied[ring->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
-            uint32_t of = k / (1 + c->bands), band = k % (1 + c->bands);
-            if (band > 0 && (of == block || ring->paired) && (!ring->per_band || band - 1 == part))
+            uint32_t of = k / (1 + c->consumers), consumer = k % (1 + c->consumers);
+            if (consumer > 0 && (of == block || ring->paired) && (!ring->per_consumer || consumer - 1 == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
-                           t->released[ring->id][of][band - 1]);
+                           t->released[ring->id][of][consumer - 1]);
         }
     } else {
         buf_printf(out, "waits for slot %u of %s, which is not filled",
@@ -658,7 +658,7 @@ check_together(Checker *c, const Sequence *sequence)
         if (role_is_done(t, role))
             continue;
         uint32_t tile = t->tile[role] == 0 || t->tile[role] > sequence->n ? 1 : t->tile[role];
-        begin_fault(c, sequence->tile[role / (1 + c->bands)][tile - 1],
+        begin_fault(c, sequence->tile[role / (1 + c->consumers)][tile - 1],
                     "the roles wait for each other for ever");
         for (uint32_t stuck = 0; stuck < t->roles; stuck++)
             say_stuck(c, t, stuck);
@@ -689,7 +689,7 @@ find_tile(Checker *c, int64_t tile)
         int64_t index = swizzled_axis ? swizzled[k > 0] : tile % c->counts[k];
         tile = swizzled_axis ? tile : tile / c->counts[k];
         c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
-        if (plan->paired && k == plan->band_axis)
+        if (plan->paired && k == plan->consumer_axis)
             c->tile_index[k] *= PAIR;
     }
 }
@@ -703,9 +703,9 @@ count_blocks(Checker *c, int64_t *total)
         if (!n.known || n.value <= 0)
             return false;
         c->counts[k] = n.value;
-        if (k == c->fn->plan->band_axis) {
-            c->band_indices = n.value;
-            int64_t programs = (int64_t)c->bands * (c->fn->plan->paired ? PAIR : 1);
+        if (k == c->fn->plan->consumer_axis) {
+            c->consumer_indices = n.value;
+            int64_t programs = (int64_t)c->consumers * (c->fn->plan->paired ? PAIR : 1);
             c->counts[k] = (n.value + programs - 1) / programs;
         }
         *total *= c->counts[k];
@@ -724,7 +724,7 @@ check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
         find_tile(c, tile);
         for (c->rank = 0; c->rank < (c->fn->plan->paired ? PAIR : 1); c->rank++) {
             if (c->rank > 0)
-                c->tile_index[c->fn->plan->band_axis]++;
+                c->tile_index[c->fn->plan->consumer_axis]++;
             sequence.tile[c->rank][sequence.n] = run_tile(c);
             if (sequence.tile[c->rank][sequence.n] == NULL)
                 return !c->failed;
@@ -812,13 +812,13 @@ pass_check_roles(PassContext *px, TirFn *fn)
 
     if (plan == NULL || plan->producer == NULL || px->bugs == NULL)
         return false;
-    if (plan->bands > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
+    if (plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }
-    Checker c = {.blocks = ALL_BLOCKS, .px = px, .arena = px->arena, .fn = fn, .bands = plan->bands};
+    Checker c = {.blocks = ALL_BLOCKS, .px = px, .arena = px->arena, .fn = fn, .consumers = plan->consumers};
 
-    c.facts = band_facts(c.arena, fn);
+    c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         if (fn->shared.at[k]->is_ring && fn->shared.at[k]->slots > c.slots)

@@ -5,7 +5,7 @@
 #include "compiler/ir/isa.h"
 #include "compiler/passes/role_walk.h"
 
-/* How many slots of a ring a band may hold at once: the lowering has one cursor for each ring, which
+/* How many slots of a ring a consumer may hold at once: the lowering has one cursor for each ring, which
  * a release moves on; of those that lag, one for waits and one for releases. */
 enum { RING_HELD_MOST = 1, RING_HELD_WITH_LAG = 2 };
 
@@ -18,17 +18,17 @@ typedef struct RoleFault {
     const TirOp *op, *other; /* where it shows; what it is about, or NULL */
 } RoleFault;
 
-/* What stays the same over all runs of the band's program. */
-typedef struct BandFacts BandFacts;
-BandFacts *band_facts(Arena *arena, const TirFn *fn);
+/* What stays the same over all runs of the consumer's program. */
+typedef struct ConsumerFacts ConsumerFacts;
+ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 
-/* Runs a band's program, everything kept, over one tile and checks what depends on the band alone.
+/* Runs a consumer's program, everything kept, over one tile and checks what depends on the consumer alone.
  * False, and why, when something is wrong; `events` then end where it shows.  False without a reason
  * when the run is too long. */
-bool check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
+bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
                 RoleFault *fault);
-/* Only lists what a band does to others. */
-bool list_band_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
+/* Only lists what a consumer does to others. */
+bool list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
 /* Likewise the producer's: the parts of a slot are filled in order. */
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
@@ -48,10 +48,10 @@ typedef struct RoleRun {
     WalkWay class;     /* the same with long loops cut short */
     RoleEvents events;
     uint32_t *counts;  /* by ring: slots that it fills, or waits for */
-    RoleEvents *slots; /* by ring, of a band: the shared_read of each slot; NULL: let pass */
+    RoleEvents *slots; /* by ring, of a consumer: the shared_read of each slot; NULL: let pass */
 } RoleRun;
 
-/* A tile of one block: the runs of the producer and the bands. */
+/* A tile of one block: the runs of the producer and the consumers. */
 typedef struct TileRun {
     RoleRun *role[1 + MOST_CONSUMERS];
     bool seen[MOST_PLACES]; /* contents were checked at such a place */
@@ -64,18 +64,18 @@ typedef struct Sequence {
 } Sequence;
 
 /* How far each role is, and what has gone through each ring; a role's number is that in its block, and
- * 1 + bands more in a pair's second one. */
+ * 1 + consumers more in a pair's second one. */
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
-    uint32_t bands, roles;          /* in a block; in all */
+    uint32_t consumers, roles;          /* in a block; in all */
     uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by ring, block and part */
-    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by ring, block and band */
+    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by ring, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];
-    uint32_t turn[PAIR];            /* the band whose turn it is; MOST_CONSUMERS: it is taken */
-    uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all bands */
+    uint32_t turn[PAIR];            /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
+    uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all consumers */
 } Together;
 
 /* Runs them until nothing moves. */

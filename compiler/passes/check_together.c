@@ -3,14 +3,14 @@
  *
  * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
  * pair each producer fills half of every slot of the paired rings, in both blocks: a slot is full when
- * both have, and neither fills it again before the bands of both blocks have given it back.
+ * both have, and neither fills it again before the consumers of both blocks have given it back.
  */
 #include "compiler/passes/check_roles.h"
 
 const TirOp *
 role_next_event(const Together *t, uint32_t role)
 {
-    uint32_t block = role / (1 + t->bands), own = role % (1 + t->bands);
+    uint32_t block = role / (1 + t->consumers), own = role % (1 + t->consumers);
 
     if (t->tile[role] == 0 || t->tile[role] > t->sequence->n)
         return NULL;
@@ -25,16 +25,16 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  Where the producer draws tiles, it tells the bands, TILE_SLOTS ahead at
+/* Goes on to the next tile.  Where the producer draws tiles, it tells the consumers, TILE_SLOTS ahead at
  * most; they hear it and give the slot back at once.  (At `next_tile` they may hear it sooner, if it has been
  * told, and wait for nothing: then others can do what they could, and sooner.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
-    for (uint32_t band = 1; t->fn->plan->dynamic && band <= t->bands; band++) {
-        if (role == 0 && t->tile[0] - t->tile[band] >= TILE_SLOTS)
+    for (uint32_t consumer = 1; t->fn->plan->dynamic && consumer <= t->consumers; consumer++) {
+        if (role == 0 && t->tile[0] - t->tile[consumer] >= TILE_SLOTS)
             return false;
-        if (role == band && t->tile[role] == t->tile[0])
+        if (role == consumer && t->tile[role] == t->tile[0])
             return false;
     }
     t->tile[role]++;
@@ -57,14 +57,14 @@ static bool
 take_copy(Together *t, uint32_t block, const TirOp *op)
 {
     const TirShared *ring = op->shared;
-    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+    uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
     uint32_t *copied = &t->copied[ring->id][block][part];
 
     for (uint32_t reader = 0; reader < PAIR; reader++) {
         if (reader != block && !ring->paired)
             continue;
-        for (uint32_t b = 0; b < t->bands; b++) {
-            if ((!ring->per_band || b == part) &&
+        for (uint32_t b = 0; b < t->consumers; b++) {
+            if ((!ring->per_consumer || b == part) &&
                 *copied - t->released[ring->id][reader][b] >= ring->slots)
                 return false;
         }
@@ -77,40 +77,40 @@ static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
     const TirShared *ring = op->shared;
-    uint32_t block = role / (1 + t->bands), band = role % (1 + t->bands) - 1;
+    uint32_t block = role / (1 + t->consumers), consumer = role % (1 + t->consumers) - 1;
 
     if (op->op == TIR_PINGPONG_WAIT) {
-        bool mine = t->turn[block] == band;
+        bool mine = t->turn[block] == consumer;
         t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];
         return mine;
     }
     if (op->op == TIR_PINGPONG_ARRIVE) {
-        t->turn[block] = (band + 1) % t->bands;
+        t->turn[block] = (consumer + 1) % t->consumers;
         return true;
     }
-    if (op->op == TIR_BAND_BARRIER) {
+    if (op->op == TIR_CONSUMER_BARRIER) {
         uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
-        if (arrived[band] == passed[band])
-            arrived[band]++;
-        for (uint32_t b = 0; b < t->bands; b++) {
-            if (arrived[b] == passed[band])
+        if (arrived[consumer] == passed[consumer])
+            arrived[consumer]++;
+        for (uint32_t b = 0; b < t->consumers; b++) {
+            if (arrived[b] == passed[consumer])
                 return false;
         }
-        passed[band]++;
+        passed[consumer]++;
         return true;
     }
-    uint32_t id = ring->id, part = ring->per_band ? band : 0;
-    if (op->own) /* of the rings for parts of a tile this band's */
-        return t->waited[id + band][block][band] != t->copied[id + band][block][0];
+    uint32_t id = ring->id, part = ring->per_consumer ? consumer : 0;
+    if (op->own) /* of the rings for parts of a tile this consumer's */
+        return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
     if (op->op == TIR_RING_RELEASE) {
-        t->released[id][block][band]++;
+        t->released[id][block][consumer]++;
         return true;
     }
-    if (t->waited[id][block][band] == filled(t, ring, block, part))
+    if (t->waited[id][block][consumer] == filled(t, ring, block, part))
         return false;
-    t->waited[id][block][band]++;
+    t->waited[id][block][consumer]++;
     return true;
 }
 
@@ -136,8 +136,8 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
 
     t->fn = fn;
     t->sequence = sequence;
-    t->bands = fn->plan->bands;
-    t->roles = (1 + t->bands) * (fn->plan->paired ? PAIR : 1);
+    t->consumers = fn->plan->consumers;
+    t->roles = (1 + t->consumers) * (fn->plan->paired ? PAIR : 1);
     t->copied = arena_alloc(arena, rings * sizeof *t->copied);
     t->waited = arena_alloc(arena, rings * sizeof *t->waited);
     t->released = arena_alloc(arena, rings * sizeof *t->released);

@@ -1,9 +1,9 @@
 /* plan.c - whether and how warp groups share the work of a block.
  *
  *   level    tile IR, fused
- *   needs    px->plan.bands: how many warp groups compute (0: no plan is wanted)
+ *   needs    px->plan.consumers: how many warp groups compute (0: no plan is wanted)
  *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
- *            programs can share a block (`bands`: each one is run by a warp group, and what does
+ *            programs can share a block (`consumers`: each one is run by a warp group, and what does
  *            not depend on the axis is loaded once for all), and decides which loads become rings,
  *            which products have swap_ab, and whether products of one iteration are computed under
  *            the arithmetic of the next
@@ -11,14 +11,14 @@
  *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
  *            and a remark says why; the kernel then goes the way that every target has.
  *
- * What a band is.  A kernel is one program for each point of its grid.  Two programs that differ in
+ * What a consumer is.  A kernel is one program for each point of its grid.  Two programs that differ in
  * one index of the grid only, say the tile of rows, have loads in common: those whose addresses do
- * not use that index.  A block runs `bands` such programs side by side, one a warp group, and loads
- * what they have in common once.  So a band is a program of the language unchanged, and nothing
+ * not use that index.  A block runs `consumers` such programs side by side, one a warp group, and loads
+ * what they have in common once.  So a consumer is a program of the language unchanged, and nothing
  * that the passes know of one has to be learned again for the block.
  *
  * Turning.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
- * band's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
+ * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */
 #include "compiler/passes/plan.h"
@@ -36,9 +36,9 @@ typedef struct Planner {
     PassContext *px;
     TirFn *fn;
     TirOp *loop;          /* the main loop */
-    uint32_t axis;        /* the band axis being tried */
-    bool *depends;        /* by value: depends on the index of the band axis */
-    uint8_t *along;       /* by value: bit d: dimension d runs along the band axis */
+    uint32_t axis;        /* the consumer axis being tried */
+    bool *depends;        /* by value: depends on the index of the consumer axis */
+    uint8_t *along;       /* by value: bit d: dimension d runs along the consumer axis */
     const char *why;      /* the reason why there is no plan */
     Span where;
 } Planner;
@@ -60,9 +60,9 @@ plan_overlap_registers(int64_t result)
 }
 
 bool
-plan_overlap_fits(const Target *target, uint32_t bands, int64_t registers)
+plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers)
 {
-    return registers + BESIDE_SUMS <= (int64_t)target->role_registers[bands].consumer + ROUNDED;
+    return registers + BESIDE_SUMS <= (int64_t)target->role_registers[consumers].consumer + ROUNDED;
 }
 
 /* ---- the main loop and its products ---- */
@@ -226,7 +226,7 @@ follows_from(const TirVal *value, const TirOp *load)
 }
 
 /* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put in another
- * order, the store stays behind the load, and both are the band's own.  (A scalar the producer loads as well.) */
+ * order, the store stays behind the load, and both are the consumer's own.  (A scalar the producer loads as well.) */
 static bool
 is_change_in_place(const TirFn *fn, const AccessPair *pair)
 {
@@ -246,7 +246,7 @@ is_never_settled(const TirFn *fn, const AccessPair *pair)
 }
 
 /* Roles do things in another order than the program: the producer loads for later iterations, additions and
- * stores leave when the memory unit has time, bands have parts of a tile that other bands touch. */
+ * stores leave when the memory unit has time, consumers have parts of a tile that other consumers touch. */
 static bool
 check_order(Planner *p)
 {
@@ -298,12 +298,12 @@ is_packed(const TirOp *op)
     return false;
 }
 
-/* A product that adds up over what the bands have apart, and whose sum goes to memory: the bands
+/* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
  * exchange their parts of the left operand, and each computes a share of the result. */
 static bool
 check_joint(Planner *p, TirOp *op)
 {
-    uint32_t bands = p->px->plan.bands;
+    uint32_t consumers = p->px->plan.consumers;
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
     const TirOp *add = only_addition(p, op);
     TirOp *right = load_behind(op->args[1]);
@@ -314,8 +314,8 @@ check_joint(Planner *p, TirOp *op)
         if (p->depends[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
-    JointShare share = joint_share(op->results[0]->type, bands);
-    if (bands > MOST_SHARING || share.rows == 0)
+    JointShare share = joint_share(op->results[0]->type, consumers);
+    if (consumers > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
@@ -344,7 +344,7 @@ ends_in_zeros(const TirOp *mma, uint32_t k)
            def->index[def->tensor->rank - 1].kind == INDEX_FULL;
 }
 
-/* A product of parts that all bands have computed, of which each band adds up some columns. */
+/* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
 static bool
 check_columns(Planner *p, TirOp *op)
 {
@@ -362,14 +362,14 @@ check_columns(Planner *p, TirOp *op)
 }
 
 static bool
-is_of_all_bands(const TirVal *value)
+is_of_all_consumers(const TirVal *value)
 {
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
         value = value->def->args[0];
     return value->def != NULL && value->def->op == TIR_FROM;
 }
 
-/* Whether the bands may divide the products along the axis; sets swap_ab. */
+/* Whether the consumers may divide the products along the axis; sets swap_ab. */
 static bool
 check_products(Planner *p)
 {
@@ -380,7 +380,7 @@ check_products(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->joint = false;
-        if (is_of_all_bands(op->args[0])) {
+        if (is_of_all_consumers(op->args[0])) {
             if (!check_columns(p, op))
                 return false;
             continue;
@@ -403,10 +403,10 @@ check_products(Planner *p)
             return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swap_ab ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swap_ab ? 0 : 1]);
-        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.bands))
+        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
         if (rows / form->m * cols / 2 + BESIDE_RESULT >
-            (int32_t)p->px->target->role_registers[p->px->plan.bands].consumer)
+            (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
             return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
         if (right == NULL && (form->b & IN_REGISTERS) == 0)
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
@@ -461,7 +461,7 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     ring->cols = type.dim[type.rank - 1];
     ring->slots = slots;
     ring->is_ring = true;
-    ring->per_band = apart;
+    ring->per_consumer = apart;
     vec_push(p->fn->arena, &p->fn->shared, ring);
     return ring;
 }
@@ -487,7 +487,7 @@ make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t slots)
         TirOp *load = own->args[k]->def;
         if (load->shared == NULL)
             load->shared = make_ring(p, load, slots);
-        load->shared->of_band = k + 1;
+        load->shared->of_consumer = k + 1;
     }
 }
 
@@ -514,7 +514,7 @@ make_rings(Planner *p)
     }
 }
 
-/* What is launched: a block for the bands of each point of the grid, or, going through them, no more
+/* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
  * blocks than run at once. */
 static void
 count_blocks(TirFn *fn)
@@ -523,9 +523,9 @@ count_blocks(TirFn *fn)
 
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const HostExpr *n = fn->grid.at[k].extent;
-        if (k == fn->plan->band_axis && fn->plan->bands > 1) /* none, where bands divide a program */
-            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->bands));
-        if (k == fn->plan->band_axis && fn->plan->paired)
+        if (k == fn->plan->consumer_axis && fn->plan->consumers > 1) /* none, where consumers divide a program */
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->consumers));
+        if (k == fn->plan->consumer_axis && fn->plan->paired)
             n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
@@ -585,7 +585,7 @@ plan_drawing(Planner *p)
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
         int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_band && op->shared->of_band < 2)
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer && op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
                  (added->def->joint || fn->plan->divided))
@@ -603,31 +603,31 @@ plan_drawing(Planner *p)
     if (!fn->plan->persistent)
         return;
     fn->plan->dynamic = true;
-    if (!fn->plan->lookahead) { /* there bands can spare none; rings that are filled together take few */
+    if (!fn->plan->lookahead) { /* there consumers can spare none; rings that are filled together take few */
         const Target *target = p->px->target;
-        fn->plan->producer_registers = target->drawing_registers[fn->plan->bands].producer;
-        fn->plan->consumer_registers = target->drawing_registers[fn->plan->bands].consumer;
+        fn->plan->producer_registers = target->drawing_registers[fn->plan->consumers].producer;
+        fn->plan->consumer_registers = target->drawing_registers[fn->plan->consumers].consumer;
     }
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);
 }
 
-/* A tile with fewer programs than bands takes most of the time of a whole one, so it should have short
- * programs.  Those of the band axis are counted from its end if its first programs are the short ones;
- * where all are alike, or nobody knows, from its beginning.  Bands that work on a product together need
+/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
+ * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
+ * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
  * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
 static bool
 has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan->divided || plan->paired || plan->joint || plan->bands == 1)
+    if (plan->divided || plan->paired || plan->joint || plan->consumers == 1)
         return false;
-    const TirGridAxis *axis = &fn->grid.at[plan->band_axis];
+    const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
 }
 
-/* The index of a block's first program: of its bands' axis by their number, else that of all. */
+/* The index of a block's first program: of its consumers' axis by their number, else that of all. */
 static void
 settle_first_programs(TirFn *fn, TirBlock *block)
 {
@@ -639,7 +639,7 @@ settle_first_programs(TirFn *fn, TirBlock *block)
             settle_first_programs(fn, op->blocks[k]);
         if (op->op != TIR_GRID_FIRST)
             continue;
-        if (plan->reversed_raster && op->integer == (int64_t)plan->band_axis) { /* the first that is there */
+        if (plan->reversed_raster && op->integer == (int64_t)plan->consumer_axis) { /* the first that is there */
             TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
             TirVal *none = tir_const_int(&after, 0), *index = tir_binary(&after, TIR_MAX, none, none);
             tir_replace_uses(fn, op->results[0], index);
@@ -647,12 +647,12 @@ settle_first_programs(TirFn *fn, TirBlock *block)
             continue;
         }
         op->op = TIR_GRID;
-        if (plan->divided || plan->bands == 1 || op->integer != (int64_t)plan->band_axis)
+        if (plan->divided || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
             continue;
         TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
-        TirVal *bands = tir_const_int(&b, plan->bands);
-        TirVal *first = tir_binary(&b, TIR_DIV, bands, bands);
-        TirVal *index = tir_binary(&b, TIR_MUL, first, bands);
+        TirVal *consumers = tir_const_int(&b, plan->consumers);
+        TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
+        TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
         tir_replace_uses(fn, op->results[0], index);
         first->def->args[0] = op->results[0];
     }
@@ -670,7 +670,7 @@ writes_once_more(const Planner *p, const TirOp *op)
     return writes;
 }
 
-/* Bands that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
+/* Consumers that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
  * is written there but sums of such products. */
 static bool
 check_joint_writes(Planner *p)
@@ -688,14 +688,14 @@ check_joint_writes(Planner *p)
     return true;
 }
 
-/* A band past the end of its axis goes through what stands before the main loop, and through loops around that
+/* A consumer past the end of its axis goes through what stands before the main loop, and through loops around that
  * one: whether nothing is written there.  (What stands behind them is tested for.) */
 static bool
 check_writes(Planner *p)
 {
     const TirOp *inner = p->loop;
 
-    if ((p->px->plan.bands < 2 && !p->px->plan.paired) || p->axis == NO_AXIS)
+    if ((p->px->plan.consumers < 2 && !p->px->plan.paired) || p->axis == NO_AXIS)
         return true;
     for (;;) {
         const TirBlock *block = inner->parent;
@@ -713,7 +713,7 @@ check_writes(Planner *p)
     }
 }
 
-/* Whether grid axis `axis` can be that of the bands; leaves what follows from it. */
+/* Whether grid axis `axis` can be that of the consumers; leaves what follows from it. */
 static bool
 try_axis(Planner *p, uint32_t axis)
 {
@@ -728,13 +728,13 @@ try_axis(Planner *p, uint32_t axis)
     return check_products(p) && check_writes(p);
 }
 
-/* Elements of the tiles that a block loads in an iteration for its products, when the bands lie along
+/* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
  * the axis that was tried last. */
 static int64_t
 loaded_elements(const Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    uint32_t bands = p->px->plan.bands > 1 ? p->px->plan.bands : 2; /* one goes the way of several */
+    uint32_t consumers = p->px->plan.consumers > 1 ? p->px->plan.consumers : 2; /* one goes the way of several */
     int64_t n = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -744,7 +744,7 @@ loaded_elements(const Planner *p)
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)
             apart = apart || p->depends[op->args[k]->id];
-        n += tir_type_elements(op->results[0]->type) * (apart ? bands : 1);
+        n += tir_type_elements(op->results[0]->type) * (apart ? consumers : 1);
     }
     return n;
 }
@@ -782,18 +782,18 @@ choose_axis(Planner *p)
     return least < INT64_MAX && try_axis(p, best);
 }
 
-/* Has the bands divide one program's tiles; it is as it was when that can not be. */
+/* Has the consumers divide one program's tiles; it is as it was when that can not be. */
 static bool
 divide_tiles(Planner *p)
 {
     const PlanHints *hints = &p->px->plan;
     TirBlock *before = clone_body(p->fn, p->fn->body);
-    int32_t registers = (int32_t)p->px->target->role_registers[hints->bands].consumer;
+    int32_t registers = (int32_t)p->px->target->role_registers[hints->consumers].consumer;
     Span where = p->loop->span;
 
-    if (hints->bands < 2)
+    if (hints->consumers < 2)
         return refuse(p, where, "one warp group has nobody to divide a tile with");
-    const char *why = plan_divide(p->fn, p->loop, hints->bands, registers, &where);
+    const char *why = plan_divide(p->fn, p->loop, hints->consumers, registers, &where);
     if (why == NULL && try_axis(p, NO_AXIS))
         return true;
     p->fn->body = before;
@@ -824,19 +824,19 @@ pass_plan(PassContext *px, TirFn *fn)
     Planner p = {.px = px, .fn = fn};
     const PlanHints *hints = &px->plan;
 
-    if (hints->bands == 0 || !target_has_roles(px->target))
+    if (hints->consumers == 0 || !target_has_roles(px->target))
         return false;
     bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p);
     if (ok && hints->divide) {
         ok = check_order(&p);
-        if (ok && hints->bands > 1)
+        if (ok && hints->consumers > 1)
             plan_preload(fn, p.loop->blocks[0]);
         ok = ok && divide_tiles(&p);
     } else {
         ok = ok && choose_axis(&p) && check_order(&p);
-        if (ok && hints->bands > 1) {
+        if (ok && hints->consumers > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
             lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
             if (!lookahead)
@@ -853,15 +853,15 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     }
     fn->plan = arena_new(fn->arena, TirPlan);
-    *fn->plan = (TirPlan){.bands = hints->bands,
-                          .band_axis = p.axis,
+    *fn->plan = (TirPlan){.consumers = hints->consumers,
+                          .consumer_axis = p.axis,
                           .divided = hints->divide,
                           .persistent = hints->persistent,
-                          .pingpong = hints->pingpong && hints->bands > 1,
-                          .producer_registers = px->target->role_registers[hints->bands].producer,
-                          .consumer_registers = px->target->role_registers[hints->bands].consumer};
+                          .pingpong = hints->pingpong && hints->consumers > 1,
+                          .producer_registers = px->target->role_registers[hints->consumers].producer,
+                          .consumer_registers = px->target->role_registers[hints->consumers].consumer};
     fn->plan->pipelined =
-        hints->pipelined && plan_overlap_fits(px->target, hints->bands, result_registers(&p, true));
+        hints->pipelined && plan_overlap_fits(px->target, hints->consumers, result_registers(&p, true));
     if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
         plan_not_kept(px, fn, p.loop->span,
                       arena_printf(fn->arena,

@@ -7,15 +7,15 @@
 
 /* Named barriers of a block that has roles: one for each purpose and warp group. */
 enum {
-    /* For a product of all bands two each, where one and the warp that adds its tile to memory meet: so
-     * many bands at most, as the block's barriers are for. */
+    /* For a product of all consumers two each, where one and the warp that adds its tile to memory meet: so
+     * many consumers at most, as the block's barriers are for. */
     MOST_SHARING = (NAMED_BARRIERS - 2 - 2 * MOST_CONSUMERS) / 2,
     BARRIER_BLOCK = 0,
     BARRIER_GROUP = 1, /* a warp group's own: it is counted from 1, too */
     BARRIER_FREE = BARRIER_GROUP + MOST_CONSUMERS, /* the staging buffer was read .. */
-    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,    /* a band has its turn */
-    BARRIER_BANDS = BARRIER_TURN + MOST_CONSUMERS, /* all that compute */
-    BARRIER_FULL = BARRIER_BANDS + 1,              /* .. and was written */
+    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,    /* a consumer has its turn */
+    BARRIER_CONSUMERS = BARRIER_TURN + MOST_CONSUMERS, /* all that compute */
+    BARRIER_FULL = BARRIER_CONSUMERS + 1,              /* .. and was written */
     BARRIERS_USED = BARRIER_FULL + MOST_SHARING
 };
 _Static_assert((int)BARRIERS_USED <= (int)NAMED_BARRIERS, "a block has no more barriers");
@@ -24,9 +24,9 @@ _Static_assert(BARRIER_GROUP == 1, "a warp group's number is that of its barrier
 /* Registers of a result with what it becomes while later products run; whether a role's thread has so many
  * in all. */
 int64_t plan_overlap_registers(int64_t result);
-bool plan_overlap_fits(const Target *target, uint32_t bands, int64_t registers);
+bool plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers);
 
-/* What depends on an axis, by value: of the grid; or, NO_AXIS, of the bands that divide a tile. */
+/* What depends on an axis, by value: of the grid; or, NO_AXIS, of the consumers that divide a tile. */
 typedef struct AxisDependence {
     uint32_t axis;
     bool *depends;  /* on the index */
@@ -36,10 +36,10 @@ typedef struct AxisDependence {
 /* One pass over a block; whether something new was found. */
 bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 
-/* plan_divide.c: has `bands` warp groups divide the tiles along which the main loop goes, and the
+/* plan_divide.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
  * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the
  * kernel is half done then. */
-const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *where);
+const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
 
 /* plan_pairs.c: how two blocks share out the filling of a ring's slot: each copies every second panel
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
@@ -58,14 +58,14 @@ void plan_pairs(TirFn *fn);
 /* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 
-/* plan_joint.c: what each band computes of a product of all bands; no rows: it can not be divided. */
+/* plan_joint.c: what each consumer computes of a product of all consumers; no rows: it can not be divided. */
 typedef struct JointShare {
     int32_t rows, cols;
     bool by_rows; /* its rows are a part of the result's; else its columns are */
     bool swap_ab; /* computed with swap_ab */
 } JointShare;
 
-JointShare joint_share(TirType result, uint32_t bands);
+JointShare joint_share(TirType result, uint32_t consumers);
 
 typedef VEC(TirOp *) OpList;
 
@@ -93,7 +93,7 @@ bool lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 bool lookahead_is_asked(const Lookahead *lookahead, const TirOp *op);
 /* Segments of a loop in which no mask lives, as bits; none if it has but one. */
 uint32_t plan_clean_segments(const TirOp *loop);
-/* Whether it does, in a loop with that many slots; the bands' axis is chosen. */
+/* Whether it does, in a loop with that many slots; the consumers' axis is chosen. */
 bool plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 
 #endif

@@ -1,4 +1,4 @@
-/* plan_axis_dependence.c - what depends on the index of the axis along which bands lie, and which dimensions of
+/* plan_axis_dependence.c - what depends on the index of the axis along which consumers lie, and which dimensions of
  * tiles run along it. */
 #include "compiler/passes/plan.h"
 
@@ -11,7 +11,7 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool dependent = p->axis == NO_AXIS ? op->op == TIR_BAND || op->op == TIR_OWN ||
+        bool dependent = p->axis == NO_AXIS ? op->op == TIR_CONSUMER || op->op == TIR_OWN ||
                                                (op->op == TIR_PART && op->integer < 0)
                                           : op->op == TIR_GRID && op->integer == (int64_t)p->axis;
         uint8_t along = 0;
@@ -46,7 +46,7 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
         case TIR_OWN:
             along = (uint8_t)(1 << op->axis);
             break;
-        case TIR_FROM: /* what one band has, for all of them */
+        case TIR_FROM: /* what one consumer has, for all of them */
             dependent = false;
             break;
         case TIR_REDUCE:
@@ -76,7 +76,7 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
                     p->depends[both[j]->id] |= now;
                 }
             }
-            /* where the iterations begin may differ, but one of a number is the same for all bands:
+            /* where the iterations begin may differ, but one of a number is the same for all consumers:
              * the index stays independent */
             continue;
         }

@@ -1,9 +1,9 @@
 /* plan_divide.c - warp groups that divide the tiles of one program.
  *
- * Where a band that is a program of its own would have more sums than registers, the bands of a block
- * work on one program together.  The main loop goes along some axis in tiles; each band has a part of
+ * Where a consumer that is a program of its own would have more sums than registers, the consumers of a block
+ * work on one program together.  The main loop goes along some axis in tiles; each consumer has a part of
  * every such tile, and of what is computed from it.  A product that adds up along the axis then needs
- * the parts of all bands; its sum is divided, too, by columns:
+ * the parts of all consumers; its sum is divided, too, by columns:
  *
  *     for m {                                       for m {
  *         q = load Q[m +: 128, :]                       q = load Q[m +: 128, :]
@@ -11,11 +11,11 @@
  *         p = ..                             [128,64]   p = ..                                [64,64]
  *         dv = mma(p.T, g, dv)               [64,256]   dv = mma(from p.T number(0), part g0, dv)
  *                                                       dv = mma(from p.T number(1), part g1, dv)
- *         atomic_add X[m +: 128, :] += ..               atomic_add X[m + 64 band +: 64, :] += ..
+ *         atomic_add X[m +: 128, :] += ..               atomic_add X[m + 64 consumer +: 64, :] += ..
  *     }                                             }
- *     store dV[n, :] = dv                           store dV[n, 128 band +: 128] = dv
+ *     store dV[n, :] = dv                           store dV[n, 128 consumer +: 128] = dv
  *
- * Tiles that products read are loaded in parts, g0 and g1, that all bands read: a part's place is free
+ * Tiles that products read are loaded in parts, g0 and g1, that all consumers read: a part's place is free
  * again before the others'.  A product
  * whose result is only added to memory is computed some columns at a time, when all of them are more
  * than the registers that are left.
@@ -29,19 +29,19 @@
 
 enum {
     PANEL_COLUMNS = SWIZZLE_BYTES / 2, /* of 16 bits */
-    OWN = -1 /* in place of a band's number: of the one that runs */
+    OWN = -1 /* in place of a consumer's number: of the one that runs */
 };
 
 
 typedef struct Divider {
     TirFn *fn;
     TirBlock *body;  /* of the main loop */
-    uint32_t bands;
+    uint32_t consumers;
     int32_t registers;
     uint32_t known;  /* values from here on are made here */
     uint8_t *along;  /* by value: bit d: dimension d runs along the loop's axis */
-    bool *columns;   /* by value: a sum, of which each band has some columns */
-    bool *whole;     /* by value: a loaded tile, or vector, that all bands read */
+    bool *columns;   /* by value: a sum, of which each consumer has some columns */
+    bool *whole;     /* by value: a loaded tile, or vector, that all consumers read */
     TirVal ***parts; /* by value: such a tile along the axis, loaded in parts */
     TirBuilder b;
     const char *why;
@@ -162,7 +162,7 @@ new_op(Divider *d, TirOpcode opcode, TirVal *arg, TirType type, uint32_t axis, i
     return op->results[0];
 }
 
-/* This band's part of a tile, or part `number` of parts of that size. */
+/* This consumer's part of a tile, or part `number` of parts of that size. */
 static TirVal *
 part_of(Divider *d, TirVal *tile, uint32_t axis, int32_t n, int64_t number)
 {
@@ -172,18 +172,18 @@ part_of(Divider *d, TirVal *tile, uint32_t axis, int32_t n, int64_t number)
     return new_op(d, TIR_PART, tile, type, axis, number);
 }
 
-/* `start`, or 0 where it is NULL, and `length` more for each band before `band`; OWN: before this one. */
+/* `start`, or 0 where it is NULL, and `length` more for each consumer before `consumer`; OWN: before this one. */
 static TirVal *
-shifted(Divider *d, TirVal *start, int32_t length, int32_t band)
+shifted(Divider *d, TirVal *start, int32_t length, int32_t consumer)
 {
     TirType i32 = tir_scalar(DT_I32);
     TirVal *by;
 
-    if (band == OWN) {
-        by = tir_op_new(&d->b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+    if (consumer == OWN) {
+        by = tir_op_new(&d->b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
         by = tir_binary(&d->b, TIR_MUL, by, tir_const_int(&d->b, length));
     } else {
-        by = tir_const_int(&d->b, band * length);
+        by = tir_const_int(&d->b, consumer * length);
     }
     return start == NULL ? by : tir_binary(&d->b, TIR_ADD, start, by);
 }
@@ -225,7 +225,7 @@ fit_operands(Divider *d, TirOp *op, uint32_t first)
 }
 
 /* Takes the part of a tile that `op` reads or writes: `length` elements of dimension `dim`, for this
- * band. */
+ * consumer. */
 static void
 narrow_access(Divider *d, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
 {
@@ -255,17 +255,17 @@ start_of(const TirOp *op, uint32_t dim)
 }
 
 /* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the same
- * access, gets the part of band `band`, or of this one (OWN). */
+ * access, gets the part of consumer `consumer`, or of this one (OWN). */
 static bool
-divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t band)
+divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t consumer)
 {
     for (uint32_t k = 0; k < from->tensor->rank; k++) {
         if (from->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(from, k) & 1) == 0)
             continue;
         if (from->index[k].rows > 0)
             return refuse(d, from->span, "a pack of ranges lies along the loop's axis");
-        int32_t length = from->index[k].length / (int32_t)d->bands;
-        narrow_access(d, op, k, shifted(d, start_of(from, k), length, band), length);
+        int32_t length = from->index[k].length / (int32_t)d->consumers;
+        narrow_access(d, op, k, shifted(d, start_of(from, k), length, consumer), length);
     }
     return true;
 }
@@ -285,7 +285,7 @@ part_behind(Divider *d, TirVal *value)
         TirVal **parts = d->parts[value->id];
         if (parts == NULL)
             return value;
-        TirOp *own = tir_op_new(&d->b, TIR_OWN, d->bands, parts, 1, &parts[0]->type);
+        TirOp *own = tir_op_new(&d->b, TIR_OWN, d->consumers, parts, 1, &parts[0]->type);
         own->axis = along(d, value) == 1 ? 0 : 1;
         own->results[0]->name = value->name;
         return own->results[0];
@@ -308,16 +308,16 @@ divide_sum(Divider *d, TirOp *op)
         return refuse(d, op->span, "the right operand of a sum of all warp groups is not just loaded");
     if (source == NULL || source->op == TIR_LOAD)
         return refuse(d, op->span, "the left operand of a sum of all warp groups is not computed");
-    op->results[0]->type.dim[1] /= (int32_t)d->bands;
+    op->results[0]->type.dim[1] /= (int32_t)d->consumers;
     if (op->results[0]->type.dim[1] % PANEL_COLUMNS != 0)
         return refuse(d, op->span, "the columns of a sum can not be divided among the warp groups");
     if (!fit_operands(d, op, 2))
         return false;
-    for (uint32_t k = 0; k < d->bands; k++) {
+    for (uint32_t k = 0; k < d->consumers; k++) {
         TirVal *x = new_op(d, TIR_FROM, left, left->type, 0, k);
-        TirVal *y = part_of(d, d->parts[right->id][k], 1, (int32_t)d->bands, -1);
+        TirVal *y = part_of(d, d->parts[right->id][k], 1, (int32_t)d->consumers, -1);
         TirVal *args[] = {x, y, op->args[2]};
-        if (k + 1 < d->bands) {
+        if (k + 1 < d->consumers) {
             op->args[2] = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &op->results[0]->type)->results[0];
         } else {
             op->args[0] = x;
@@ -407,10 +407,10 @@ divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
 static bool
 load_parts(Divider *d, TirOp *op, uint8_t bits)
 {
-    TirVal **parts = arena_array(d->fn->arena, TirVal *, d->bands);
+    TirVal **parts = arena_array(d->fn->arena, TirVal *, d->consumers);
     const TirVal *tile = op->results[0];
 
-    for (uint32_t p = 0; p < d->bands; p++) {
+    for (uint32_t p = 0; p < d->consumers; p++) {
         TirOp part = *op;
         if (!divide_access(d, op, &part, bits, (int32_t)p))
             return false;
@@ -436,7 +436,7 @@ divide_product(Divider *d, TirOp *op)
         return divide_sum(d, op);
     if (bits != 1 && bits != 2)
         return refuse(d, op->span, "a product does not run along the main loop's axis");
-    op->results[0]->type.dim[bits - 1] /= (int32_t)d->bands;
+    op->results[0]->type.dim[bits - 1] /= (int32_t)d->consumers;
     op->args[0] = part_behind(d, op->args[0]);
     op->args[1] = part_behind(d, op->args[1]);
     return fit_operands(d, op, 2);
@@ -453,7 +453,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
         return refuse(d, op->span, "the main loop has a loop or branch in it");
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 1 && along(d, op->args[k]) != 0)
-            op->args[k] = part_of(d, op->args[k], 0, (int32_t)d->bands, -1);
+            op->args[k] = part_of(d, op->args[k], 0, (int32_t)d->consumers, -1);
         else if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE && is_loaded_whole(d, op->args[k]) &&
                  op->args[k]->type.rank == 2)
             return refuse(d, op->span, "a tile is an operand of a product and used otherwise, too");
@@ -487,7 +487,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
     } else if (op->op == TIR_IOTA && bits != 0) {
         if (op->index[0].rows > 0)
             return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
-        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->bands, OWN);
+        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->consumers, OWN);
     }
     if (op->op == TIR_LOAD && (bits == 1 || bits == 2) && op->results[0]->type.rank == 2 &&
         d->whole[op->results[0]->id])
@@ -498,10 +498,10 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
                  (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]));
     for (uint32_t k = 0; !stays && k < op->results[0]->type.rank; k++) {
         if ((bits >> k & 1) != 0)
-            op->results[0]->type.dim[k] /= (int32_t)d->bands;
+            op->results[0]->type.dim[k] /= (int32_t)d->consumers;
     }
     if (op->n_results == 1 && has_columns(d, op->results[0]))
-        op->results[0]->type.dim[1] /= (int32_t)d->bands;
+        op->results[0]->type.dim[1] /= (int32_t)d->consumers;
     if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && !fit_operands(d, op, 0))
         return false;
     keep(d, op);
@@ -542,7 +542,7 @@ divide_columns_around(Divider *d, TirBlock *block)
     block->ops.n = 0;
     for (uint32_t k = 0; k < block->params.n; k++) {
         if (has_columns(d, block->params.at[k]))
-            block->params.at[k]->type.dim[1] /= (int32_t)d->bands;
+            block->params.at[k]->type.dim[1] /= (int32_t)d->consumers;
     }
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
@@ -551,7 +551,7 @@ divide_columns_around(Divider *d, TirBlock *block)
         for (uint32_t k = 0; k < op->n_results; k++) {
             if (!has_columns(d, op->results[k]))
                 continue;
-            op->results[k]->type.dim[1] /= (int32_t)d->bands;
+            op->results[k]->type.dim[1] /= (int32_t)d->consumers;
             if (op->op != TIR_FOR)
                 continue;
             TirVal **initial = &op->args[loop_first_initial(op) + k];
@@ -570,7 +570,7 @@ divide_columns_around(Divider *d, TirBlock *block)
             if (main) {
                 for (uint32_t j = 1; j < d->body->params.n; j++) {
                     if (has_columns(d, d->body->params.at[j]))
-                        d->body->params.at[j]->type.dim[1] /= (int32_t)d->bands;
+                        d->body->params.at[j]->type.dim[1] /= (int32_t)d->consumers;
                 }
             }
             if (main ? !divide_body(d) : !divide_columns_around(d, op->blocks[k]))
@@ -580,7 +580,7 @@ divide_columns_around(Divider *d, TirBlock *block)
     return true;
 }
 
-/* Whether what goes around the main loop, and what is written behind it, is divided: bands that all
+/* Whether what goes around the main loop, and what is written behind it, is divided: consumers that all
  * write the same would add it up several times. */
 static bool
 check_writes(Divider *d, const TirBlock *block)
@@ -608,7 +608,7 @@ check_carried(Divider *d, const TirOp *loop)
     return true;
 }
 
-/* Whether every dimension along the loop's axis has rows for each band. */
+/* Whether every dimension along the loop's axis has rows for each consumer. */
 static bool
 check_lengths(Divider *d)
 {
@@ -618,7 +618,7 @@ check_lengths(Divider *d)
             const TirType *type = &op->results[k]->type;
             for (uint32_t j = 0; j < type->rank; j++) {
                 if ((d->along[op->results[k]->id] >> j & 1) != 0 &&
-                    type->dim[j] % (int32_t)(d->bands * GROUP_ROWS) != 0)
+                    type->dim[j] % (int32_t)(d->consumers * GROUP_ROWS) != 0)
                     return refuse(d, op->span, "the main loop's tiles have no 64 rows for each warp group");
             }
         }
@@ -626,7 +626,7 @@ check_lengths(Divider *d)
     return true;
 }
 
-/* Whether all padding is that of ranges, which bands have their parts of: what is counted from a tile's first row is
+/* Whether all padding is that of ranges, which consumers have their parts of: what is counted from a tile's first row is
  * not. */
 static bool
 check_padding(Divider *d, const TirBlock *block)
@@ -647,13 +647,13 @@ check_padding(Divider *d, const TirBlock *block)
 }
 
 const char *
-plan_divide(TirFn *fn, TirOp *loop, uint32_t bands, int32_t registers, Span *where)
+plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where)
 {
     enum { FIX_ROUNDS = 64 };
     uint32_t n = fn->next_id + 1;
     Divider d = {.fn = fn,
                  .body = loop->blocks[0],
-                 .bands = bands,
+                 .consumers = consumers,
                  .registers = registers,
                  .known = n,
                  .along = arena_array(fn->arena, uint8_t, n),

@@ -1,6 +1,6 @@
-/* plan_joint.c - how bands divide a product that adds up over what they have apart.
+/* plan_joint.c - how consumers divide a product that adds up over what they have apart.
  *
- * Each band computes some columns of the result, or some rows, over the parts of all bands.  A share's
+ * Each consumer computes some columns of the result, or some rows, over the parts of all consumers.  A share's
  * instructions have its rows as their 64, or, with swap_ab, its columns.  Of the divisions that the
  * instructions can do it is the one that reads the least from shared memory; of equal ones, columns
  * before rows, and swap_ab before not: a thread then has pieces of columns, which go to the staging
@@ -32,9 +32,9 @@ try_share(JointShare *best, int64_t *least, JointShare share)
 }
 
 JointShare
-joint_share(TirType result, uint32_t bands)
+joint_share(TirType result, uint32_t consumers)
 {
-    int32_t rows = result.dim[0], cols = result.dim[1], n = (int32_t)bands;
+    int32_t rows = result.dim[0], cols = result.dim[1], n = (int32_t)consumers;
     JointShare best = {0};
     int64_t least = INT64_MAX;
 

@@ -8,7 +8,7 @@
  * they are.
  *
  * The next result lies in the registers of this one, and slots are read before the next one is waited
- * for.  What is pure is made when it is asked for (check_band.c): so the next product stands behind all
+ * for.  What is pure is made when it is asked for (check_consumer.c): so the next product stands behind all
  * that asks for something made of this one or of what it loads, and what an iteration gives the next
  * one is none of that.
  */
@@ -129,7 +129,7 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
  * (the first of them takes its place), the share of a joint product, and what was exchanged for that,
  * which others still read. */
 static int64_t
-registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t bands)
+registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t consumers)
 {
     int64_t own = tir_type_elements(product->results[0]->type), kept = 0, others = 0;
 
@@ -140,7 +140,7 @@ registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *produc
     for (uint32_t i = 0; i < loop->blocks[0]->ops.n; i++) {
         const TirOp *op = loop->blocks[0]->ops.at[i];
         if (op->op == TIR_MMA && op->joint)
-            others += tir_type_elements(op->results[0]->type) / bands +
+            others += tir_type_elements(op->results[0]->type) / consumers +
                       tir_type_elements(op->args[0]->type) / 2;
         if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
             op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2 &&
@@ -186,13 +186,13 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
         if ((op->op == TIR_MASK && !parts) ||
             (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
             return false;
-        /* what the bands copy themselves begins behind the first product */
+        /* what the consumers copy themselves begins behind the first product */
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
             return false;
     }
     if (!joint || !hints->pipelined || stages < 2 ||
         !pass_enabled(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
-    return registers_with_lookahead(fn, loop, lookahead.product, hints->bands) <
-           (int64_t)px->target->role_registers[hints->bands].consumer;
+    return registers_with_lookahead(fn, loop, lookahead.product, hints->consumers) <
+           (int64_t)px->target->role_registers[hints->consumers].consumer;
 }

@@ -50,8 +50,8 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
             axes |= axes_of(op->args[k]);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
-        int64_t bands = op->shared->per_band ? fn->plan->bands : 1;
-        bytes += bands * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        int64_t consumers = op->shared->per_consumer ? fn->plan->consumers : 1;
+        bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) / 8;
     }
     return bytes;
 }
@@ -74,7 +74,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
             tile_swizzle *= 2;
         if (tile_swizzle == 1)
             return;
-        if (plan->paired && axis == plan->band_axis) /* counts pairs of blocks */
+        if (plan->paired && axis == plan->consumer_axis) /* counts pairs of blocks */
             tile_swizzle = (tile_swizzle + 1) / 2;
         plan->swizzle_axis = axis;
         plan->tile_swizzle = tile_swizzle;

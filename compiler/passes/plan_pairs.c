@@ -1,12 +1,12 @@
 /* plan_pairs.c - part of pass `plan`: pairs of blocks that fetch what both read once.
  *
- * Two blocks that are neighbours on the band axis read the same tiles of what does not depend on it.  As
+ * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend on it.  As
  * a cluster, they run at the same time on two neighbouring multiprocessors, and a tensor copy of one can
  * write into the shared memory of both: each fetches half of every tile, and what comes from the L2 cache
  * is half as much.  The price is that a slot is filled again only when both blocks have read it.
  *
  * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
- * lies past the end of the axis does all that it has to do for the other: its bands let pass what comes.
+ * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
 #include "compiler/passes/plan.h"
 
@@ -37,7 +37,7 @@ count_rings(const TirBlock *block, bool mark)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_ring && !op->shared->per_band) {
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_ring && !op->shared->per_consumer) {
             bool possible = pair_share(op, op->shared).possible;
             op->shared->paired = mark && possible;
             n += possible;
@@ -57,7 +57,7 @@ differs(const TirFn *fn, const TirVal *value)
     if (def == NULL) /* the number of an iteration; else nobody knows */
         return value->block->owner == NULL || value != value->block->params.at[0];
     if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)fn->plan->band_axis;
+        return def->integer == (int64_t)fn->plan->consumer_axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (differs(fn, def->args[k]))
             return true;

@@ -323,7 +323,7 @@ find_ride(Planner *p, TirShared *vector)
     vector->shares_barrier = 0;
     for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *ring = p->fn->shared.at[k];
-        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_band && !ring->release_lag &&
+        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_consumer && !ring->release_lag &&
             ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
             goes_with(p->fn->body, ring, vector))
             vector->shares_barrier = k + 1;
@@ -332,7 +332,7 @@ find_ride(Planner *p, TirShared *vector)
 
 /* Rings: panels of 128 bytes, as TMA writes them and products read them, at
  * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
- * there are lie behind, once for each band.  Returns where those begin. */
+ * there are lie behind, once for each consumer.  Returns where those begin. */
 static uint32_t
 place_rings(Planner *p)
 {
@@ -360,13 +360,13 @@ place_rings(Planner *p)
         }
         ring->offset = offset;
         ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->slots *
-                      (ring->per_band || !ring->is_ring ? plan->bands : 1);
+                      (ring->per_consumer || !ring->is_ring ? plan->consumers : 1);
         offset += (ring->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u slots%s, %u bytes in all\n",
                        ring->is_ring ? "ring" : "buffer", ring->name,
                        ring->slots,
-                       ring->per_band ? " for each warp group"
+                       ring->per_consumer ? " for each warp group"
                        : ring->paired ? ", filled by two blocks"
                                       : "",
                        ring->bytes);
@@ -394,7 +394,7 @@ place_rings(Planner *p)
             continue;
         }
         ring->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * ring->slots * (ring->per_band ? plan->bands : 1);
+        offset += 2 * MBARRIER_BYTES * ring->slots * (ring->per_consumer ? plan->consumers : 1);
     }
     if (plan->reg_pressure > 1 || plan->joint) {
         plan->mark = offset;
@@ -451,7 +451,7 @@ place_buffers(Planner *p)
             p->fn->shared.at[k]->offset += begin;
     }
     p->fn->plan->private_bytes = total;
-    p->fn->shared_bytes = begin + total * p->fn->plan->bands;
+    p->fn->shared_bytes = begin + total * p->fn->plan->consumers;
 }
 
 /* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL: none. */
@@ -482,7 +482,7 @@ refuse(PassContext *px, const TirFn *fn)
         if (shared->bytes == 0) /* it lies over another */
             continue;
         diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
-                  shared->slots, shared->rows, shared->cols, shared->per_band ? ", for each band" : "");
+                  shared->slots, shared->rows, shared->cols, shared->per_consumer ? ", for each consumer" : "");
     }
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");

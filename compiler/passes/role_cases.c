@@ -1,6 +1,6 @@
 /* role_cases.c - small launches that take the roles of a kernel through all they can do.
  *
- * Only sizes and integer parameters that decide which way a role goes, or how far the band axis runs,
+ * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis runs,
  * get several values.  Where a size is divided by a tile's extent it goes through that many tiles,
  * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
  * them.  The rest has one value.  A launch must keep what the kernel requires.
@@ -89,7 +89,7 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
             c->scalar_decides[op->integer] = true;
         if (op->op == TIR_DIV && op->args[1]->def != NULL && op->args[1]->def->op == TIR_CONST) {
             int64_t unit = op->args[1]->def->integer;
-            if (unit > MOST_CONSUMERS) { /* else it counts bands */
+            if (unit > MOST_CONSUMERS) { /* else it counts consumers */
                 divide_below(c, op->args[0], unit, DEEPEST);
                 c->largest = unit > c->largest ? unit : c->largest;
             }
@@ -121,17 +121,17 @@ add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips)
     }
 }
 
-/* Blocks of the band axis: part of one, one, two and three. */
+/* Blocks of the consumer axis: part of one, one, two and three. */
 static void
 add_blocks(RoleCases *c, Values *values, int64_t unit)
 {
-    int64_t bands = c->fn->plan->bands;
+    int64_t consumers = c->fn->plan->consumers;
 
     add_value(c, values, 1);
-    add_value(c, values, unit * bands - unit / 2);
-    add_value(c, values, unit * bands + 1);
-    add_value(c, values, unit * 2 * bands + unit + 1);
-    add_value(c, values, unit * 3 * bands);
+    add_value(c, values, unit * consumers - unit / 2);
+    add_value(c, values, unit * consumers + 1);
+    add_value(c, values, unit * 2 * consumers + unit + 1);
+    add_value(c, values, unit * 3 * consumers);
 }
 
 /* The size that an extent counts tiles of, and their extent. */
@@ -161,10 +161,10 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = !fn->plan->divided && counts_tiles(fn->grid.at[fn->plan->band_axis].extent, k, &unit);
+        bool of_axis = !fn->plan->divided && counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
-        if (c->size_decides[k]) /* along the axis, bands have trips enough */
+        if (c->size_decides[k]) /* along the axis, consumers have trips enough */
             add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips);
         if (values.n > 0)
             add_variable(c, false, k, values);

@@ -6,7 +6,7 @@
 
 typedef struct RoleCases RoleCases;
 
-/* Launches whose main loops have from none to `trips` iterations and more, for each band that can
+/* Launches whose main loops have from none to `trips` iterations and more, for each consumer that can
  * have its own number.  `programs` decide what matters. */
 RoleCases *role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs,
                       uint32_t n_programs, uint32_t trips);

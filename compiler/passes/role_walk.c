@@ -56,7 +56,7 @@ walk_is_channel(const TirOp *op)
     case TIR_MMA_WAIT:
     case TIR_PINGPONG_WAIT:
     case TIR_PINGPONG_ARRIVE:
-    case TIR_BAND_BARRIER:
+    case TIR_CONSUMER_BARRIER:
         return true;
     case TIR_MMA:
         return op->async;
@@ -287,7 +287,7 @@ evaluate(const Walk *w, const WalkStep *step)
     case TIR_PARAM: return w->setting->scalars[op->integer];
     case TIR_GRID: return known(w->setting->grid[op->integer]);
     case TIR_GRID_FIRST: return known(w->setting->first);
-    case TIR_BAND: return known(w->setting->band);
+    case TIR_CONSUMER: return known(w->setting->consumer);
     default: break;
     }
     Scalar x = op->n_args > 0 ? w->values[step->arg[0]] : (Scalar){0};
@@ -316,9 +316,9 @@ walk_value(const Walk *walk, const TirVal *value)
 int64_t
 walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
 {
-    int64_t bands = plan->bands, tiles = (programs + bands - 1) / bands;
+    int64_t consumers = plan->consumers, tiles = (programs + consumers - 1) / consumers;
 
-    return tile * bands - (plan->reversed_raster ? tiles * bands - programs : 0);
+    return tile * consumers - (plan->reversed_raster ? tiles * consumers - programs : 0);
 }
 
 Scalar

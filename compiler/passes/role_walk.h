@@ -17,8 +17,8 @@ typedef struct WalkSetting {
     const int64_t *sizes;  /* by index */
     const Scalar *scalars; /* by index; those that are no integers are unknown */
     int64_t grid[WALK_AXES];
-    int64_t first; /* the tile's first program on the band axis; may be less than 0 */
-    int64_t band;
+    int64_t first; /* the tile's first program on the consumer axis; may be less than 0 */
+    int64_t consumer;
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
@@ -65,7 +65,7 @@ bool walk_run(Walk *walk, const WalkProgram *program);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* An expression of the launcher; unknown when it has parts that are no integers. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
-/* The first program of tile `tile` of the band axis, which has so many programs; it may be less than 0. */
+/* The first program of tile `tile` of the consumer axis, which has so many programs; it may be less than 0. */
 int64_t walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs);
 
 #endif

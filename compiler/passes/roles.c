@@ -17,8 +17,8 @@
  *            memory through shared memory (roles_store.c)
  *   leaves   fn->plan->producer; a body without loads of products
  *
- * Bands may differ in how many iterations they have.  The producer copies for all of them, and a
- * band lets pass unread what it does not need.  A band past the end of its grid axis does nothing, nor one
+ * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
+ * consumer lets pass unread what it does not need.  A consumer past the end of its grid axis does nothing, nor one
  * in front of it, where tiles are counted from the end.
  */
 #include "compiler/passes/roles.h"
@@ -67,45 +67,45 @@ list_rings(Roles *r, OpList *once)
     }
 }
 
-/* Whether an operation makes the index of the block, which its bands have in common, of a band's. */
+/* Whether an operation makes the index of the block, which its consumers have in common, of a consumer's. */
 static bool
 is_block_index(const TirPlan *plan, const TirOp *op)
 {
     const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL, *by = index ? op->args[1]->def : NULL;
 
-    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->band_axis &&
-           by->op == TIR_CONST && by->integer == plan->bands;
+    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->consumer_axis &&
+           by->op == TIR_CONST && by->integer == plan->consumers;
 }
 
-/* Whether a scalar depends on the index of the band axis. */
+/* Whether a scalar depends on the index of the consumer axis. */
 bool
-roles_depends_on_band(const Roles *r, const TirVal *value)
+roles_depends_on_consumer(const Roles *r, const TirVal *value)
 {
     const TirOp *def = value->def;
 
     if (def == NULL)
         return false;
-    if (def->op == TIR_BAND)
+    if (def->op == TIR_CONSUMER)
         return true;
     if (def->op == TIR_GRID)
-        return def->integer == (int64_t)r->fn->plan->band_axis;
+        return def->integer == (int64_t)r->fn->plan->consumer_axis;
     if (is_block_index(r->fn->plan, def))
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (roles_depends_on_band(r, def->args[k]))
+        if (roles_depends_on_consumer(r, def->args[k]))
             return true;
     }
     return false;
 }
 
-/* Whether operations from `from` on would do something in a band past the end of its axis. */
+/* Whether operations from `from` on would do something in a consumer past the end of its axis. */
 static bool
 has_effects(const Roles *r, const TirBlock *block, uint32_t from)
 {
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
-            !writes_nothing_past(r->fn, r->fn->plan->band_axis, op))
+            !writes_nothing_past(r->fn, r->fn->plan->consumer_axis, op))
             return true;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (has_effects(r, op->blocks[k], 0))
@@ -136,7 +136,7 @@ find_main_loop(Roles *r, TirBlock *block)
     return NULL;
 }
 
-/* The main loop, with what each band lets pass before and behind it. */
+/* The main loop, with what each consumer lets pass before and behind it. */
 static void
 emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *there)
 {
@@ -301,7 +301,7 @@ has_slots(const Roles *r)
 }
 
 /* The first iteration of a pipelined loop stands before it.  When masks live in the last ones,
- * and bands differ in which these are, every band has some, and the loop goes backwards if it may:
+ * and consumers differ in which these are, every consumer has some, and the loop goes backwards if it may:
  * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
  * none: the first iteration has none, and a loop that would begin with masks is not pipelined.
  *
@@ -320,9 +320,9 @@ choose_first_iteration(Roles *r)
     if (first && !last)
         return;
     r->clean_head = !first && !r->bounds_differ && has_slots(r);
-    for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all bands go the same way */
-        r->clean_head = r->clean_head && (r->fn->plan->bands == 1 ||
-                                          !roles_depends_on_band(r, r->loop->args[k]));
+    for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all consumers go the same way */
+        r->clean_head = r->clean_head && (r->fn->plan->consumers == 1 ||
+                                          !roles_depends_on_consumer(r, r->loop->args[k]));
     r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
     r->loop->hints.backwards = r->backwards;
     if (r->backwards)
@@ -360,22 +360,22 @@ pass_roles(PassContext *px, TirFn *fn)
     list_rings(&r, &r.once);
     roles_find_places(&r);
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
-    bool beside = (plan->bands > 1 || plan->paired) && !plan->divided;
-    r.bounds_differ = (plan->bands > 1 && (roles_depends_on_band(&r, r.loop->args[0]) ||
-                                           roles_depends_on_band(&r, r.loop->args[1]))) ||
+    bool beside = (plan->consumers > 1 || plan->paired) && !plan->divided;
+    r.bounds_differ = (plan->consumers > 1 && (roles_depends_on_consumer(&r, r.loop->args[0]) ||
+                                           roles_depends_on_consumer(&r, r.loop->args[1]))) ||
                       (beside && r.has_effects);
     choose_first_iteration(&r);
-    /* Bands that share out a product have the same iterations, and between barriers one product
+    /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
     plan->pingpong = plan->pingpong && (plan->joint ? joint_products(&r) == 1
                                               : plan->pipelined && !r.bounds_differ);
-    /* H200, causal attention: 2 % more of 512 keys with four bands, nothing with three or two. */
-    plan->balance_swap = r.bounds_differ && plan->persistent && plan->bands > 3 && !plan->pingpong &&
+    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
+    plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&
                         !plan->joint;
-    r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-bands");
+    r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-consumers");
     plan->original = r.old;
     if (plan->joint)
-        r.span_all = plan->bands > 1 && !plan->divided; /* which all have the same anyway */
+        r.span_all = plan->consumers > 1 && !plan->divided; /* which all have the same anyway */
     if (!plan->pipelined)
         roles_order_rings(&r);
     plan->staggered = roles_can_stagger(&r);
@@ -386,12 +386,12 @@ pass_roles(PassContext *px, TirFn *fn)
     CloneMap map = clone_map(fn);
     TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
     if (beside) {
-        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->band_axis].extent);
+        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->consumer_axis].extent);
         there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
-    if (plan->joint) /* a band reads the others' parts: nobody gives one back before all are done */
-        roles_plain(&r.b, TIR_BAND_BARRIER, NULL, 0);
+    if (plan->joint) /* a consumer reads the others' parts: nobody gives one back before all are done */
+        roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
     TirOp *guard = NULL;

@@ -46,12 +46,12 @@ typedef struct Roles {
     bool *stage1;                          /* by value: of stage 1 */
     int8_t *level;                         /* by value: how many products deep */
     bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
-    TirShared *exchange; /* where bands give each other parts of an operand; NULL: nowhere */
+    TirShared *exchange; /* where consumers give each other parts of an operand; NULL: nowhere */
     OpList stage0_rings, stage1_rings; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
-    bool bounds_differ;             /* the bands' iterations are not the same */
-    TirVal *extent;                 /* of the band axis, before everything else */
-    bool span_all;                  /* every band has the iterations of all */
+    bool bounds_differ;             /* the consumers' iterations are not the same */
+    TirVal *extent;                 /* of the consumer axis, before everything else */
+    bool span_all;                  /* every consumer has the iterations of all */
     bool has_effects;               /* the loop writes memory */
     LiveMasks masks;
     uint32_t segment; /* the one of MASKS_OF_ONE */
@@ -62,8 +62,8 @@ typedef struct Roles {
     bool backwards; /* the main loop goes from its last iteration to its first */
     OpList once;       /* loads into rings that are filled once for a tile */
     bool once_given_back;
-    bool staggers; /* bands begin long tiles apart */
-    TirVal *delay; /* of this band, in this tile, until it is emitted */
+    bool staggers; /* consumers begin long tiles apart */
+    TirVal *delay; /* of this consumer, in this tile, until it is emitted */
     VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
     TirVal *head;      /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
     TirVal **splits;   /* .. and the places between the loop's segments */
@@ -97,30 +97,30 @@ bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* Writes the producer. */
 void roles_make_producer(Roles *r);
-/* The block's index on the band axis, from a reading of a band's; where tiles are counted from the end, its
+/* The block's index on the consumer axis, from a reading of a consumer's; where tiles are counted from the end, its
  * first program's, which may be less than 0. */
 TirVal *roles_block_index(Roles *r, TirBuilder *b, TirVal *own);
-/* The index of the band axis for band `w` of this block. */
-TirVal *roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
-/* A map in which the band axis has `index`, for scalars computed from it. */
-CloneMap roles_band_map(Roles *r, const TirBuilder *b, TirVal *index);
-/* The index of the band axis, as the launch gives it. */
+/* The index of the consumer axis for consumer `w` of this block. */
+TirVal *roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
+/* A map in which the consumer axis has `index`, for scalars computed from it. */
+CloneMap roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index);
+/* The index of the consumer axis, as the launch gives it. */
 TirVal *roles_grid(Roles *r, TirBuilder *b);
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
  * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
                     TirVal *first);
-/* Whether a band with this index has a program: not in front of the axis, nor past its end. */
+/* Whether a consumer with this index has a program: not in front of the axis, nor past its end. */
 TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
-/* Of one band: nothing, at `none`, when it has no program. */
-Range roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
-/* Of all bands of a block; also where the first one begins. */
+/* Of one consumer: nothing, at `none`, when it has no program. */
+Range roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
+/* Of all consumers of a block; also where the first one begins. */
 Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,
                         TirVal **first_lo);
 
 /* Whether two integers are known to be the same. */
 bool roles_is_same(const TirVal *a, const TirVal *b);
-/* The numbers of `range` in a block whose bands together have `all`; as written if forwards. */
+/* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
 Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
 /* The iteration that `number` stands for. */
 TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
@@ -145,8 +145,8 @@ TirVal *roles_stagger_iteration(TirBuilder *b, const Staggering *staggered, TirV
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
 
-/* Whether a scalar depends on the index of the band axis. */
-bool roles_depends_on_band(const Roles *r, const TirVal *value);
+/* Whether a scalar depends on the index of the consumer axis. */
+bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 /* A map for uniform scalars: from readings of the grid that do nothing else, in the given iteration
  * of the main loop. */
 CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
@@ -178,10 +178,10 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* The load on whose ring vectors can share barriers: of the tile that is waited for first and comes for all bands, as
+/* The load on whose ring vectors can share barriers: of the tile that is waited for first and comes for all consumers, as
  * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
 TirOp *roles_carrier(const Roles *r);
-/* Makes rings of those that TMA can bring for all bands. */
+/* Makes rings of those that TMA can bring for all consumers. */
 void roles_ring_vectors(Roles *r);
 /* Lists the others of the loop. */
 void roles_find_vectors(Roles *r);
@@ -206,12 +206,12 @@ void roles_pipelined(Roles *r, CloneMap *map, Range range);
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
 void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
-/* ---- roles_rest.c: iterations that other bands need and this one lets pass ---- */
+/* ---- roles_rest.c: iterations that other consumers need and this one lets pass ---- */
 
 void roles_pass_by(Roles *r, TirVal *from, TirVal *to);
-/* Whether there may be some behind a band's own. */
+/* Whether there may be some behind a consumer's own. */
 bool roles_has_rest(const Roles *r);
-/* Under the last product of a pipelined loop (`under`), or where a band has no iteration: how many are still to be
+/* Under the last product of a pipelined loop (`under`), or where a consumer has no iteration: how many are still to be
  * passed by behind `end`. */
 TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
 /* Behind everything else that is done for the tile. */
@@ -219,7 +219,7 @@ void roles_pass_rest(Roles *r);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
-/* .. and of bands that divide its tiles. */
+/* .. and of consumers that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
 /* Before rings are listed: parts of vectors that have none become loads of their own. */
 void roles_narrow_vectors(Roles *r);
@@ -254,8 +254,8 @@ void roles_lookahead(Roles *r, const CloneMap *map, Range range, Lookahead *look
 
 /* ---- roles_segments.c ---- */
 
-/* Lets all bands of a block begin the segments of the main loop together, in `map`, where that is
- * possible; `own`: the index of the band axis. */
+/* Lets all consumers of a block begin the segments of the main loop together, in `map`, where that is
+ * possible; `own`: the index of the consumer axis. */
 void roles_share_segments(Roles *r, CloneMap *map, TirVal *own);
 /* The iterations of segment `k`, when those before it end at `from`. */
 Range roles_segment(Roles *r, const CloneMap *map, Range all, uint32_t k, TirVal *from);

@@ -1,16 +1,16 @@
-/* roles_divided.c - the main loop of bands that divide its tiles.
+/* roles_divided.c - the main loop of consumers that divide its tiles.
  *
- * What a product needs of all bands (`from`) goes through shared memory: each band writes its part,
+ * What a product needs of all consumers (`from`) goes through shared memory: each consumer writes its part,
  * they meet, and products read one part after the other.
  *
  *     vectors; what sums begin with
  *     products of what was loaded
  *     arithmetic, parts written to shared memory
- *     all bands meet
- *     products over all parts, each band's columns
- *     products of a band's own rows, additions to memory
+ *     all consumers meet
+ *     products over all parts, each consumer's columns
+ *     products of a consumer's own rows, additions to memory
  *
- * A buffer of parts has one slot: what is read of it is read before the bands meet for the next time,
+ * A buffer of parts has one slot: what is read of it is read before the consumers meet for the next time,
  * behind which they write again.
  */
 #include "compiler/passes/roles.h"
@@ -33,7 +33,7 @@ typedef struct Divided {
     ValueList in_flight;  /* results of products that may still run, in order of their issue */
     bool *released;    /* by ring */
     bool met;          /* behind what reads the buffers of parts, nothing was written since */
-    bool written;      /* some part, and the bands have not met since */
+    bool written;      /* some part, and the consumers have not met since */
     bool copied;       /* the next iteration's vectors .. */
     bool there;        /* .. behind a barrier, too */
 } Divided;
@@ -74,12 +74,12 @@ meet(Divided *d)
         roles_vectors_there(d->r);
         d->there = d->copied;
     }
-    tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
+    tir_op_new(b, TIR_CONSUMER_BARRIER, 0, NULL, 0, NULL);
     d->met = true;
     d->written = false;
 }
 
-/* This band's part, for all, unless it is there. */
+/* This consumer's part, for all, unless it is there. */
 static void
 write_part(Divided *d, const TirOp *from)
 {
@@ -102,7 +102,7 @@ write_part(Divided *d, const TirOp *from)
     d->written = true;
 }
 
-/* One band's part, as an operand. */
+/* One consumer's part, as an operand. */
 static void
 read_part(Divided *d, const TirOp *from)
 {
@@ -120,7 +120,7 @@ read_part(Divided *d, const TirOp *from)
               turned ? tir_transpose(b, read->results[0]) : read->results[0]);
 }
 
-/* This band's part of a tile that the producer copies; its slot is taken where all bands read it. */
+/* This consumer's part of a tile that the producer copies; its slot is taken where all consumers read it. */
 static void
 read_own(Divided *d, const TirOp *own)
 {
@@ -259,7 +259,7 @@ wait_until(Divided *d, uint32_t left, uint32_t from)
     release_ended(d, from);
 }
 
-/* Vectors that the producer does not copy: each band loads its part. */
+/* Vectors that the producer does not copy: each consumer loads its part. */
 void
 roles_narrow_vectors(Roles *r)
 {
@@ -271,8 +271,8 @@ roles_narrow_vectors(Roles *r)
         TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = load->span};
         int32_t length = part->results[0]->type.dim[0];
         TirType i32 = tir_scalar(DT_I32);
-        TirVal *band = tir_op_new(&b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
-        TirVal *shift = tir_binary(&b, TIR_MUL, band, tir_const_int(&b, length));
+        TirVal *consumer = tir_op_new(&b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
+        TirVal *shift = tir_binary(&b, TIR_MUL, consumer, tir_const_int(&b, length));
         TirVal *args[TENSOR_MAX_RANK];
         TirIndex index[TENSOR_MAX_RANK];
         uint32_t next = 0;

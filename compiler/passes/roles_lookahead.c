@@ -1,6 +1,6 @@
 /* roles_lookahead.c - lookahead: a straight loop whose first MMA starts one iteration early.
  *
- * Where bands share out a product, an iteration ends with what nobody else can do for them: the share
+ * Where consumers share out a product, an iteration ends with what nobody else can do for them: the share
  * goes to shared memory and to TMA.  The first product of the next iteration reads
  * a tile that was loaded long before, and one that stays; so it starts before all that:
  *
@@ -12,7 +12,7 @@
  * Of a loop with segments those without masks can be like that, and the others as they were: masks
  * and the result of the next product together take more registers than there are.
  *
- * A band holds two slots of that ring then.  The loop ends when the product has: one that a loop's
+ * A consumer holds two slots of that ring then.  The loop ends when the product has: one that a loop's
  * first instructions would wait for makes ptxas wait for all of them.
  */
 #include "compiler/passes/roles.h"

@@ -3,7 +3,7 @@
  *   does     segments say which masks an iteration needs (split-loops), but this one lies in one or another
  *            of them: in the first, or, where that is empty, in a later one.  A mask of a product's result that
  *            lives at one end of the loop stands under the question whether this iteration lies there, which
- *            is the same for all threads of a band:
+ *            is the same for all threads of a consumer:
  *
  *                s = mask s, window        first = lo < split            last = lo >= split'
  *                s = mask s, diagonal  ->  if first { mask s, window }   if last { mask s, diagonal }

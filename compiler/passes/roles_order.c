@@ -30,13 +30,13 @@ roles_reads_ring(const TirOp *op, const TirOp *load)
     return false;
 }
 
-/* The tile that is read first and comes for all bands; NULL: none. */
+/* The tile that is read first and comes for all consumers; NULL: none. */
 static const TirOp *
 first_tile(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector && !op->shared->per_band)
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector && !op->shared->per_consumer)
             return op;
     }
     return NULL;

@@ -99,7 +99,7 @@ roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, cons
         args[2 + k] = inner_bound(r, &r->b, outer, range.base, k);
         if (least != NULL)
             args[2 + k] = tir_binary(&r->b, TIR_MAX, args[2 + k], least);
-        else if (r->bounds_differ) /* a band past the end has no iteration */
+        else if (r->bounds_differ) /* a consumer past the end has no iteration */
             args[2 + k] = tir_binary(&r->b, TIR_MIN, args[2 + k], range.hi);
     }
     TirOp *loop = tir_for(&r->b, range.lo, range.hi, n, initial);

@@ -220,10 +220,10 @@ roles_reads_once_in_stage0(const Roles *r)
     return true;
 }
 
-/* About the share that one of four bands has of an iteration, in clocks: 7/8 of what it asks of the
+/* About the share that one of four consumers has of an iteration, in clocks: 7/8 of what it asks of the
  * tensor cores and of MUFU. */
 static int32_t
-band_share(const Roles *r)
+consumer_share(const Roles *r)
 {
     const Target *target = r->px->target;
     double clocks = 0;
@@ -241,25 +241,25 @@ band_share(const Roles *r)
     return (int32_t)(clocks * 7 / 8);
 }
 
-/* Bands that begin a tile together, and have no ping-pong, go through it in step: all want the tensor cores
- * at once, then the arithmetic units.  In a tile with many iterations band k begins k shares of an
- * iteration later, which costs what the last band waits, once. */
+/* Consumers that begin a tile together, and have no ping-pong, go through it in step: all want the tensor cores
+ * at once, then the arithmetic units.  In a tile with many iterations consumer k begins k shares of an
+ * iteration later, which costs what the last consumer waits, once. */
 static void
 stagger(Roles *r, Range range)
 {
-    /* H200, causal, d = 64, four bands 448 clocks apart: 1.2 % more at 16k, about what it costs at 64 */
+    /* H200, causal, d = 64, four consumers 448 clocks apart: 1.2 % more at 16k, about what it costs at 64 */
     enum { LONG_TILE = 64 };
     TirType i32 = tir_scalar(DT_I32);
     TirVal *iterations = tir_binary(&r->b, TIR_SUB, range.hi, range.lo);
     TirVal *is_long = tir_binary(&r->b, TIR_GE, iterations, tir_const_int(&r->b, LONG_TILE));
-    TirVal *clocks = tir_const_int(&r->b, band_share(r)), *none = tir_const_int(&r->b, 0);
+    TirVal *clocks = tir_const_int(&r->b, consumer_share(r)), *none = tir_const_int(&r->b, 0);
     TirVal *share = tir_select(&r->b, is_long, clocks, none);
-    TirVal *band = tir_op_new(&r->b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+    TirVal *consumer = tir_op_new(&r->b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
 
-    r->delay = tir_binary(&r->b, TIR_MUL, band, share);
+    r->delay = tir_binary(&r->b, TIR_MUL, consumer, share);
 }
 
-/* Under the last product a band has time to find out about its next tile.  That is worth something in tiles
+/* Under the last product a consumer has time to find out about its next tile.  That is worth something in tiles
  * which are short by what the program is, as under a window; others may be of any length, and registers that are
  * kept from tile to tile change how ptxas colours the loop. */
 static void
@@ -267,7 +267,7 @@ ask_for_next(Roles *r)
 {
     enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
     const TirPlan *plan = r->fn->plan;
-    uint32_t most = plan->band_axis < r->fn->grid.n ? r->fn->grid.at[plan->band_axis].sliding_trips : 0;
+    uint32_t most = plan->consumer_axis < r->fn->grid.n ? r->fn->grid.at[plan->consumer_axis].sliding_trips : 0;
 
     if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && pass_enabled(r->px, "next-tile"))
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);

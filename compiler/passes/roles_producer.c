@@ -1,6 +1,6 @@
-/* roles_producer.c - the warp that fills the rings, for all bands of a block.
+/* roles_producer.c - the warp that fills the rings, for all consumers of a block.
  *
- * It goes through the iterations that some band of the block has, and computes them by itself from
+ * It goes through the iterations that some consumer of the block has, and computes them by itself from
  * the index of the block.
  */
 #include "compiler/passes/roles.h"
@@ -8,13 +8,13 @@
 #include "compiler/passes/tir_util.h"
 
 TirVal *
-roles_band_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
+roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
     if (r->fn->plan->divided) /* there is no such axis */
         return NULL;
     TirVal *first = r->fn->plan->reversed_raster
                         ? block_index
-                        : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->bands));
+                        : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->consumers));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
 }
 
@@ -24,7 +24,7 @@ read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
     TirType i32 = tir_scalar(DT_I32);
     TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
 
-    grid->integer = r->fn->plan->band_axis;
+    grid->integer = r->fn->plan->consumer_axis;
     grid->uniform = uniform;
     return grid->results[0];
 }
@@ -40,7 +40,7 @@ roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 {
     if (r->fn->plan->reversed_raster)
         return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
-    return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->bands));
+    return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->consumers));
 }
 
 TirVal *
@@ -75,13 +75,13 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
 }
 
 CloneMap
-roles_band_map(Roles *r, const TirBuilder *b, TirVal *index)
+roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
 {
     CloneMap map = clone_map(r->fn);
     const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
 
     if (index != NULL)
-        roles_map_grid(NULL, &map, r->old, r->fn->plan->band_axis, index,
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->consumer_axis, index,
                        b == &r->pb ? r->producer_first : r->first);
     for (uint32_t k = 0; k < counters->n; k++)
         clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
@@ -94,11 +94,11 @@ static void
 produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
 {
     TirBuilder *b = &r->pb;
-    uint32_t bands = load->shared->per_band ? r->fn->plan->bands : 1;
+    uint32_t consumers = load->shared->per_consumer ? r->fn->plan->consumers : 1;
 
     b->span = load->span;
-    for (uint32_t w = 0; w < bands; w++) {
-        CloneMap map = roles_band_map(r, b, roles_band_index(r, b, block_index, w));
+    for (uint32_t w = 0; w < consumers; w++) {
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
         TirVal *args[TENSOR_MAX_RANK];
         if (iteration != NULL)
             clone_set(&map, r->body->params.at[0], iteration);
@@ -121,9 +121,9 @@ roles_is_same(const TirVal *a, const TirVal *b)
 }
 
 Range
-roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
+roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
 {
-    CloneMap map = roles_band_map(r, b, index);
+    CloneMap map = roles_consumer_map(r, b, index);
     Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
                    clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
 
@@ -137,13 +137,13 @@ roles_band_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal 
     return range;
 }
 
-/* Whether a scalar does not fall as the index of the band axis rises (`up`), or does not rise. */
+/* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
 static bool
 goes(const Roles *r, const TirVal *value, bool up)
 {
     const TirOp *def = value->def;
 
-    if (!roles_depends_on_band(r, value))
+    if (!roles_depends_on_consumer(r, value))
         return true;
     switch (def->op) {
     case TIR_GRID:
@@ -170,32 +170,32 @@ goes(const Roles *r, const TirVal *value, bool up)
 Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
-    uint32_t bands = r->fn->plan->bands;
+    uint32_t consumers = r->fn->plan->consumers;
     bool reversed_raster = r->fn->plan->reversed_raster;
-    if (bands > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
-        /* from where the first band that is there begins to where the last one ends */
+    if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
+        /* from where the first consumer that is there begins to where the last one ends */
         TirVal *end = reversed_raster ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
-        TirVal *last = roles_band_index(r, b, block_index, bands - 1);
+        TirVal *last = roles_consumer_index(r, b, block_index, consumers - 1);
         if (end != NULL)
             last = tir_binary(b, TIR_MIN, last, end);
-        Range to = roles_band_range(r, b, last, extent, NULL);
-        if (roles_depends_on_band(r, r->loop->args[0])) {
-            TirVal *first = roles_band_index(r, b, block_index, 0);
+        Range to = roles_consumer_range(r, b, last, extent, NULL);
+        if (roles_depends_on_consumer(r, r->loop->args[0])) {
+            TirVal *first = roles_consumer_index(r, b, block_index, 0);
             if (reversed_raster)
                 first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
-            to.lo = roles_band_range(r, b, first, extent, NULL).lo;
+            to.lo = roles_consumer_range(r, b, first, extent, NULL).lo;
         }
         *first_lo = to.lo;
         return to;
     }
-    uint32_t sure = reversed_raster ? bands - 1 : 0; /* a band that is there */
-    Range all = roles_band_range(r, b, roles_band_index(r, b, block_index, sure), extent, NULL);
+    uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
+    Range all = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, sure), extent, NULL);
 
     *first_lo = all.lo;
-    for (uint32_t w = 0; w < bands; w++) {
+    for (uint32_t w = 0; w < consumers; w++) {
         if (w == sure)
             continue;
-        Range one = roles_band_range(r, b, roles_band_index(r, b, block_index, w), extent, *first_lo);
+        Range one = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, w), extent, *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
@@ -257,7 +257,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     if (depth < r->around.n) {
         const TirOp *old = r->around.at[depth];
         TirBlock *outside = b->block;
-        CloneMap map = roles_band_map(r, b, roles_band_index(r, b, index, 0));
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, index, 0));
         TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
         TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
         b->block = loop->blocks[0];
@@ -272,7 +272,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     bool behind = once_behind(r);
     Range range = r->bounds_differ
                       ? roles_block_range(r, b, index, extent, &first_lo)
-                      : roles_band_range(r, b, roles_band_index(r, b, index, 0), extent, NULL);
+                      : roles_consumer_range(r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
     r->producer_staggered = roles_stagger(r, b, index, range);
     if (!r->fn->plan->pipelined) {
@@ -319,7 +319,7 @@ roles_make_producer(Roles *r)
     if (!r->fn->plan->divided) {
         index = read_grid(r, b, r->fn->plan->reversed_raster ? TIR_GRID_FIRST : TIR_GRID, true);
         r->producer_first = r->fn->plan->reversed_raster ? index : NULL;
-        extent = clone_host(b, r->fn->grid.at[r->fn->plan->band_axis].extent);
+        extent = clone_host(b, r->fn->grid.at[r->fn->plan->consumer_axis].extent);
     }
     if (!once_behind(r))
         produce_list(r, &r->once, index, NULL, NULL);

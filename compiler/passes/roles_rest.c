@@ -1,6 +1,6 @@
-/* roles_rest.c - iterations that other bands of a block need and this one lets pass.
+/* roles_rest.c - iterations that other consumers of a block need and this one lets pass.
  *
- *   does     the producer copies for all bands; a band waits for tiles that it does not need and gives them back
+ *   does     the producer copies for all consumers; a consumer waits for tiles that it does not need and gives them back
  *            unread, before its own iterations and behind them:
  *
  *                for .. { ring_wait K; ring_release K; ring_wait V; ring_release V }
@@ -14,8 +14,8 @@
  *                mma_wait 0;  ring_release V;  store ..
  *                for n { ring_wait V; ring_release V }
  *
- *            The producer brings tiles of K and V in turn.  While this band holds a slot of V, there are no more
- *            of K behind it than there are slots: where bands may be further apart, only the number is found
+ *            The producer brings tiles of K and V in turn.  While this consumer holds a slot of V, there are no more
+ *            of K behind it than there are slots: where consumers may be further apart, only the number is found
  *            there.
  */
 #include "compiler/passes/roles.h"
@@ -60,10 +60,10 @@ roles_has_rest(const Roles *r)
 {
     if (!r->bounds_differ || r->span_all)
         return false;
-    return !r->backwards || roles_depends_on_band(r, r->loop->args[0]);
+    return !r->backwards || roles_depends_on_consumer(r, r->loop->args[0]);
 }
 
-/* The iterations that the block has behind `end`; NULL: behind this band's own, whose bounds are computed once
+/* The iterations that the block has behind `end`; NULL: behind this consumer's own, whose bounds are computed once
  * more: they would have to be kept over the main loop. */
 static Range
 find_rest(Roles *r, TirVal *end)
@@ -73,21 +73,21 @@ find_rest(Roles *r, TirVal *end)
     again->def->uniform = false;
     Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent, &first_lo);
     if (end == NULL)
-        end = roles_numbers(r, &r->b, roles_band_range(r, &r->b, again, r->extent, first_lo), all).hi;
+        end = roles_numbers(r, &r->b, roles_consumer_range(r, &r->b, again, r->extent, first_lo), all).hi;
     return (Range){end, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi, NULL};
 }
 
-/* By how much a scalar may differ from band to band; -1: that is not known. */
+/* By how much a scalar may differ from consumer to consumer; -1: that is not known. */
 static int64_t
 most_apart(const Roles *r, const TirVal *value)
 {
     const TirOp *def = value->def;
     int64_t apart[2] = {0, 0};
 
-    if (!roles_depends_on_band(r, value))
+    if (!roles_depends_on_consumer(r, value))
         return 0;
     if (def->op == TIR_GRID)
-        return r->fn->plan->bands - 1;
+        return r->fn->plan->consumers - 1;
     for (uint32_t k = 0; k < 2; k++) {
         apart[k] = def->n_args == 2 ? most_apart(r, def->args[k]) : -1;
         if (apart[k] < 0)
@@ -111,7 +111,7 @@ most_apart(const Roles *r, const TirVal *value)
     }
 }
 
-/* Whether all that a band with iterations of its own has behind it fits in the slots of each ring. */
+/* Whether all that a consumer with iterations of its own has behind it fits in the slots of each ring. */
 static bool
 fits_slots(const Roles *r)
 {

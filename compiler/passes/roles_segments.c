@@ -1,9 +1,9 @@
-/* roles_segments.c - segments of the main loop for bands that go in step.
+/* roles_segments.c - segments of the main loop for consumers that go in step.
  *
- * A loop is parted where masks begin or end to be live (split-loops), and each band has its own
- * places for that.  Bands that meet in every iteration wait for the one with the most to do, so that
+ * A loop is parted where masks begin or end to be live (split-loops), and each consumer has its own
+ * places for that.  Consumers that meet in every iteration wait for the one with the most to do, so that
  * masks which only one of them needs cost nothing in the others: all take the places between which
- * the masks of every band are live.  They then run the same instructions, and come to their barrier
+ * the masks of every consumer are live.  They then run the same instructions, and come to their barrier
  * at the same one.  (The machine asks that of the threads of a warp alone; compute-sanitizer's
  * synccheck asks it of all that a barrier waits for.)
  *
@@ -45,14 +45,14 @@ widen(TirBlock *block, uint32_t last)
     }
 }
 
-/* Place `k` between segments, where the first (TIR_MIN) or the last (TIR_MAX) band has it. */
+/* Place `k` between segments, where the first (TIR_MIN) or the last (TIR_MAX) consumer has it. */
 static TirVal *
 extreme_place(Roles *r, TirVal *block_index, uint32_t k, TirOpcode which)
 {
     TirVal *place = NULL;
 
-    for (uint32_t w = 0; w < r->fn->plan->bands; w++) {
-        CloneMap map = roles_band_map(r, &r->b, roles_band_index(r, &r->b, block_index, w));
+    for (uint32_t w = 0; w < r->fn->plan->consumers; w++) {
+        CloneMap map = roles_consumer_map(r, &r->b, roles_consumer_index(r, &r->b, block_index, w));
         TirVal *one = clone_scalar_tree(&r->b, &map, r->loop->args[2 + k]);
         if (one == NULL)
             return NULL;
@@ -73,7 +73,7 @@ roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
     if (n == 3 && (!is_within(r->body, 1, 0) || !is_within(r->body, 1, 2)))
         return;
     if (n == 3 && !falls && !is_within(r->body, 0, 2)) {
-        /* one band's masks of the first segment, another's of the last */
+        /* one consumer's masks of the first segment, another's of the last */
         widen(r->body, 2);
         falls = true;
     }

@@ -9,7 +9,7 @@
  *     number    0 1 2 ..  n - 1  | n ..      n: iterations without masks; those behind them stay
  *     iteration s s + 1 .. s - 1 | n ..      where they are
  *
- * Producer and bands count the same numbers, and each computes the iteration that one stands for.
+ * Producer and consumers count the same numbers, and each computes the iteration that one stands for.
  */
 #include "compiler/passes/roles.h"
 
@@ -23,10 +23,10 @@ roles_can_stagger(const Roles *r)
     const TirPlan *plan = r->fn->plan;
 
     if (!pass_enabled(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->joint ||
-        plan->divided || plan->pipelined || plan->bands < 2 || r->loop->n_segments > 2)
+        plan->divided || plan->pipelined || plan->consumers < 2 || r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
-        if (roles_depends_on_band(r, r->loop->args[k]))
+        if (roles_depends_on_consumer(r, r->loop->args[k]))
             return false;
     }
     if (r->loop->n_segments == 2) {
@@ -35,7 +35,7 @@ roles_can_stagger(const Roles *r)
         if (first)
             return false;
     }
-    /* what bands copy themselves, they copy for the number that comes next */
+    /* what consumers copy themselves, they copy for the number that comes next */
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_LOAD && op->shared == NULL && op->results[0]->type.rank > 0)
@@ -51,8 +51,8 @@ roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
 
     if (!r->fn->plan->staggered)
         return (Staggering){0};
-    for (uint32_t w = 0; w < r->fn->plan->bands && r->loop->n_segments == 2; w++) {
-        CloneMap map = roles_band_map(r, b, roles_band_index(r, b, block_index, w));
+    for (uint32_t w = 0; w < r->fn->plan->consumers && r->loop->n_segments == 2; w++) {
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
         s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
     }
     if (r->fn->plan->paired) /* a pair goes through the same iterations */

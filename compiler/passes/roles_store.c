@@ -1,18 +1,18 @@
 /* roles_store.c - results that leave through shared memory, by TMA.
  *
- * Where a loop does nothing but add products up, all bands end it at about the same time, and nothing
+ * Where a loop does nothing but add products up, all consumers end it at about the same time, and nothing
  * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
- * arithmetic beside its products and is pipelined by one stage: bands with the same number of iterations
- * share the tensor cores evenly, so that they end together, too.  So the end is made short: a band
+ * arithmetic beside its products and is pipelined by one stage: consumers with the same number of iterations
+ * share the tensor cores evenly, so that they end together, too.  So the end is made short: a consumer
  * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks TMA
  * to bring it to memory, which clips it at the ends of the tensor.  That spares threads
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
  *
- * A pipelined loop has read what the band loads once for a tile when its last product begins, so the slot of
+ * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so the slot of
  * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
- * the next tile's load goes to.  The band gives it back when TMA has read it; who
- * waits for that at once holds the band up, so it does so under the next tile's first product (`deferred_release`).
+ * the next tile's load goes to.  The consumer gives it back when TMA has read it; who
+ * waits for that at once holds the consumer up, so it does so under the next tile's first product (`deferred_release`).
  */
 #include "compiler/passes/roles.h"
 
@@ -63,16 +63,16 @@ padded_bytes(int64_t rows, int64_t cols, int64_t element)
 static int64_t
 panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
 {
-    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, bands = r->fn->plan->bands;
+    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, consumers = r->fn->plan->consumers;
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
         if (shared->aliases != 0)
             continue;
-        left -= each * shared->slots * (shared->per_band || shared->is_staging ? bands : 1);
+        left -= each * shared->slots * (shared->per_consumer || shared->is_staging ? consumers : 1);
     }
-    int64_t fit = left / (bands * padded_bytes(rows, SWIZZLE_BYTES, 1));
+    int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= panels ? panels : fit > 2 ? 2 : fit < 0 ? 0 : fit;
 }
 
@@ -138,7 +138,7 @@ fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
 {
     int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
-    return ring->per_band && ring->slots >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
+    return ring->per_consumer && ring->slots >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
            ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
 }
 

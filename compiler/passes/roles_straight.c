@@ -1,8 +1,8 @@
 /* roles_straight.c - the main loop as it is, its operations in an order that lets products run.
  *
- * A product over all bands is shared out here: each band writes its part of the operand for the
- * others, and adds a share of the result to memory.  Their barrier makes the bands go in step, so
- * that all would want the tensor cores at once and then the arithmetic units; with ping-pong, a band
+ * A product over all consumers is shared out here: each consumer writes its part of the operand for the
+ * others, and adds a share of the result to memory.  Their barrier makes the consumers go in step, so
+ * that all would want the tensor cores at once and then the arithmetic units; with ping-pong, a consumer
  * starts what follows the barrier when the one before it has started all of its products.
  */
 #include "compiler/passes/roles.h"
@@ -71,18 +71,18 @@ wait_until(Roles *r, InFlight *in_flight, uint32_t left, const ValueList *before
     in_flight->results.n = left;
 }
 
-/* A product that the bands share out: each writes its part of the left operand for all to read.
+/* A product that the consumers share out: each writes its part of the left operand for all to read.
  * Two slots, so that one barrier an iteration is enough: who has passed it has read the other
- * slot before.  Products in `meanwhile` run while the bands wait for each other. */
+ * slot before.  Products in `meanwhile` run while the consumers wait for each other. */
 static void
 emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
 {
     TirBuilder *b = &r->b;
-    int32_t bands = (int32_t)r->fn->plan->bands;
+    int32_t consumers = (int32_t)r->fn->plan->consumers;
     TirType part = op->args[0]->type, right = op->args[1]->type;
-    JointShare share = joint_share(op->results[0]->type, r->fn->plan->bands);
-    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * bands);
-    TirType other = tir_tile2(right.dtype, right.dim[0] * bands, share.cols);
+    JointShare share = joint_share(op->results[0]->type, r->fn->plan->consumers);
+    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * consumers);
+    TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
 
     b->span = op->span;
     if (r->exchange == NULL) {
@@ -96,7 +96,7 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
         roles_copy(r, map, meanwhile->at[k], false);
     b->span = op->span;
     roles_vectors_there(r);
-    tir_op_new(b, TIR_BAND_BARRIER, 0, NULL, 0, NULL);
+    tir_op_new(b, TIR_CONSUMER_BARRIER, 0, NULL, 0, NULL);
     if (r->fn->plan->pingpong)
         tir_op_new(b, TIR_PINGPONG_WAIT, 0, NULL, 0, NULL);
     TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &left);
@@ -116,7 +116,7 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     clone_set(map, op->results[0], mma->results[0]);
 }
 
-/* The dimension of the tensor that the bands' shares of a joint product lie along: that of the tile's
+/* The dimension of the tensor that the consumers' shares of a joint product lie along: that of the tile's
  * rows or of its columns. */
 static uint32_t
 divided_dimension(const TirOp *add, bool by_rows)
@@ -128,11 +128,11 @@ divided_dimension(const TirOp *add, bool by_rows)
     return d;
 }
 
-/* Through which a band's share of a joint product goes to the tensor that `add` adds to. */
+/* Through which a consumer's share of a joint product goes to the tensor that `add` adds to. */
 static TirShared *
 staging_of(Roles *r, TirOp *add)
 {
-    JointShare share = joint_share(add->args[add->n_args - 1]->type, r->fn->plan->bands);
+    JointShare share = joint_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
 
     if (add->shared == NULL) {
         add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
@@ -141,14 +141,14 @@ staging_of(Roles *r, TirOp *add)
     return add->shared;
 }
 
-/* The addition of this band's share of a joint product. */
+/* The addition of this consumer's share of a joint product. */
 static void
 emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {
     TirBuilder *b = &r->b;
     TirVal *whole = op->args[op->n_args - 1];
     TirVal *value = clone_of(map, whole);
-    JointShare share = joint_share(whole->type, r->fn->plan->bands);
+    JointShare share = joint_share(whole->type, r->fn->plan->consumers);
     uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
     int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
@@ -157,7 +157,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     b->span = op->span;
     /* one thread asks for all: its place must be known to be the same for a warp */
     CloneMap uniform = roles_uniform_map(r, clone_of(map, r->body->params.at[0]));
-    TirVal *own = tir_op_new(b, TIR_BAND, 0, NULL, 1, &i32)->results[0];
+    TirVal *own = tir_op_new(b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
     own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
     for (uint32_t d = 0; d < op->tensor->rank; d++) {
         if (op->index[d].kind != INDEX_FULL) {
@@ -273,7 +273,7 @@ order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op)
     }
 }
 
-/* A product, at place `at`, that nothing waits for before the bands' barrier, which the joint one at `joint_at`
+/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the joint one at `joint_at`
  * needs: it runs while they meet. */
 static bool
 can_run_meanwhile(const Roles *r, uint32_t at, uint32_t joint_at)
@@ -315,7 +315,7 @@ is_of_vectors(const Roles *r, const TirOp *op)
 }
 
 /* The order of a straight iteration: vectors are loaded while everything else waits; then products
- * of loaded tiles; then as it is written, but a product that the bands share out goes before others
+ * of loaded tiles; then as it is written, but a product that the consumers share out goes before others
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
  * lists go with the shared one. */
 static void
@@ -504,7 +504,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
             turn = false;
         }
     }
-    /* Behind the bands' barrier the slot of this iteration is free.  Not before the fence of what is
+    /* Behind the consumers' barrier the slot of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
     if (joint)
         roles_copy_vectors(r, later_iteration(r, map, 2));

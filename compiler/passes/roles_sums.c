@@ -7,7 +7,7 @@
  *     for ..  { wait for slots, start products; wait for the products before, release their slots }
  *     wait for products, release the last slots
  *
- * A band holds two slots of each ring then.
+ * A consumer holds two slots of each ring then.
  */
 #include "compiler/passes/roles.h"
 

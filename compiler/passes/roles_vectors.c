@@ -7,7 +7,7 @@
  * iteration is enough, which stands behind the copies and behind what reads the slot that the next
  * ones go to:
  *
- *     bands by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
+ *     consumers by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
  *     with their barrier    { read i; .. barrier; copy i + 2; .. }    the first two
  */
 #include "compiler/passes/roles.h"
@@ -64,7 +64,7 @@ roles_carrier(const Roles *r)
             continue;
         if (vector == NULL && op->shared->is_vector)
             vector = op;
-        if (tile == NULL && !op->shared->is_vector && !op->shared->per_band)
+        if (tile == NULL && !op->shared->is_vector && !op->shared->per_consumer)
             tile = op;
     }
     return vector == NULL || r->fn->plan->lookahead ? vector : tile;
@@ -95,8 +95,8 @@ roles_ring_vectors(Roles *r)
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         bool apart = !can_copy(r, op);
-        for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other band */
-            apart = r->fn->plan->bands > 1 && roles_depends_on_band(r, op->args[k]);
+        for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other consumer */
+            apart = r->fn->plan->consumers > 1 && roles_depends_on_consumer(r, op->args[k]);
         if (apart)
             continue;
         if (!fits_vector_box(op)) {

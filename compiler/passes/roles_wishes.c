@@ -19,7 +19,7 @@ roles_check_wishes(const Roles *r)
                                          : "pipelined=1 needs products that can run while the next "
                                            "iteration's arithmetic does, and this loop has none";
     const char *no_pingpong =
-        plan->bands < 2     ? "pingpong=1 needs more than one warp group"
+        plan->consumers < 2     ? "pingpong=1 needs more than one warp group"
         : plan->joint       ? "pingpong=1 does not go with the products that this loop's warp groups "
                               "share out"
         : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"

@@ -33,7 +33,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     switch (op->op) {
     case TIR_COPY_ASYNC:
     case TIR_SHARED_WRITE:
-        if (op->shared->is_joint) /* the bands' barrier keeps its uses apart */
+        if (op->shared->is_joint) /* the consumers' barrier keeps its uses apart */
             break;
         out[n++] = (SharedUse){op->shared, false, true, op->shared->slots > 1};
         break;

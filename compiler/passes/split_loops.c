@@ -248,7 +248,7 @@ split_loop(Splitter *s, TirOp *loop)
     uint32_t n = find_conditions(s, loop, conditions);
     bool below = false, above = false;
     /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */
-    bool only_padding = s->px->plan.bands > 0;
+    bool only_padding = s->px->plan.consumers > 0;
     TirBuilder b = {.fn = s->fn, .block = loop->parent, .at = 0, .span = loop->span};
 
     if (n == 0 || loop->hints.no_split || !is_not_negative(loop->args[0]))

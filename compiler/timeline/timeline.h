@@ -29,10 +29,10 @@ typedef struct RoleStep {
 
 typedef VEC(RoleStep) RoleSteps;
 
-/* Role 0 is the producer, role k band k - 1. */
+/* Role 0 is the producer, role k consumer k - 1. */
 typedef struct RoleTrace {
     RoleSteps role[TIMELINE_ROLES];
-    uint32_t roles, iterations; /* of the main loop, at least, of every band */
+    uint32_t roles, iterations; /* of the main loop, at least, of every consumer */
     const char *launch;         /* the sizes, and which tile: "Sq=384 Sk=1024, tile m=0 h=0" */
 } RoleTrace;
 

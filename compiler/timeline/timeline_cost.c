@@ -121,7 +121,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                double busy[UNIT_COUNT])
 {
     Flow *flow = arena_new(arena, Flow); /* as the search would have read it */
-    GroupPlan plan = {.consumers = fn->plan->bands, .pipelined = fn->plan->pipelined};
+    GroupPlan plan = {.consumers = fn->plan->consumers, .pipelined = fn->plan->pipelined};
     double bytes = 0, copied = 0;
 
     for (uint32_t k = 0; k < UNIT_COUNT; k++)
@@ -137,12 +137,12 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                 break;
             if (step->kind != STEP_OP || iteration <= trace->iterations / 2)
                 continue;
-            if (op->op == TIR_RING_WAIT && (op->shared->per_band || role == 1)) {
+            if (op->op == TIR_RING_WAIT && (op->shared->per_consumer || role == 1)) {
                 TirOp copy = {.shared = op->shared};
                 copied += (double)timeline_copy_bytes(&copy);
                 continue;
             }
-            if (op->op == TIR_BAND_BARRIER)
+            if (op->op == TIR_CONSUMER_BARRIER)
                 plan.exchanges = true;
             OpCost cost = timeline_cost(target, op, step->weight);
             if (cost.unit == UNIT_COUNT)

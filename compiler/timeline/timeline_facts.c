@@ -10,33 +10,33 @@ enum { WARPS = 4, CHUNK = 16, BARRIER_BYTES = 8, TILE_BYTES = 16 };
 static uint32_t
 parts_of(const TirFn *fn, const TirShared *ring)
 {
-    return ring->per_band ? fn->plan->bands : 1;
+    return ring->per_consumer ? fn->plan->consumers : 1;
 }
 
 static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const char *axis = plan->divided ? NULL : fn->grid.at[plan->band_axis].name;
+    const char *axis = plan->divided ? NULL : fn->grid.at[plan->consumer_axis].name;
 
     buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
                     "thread 0 copies tiles into rings%s\n",
                plan->producer_registers, plan->dynamic ? ", and draws what tile is next" : "");
-    for (uint32_t band = 0; band < plan->bands; band++) {
+    for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
         char warps[24];
-        snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + band), WARPS * (2 + band) - 1);
-        buf_printf(out, "    band %u       %-7s   %3u     ", band, warps, plan->consumer_registers);
+        snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
+        buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps, plan->consumer_registers);
         if (plan->divided)
-            buf_printf(out, "computes part %u of every tile\n", band);
+            buf_printf(out, "computes part %u of every tile\n", consumer);
         else if (plan->reversed_raster)
             buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
-                       band + 1 == plan->bands ? "" : arena_printf(out->arena, " - %u", plan->bands - 1 - band),
-                       2 * plan->bands - 1 - band);
+                       consumer + 1 == plan->consumers ? "" : arena_printf(out->arena, " - %u", plan->consumers - 1 - consumer),
+                       2 * plan->consumers - 1 - consumer);
         else
-            buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, band,
-                       band + plan->bands * (plan->paired ? 2 : 1),
+            buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, consumer,
+                       consumer + plan->consumers * (plan->paired ? 2 : 1),
                        plan->paired
-                           ? arena_printf(out->arena, "; in the second block %u, ..", band + plan->bands)
+                           ? arena_printf(out->arena, "; in the second block %u, ..", consumer + plan->consumers)
                            : "");
     }
     buf_printf(out, "    %s %s%s%s%s\n", plan->paired ? "a pair of blocks" : "a block",
@@ -46,8 +46,8 @@ print_roles(const TirFn *fn, Buf *out)
                : plan->paired     ? "has two tiles of the grid, side by side"
                                   : "has one tile of the grid",
                plan->pipelined ? "; products run under the arithmetic of the next iteration" : "",
-               plan->pingpong ? "; bands in ping-pong" : "",
-               plan->joint ? "; bands share out a product in each iteration" : "");
+               plan->pingpong ? "; consumers in ping-pong" : "",
+               plan->joint ? "; consumers share out a product in each iteration" : "");
 }
 
 /* How 16-byte pieces of rows are exchanged. */
@@ -78,15 +78,15 @@ print_buffers(const TirFn *fn, Buf *out)
         char tile[32], slots[32];
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
         snprintf(slots, sizeof slots, "%u", shared->slots);
-        if (fn->plan != NULL && (shared->per_band || shared->is_staging))
-            snprintf(slots, sizeof slots, "%u x %u", shared->slots, fn->plan->bands);
+        if (fn->plan != NULL && (shared->per_consumer || shared->is_staging))
+            snprintf(slots, sizeof slots, "%u x %u", shared->slots, fn->plan->consumers);
         const char *what = shared->is_ring
-                               ? shared->per_band ? "ring, each band its own"
-                                 : shared->paired ? "ring, for all bands, filled with the other block"
-                                                  : "ring, for all bands"
-                           : shared->is_joint   ? "each band writes its part, all read it"
+                               ? shared->per_consumer ? "ring, each consumer its own"
+                                 : shared->paired ? "ring, for all consumers, filled with the other block"
+                                                  : "ring, for all consumers"
+                           : shared->is_joint   ? "each consumer writes its part, all read it"
                            : shared->aliases != 0  ? "on its way to memory, over a ring's slot"
-                           : shared->is_staging ? "on its way to memory, a band each"
+                           : shared->is_staging ? "on its way to memory, a consumer each"
                                                 : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
@@ -134,17 +134,17 @@ print_barriers(const TirFn *fn, Buf *out)
         const TirShared *ring = fn->shared.at[k];
         if (!ring->is_ring)
             continue;
-        uint32_t parts = parts_of(fn, ring), readers = WARPS * (ring->per_band ? 1 : plan->bands);
+        uint32_t parts = parts_of(fn, ring), readers = WARPS * (ring->per_consumer ? 1 : plan->consumers);
         readers *= ring->paired ? 2 : 1;
         const TirOp *copy = find_copy(plan->producer, ring);
         const char *name = timeline_buffer_name(arena, ring);
-        const char *who = ring->per_band ? "its band" : "all bands";
+        const char *who = ring->per_consumer ? "its consumer" : "all consumers";
         print_barrier(out, arena_printf(arena, "%s full", name), ring->slots, parts, ring->barriers,
                       1,
                       arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
                                    copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
                                    ring->paired ? ", half of them from the other block" : "", who,
-                                   ring->per_band ? "s" : ""));
+                                   ring->per_consumer ? "s" : ""));
         print_barrier(out, arena_printf(arena, "%s empty", name), ring->slots, parts,
                       ring->barriers + BARRIER_BYTES * ring->slots * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
@@ -152,24 +152,24 @@ print_barriers(const TirFn *fn, Buf *out)
     }
     if (plan->dynamic) {
         print_barrier(out, "next tile told", TILE_SLOTS, 1, plan->tiles + TILE_BYTES * TILE_SLOTS,
-                      1, "the producer; all bands wait");
+                      1, "the producer; all consumers wait");
         print_barrier(out, "next tile heard", TILE_SLOTS, 1,
-                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_SLOTS, WARPS * plan->bands,
-                      "a lane of each warp of all bands; the producer waits");
+                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_SLOTS, WARPS * plan->consumers,
+                      "a lane of each warp of all consumers; the producer waits");
     }
     if (plan->pingpong)
-        buf_printf(out, "    %-16s %-6u   named %8u  the band before passes the ping-pong turn; the band waits\n",
-                   "pingpong", plan->bands, 2 * WARPS * WARP_LANES);
+        buf_printf(out, "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
+                   "pingpong", plan->consumers, 2 * WARPS * WARP_LANES);
     if (plan->joint)
-        buf_printf(out, "    %-16s %-6u   named %8u  all bands; all bands wait\n", "of all bands", 1,
-                   plan->bands * WARPS * WARP_LANES);
+        buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n", "of all consumers", 1,
+                   plan->consumers * WARPS * WARP_LANES);
 }
 
 static void
 print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
-    uint32_t groups = fn->plan == NULL ? 1 : 1 + fn->plan->bands;
+    uint32_t groups = fn->plan == NULL ? 1 : 1 + fn->plan->consumers;
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
@@ -198,7 +198,7 @@ timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
         return;
     }
     buf_printf(out, "kernel %s, %s: one warp group copies, %u compute%s\n", fn->name, target->name,
-               plan->bands, plan->bands == 1 ? "s" : "");
+               plan->consumers, plan->consumers == 1 ? "s" : "");
     print_launch(fn, out);
     print_roles(fn, out);
     print_buffers(fn, out);

@@ -1,7 +1,7 @@
 /* timeline_run.c - runs the roles side by side, with the clocks that the model gives.
  *
  * Each role goes through its steps in order.  A step that needs another role - a full slot, an empty
- * one, the turn, the other bands - starts when that has happened; a step on a unit that all share
+ * one, the turn, the other consumers - starts when that has happened; a step on a unit that all share
  * starts when the unit is through with what was asked of it before.  Of the steps that can be taken,
  * the earliest is: what happens later can not change it.  A role's copies and products go on by
  * themselves; what waits for a product gets it a latency later (the model's latency of an iteration,
@@ -24,7 +24,7 @@ typedef VEC(Moment) Moments;
 
 typedef struct RingState {
     Moments full[MOST_CONSUMERS];     /* by part */
-    Moments released[MOST_CONSUMERS]; /* by band */
+    Moments released[MOST_CONSUMERS]; /* by consumer */
     uint32_t copied[MOST_CONSUMERS], waited[MOST_CONSUMERS];
 } RingState;
 
@@ -33,11 +33,11 @@ typedef struct RoleState {
     uint32_t tile, step; /* how many tiles it has begun; what comes next in the last one */
     Moment begun[TILES];
     Moments products;    /* ends of all that it has asked for */
-    uint32_t arrivals, passed; /* barriers of all bands */
+    uint32_t arrivals, passed; /* barriers of all consumers */
     Moment taken;        /* the last tile that was put into shared memory for memory */
 } RoleState;
 
-/* All bands at a barrier. */
+/* All consumers at a barrier. */
 typedef struct Meeting {
     Moment last;
     uint32_t there;
@@ -59,13 +59,13 @@ typedef struct Run {
     RingState *rings;
     RoleState role[TIMELINE_ROLES];
     double unit_free[UNIT_COUNT];
-    uint32_t turn; /* the band whose turn it is, or was last given */
+    uint32_t turn; /* the consumer whose turn it is, or was last given */
     bool pingpong_taken;
     Moment pingpong_given;
     VEC(Meeting) meetings;
     uint32_t tiles;
     double latency; /* of a wait for products */
-    Moments iterations[2]; /* of the first band: begins and ends, with the tile as the span */
+    Moments iterations[2]; /* of the first consumer: begins and ends, with the tile as the span */
 } Run;
 
 /* ---- names ---- */
@@ -81,7 +81,7 @@ timeline_unit_name(TimeUnit unit)
 const char *
 timeline_role_name(Arena *arena, uint32_t role)
 {
-    return role == 0 ? "producer" : arena_printf(arena, "band %u", role - 1);
+    return role == 0 ? "producer" : arena_printf(arena, "consumer %u", role - 1);
 }
 
 const char *
@@ -138,8 +138,8 @@ timeline_op_text(Arena *arena, const TirOp *op)
                             operand_text(arena, op->args[1]));
     }
     case TIR_TMA_LOAD:
-        if (op->shared->per_band)
-            return arena_printf(arena, "copy into %s, band %d",
+        if (op->shared->per_consumer)
+            return arena_printf(arena, "copy into %s, consumer %d",
                                 timeline_buffer_name(arena, op->shared), (int)op->integer);
         return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
     case TIR_RING_RELEASE:
@@ -186,23 +186,23 @@ next_step(const Run *run, uint32_t role)
     return state->tile == 0 || state->step == steps->n ? NULL : &steps->at[state->step];
 }
 
-/* Where the producer draws tiles it tells the bands, TILE_SLOTS ahead at most. */
+/* Where the producer draws tiles it tells the consumers, TILE_SLOTS ahead at most. */
 static Need
 need_of_tile(const Run *run, uint32_t role)
 {
     Need need = at_once(&run->role[role]);
     uint32_t next = run->role[role].tile;
 
-    for (uint32_t band = 1; run->fn->plan->dynamic && band < run->line->trace.roles; band++) {
-        const RoleState *producer = &run->role[0], *other = &run->role[band];
-        if (role == band) {
+    for (uint32_t consumer = 1; run->fn->plan->dynamic && consumer < run->line->trace.roles; consumer++) {
+        const RoleState *producer = &run->role[0], *other = &run->role[consumer];
+        if (role == consumer) {
             if (producer->tile <= next)
                 return (Need){0};
             need_moment(&need, producer->begun[next], "the next tile");
         } else if (role == 0 && next >= TILE_SLOTS) {
             if (other->tile <= next - TILE_SLOTS)
                 return (Need){0};
-            need_moment(&need, other->begun[next - TILE_SLOTS], "a band to hear of its tile");
+            need_moment(&need, other->begun[next - TILE_SLOTS], "a consumer to hear of its tile");
         }
     }
     return need;
@@ -214,17 +214,17 @@ need_of_copy(const Run *run, const TirOp *op)
     Need need = at_once(&run->role[0]);
     const TirShared *ring = op->shared;
     const RingState *state = &run->rings[ring->id];
-    uint32_t part = ring->per_band ? (uint32_t)op->integer : 0;
+    uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
     uint32_t n = state->copied[part] + ring->deferred_release; /* of such one is held from the start */
     const char *text = arena_printf(run->arena, "an empty slot of %s",
                                     timeline_buffer_name(run->arena, ring));
 
-    for (uint32_t band = 0; band < run->fn->plan->bands && n >= ring->slots; band++) {
-        if (ring->per_band && band != part)
+    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= ring->slots; consumer++) {
+        if (ring->per_consumer && consumer != part)
             continue;
-        if (state->released[band].n <= n - ring->slots)
+        if (state->released[consumer].n <= n - ring->slots)
             return (Need){0};
-        need_moment(&need, state->released[band].at[n - ring->slots], text);
+        need_moment(&need, state->released[consumer].at[n - ring->slots], text);
     }
     return need;
 }
@@ -250,7 +250,7 @@ need_of(const Run *run, uint32_t role)
     const RoleState *state = &run->role[role];
     const RoleStep *step = next_step(run, role);
     Need need = at_once(state);
-    uint32_t band = role - 1;
+    uint32_t consumer = role - 1;
 
     if (step == NULL)
         return state->tile < run->tiles ? need_of_tile(run, role) : (Need){0};
@@ -261,28 +261,28 @@ need_of(const Run *run, uint32_t role)
     case TIR_TMA_LOAD: return need_of_copy(run, op);
     case TIR_MMA_WAIT: return need_of_products(run, role, op);
     case TIR_RING_WAIT: {
-        const RingState *ring = &run->rings[op->shared->id + (op->own ? band : 0)];
-        const Moments *full = &ring->full[op->shared->per_band ? band : 0];
-        if (full->n <= ring->waited[band])
+        const RingState *ring = &run->rings[op->shared->id + (op->own ? consumer : 0)];
+        const Moments *full = &ring->full[op->shared->per_consumer ? consumer : 0];
+        if (full->n <= ring->waited[consumer])
             return (Need){0};
-        need_moment(&need, full->at[ring->waited[band]],
+        need_moment(&need, full->at[ring->waited[consumer]],
                     arena_printf(run->arena, "a full slot of %s",
                                  timeline_buffer_name(run->arena, op->shared)));
         return need;
     }
     case TIR_PINGPONG_WAIT:
-        if (run->pingpong_taken || run->turn != band)
+        if (run->pingpong_taken || run->turn != consumer)
             return (Need){0};
         need_moment(&need, run->pingpong_given, "its ping-pong turn");
         return need;
-    case TIR_BAND_BARRIER:
+    case TIR_CONSUMER_BARRIER:
         if (state->arrivals == state->passed) /* it only arrives */
             return need;
-        if (run->meetings.at[state->passed].there < run->fn->plan->bands)
+        if (run->meetings.at[state->passed].there < run->fn->plan->consumers)
             return (Need){0};
         Moment last = run->meetings.at[state->passed].last;
         last.at += run->target->group_times.exchange;
-        need_moment(&need, last, "all bands");
+        need_moment(&need, last, "all consumers");
         return need;
     default: break;
     }
@@ -337,25 +337,25 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     const TirOp *op = step->op;
     OpCost cost = timeline_cost(run->target, op, step->weight);
     RingState *ring = op->shared != NULL ? &run->rings[op->shared->id] : NULL;
-    uint32_t band = role - 1, part = 0;
+    uint32_t consumer = role - 1, part = 0;
     Moment moment;
 
     switch (op->op) {
-    case TIR_RING_WAIT: ring->waited[band] += !op->own; return; /* else it takes no slot */
+    case TIR_RING_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no slot */
     case TIR_RING_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         if (op->shared->deferred_release && state->taken.at > moment.at)
             moment = state->taken;
-        vec_push(run->arena, &ring->released[band], moment);
+        vec_push(run->arena, &ring->released[consumer], moment);
         return;
     case TIR_PINGPONG_WAIT: run->pingpong_taken = true; return;
     case TIR_PINGPONG_ARRIVE:
-        run->turn = (band + 1) % run->fn->plan->bands;
+        run->turn = (consumer + 1) % run->fn->plan->consumers;
         run->pingpong_taken = false;
         run->pingpong_given =
             (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         return;
-    case TIR_BAND_BARRIER: state->passed++; return;
+    case TIR_CONSUMER_BARRIER: state->passed++; return;
     default: break;
     }
     if (cost.unit == UNIT_COUNT)
@@ -363,7 +363,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     int32_t span = use_unit(run, role, step, cost);
     moment = (Moment){run->line->spans.at[span].end, span};
     if (op->op == TIR_TMA_LOAD) {
-        part = op->shared->per_band ? (uint32_t)op->integer : 0;
+        part = op->shared->per_consumer ? (uint32_t)op->integer : 0;
         moment.at += run->target->chip.copy_clocks;
         vec_push(run->arena, &ring->full[part], moment);
         ring->copied[part]++;
@@ -402,7 +402,7 @@ take_step(Run *run, uint32_t role, Need need)
         state->step++;
         return;
     }
-    if (step->op->op == TIR_BAND_BARRIER && state->arrivals == state->passed) {
+    if (step->op->op == TIR_CONSUMER_BARRIER && state->arrivals == state->passed) {
         if (run->meetings.n == state->arrivals)
             vec_push(run->arena, &run->meetings, ((Meeting){0}));
         Meeting *meeting = &run->meetings.at[state->arrivals++];

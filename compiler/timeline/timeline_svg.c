@@ -109,7 +109,7 @@ static void
 add_span(const Picture *p, const TimeSpan *span)
 {
     static const char *const work[] = {"tensor", "special", "lanes", "shared", "copy"};
-    static const char *const who[] = {"producer", "band0", "band1", "band2", "band3"};
+    static const char *const who[] = {"producer", "consumer0", "consumer1", "consumer2", "consumer3"};
     uint32_t lane = role_lane(p, span->role);
 
     switch (span->kind) {
@@ -228,17 +228,17 @@ add_lines(Buf *out, const char *text, double y)
 }
 
 static double
-add_legend(Buf *out, uint32_t bands, double y)
+add_legend(Buf *out, uint32_t consumers, double y)
 {
     static const struct {
         const char *class, *text;
-    } rows[] = {{"band0", "band 0"},   {"band1", "band 1"},       {"band2", "band 2"},
-                {"band3", "band 3"},   {"producer", "producer"},  {"lanes", "arithmetic"},
+    } rows[] = {{"consumer0", "consumer 0"}, {"consumer1", "consumer 1"}, {"consumer2", "consumer 2"},
+                {"consumer3", "consumer 3"}, {"producer", "producer"},  {"lanes", "arithmetic"},
                 {"special", "MUFU"}, {"shared", "shared memory"}, {"wait", "waits"}};
     double x = MARGIN;
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (k >= bands && k < MOST_CONSUMERS)
+        if (k >= consumers && k < MOST_CONSUMERS)
             continue;
         buf_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"12\"/>\n",
                    rows[k].class, x, y);
@@ -261,7 +261,7 @@ add_kernel(const Target *target, const TirFn *fn, const char *why, Buf *out, dou
     y = add_lines(out, facts.at, y) + LINE;
     if (line == NULL || line->n_windows == 0)
         return y;
-    y = add_legend(out, fn->plan->bands, y);
+    y = add_legend(out, fn->plan->consumers, y);
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Picture p = {.out = out, .line = line, .window = &line->windows[k]};
         y = add_window(&p, y);
@@ -279,7 +279,7 @@ timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, ui
         ".why{stroke:#c22;stroke-width:.8;fill:none;opacity:.6}.signal{fill:#222}"
         ".wait{fill:#dcdcdc}.producer{fill:#777}.lanes{fill:#5a8f3c}.special{fill:#b3702a}"
         ".shared{fill:#6a5a9c}.copy{fill:#777}.tensor{fill:#3b6ea5}"
-        ".band0{fill:#2f6db3}.band1{fill:#c0503c}.band2{fill:#2e8b62}.band3{fill:#8a5fb0}";
+        ".consumer0{fill:#2f6db3}.consumer1{fill:#c0503c}.consumer2{fill:#2e8b62}.consumer3{fill:#8a5fb0}";
     Buf body;
     double y = MARGIN;
 

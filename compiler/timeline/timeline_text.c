@@ -218,7 +218,7 @@ timeline_times(const Timeline *line, Buf *out)
     }
     buf_add(out, "\n");
     if (model->chain > 0)
-        buf_printf(out, "    one band, one thing after the other: %.0f\n", model->chain);
+        buf_printf(out, "    one consumer, one thing after the other: %.0f\n", model->chain);
     buf_printf(out, "  timeline for %s\n", line->trace.launch);
 }
 
@@ -234,7 +234,7 @@ timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out)
         return;
     }
     timeline_times(line, out);
-    buf_add(out, "    in the rows of units who keeps them busy: the digit of a band, # the producer;\n"
+    buf_add(out, "    in the rows of units who keeps them busy: the digit of a consumer, # the producer;\n"
                  "    in those of roles . waits, a arithmetic, x MUFU, s shared memory\n");
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Printer p = {line, &line->windows[k], out};

@@ -1,7 +1,7 @@
 /* timeline_trace.c - runs the programs of the roles over one tile and writes down what they do.
  *
  * The launch is one of the small ones that pass check-roles proves the roles with: the first in which
- * every band has iterations enough for each ring to go around, so that what is shown is steady.
+ * every consumer has iterations enough for each ring to go around, so that what is shown is steady.
  * Branches that depend on data are counted as seldom as the cost model takes them to be.
  */
 #include "compiler/cost.h"
@@ -92,10 +92,10 @@ visit(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 typedef struct Search {
     Arena *arena;
     const TirFn *fn;
-    WalkProgram *brief[2], *full[2]; /* of the producer, of a band */
+    WalkProgram *brief[2], *full[2]; /* of the producer, of a consumer */
     WalkSetting setting;
     Scalar *values;
-    int64_t counts[WALK_AXES], band_indices, tile[WALK_AXES];
+    int64_t counts[WALK_AXES], consumer_indices, tile[WALK_AXES];
 } Search;
 
 /* Runs a role in the current tile.  False: too long a run. */
@@ -113,30 +113,30 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
     for (uint32_t k = 0; k < s->fn->grid.n; k++)
         s->setting.grid[k] = s->tile[k];
     if (!s->fn->plan->divided) {
-        uint32_t axis = s->fn->plan->band_axis;
-        s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->band_indices);
+        uint32_t axis = s->fn->plan->consumer_axis;
+        s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->consumer_indices);
         if (role > 0)
             s->setting.grid[axis] = s->setting.first + role - 1;
     }
-    s->setting.band = role > 0 ? role - 1 : 0;
+    s->setting.consumer = role > 0 ? role - 1 : 0;
     bool done = walk_run(&walk, program);
     *n = tracer.iterations;
     return done;
 }
 
-/* The least number of iterations that some band has in the current tile. */
+/* The least number of iterations that some consumer has in the current tile. */
 static uint32_t
 count_iterations(Search *s)
 {
     uint32_t least = UINT32_MAX, n;
-    uint32_t bands = s->fn->plan->bands;
+    uint32_t consumers = s->fn->plan->consumers;
 
     if (!s->fn->plan->divided) {
-        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->band_axis], s->band_indices);
-        if (first < 0 || first + bands > s->band_indices)
-            return 0; /* some band has no program */
+        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->consumer_axis], s->consumer_indices);
+        if (first < 0 || first + consumers > s->consumer_indices)
+            return 0; /* some consumer has no program */
     }
-    for (uint32_t role = 1; role <= bands; role++) {
+    for (uint32_t role = 1; role <= consumers; role++) {
         if (!run_role(s, role, s->brief[1], NULL, &n))
             return 0;
         least = n < least ? n : least;
@@ -152,12 +152,12 @@ count_tiles(Search *s)
         if (!n.known || n.value <= 0)
             return false;
         s->counts[k] = n.value;
-        if (k == s->fn->plan->band_axis) {
-            s->band_indices = n.value;
-            s->counts[k] = (n.value + (s->fn->plan->reversed_raster ? s->fn->plan->bands - 1 : 0)) / s->fn->plan->bands;
+        if (k == s->fn->plan->consumer_axis) {
+            s->consumer_indices = n.value;
+            s->counts[k] = (n.value + (s->fn->plan->reversed_raster ? s->fn->plan->consumers - 1 : 0)) / s->fn->plan->consumers;
         }
     }
-    return s->fn->plan->divided || s->counts[s->fn->plan->band_axis] > 0;
+    return s->fn->plan->divided || s->counts[s->fn->plan->consumer_axis] > 0;
 }
 
 /* The sizes of a launch, and the tile: kept over the next launches. */
@@ -179,7 +179,7 @@ keep(Search *s, Found *found, uint32_t n)
         found->tile[k] = s->tile[k];
 }
 
-/* Looks at the first and the last tile along the band axis. */
+/* Looks at the first and the last tile along the consumer axis. */
 static void
 try_launch(Search *s, Found *found, uint32_t wanted)
 {
@@ -187,7 +187,7 @@ try_launch(Search *s, Found *found, uint32_t wanted)
         return;
     for (uint32_t last = 0; last < 2 && found->iterations < wanted; last++) {
         for (uint32_t k = 0; k < s->fn->grid.n; k++)
-            s->tile[k] = k == s->fn->plan->band_axis && last == 1 ? s->counts[k] - 1 : 0;
+            s->tile[k] = k == s->fn->plan->consumer_axis && last == 1 ? s->counts[k] - 1 : 0;
         uint32_t n = count_iterations(s);
         if (n > found->iterations)
             keep(s, found, n);
@@ -221,8 +221,8 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     uint32_t wanted = LEAST_ITERATIONS, n;
     const TirPlan *plan = fn->plan;
 
-    *out = (RoleTrace){.roles = 1 + plan->bands};
-    if (plan->producer == NULL || plan->bands > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
+    *out = (RoleTrace){.roles = 1 + plan->consumers};
+    if (plan->producer == NULL || plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *ring = fn->shared.at[k];

@@ -517,9 +517,9 @@ TILES = [  # M, N, N2, D, E
     (16, 64, 16, 64, 32), (32, 24, 40, 64, 24), (16, 8, 24, 16, 8), (128, 32, 64, 64, 64), (128, 64, 32, 16, 16),
     (192, 64, 32, 64, 64), (48, 40, 80, 80, 40), (64, 128, 64, 64, 128), (64, 64, 32, 64, 256)]
 SIZES = [(64, 128), (100, 75), (1, 1), (130, 200), (77, 64), (200, 17), (64, 65), (1, 150)]
-PLANS = ["bands=1", "bands=2,stages=2", "bands=2,stages=1", "bands=2,stages=3,slots=2,pingpong=1", "bands=2,overlap=0",
-         "bands=3,stages=2,persistent=0", "bands=1,divide=1", "bands=2,divide=1,stages=1,persistent=0",
-         "bands=2,cluster=2", "bands=4,stages=2,dynamic=0", "bands=2,persistent=0,pingpong=1"]
+PLANS = ["consumers=1", "consumers=2,stages=2", "consumers=2,stages=1", "consumers=2,stages=3,slots=2,pingpong=1", "consumers=2,overlap=0",
+         "consumers=3,stages=2,persistent=0", "consumers=1,divide=1", "consumers=2,divide=1,stages=1,persistent=0",
+         "consumers=2,cluster=2", "consumers=4,stages=2,dynamic=0", "consumers=2,persistent=0,pingpong=1"]
 REFUSED = ("a sum of products is used again after more is added to it", "has more registers than")
 
 
@@ -556,9 +556,9 @@ def cases(tilec, only):
         if only and program.name not in only:
             continue
         for (arch, flags), tiles in itertools.product(choices(tilec), TILES):
-            if any("plan=bands" in flag for flag in flags) and tiles[0] % 64 != 0:
+            if any("plan=consumers" in flag for flag in flags) and tiles[0] % 64 != 0:
                 continue
-            if any("plan=bands" in flag for flag in flags) and tiles[0] > 64 and not flags[0].startswith("--plan=bands=1"):
+            if any("plan=consumers" in flag for flag in flags) and tiles[0] > 64 and not flags[0].startswith("--plan=consumers=1"):
                 continue
             key = zlib.crc32(f"{program.name} {arch} {flags} {tiles}".encode())
             sizes = SIZES[key % len(SIZES)]

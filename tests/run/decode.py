@@ -40,7 +40,7 @@ def make(rows, keys, group=4, splits=0, dtype="bf16", d=64, dv=None, kv_heads=1,
 
 def cases():
     out = []
-    for arch, flags in [("sm_80", []), ("sm_90", []), ("sm_90", ["--plan=bands=1,stages=2"]),
+    for arch, flags in [("sm_80", []), ("sm_90", []), ("sm_90", ["--plan=consumers=1,stages=2"]),
                         ("sm_100", [])]:
         each = lambda *a, **k: out.append(make(*a, arch=arch, flags=flags, **k))
         each(1, 1, splits=1)
@@ -57,7 +57,7 @@ def cases():
             make(9, 129, group=6, tile_rows=8, d=80), make(3, 100, group=5, tile_rows=16, dv=128, splits=2),
             make(9, 100, group=3, tile_rows=64, arch="sm_90", splits=2),  # 192 rows: three wgmma tiles
             make(9, 100, group=3, tile_rows=16, arch="sm_90", splits=2)]  # 48: no plan for that
-    for arch, flags in [("sm_80", []), ("sm_90", ["--plan=bands=1,stages=2"]), ("sm_100", ["-O0"])]:
+    for arch, flags in [("sm_80", []), ("sm_90", ["--plan=consumers=1,stages=2"]), ("sm_100", ["-O0"])]:
         out += [make(3, 100, group=7, padded=8, splits=2, kv_heads=2, arch=arch, flags=flags),
                 make(20, 70, group=3, padded=4, splits=1, kv_heads=3, batch=2, arch=arch, flags=flags)]
     out += [make(4, 150, group=8, splits=2, arch="sm_86"), make(6, 77, causal=False, d=128, arch="sm_89"),
@@ -66,7 +66,7 @@ def cases():
                   ["-fno-pipeline"]]:
         out += [make(7, 150, splits=2, flags=flags), make(7, 150, arch="sm_90", flags=flags)]
     out += [make(7, 150, splits=2, arch="sm_90", flags=["--plan=none"]),
-            make(70, 150, arch="sm_90", flags=["--plan=bands=2"])]
+            make(70, 150, arch="sm_90", flags=["--plan=consumers=2"])]
     return out
 
 

@@ -17,7 +17,7 @@ import xml.etree.ElementTree as tree
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SVG = "{http://www.w3.org/2000/svg}"
-PRODUCT = ["examples/gemm.tile", "-arch", "sm_90", "--plan=bands=2,stages=3", "-D", "TM=64",
+PRODUCT = ["examples/gemm.tile", "-arch", "sm_90", "--plan=consumers=2,stages=3", "-D", "TM=64",
            "-D", "TN=128", "-D", "TK=64", "-D", "BIAS=false"]
 EXAMPLES = [
     ["examples/gemm.tile", "-arch", "sm_90"],

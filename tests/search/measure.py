@@ -130,8 +130,8 @@ class Test:
         done = subprocess.run([self.tilec, ATTENTION, "-arch", "sm_90", "-D", "D=64", f"--tuning={self.database}",
                                "--remarks", "-o", out], capture_output=True, text=True)
         tiles = " ".join(f"{name}={value}" for name, value in winner["tiles"].items())
-        bands = re.search(r"bands=(\d)", winner["plan"])[1]
-        self.expect("auto takes the winner", f"'attention': {tiles} bands {bands}" in done.stderr
+        consumers = re.search(r"consumers=(\d)", winner["plan"])[1]
+        self.expect("auto takes the winner", f"'attention': {tiles} consumers {consumers}" in done.stderr
                     and "the best of 8 measured, 2000.0 us" in done.stderr, winner, done.stderr)
         pinned = subprocess.run(
             [self.tilec, ATTENTION, "-arch", "sm_90", "-D", "D=64", "--tuning=none", "-o", out + "2", "--plan="

@@ -347,46 +347,46 @@ def written_cases(optional):
     random = np.random.default_rng(11)
     at = attention.make
 
-    def case(name, program, plan="bands=2", sm_count=132):
+    def case(name, program, plan="consumers=2", sm_count=132):
         return Case(f"{name} {plan} sms={sm_count}", program, plan, sm_count)
 
-    def fwd(plan="bands=2", sm_count=132, n=64, lazy=True, **features):
+    def fwd(plan="consumers=2", sm_count=132, n=64, lazy=True, **features):
         batch = features.pop("batch", 1)
         spec = at(features.pop("rows", 150), features.pop("keys", 200), **features)
         name = f"attention {attention.name_of(spec)} N={n}" + ("" if lazy else " LAZY=false")
         return case(name, forward(spec, random, 64, n, lazy, batch), plan, sm_count)
 
     # head dimensions, dtypes
-    for d, dv, plan in [(40, 40, "bands=2,stages=3"), (64, 64, "bands=4,stages=4,slots=2"),
-                        (80, 80, "bands=3,stages=2"), (96, 96, "bands=3,stages=3"),
-                        (128, 128, "bands=3,stages=3,slots=2"), (192, 128, "bands=2,stages=2"),
-                        (256, 256, "bands=2,stages=2,slots=1"), (8, 8, "bands=2"),
-                        (64, 128, "bands=2"), (128, 64, "bands=2")]:
+    for d, dv, plan in [(40, 40, "consumers=2,stages=3"), (64, 64, "consumers=4,stages=4,slots=2"),
+                        (80, 80, "consumers=3,stages=2"), (96, 96, "consumers=3,stages=3"),
+                        (128, 128, "consumers=3,stages=3,slots=2"), (192, 128, "consumers=2,stages=2"),
+                        (256, 256, "consumers=2,stages=2,slots=1"), (8, 8, "consumers=2"),
+                        (64, 128, "consumers=2"), (128, 64, "consumers=2")]:
         yield fwd(plan, d=d, dv=dv, causal=d % 3 == 0, dtype="f16" if d in (40, 256) else "bf16",
                   rows=200 if d < 192 else 130, keys=180 if d < 192 else 130)
-    # numbers of bands and stages, the ways to go through the grid
-    for bands in [1, 2, 3, 4]:
+    # numbers of consumers and stages, the ways to go through the grid
+    for consumers in [1, 2, 3, 4]:
         for stages in [1, 2, 4]:
-            yield fwd(f"bands={bands},stages={stages},slots={1 + stages % 2}", 2, causal=True,
+            yield fwd(f"consumers={consumers},stages={stages},slots={1 + stages % 2}", 2, causal=True,
                       heads=2, kv_heads=1, rows=270, keys=200)
     for ways in ["persistent=0", "pipelined=0", "persistent=0,pipelined=0", "dynamic=0", "pingpong=1",
                  "pingpong=1,dynamic=0"]:
         for causal in [False, True]:
-            yield fwd(f"bands=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
+            yield fwd(f"consumers=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
     # masks and lengths
     for features in [dict(window=40), dict(window=33, causal=True), dict(window=20, right=10),
                      dict(window=130, causal=True, rows=350, keys=333),
                      dict(softcap=True, dtype="f16"), dict(alibi=True, causal=True, heads=2),
                      dict(heads=4, kv_heads=2, causal=True), dict(heads=3, kv_heads=1)]:
         features.setdefault("kv_heads", features.get("heads", 1))
-        yield fwd("bands=3,stages=2", 2, batch=2, **features)
+        yield fwd("consumers=3,stages=2", 2, batch=2, **features)
     for rows, keys in [(1, 1), (1, 300), (300, 1), (64, 64), (65, 129), (257, 100), (100, 257),
                        (129, 64)]:
         for causal in [False, True]:
-            yield fwd("bands=2,stages=2", 1, rows=rows, keys=keys, causal=causal, n=80)
-    yield fwd("bands=2,stages=2", 3, n=48, lazy=False, causal=True)
-    yield fwd("bands=4,stages=2", 3, n=128, lazy=False, window=70)
-    yield fwd("bands=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: bands begin apart
+            yield fwd("consumers=2,stages=2", 1, rows=rows, keys=keys, causal=causal, n=80)
+    yield fwd("consumers=2,stages=2", 3, n=48, lazy=False, causal=True)
+    yield fwd("consumers=4,stages=2", 3, n=128, lazy=False, window=70)
+    yield fwd("consumers=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: consumers begin apart
     # windows that slide, drawn from either end, whole and of which one block or none is left; one of 150 has no
     # tile with both edges
     for features in [dict(causal=True, window=70), dict(causal=True, window=150),
@@ -394,78 +394,78 @@ def written_cases(optional):
                      dict(causal=True, window=1, rows=300), dict(causal=True, window=300, rows=130, keys=450),
                      dict(causal=True, window=64, rows=450, keys=130)]:
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
-        for ways in ["bands=2,stages=2,slots=2,pingpong=1", "bands=3,stages=2", "bands=4,stages=2", "bands=1,stages=2",
-                     "bands=2,stages=2,persistent=0", "bands=3,stages=1"]:  # with one slot the next tile is told late
+        for ways in ["consumers=2,stages=2,slots=2,pingpong=1", "consumers=3,stages=2", "consumers=4,stages=2", "consumers=1,stages=2",
+                     "consumers=2,stages=2,persistent=0", "consumers=3,stages=1"]:  # with one slot the next tile is told late
             yield fwd(ways, 3, **features)
-        yield fwd("bands=3,stages=2,dynamic=0", 1, **features)  # dealt out
+        yield fwd("consumers=3,stages=2,dynamic=0", 1, **features)  # dealt out
         spec = at(features.pop("rows"), features.pop("keys"), **features)
-        for kernel, m, ways in [("attention_bwd_dq", 64, "bands=2,stages=2"), ("attention_bwd_dkdv", 64, "bands=2,stages=2"),
-                                ("attention_bwd", 64, "bands=2,stages=2,slots=2,pingpong=1"),
-                                ("attention_bwd", 96, "bands=2,stages=2,persistent=0,pingpong=1")]:
+        for kernel, m, ways in [("attention_bwd_dq", 64, "consumers=2,stages=2"), ("attention_bwd_dkdv", 64, "consumers=2,stages=2"),
+                                ("attention_bwd", 64, "consumers=2,stages=2,slots=2,pingpong=1"),
+                                ("attention_bwd", 96, "consumers=2,stages=2,persistent=0,pingpong=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m} drawn", backward(kernel, spec, random, m),
                        ways, 3)
     spec = at(400, 300, causal=True, window=100, d=128, dv=128)
     yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128 drawn",
-               backward("attention_bwd_dkdv", spec, random, 128), "bands=2,stages=1,divide=1", 2)
-    # tiles that are counted from the end: the first has one band, two, or all; one tile; no mask for what lies
+               backward("attention_bwd_dkdv", spec, random, 128), "consumers=2,stages=1,divide=1", 2)
+    # tiles that are counted from the end: the first has one consumer, two, or all; one tile; no mask for what lies
     # in front; a loop that begins at the first program's mask
     for rows in [1, 64, 65, 200, 257, 448]:
-        for plan in ["bands=3,stages=2,slots=2", "bands=4,stages=2", "bands=2,stages=2,slots=2,persistent=0",
-                     "bands=3,stages=2,dynamic=0", "bands=3,stages=2,pipelined=0"]:
+        for plan in ["consumers=3,stages=2,slots=2", "consumers=4,stages=2", "consumers=2,stages=2,slots=2,persistent=0",
+                     "consumers=3,stages=2,dynamic=0", "consumers=3,stages=2,pipelined=0"]:
             yield fwd(plan, 2, rows=rows, keys=rows, d=64, dv=64, heads=2, kv_heads=1, causal=True)
-        for plan in ["bands=2,stages=2,dynamic=1", "bands=3,stages=2,slots=2", "bands=4,stages=2,persistent=0"]:
+        for plan in ["consumers=2,stages=2,dynamic=1", "consumers=3,stages=2,slots=2", "consumers=4,stages=2,persistent=0"]:
             yield case(f"sliding rows={rows}", sliding(random, 2, rows, 64, "bf16", 80, 150), plan, 2)
     for kernel in ["attention_bwd_dq", "attention_bwd_dkdv"]:
-        for plan in ["bands=3,stages=2", "bands=2,stages=2,dynamic=0"]:
+        for plan in ["consumers=3,stages=2", "consumers=2,stages=2,dynamic=0"]:
             spec = at(260, 300, causal=True, heads=2, kv_heads=1)
             yield case(f"{kernel} {attention.name_of(spec)} from the end", backward(kernel, spec, random), plan, 2)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)
     for flags in [["-O1"]] + [["-fno-" + name] for name in optional if name not in ("plan", "check-roles")]:
-        yield Case(f"attention {attention.name_of(spec)} {flags[0]}", program, "bands=2", 2, tuple(flags))
+        yield Case(f"attention {attention.name_of(spec)} {flags[0]}", program, "consumers=2", 2, tuple(flags))
     # backward
-    for kernel, plan in [("attention_bwd_dq", "bands=2"), ("attention_bwd_dq", "bands=3,pipelined=0"),
-                         ("attention_bwd_dkdv", "bands=2"), ("attention_bwd_dkdv", "bands=1"),
-                         ("attention_bwd", "bands=2"), ("attention_bwd", "bands=2,stages=1,persistent=0")]:
+    for kernel, plan in [("attention_bwd_dq", "consumers=2"), ("attention_bwd_dq", "consumers=3,pipelined=0"),
+                         ("attention_bwd_dkdv", "consumers=2"), ("attention_bwd_dkdv", "consumers=1"),
+                         ("attention_bwd", "consumers=2"), ("attention_bwd", "consumers=2,stages=1,persistent=0")]:
         for features in [dict(causal=True, heads=4, kv_heads=2, rows=150, keys=170),
                          dict(softcap=True, rows=100, keys=90), dict(window=50, rows=130, keys=140)]:
             spec = at(**features)
             yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random), plan, 2)
-    # a product that the bands share out, in tiles whose results take nearly all registers
+    # a product that the consumers share out, in tiles whose results take nearly all registers
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=170, keys=150), dict(rows=85, keys=130)]:
-        for m, plan in [(80, "bands=2,stages=2,persistent=0,pingpong=1"), (48, "bands=2,stages=2,pingpong=0")]:
+        for m, plan in [(80, "consumers=2,stages=2,persistent=0,pingpong=1"), (48, "consumers=2,stages=2,pingpong=0")]:
             spec = at(d=128, dv=128, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
     # .. divided by rows, and with the first product an iteration ahead
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=300, keys=250), dict(rows=200, keys=130, dtype="f16"),
                      dict(window=70, rows=400, keys=300)]:
-        for m, plan in [(128, "bands=2,stages=2,persistent=0,pingpong=1"), (96, "bands=2,stages=2,persistent=0,pipelined=0"),
-                        (48, "bands=3,stages=2,persistent=0"), (128, "bands=2,stages=1,pingpong=1"),
-                        (128, "bands=2,stages=2,slots=2,pingpong=1"), (128, "bands=2,stages=2,slots=2,dynamic=0,pingpong=1"),
-                        (48, "bands=3,stages=3,slots=2,dynamic=0")]:
+        for m, plan in [(128, "consumers=2,stages=2,persistent=0,pingpong=1"), (96, "consumers=2,stages=2,persistent=0,pipelined=0"),
+                        (48, "consumers=3,stages=2,persistent=0"), (128, "consumers=2,stages=1,pingpong=1"),
+                        (128, "consumers=2,stages=2,slots=2,pingpong=1"), (128, "consumers=2,stages=2,slots=2,dynamic=0,pingpong=1"),
+                        (48, "consumers=3,stages=3,slots=2,dynamic=0")]:
             spec = at(d=64, dv=64, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 1 if "slots" in plan else 2)
     # .. in programs that begin the loop apart, with and without masks that need to know where they are
     for features in [dict(rows=530, keys=460), dict(rows=512, keys=330, alibi=True, heads=2, kv_heads=1),
                      dict(rows=400, keys=256, softcap=True)]:
-        for d, m, plan in [(64, 32, "bands=2,stages=2,persistent=0,pingpong=1"), (64, 64, "bands=2,stages=2"),
-                           (128, 48, "bands=2,stages=2,persistent=0,pingpong=1")]:
+        for d, m, plan in [(64, 32, "consumers=2,stages=2,persistent=0,pingpong=1"), (64, 64, "consumers=2,stages=2"),
+                           (128, 48, "consumers=2,stages=2,persistent=0,pingpong=1")]:
             spec = at(d=d, dv=d, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
                        backward("attention_bwd", spec, random, m), plan, 2)
-    # .. in tiles that begin where the mask does, also of a block whose last bands have no keys, and of
-    # programs that do not share a product; where one band's window ends while another's diagonal still cuts
+    # .. in tiles that begin where the mask does, also of a block whose last consumers have no keys, and of
+    # programs that do not share a product; where one consumer's window ends while another's diagonal still cuts
     for features in [dict(rows=420, keys=420), dict(rows=300, keys=413, softcap=True), dict(rows=413, keys=300),
                      dict(rows=333, keys=260, window=90), dict(rows=420, keys=420, window=130)]:
         spec = at(d=64, dv=64, causal=True, **features)
-        for kernel, m, plan in [("attention_bwd", 80, "bands=2,stages=2,persistent=0,pingpong=1"),
-                                ("attention_bwd", 48, "bands=3,stages=2"), ("attention_bwd_dkdv", 80, "bands=2"),
-                                ("attention_bwd_dkdv", 48, "bands=1")]:
+        for kernel, m, plan in [("attention_bwd", 80, "consumers=2,stages=2,persistent=0,pingpong=1"),
+                                ("attention_bwd", 48, "consumers=3,stages=2"), ("attention_bwd_dkdv", 80, "consumers=2"),
+                                ("attention_bwd_dkdv", 48, "consumers=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m}", backward(kernel, spec, random, m), plan, 2)
-    # bands that divide the tiles of the main loop
+    # consumers that divide the tiles of the main loop
     for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
                      dict(d=256, dv=256, rows=129, keys=65, dtype="f16"),
                      dict(d=128, dv=128, rows=270, keys=130, causal=True, heads=2),
@@ -474,67 +474,67 @@ def written_cases(optional):
                      dict(d=128, dv=128, rows=1, keys=1), dict(d=128, dv=128, rows=300, keys=64, right=20)]:
         spec = at(**features)
         yield case(f"attention_bwd {attention.name_of(spec)} M=128",
-                   backward("attention_bwd", spec, random, 128, 64), "bands=2,stages=1,persistent=0,divide=1", 2)
+                   backward("attention_bwd", spec, random, 128, 64), "consumers=2,stages=1,persistent=0,divide=1", 2)
         yield case(f"attention_bwd_dq {attention.name_of(spec)} N=128",
-                   backward("attention_bwd_dq", spec, random, 64, 128), "bands=2,stages=1,persistent=0,divide=1", 1)
+                   backward("attention_bwd_dq", spec, random, 64, 128), "consumers=2,stages=1,persistent=0,divide=1", 1)
         yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128",
                    backward("attention_bwd_dkdv", spec, random, 128, 64),
-                   "bands=2,stages=1,divide=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
+                   "consumers=2,stages=1,divide=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
     # other programs
     for m, n, k, activation, tiles, plan in [
-            (200, 136, 96, 3, (64, 64, 64), "bands=2"), (130, 72, 200, 1, (64, 72, 32), "bands=3"),
-            (70, 520, 264, 2, (64, 256, 64), "bands=2,stages=3"),
-            (300, 64, 128, 0, (128, 64, 128), "bands=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "bands=2"),
-            # several blocks of rows in a band; a panel of the result at a time, and all at once
-            (300, 392, 72, 2, (128, 192, 64), "bands=2,stages=2"), (200, 136, 96, 1, (192, 64, 32), "bands=1"),
-            (330, 400, 40, 0, (128, 64, 16), "bands=3"), (90, 400, 200, 3, (64, 256, 64), "bands=2,stages=4"),
+            (200, 136, 96, 3, (64, 64, 64), "consumers=2"), (130, 72, 200, 1, (64, 72, 32), "consumers=3"),
+            (70, 520, 264, 2, (64, 256, 64), "consumers=2,stages=3"),
+            (300, 64, 128, 0, (128, 64, 128), "consumers=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "consumers=2"),
+            # several blocks of rows in a consumer; a panel of the result at a time, and all at once
+            (300, 392, 72, 2, (128, 192, 64), "consumers=2,stages=2"), (200, 136, 96, 1, (192, 64, 32), "consumers=1"),
+            (330, 400, 40, 0, (128, 64, 16), "consumers=3"), (90, 400, 200, 3, (64, 256, 64), "consumers=2,stages=4"),
             # patches of 8 and 3 tiles along m; of 4 pairs and 1
-            (700, 48, 32, 0, (64, 16, 32), "bands=1"), (530, 48, 16, 1, (64, 16, 16), "bands=2")]:
+            (700, 48, 32, 0, (64, 16, 32), "consumers=1"), (530, 48, 16, 1, (64, 16, 16), "consumers=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
-    # pairs of blocks: whole pairs, one block of two past the end, bands past it; halves of panels and of rows
+    # pairs of blocks: whole pairs, one block of two past the end, consumers past it; halves of panels and of rows
     for m, n, k, tiles, plan, sms in [
-            (256, 264, 200, (64, 128, 64), "bands=2,stages=3", 4), (300, 136, 96, (64, 64, 32), "bands=2,stages=1", 2),
-            (130, 520, 72, (64, 256, 64), "bands=1,stages=2,persistent=0", 132),
-            (700, 200, 136, (64, 192, 64), "bands=3,stages=2", 5), (64, 72, 8, (128, 64, 64), "bands=2,stages=4", 1)]:
+            (256, 264, 200, (64, 128, 64), "consumers=2,stages=3", 4), (300, 136, 96, (64, 64, 32), "consumers=2,stages=1", 2),
+            (130, 520, 72, (64, 256, 64), "consumers=1,stages=2,persistent=0", 132),
+            (700, 200, 136, (64, 192, 64), "consumers=3,stages=2", 5), (64, 72, 8, (128, 64, 64), "consumers=2,stages=4", 1)]:
         yield case(f"gemm in pairs {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",cluster=2", sms)
-    for m, n, d, plan, sms in [(520, 200, 64, "bands=3,stages=4,slots=2,pingpong=1", 4), (65, 70, 128, "bands=2,stages=2", 3),
-                               (200, 1, 64, "bands=2,stages=1,pipelined=0", 2), (300, 150, 40, "bands=1,stages=3", 6),
-                               (400, 130, 256, "bands=2,stages=2,slots=1,pingpong=1", 2)]:
+    for m, n, d, plan, sms in [(520, 200, 64, "consumers=3,stages=4,slots=2,pingpong=1", 4), (65, 70, 128, "consumers=2,stages=2", 3),
+                               (200, 1, 64, "consumers=2,stages=1,pipelined=0", 2), (300, 150, 40, "consumers=1,stages=3", 6),
+                               (400, 130, 256, "consumers=2,stages=2,slots=1,pingpong=1", 2)]:
         spec = at(m, n, d=d, heads=2, kv_heads=1)
         yield case(f"attention in pairs {attention.name_of(spec)}", forward(spec, random, 64, 64),
                    plan + ",cluster=2", sms)
     for kernel, m, n in [("attention_bwd", 64, 64), ("attention_bwd_dkdv", 64, 64), ("attention_bwd_dq", 64, 64)]:
         spec = at(150, 280, d=64)
         yield case(f"{kernel} in pairs {attention.name_of(spec)}", backward(kernel, spec, random, m, n),
-                   "bands=2,stages=2,persistent=0,cluster=2", 2)
-    yield case("mlp in pairs", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2,cluster=2", 2)
-    for m, d, dv, plan in [(128, 64, 64, "bands=2,stages=2"), (192, 32, 40, "bands=1,pipelined=0"),
-                           (128, 40, 64, "bands=2,stages=3,pingpong=1")]:
+                   "consumers=2,stages=2,persistent=0,cluster=2", 2)
+    yield case("mlp in pairs", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "consumers=2,stages=2,cluster=2", 2)
+    for m, d, dv, plan in [(128, 64, 64, "consumers=2,stages=2"), (192, 32, 40, "consumers=1,pipelined=0"),
+                           (128, 40, 64, "consumers=2,stages=3,pingpong=1")]:
         spec = at(270, 200, d=d, dv=dv, causal=d == 64, heads=2, kv_heads=1)
         yield case(f"attention M={m} {attention.name_of(spec)}", forward(spec, random, m, 48), plan, 2)
-    for plan, limit in [("bands=1,stages=2", 3.0), ("bands=2,stages=2", 1.5), ("bands=3,stages=2", 4.0)]:
+    for plan, limit in [("consumers=1,stages=2", 3.0), ("consumers=2,stages=2", 1.5), ("consumers=3,stages=2", 4.0)]:
         yield case(f"nested votes {limit}", nested_votes(np.random.default_rng(5), 150, 400, 64, limit), plan, 2)
-    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "bands=2", 3)
-    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "bf16", 128, 64, 64), "bands=2", 3)
-    yield case("gemm_tn", gemm_tn(random, 72, 200, 130 // 8 * 8, "bf16", 64, 128, 32), "bands=3", 1)
-    yield case("gram", gram(random, 200, 136, 96, "bf16", 64, 64, 64), "bands=2", 3)
-    yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "bands=3,stages=1", 1)
-    yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "bands=2,stages=2", 2)
-    yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "bands=2,stages=3", 1)
-    # what leaves over the slot of what a band loads once, and what has no room there
-    for d, dv, result, plan, sms in [(64, 64, None, "bands=2,stages=2,slots=2", 1),
-                                     (128, 64, None, "bands=3,stages=1,slots=3", 2),
-                                     (64, 32, "f32", "bands=2,stages=2,slots=2,pingpong=1", 1),
-                                     (128, 64, "f32", "bands=1,stages=2,slots=2", 2),
-                                     (64, 64, "f32", "bands=2,stages=2,slots=2", 2),
-                                     (64, 128, None, "bands=2,stages=2,slots=2", 2),
-                                     (128, 128, None, "bands=2,stages=2,slots=2,persistent=0", 2)]:
+    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "f16", 64, 64, 64), "consumers=2", 3)
+    yield case("gemm_tn", gemm_tn(random, 200, 136, 96, "bf16", 128, 64, 64), "consumers=2", 3)
+    yield case("gemm_tn", gemm_tn(random, 72, 200, 130 // 8 * 8, "bf16", 64, 128, 32), "consumers=3", 1)
+    yield case("gram", gram(random, 200, 136, 96, "bf16", 64, 64, 64), "consumers=2", 3)
+    yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "consumers=3,stages=1", 1)
+    yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "consumers=2,stages=2", 2)
+    yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "consumers=2,stages=3", 1)
+    # what leaves over the slot of what a consumer loads once, and what has no room there
+    for d, dv, result, plan, sms in [(64, 64, None, "consumers=2,stages=2,slots=2", 1),
+                                     (128, 64, None, "consumers=3,stages=1,slots=3", 2),
+                                     (64, 32, "f32", "consumers=2,stages=2,slots=2,pingpong=1", 1),
+                                     (128, 64, "f32", "consumers=1,stages=2,slots=2", 2),
+                                     (64, 64, "f32", "consumers=2,stages=2,slots=2", 2),
+                                     (64, 128, None, "consumers=2,stages=2,slots=2", 2),
+                                     (128, 128, None, "consumers=2,stages=2,slots=2,persistent=0", 2)]:
         yield case(f"mlp {d} {dv} {result}",
                    mlp(random, 500, 130, d, dv, "bf16", False, 64, 64, result), plan, sms)
-    for group, ms, plan in [(4, 16, "bands=1,stages=2"), (4, 16, "bands=2,stages=2,slots=2"), (8, 8, "bands=2"), (2, 32, "bands=1,stages=1"),
-                            (16, 4, "bands=3,stages=2")]:
+    for group, ms, plan in [(4, 16, "consumers=1,stages=2"), (4, 16, "consumers=2,stages=2,slots=2"), (8, 8, "consumers=2"), (2, 32, "consumers=1,stages=1"),
+                            (16, 4, "consumers=3,stages=2")]:
         for by_head in [False, True]:
             yield case(f"packed {group=} {by_head=}",
                        packed(random, 2, group, 21, 150, 64, 64, "bf16", by_head, by_head, ms, 64), plan, 2)
@@ -546,9 +546,9 @@ def written_cases(optional):
         for store in [False, True]:
             yield case(f"linear causal={causal} store={store}",
                        linear(random, 2, 150, 200, 64, 64, "bf16", causal, store, 64, 64),
-                       "bands=2,stages=2", 2)
-    for greatest, carried, n, plan in [(True, False, 64, "bands=2,stages=3"), (True, False, 32, "bands=2,stages=2,pingpong=1"),
-                                       (False, True, 64, "bands=2,stages=3"), (True, True, 32, "bands=2,stages=3,pingpong=1")]:
+                       "consumers=2,stages=2", 2)
+    for greatest, carried, n, plan in [(True, False, 64, "consumers=2,stages=3"), (True, False, 32, "consumers=2,stages=2,pingpong=1"),
+                                       (False, True, 64, "consumers=2,stages=3"), (True, True, 32, "consumers=2,stages=3,pingpong=1")]:
         yield case(f"under_way {greatest=} {carried=} N={n}",
                    under_way(random, 2, 200, 210, 64, 64, "bf16", n, greatest, carried), plan, 2)
 
@@ -558,7 +558,7 @@ def written_cases(optional):
 
 def draw_plan(random):
     pick = lambda *choices: choices[random.integers(len(choices))]
-    plan = {"bands": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
+    plan = {"consumers": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
     for name, value in [("persistent", 0), ("pipelined", 0), ("dynamic", 0), ("pingpong", 1)]:
         drawn = random.random()
         if drawn < 0.3:
@@ -597,14 +597,14 @@ def drawn_case(seed):
         spec, n, lazy = draw_attention(random), eight(8, 160), bool(random.random() < 0.7)
         n = n if random.random() < 0.2 else (n + 8) // 16 * 16 or 16
         batch = pick(1, 1, 2)
-        m = 64 if random.random() < 0.8 else pick(128, 192)  # several blocks of rows in a band
+        m = 64 if random.random() < 0.8 else pick(128, 192)  # several blocks of rows in a consumer
         program, name = forward(spec, random, m, n, lazy, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n} {lazy=}"
     elif kind in ("dq", "dkdv", "bwd"):
         spec = draw_attention(random)
         if kind == "bwd" and random.random() < 0.8:  # few plans fit otherwise
             spec = spec._replace(d=pick(64, 64, 128), dv=pick(64, 64, 128, 40))
-            plan = re.sub(r"bands=\d,stages=\d,slots=\d", f"bands=2,stages={pick(1, 2)},slots=1", plan)
-        # the tile along the bands has 64 rows
+            plan = re.sub(r"consumers=\d,stages=\d,slots=\d", f"consumers=2,stages={pick(1, 2)},slots=1", plan)
+        # the tile along the consumers has 64 rows
         m, n = (64, 16 * int(random.integers(1, 7)))
         if kind != "dq":
             m, n = n * (2 if kind == "bwd" and spec.d == 64 and random.random() < 0.3 else 1), m

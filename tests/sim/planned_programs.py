@@ -1,7 +1,7 @@
 """planned_programs.py - random programs of the kind that warp groups can share: a loop with products of
 loaded tiles, arithmetic on their results, and products with what that gives.
 
-Every tile of scores lies between the band's own rows (`b`, 64 of them) and the loop's range (`l`);
+Every tile of scores lies between the consumer's own rows (`b`, 64 of them) and the loop's range (`l`);
 `turned` programs have it the other way round.  The reference goes through the tiles of the loop as
 the program does, with all rows of `b` at once; a program that stores 16 bits anywhere is also computed
 with those roundings, to know what error is to be expected.
@@ -145,7 +145,7 @@ class Maker:
             put(f"{s} + {self.along_b(name)} * 0.01", lambda e, x: x + e.values[name][:, :, None] * 0.01)
 
     def vector(self):
-        """A carried vector of the band, 0 at first."""
+        """A carried vector of the consumer, 0 at first."""
         name = self.name("row")
         self.carried[name] = "zeros<f32>[64]"
         self.finish.append(("row", name))
@@ -188,7 +188,7 @@ class Maker:
         self.finish.append(("acc", acc))
 
     def give(self, s):
-        """A product that adds up over the band's rows, added to memory: all bands share it."""
+        """A product that adds up over the consumer's rows, added to memory: all consumers share it."""
         d = self.pick(64, 64, 128)
         q, qv = self.tensor("W", ["B", d], self.dtype, 0.3)
         z, zv = self.tensor("Z", ["L", d], "f32", mode="inout")

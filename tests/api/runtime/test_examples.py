@@ -87,7 +87,7 @@ assert np.array_equal(arrays["C"], bits(a @ b))
 def test_launch_py_clusters(driver, tmp_path, pytestconfig):
     ptx = str(tmp_path / "gemm.ptx")
     subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "gemm.tile"), "-arch", "sm_90", "-D", "TM=64",
-                    "-D", "TN=64", "-D", "TK=64", "--plan=bands=1,stages=2,cluster=2", "-o", ptx], check=True)
+                    "-D", "TN=64", "-D", "TK=64", "--plan=consumers=1,stages=2,cluster=2", "-o", ptx], check=True)
     done = subprocess.run([sys.executable, "-c", IN_PAIRS, os.path.join(EXAMPLES, "python"), ptx],
                           capture_output=True, text=True, env=environment(driver, "9.0"))
     assert done.returncode == 0, done.stdout + done.stderr

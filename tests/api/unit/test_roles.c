@@ -38,25 +38,25 @@ typedef struct Recipe {
 } Recipe;
 
 static const Recipe recipes[] = {
-    {"attention.tile", "bands=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=3,stages=2,slots=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=2,stages=2,slots=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "bands=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "bands=2,stages=2,pipelined=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "bands=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
-    {"attention.tile", "bands=3,stages=2,slots=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
-    {"gemm.tile", "bands=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
-    {"gemm.tile", "bands=2,stages=2", "TM=128 TN=64 TK=64", NULL, 0},
-    {"gemm.tile", "bands=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},
-    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
-    {"attention_bwd.tile", "bands=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
-    {"attention_bwd.tile", "bands=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
-    {"attention_bwd.tile", "bands=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
+    {"attention.tile", "consumers=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=3,stages=2,slots=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=2,stages=2,slots=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "consumers=2,stages=2,pipelined=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "consumers=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
+    {"attention.tile", "consumers=3,stages=2,slots=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
+    {"gemm.tile", "consumers=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
+    {"gemm.tile", "consumers=2,stages=2", "TM=128 TN=64 TK=64", NULL, 0},
+    {"gemm.tile", "consumers=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},
+    {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
+    {"attention_bwd.tile", "consumers=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
+    {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
+    {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
-    {"attention.tile", "bands=2,stages=2,slots=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
-    {"gemm.tile", "bands=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
-    {"attention_bwd.tile", "bands=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
+    {"attention.tile", "consumers=2,stages=2,slots=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
+    {"gemm.tile", "consumers=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
+    {"attention_bwd.tile", "consumers=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
 };
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
 
@@ -250,7 +250,7 @@ dropped_operations_are_found(void **state)
 {
     static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_MMA_WAIT,
                                       TIR_TMA_LOAD, TIR_PINGPONG_WAIT,    TIR_PINGPONG_ARRIVE,
-                                      TIR_BAND_BARRIER};
+                                      TIR_CONSUMER_BARRIER};
 
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
@@ -512,7 +512,7 @@ too_few_slots_are_found(void **state)
     expect_none_missed();
 }
 
-/* What bands exchange has two slots or a barrier more, and is written before it is read. */
+/* What consumers exchange has two slots or a barrier more, and is written before it is read. */
 static void
 exchanges_are_checked(void **state)
 {
@@ -520,7 +520,7 @@ exchanges_are_checked(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites writes = sites_of(&k, TIR_SHARED_WRITE), barriers = sites_of(&k, TIR_BAND_BARRIER);
+        Sites writes = sites_of(&k, TIR_SHARED_WRITE), barriers = sites_of(&k, TIR_CONSUMER_BARRIER);
         for (uint32_t i = 0; i < writes.n; i++) {
             TirOp *op = op_at(writes.at[i]);
             if (!op->shared->is_joint)
@@ -671,10 +671,10 @@ halves_of_different_tiles_are_found(void **state)
         open_kernel(&k, &recipes[r]);
         for (uint32_t i = 0; i < k.fn->shared.n && k.fn->plan->paired; i++) {
             TirShared *ring = k.fn->shared.at[i];
-            if (!ring->is_ring || !ring->per_band)
+            if (!ring->is_ring || !ring->per_consumer)
                 continue;
             ring->paired = true;
-            expect(&k, &recipes[r], "a ring of bands paired", NULL, "halves of different tiles");
+            expect(&k, &recipes[r], "a ring of consumers paired", NULL, "halves of different tiles");
             ring->paired = false;
         }
         close_kernel(&k);

@@ -1,4 +1,4 @@
-/* check_band.c - one role's run over one tile: slots that are held when they are read, products that
+/* check_consumer.c - one role's run over one tile: slots that are held when they are read, products that
  * have ended before anybody looks at or overwrites what is theirs.
  *
  * What a product still running has, and until when: the registers of its sum (its home), the
@@ -7,10 +7,10 @@
  * in order.  A home is of one value at a time: who asks for one whose registers another has by then, if
  * only for the next iteration, would get that other.
  *
- * What bands do together.  Between two barriers of all bands nothing is known of the others' order.  So
- * what all bands have a part in is read in a later epoch between barriers than it was written or
+ * What consumers do together.  Between two barriers of all consumers nothing is known of the others' order.  So
+ * what all consumers have a part in is read in a later epoch between barriers than it was written or
  * waited for in, and written again or released in a later one than the last product ended in that
- * reads it.  Bands that meet at barriers go the same way (check_roles.c), so that what one does in a
+ * reads it.  Consumers that meet at barriers go the same way (check_roles.c), so that what one does in a
  * epoch they all do.
  *
  * A ring with deferred release has one slot held when a tile begins, that of the tile before, which is slot 1
@@ -39,7 +39,7 @@ typedef struct Region {
     Inputs inputs;
 } Region;
 
-struct BandFacts {
+struct ConsumerFacts {
     Arena *arena;
     const TirFn *fn;
     const uint32_t *home; /* by id */
@@ -57,16 +57,16 @@ typedef struct InFlight {
     const TirVal *registers[2]; /* operands in registers */
 } InFlight;
 
-enum { JOINT_SLOTS = 2 }; /* of a buffer of all bands: the lowering takes them in turn */
+enum { JOINT_SLOTS = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
 
-/* Epochs between barriers of all bands, from 1 on, in which .. */
+/* Epochs between barriers of all consumers, from 1 on, in which .. */
 typedef struct Epochs {
     uint32_t written[JOINT_SLOTS]; /* .. a slot was last written or waited for (of rings: [0]) */
-    uint32_t read[JOINT_SLOTS];    /* .. the last product ended that read all bands' parts of it */
+    uint32_t read[JOINT_SLOTS];    /* .. the last product ended that read all consumers' parts of it */
 } Epochs;
 
-typedef struct Band {
-    const BandFacts *facts;
+typedef struct Consumer {
+    const ConsumerFacts *facts;
     RoleEvents *events;
     RoleFault *fault;
     const TirOp *now;
@@ -76,12 +76,12 @@ typedef struct Band {
     uint32_t *waited, *released; /* by ring */
     uint32_t *left_over;         /* by ring: the slot that results were written to; 0: none */
     uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
-    uint32_t epoch;            /* between barriers of all bands: which, from 1 on */
+    uint32_t epoch;            /* between barriers of all consumers: which, from 1 on */
     Epochs *epochs;        /* by buffer */
-    uint32_t *written_slot;      /* by buffer of all bands: the one written last */
+    uint32_t *written_slot;      /* by buffer of all consumers: the one written last */
     bool *made;                  /* by id */
     const TirOp *turn;           /* the pingpong_wait that was not passed on; NULL: it is not its turn */
-} Band;
+} Consumer;
 
 /* ---- facts ---- */
 
@@ -97,7 +97,7 @@ is_inside(const TirVal *value, const TirOp *region)
 }
 
 static void
-find_inputs(BandFacts *f, Region *region, const TirBlock *block)
+find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -116,7 +116,7 @@ find_inputs(BandFacts *f, Region *region, const TirBlock *block)
 }
 
 static bool
-is_renaming(const BandFacts *f, const TirOp *op)
+is_renaming(const ConsumerFacts *f, const TirOp *op)
 {
     switch (op->op) {
     case TIR_EXPAND:
@@ -146,7 +146,7 @@ is_renaming(const BandFacts *f, const TirOp *op)
 }
 
 static void
-find_facts(BandFacts *f, const TirBlock *block)
+find_facts(ConsumerFacts *f, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -163,13 +163,13 @@ find_facts(BandFacts *f, const TirBlock *block)
     }
 }
 
-BandFacts *
-band_facts(Arena *arena, const TirFn *fn)
+ConsumerFacts *
+consumer_facts(Arena *arena, const TirFn *fn)
 {
-    BandFacts *f = arena_new(arena, BandFacts);
+    ConsumerFacts *f = arena_new(arena, ConsumerFacts);
     ProductHomes homes = product_homes(arena, fn);
 
-    *f = (BandFacts){.arena = arena,
+    *f = (ConsumerFacts){.arena = arena,
                      .fn = fn,
                      .home = homes.of,
                      .at_once = homes.at_once,
@@ -183,7 +183,7 @@ band_facts(Arena *arena, const TirFn *fn)
 /* ---- faults ---- */
 
 static bool
-fail(Band *b, const TirOp *other, const char *text)
+fail(Consumer *b, const TirOp *other, const char *text)
 {
     *b->fault = (RoleFault){text, b->now, other};
     return false;
@@ -191,7 +191,7 @@ fail(Band *b, const TirOp *other, const char *text)
 
 /* "$K_1" */
 static const char *
-ring_name(Band *b, const TirShared *ring)
+ring_name(Consumer *b, const TirShared *ring)
 {
     return arena_printf(b->facts->arena, "$%s_%u", ring->name == NULL ? "" : ring->name, ring->id);
 }
@@ -200,7 +200,7 @@ ring_name(Band *b, const TirShared *ring)
 
 /* The value whose registers `value` has: those of a loop's result are those of what it carries. */
 static const TirVal *
-same_registers(const Band *b, const TirVal *value)
+same_registers(const Consumer *b, const TirVal *value)
 {
     while (value->def != NULL && value->def->op != TIR_SELECT && value->def->op != TIR_REDUCE &&
            b->facts->renames[value->id])
@@ -211,7 +211,7 @@ same_registers(const Band *b, const TirVal *value)
 }
 
 static bool
-write_registers(Band *b, const TirVal *value)
+write_registers(Consumer *b, const TirVal *value)
 {
     if (b->in_flight.n == 0)
         return true;
@@ -226,7 +226,7 @@ write_registers(Band *b, const TirVal *value)
 }
 
 static bool
-write_home(Band *b, uint32_t home)
+write_home(Consumer *b, uint32_t home)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const TirOp *product = b->in_flight.at[i].op;
@@ -237,7 +237,7 @@ write_home(Band *b, uint32_t home)
 }
 
 static bool
-lives_there(Band *b, uint32_t home, const TirVal *value)
+lives_there(Consumer *b, uint32_t home, const TirVal *value)
 {
     const TirVal *lives = b->lives[home];
 
@@ -246,7 +246,7 @@ lives_there(Band *b, uint32_t home, const TirVal *value)
 }
 
 static bool
-read_home(Band *b, uint32_t home, const TirVal *value)
+read_home(Consumer *b, uint32_t home, const TirVal *value)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const TirOp *product = b->in_flight.at[i].op;
@@ -260,7 +260,7 @@ read_home(Band *b, uint32_t home, const TirVal *value)
 
 /* Whether an operation computes its result where it stands. */
 static bool
-is_eager(const Band *b, const TirOp *op)
+is_eager(const Consumer *b, const TirOp *op)
 {
     switch (op->op) {
     case TIR_REDUCE:
@@ -277,9 +277,9 @@ is_eager(const Band *b, const TirOp *op)
     }
 }
 
-/* The parts of all bands: their barrier stands between what brought them and this. */
+/* The parts of all consumers: their barrier stands between what brought them and this. */
 static bool
-read_all_parts(Band *b, const TirOp *read, uint32_t slot)
+read_all_parts(Consumer *b, const TirOp *read, uint32_t slot)
 {
     const Epochs *epochs = &b->epochs[read->shared->id];
     uint32_t written = epochs->written[read->shared->is_ring ? 0 : slot];
@@ -295,20 +295,20 @@ read_all_parts(Band *b, const TirOp *read, uint32_t slot)
     if (written == b->epoch)
         return fail(b, read,
                     arena_printf(b->facts->arena,
-                                 "the other bands' parts of %s are read without a barrier of all bands "
+                                 "the other consumers' parts of %s are read without a barrier of all consumers "
                                  "behind what brings them",
                                  ring_name(b, read->shared)));
     return true;
 }
 
-/* Of this band's part of a tile, whichever it is: what holds of each part's ring holds of it. */
+/* Of this consumer's part of a tile, whichever it is: what holds of each part's ring holds of it. */
 static bool
-read_own_slot(Band *b, const TirOp *read, uint32_t *slot)
+read_own_slot(Consumer *b, const TirOp *read, uint32_t *slot)
 {
     uint32_t first = read->shared->id;
 
     *slot = b->slot_of[read->results[0]->id];
-    for (uint32_t p = 0; p < b->facts->fn->plan->bands; p++) {
+    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (*slot <= b->released[first + p])
             return fail(b, read, arena_printf(b->facts->arena, "a slot of %s is read after its release",
                                               ring_name(b, b->facts->fn->shared.at[first + p])));
@@ -323,7 +323,7 @@ read_own_slot(Band *b, const TirOp *read, uint32_t *slot)
 
 /* A slot that an operation reads must be the one waited for last, and not released. */
 static bool
-read_slot(Band *b, const TirOp *read, uint32_t *slot)
+read_slot(Consumer *b, const TirOp *read, uint32_t *slot)
 {
     uint32_t ring = read->shared->id;
 
@@ -357,7 +357,7 @@ is_of_roles(const TirShared *shared)
 }
 
 static bool
-ask_for(Band *b, const TirVal *value)
+ask_for(Consumer *b, const TirVal *value)
 {
     const TirOp *def = value->def;
     uint32_t home = b->facts->home[value->id], slot;
@@ -383,14 +383,14 @@ ask_for(Band *b, const TirVal *value)
 
 /* Whether `value` is in the registers of that home from the start. */
 static bool
-stays_at_home(const Band *b, uint32_t home, const TirVal *value)
+stays_at_home(const Consumer *b, uint32_t home, const TirVal *value)
 {
     return home != 0 && home == b->facts->home[value->id] && is_made_at_home(value);
 }
 
 /* Values go to the registers of others, as if at once. */
 static bool
-assign(Band *b, uint32_t n, TirVal *const *to, TirVal *const *from)
+assign(Consumer *b, uint32_t n, TirVal *const *to, TirVal *const *from)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t home = b->facts->home[to[k]->id];
@@ -412,7 +412,7 @@ assign(Band *b, uint32_t n, TirVal *const *to, TirVal *const *from)
 /* ---- operations ---- */
 
 static bool
-start_product(Band *b, const TirOp *op)
+start_product(Consumer *b, const TirOp *op)
 {
     const TirVal *sum = op->args[2], *result = op->results[0];
     uint32_t home = b->facts->home[result->id];
@@ -443,7 +443,7 @@ start_product(Band *b, const TirOp *op)
 }
 
 static void
-wait_for_products(Band *b, int64_t most)
+wait_for_products(Consumer *b, int64_t most)
 {
     uint32_t left = most < b->in_flight.n ? (uint32_t)most : b->in_flight.n;
     uint32_t first = b->in_flight.n - left;
@@ -463,7 +463,7 @@ wait_for_products(Band *b, int64_t most)
 }
 
 static bool
-wait_for_slot(Band *b, const TirOp *op)
+wait_for_slot(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
     uint32_t most = op->shared->release_lag || op->shared->deferred_release ? RING_HELD_WITH_LAG : RING_HELD_MOST;
@@ -490,9 +490,9 @@ wait_for_slot(Band *b, const TirOp *op)
     return true;
 }
 
-/* The next slot of each part's ring, behind a wait for this band's. */
+/* The next slot of each part's ring, behind a wait for this consumer's. */
 static bool
-take_own_slot(Band *b, const TirOp *op)
+take_own_slot(Consumer *b, const TirOp *op)
 {
     uint32_t first = op->shared->id, last = b->events->n;
 
@@ -502,7 +502,7 @@ take_own_slot(Band *b, const TirOp *op)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
                                  ring_name(b, op->shared)));
-    for (uint32_t p = 0; p < b->facts->fn->plan->bands; p++) {
+    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (b->waited[first + p] != b->released[first + p])
             return fail(b, NULL,
                         arena_printf(b->facts->arena, "a part of a tile is read while a slot of %s is held",
@@ -513,7 +513,7 @@ take_own_slot(Band *b, const TirOp *op)
 }
 
 static bool
-take_slot(Band *b, const TirOp *op)
+take_slot(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
 
@@ -529,7 +529,7 @@ take_slot(Band *b, const TirOp *op)
 }
 
 static bool
-release_slot(Band *b, const TirOp *op)
+release_slot(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
 
@@ -551,8 +551,8 @@ release_slot(Band *b, const TirOp *op)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             bool same = read != NULL && (read->shared == op->shared ||
-                                         (read->own && op->shared->of_band > 0 &&
-                                          read->shared->id + op->shared->of_band - 1 == ring));
+                                         (read->own && op->shared->of_consumer > 0 &&
+                                          read->shared->id + op->shared->of_consumer - 1 == ring));
             if (same && flight->slot[k] == b->released[ring])
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
@@ -564,16 +564,16 @@ release_slot(Band *b, const TirOp *op)
     if (b->epochs[ring].read[0] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "a slot of %s is released without a barrier of all bands behind the "
+                                 "a slot of %s is released without a barrier of all consumers behind the "
                                  "products that read all of it",
                                  ring_name(b, op->shared)));
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
 
-/* A band writes its part of the slot that it did not write last. */
+/* A consumer writes its part of the slot that it did not write last. */
 static bool
-write_part(Band *b, const TirOp *op)
+write_part(Consumer *b, const TirOp *op)
 {
     const TirShared *buffer = op->shared;
     uint32_t slot = b->written_slot[buffer->id] ^= buffer->slots > 1;
@@ -591,7 +591,7 @@ write_part(Band *b, const TirOp *op)
     if (running || b->epochs[buffer->id].read[slot] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "a slot of %s is written without a barrier of all bands behind the "
+                                 "a slot of %s is written without a barrier of all consumers behind the "
                                  "products that read it",
                                  ring_name(b, buffer)));
     b->epochs[buffer->id].written[slot] = b->epoch;
@@ -602,7 +602,7 @@ write_part(Band *b, const TirOp *op)
  * is not given back in this tile (`release_slot`), for the lowering waits in the next one until TMA
  * has read it. */
 static bool
-write_aliased(Band *b, const TirOp *op)
+write_aliased(Consumer *b, const TirOp *op)
 {
     const TirShared *ring = b->facts->fn->shared.at[op->shared->aliases - 1];
     uint32_t slot = b->waited[ring->id];
@@ -631,7 +631,7 @@ write_aliased(Band *b, const TirOp *op)
 }
 
 static bool
-take_or_pass(Band *b, const TirOp *op)
+take_or_pass(Consumer *b, const TirOp *op)
 {
     bool take = op->op == TIR_PINGPONG_WAIT;
 
@@ -643,7 +643,7 @@ take_or_pass(Band *b, const TirOp *op)
 }
 
 static const Region *
-region_of(const Band *b, const TirOp *op)
+region_of(const Consumer *b, const TirOp *op)
 {
     const Region *region = b->facts->regions.at;
 
@@ -653,7 +653,7 @@ region_of(const Band *b, const TirOp *op)
 }
 
 static bool
-begin_region(Band *b, const TirOp *op)
+begin_region(Consumer *b, const TirOp *op)
 {
     const Region *region = region_of(b, op);
     bool products = false;
@@ -673,12 +673,12 @@ begin_region(Band *b, const TirOp *op)
             products = products || walk_is_channel(op->blocks[k]->ops.at[i]);
     }
     if (products && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
-        return fail(b, NULL, "warps of a band may part where it meets others or starts products");
+        return fail(b, NULL, "warps of a consumer may part where it meets others or starts products");
     return true;
 }
 
 static bool
-do_op(Band *b, const TirOp *op)
+do_op(Consumer *b, const TirOp *op)
 {
     switch (op->op) {
     case TIR_RING_WAIT:
@@ -695,7 +695,7 @@ do_op(Band *b, const TirOp *op)
     case TIR_PINGPONG_WAIT:
     case TIR_PINGPONG_ARRIVE:
         return take_or_pass(b, op);
-    case TIR_BAND_BARRIER:
+    case TIR_CONSUMER_BARRIER:
         b->epoch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
@@ -703,7 +703,7 @@ do_op(Band *b, const TirOp *op)
         if (b->epochs[op->shared->id].written[0] == b->epoch)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,
-                                     "%s is written without a barrier of all bands behind the "
+                                     "%s is written without a barrier of all consumers behind the "
                                      "addition that reads it",
                                      ring_name(b, op->shared)));
         b->epochs[op->shared->id].written[0] = b->epoch;
@@ -749,9 +749,9 @@ do_op(Band *b, const TirOp *op)
 }
 
 static bool
-visit_band(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
+visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
 {
-    Band *b = user;
+    Consumer *b = user;
 
     b->now = op;
     if (moment == WALK_AT)
@@ -776,12 +776,12 @@ visit_band(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
 }
 
 bool
-check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
+check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
            RoleFault *fault)
 {
     Arena *arena = facts->arena;
     uint32_t values = facts->fn->next_id + 1, rings = facts->fn->shared.n + 1;
-    Band b = {.facts = facts,
+    Consumer b = {.facts = facts,
               .events = events,
               .fault = fault,
               .lives = arena_array(arena, const TirVal *, facts->homes + 1),
@@ -797,7 +797,7 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* slot 1 is that of the tile before */
         b.waited[k] = facts->fn->shared.at[k]->deferred_release;
-    walk->visit = visit_band;
+    walk->visit = visit_consumer;
     walk->user = &b;
     if (!walk_run(walk, program))
         return false;
@@ -812,7 +812,7 @@ check_band(const BandFacts *facts, Walk *walk, const WalkProgram *program, RoleE
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
             return fail(&b, NULL,
                         arena_printf(arena,
-                                     "no barrier of all bands follows the products that read all of %s",
+                                     "no barrier of all consumers follows the products that read all of %s",
                                      ring_name(&b, facts->fn->shared.at[k])));
         }
     }
@@ -841,7 +841,7 @@ static bool
 list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Lister *l = user;
-    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_BAND_BARRIER;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_CONSUMER_BARRIER;
 
     (void)block;
     if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_ring)) &&
@@ -851,7 +851,7 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 }
 
 bool
-list_band_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
+list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
 {
     Lister l = {arena, events};
 

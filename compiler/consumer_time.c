@@ -1,16 +1,16 @@
-/* band_time.c - from clocks of units to the time of a launch.
+/* consumer_time.c - from clocks of units to the time of a launch.
  *
- * Bands are customers of a closed network with two stations, products and tile arithmetic, and a
+ * Consumers are customers of a closed network with two stations, products and tile arithmetic, and a
  * gap between them (barriers, the fill and drain of the pipes) in which they need neither.  Mean
  * value analysis says how long a round takes when others stand in the queues: with n customers a
  * station takes its time times one more than the customers that n - 1 leave in it on average.  That
- * is how imperfectly arithmetic hides behind products: one band hides nothing, more bands more.
+ * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers more.
  *
- * A band does not wait for all of its products: others run under its own arithmetic, and only keep the
- * tensor cores from the other bands.  Where products of stage 1 run into the next iteration (pipelined) it
+ * A consumer does not wait for all of its products: others run under its own arithmetic, and only keep the
+ * tensor cores from the other consumers.  Where products of stage 1 run into the next iteration (pipelined) it
  * waits for those of stage 0, in a straight loop for the first of those of stage 0 and the first of those of stage 1,
  * where an iteration's first product begins in the one before for the latter.  In a straight loop
- * two chains of products begin, each with a gap.  Bands that share a product wait for one another
+ * two chains of products begin, each with a gap.  Consumers that share a product wait for one another
  * instead, the longer the more there are, and with that for most of the products of all.
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
@@ -24,7 +24,7 @@
  *
  * The constants are in the target's record, with their source.
  */
-#include "compiler/band_time.h"
+#include "compiler/consumer_time.h"
 
 #include "compiler/passes/plan.h"
 #include "compiler/unit_norm.h"
@@ -48,24 +48,24 @@ round_of(uint32_t n, double waited, double under, double second, double gap)
 }
 
 bool
-band_pipelines(const Target *target, const BandWork *work, const PlanHints *plan)
+consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     return plan->pipelined && !work->joint && work->accumulators > 0 && work->fresh > 0 &&
-           plan_overlap_fits(target, plan->bands, work->accumulators + plan_overlap_registers(work->fresh));
+           plan_overlap_fits(target, plan->consumers, work->accumulators + plan_overlap_registers(work->fresh));
 }
 
 bool
-band_is_products(const BandWork *work)
+consumer_is_products(const ConsumerWork *work)
 {
     return work->issue <= 0 && work->special <= 0 && !work->joint;
 }
 
 static double
-iteration_of_products(const Target *target, const BandWork *work, const PlanHints *plan)
+iteration_of_products(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
-    const BandTimes *times = &target->band_times;
-    double n = plan->bands;
-    double bytes = (double)(work->ring_bytes_shared + plan->bands * work->ring_bytes_own);
+    const ConsumerTimes *times = &target->consumer_times;
+    double n = plan->consumers;
+    double bytes = (double)(work->ring_bytes_shared + plan->consumers * work->ring_bytes_own);
     double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
     double slots = plan->stages * plan->stages;
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
@@ -74,10 +74,10 @@ iteration_of_products(const Target *target, const BandWork *work, const PlanHint
     return (busy + times->products + copies / slots) * (work->swap_ab ? times->swap_ab : 1);
 }
 
-/* What a band waits for where a copy begins when its slot has been read.  Bands that divide tiles have a
+/* What a consumer waits for where a copy begins when its slot has been read.  Consumers that divide tiles have a
  * slot for each part, and give it back early. */
 static double
-copy_wait(const BandTimes *times, const BandWork *work, bool pipelines)
+copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
     if (work->divided)
         return 0;
@@ -87,16 +87,16 @@ copy_wait(const BandTimes *times, const BandWork *work, bool pipelines)
 }
 
 static double
-iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, BandClocks *c)
+iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *plan, ConsumerClocks *c)
 {
-    const BandTimes *times = &target->band_times;
-    uint32_t n = plan->bands;
-    bool pipelines = band_pipelines(target, work, plan), straight = !pipelines && !work->joint;
+    const ConsumerTimes *times = &target->consumer_times;
+    uint32_t n = plan->consumers;
+    bool pipelines = consumer_pipelines(target, work, plan), straight = !pipelines && !work->joint;
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
 
-    if (band_is_products(work))
+    if (consumer_is_products(work))
         return iteration_of_products(target, work, plan);
     if (!straight)
         share += times->under * (1 - share);
@@ -112,16 +112,16 @@ iteration_of(const Target *target, const BandWork *work, const PlanHints *plan, 
 /* What a tile of the grid waits for the copies that it needs once, where the slot is the only one: the
  * last tile's products read it to their end, unless those of stage 1 come behind them. */
 static double
-slot_wait(const Target *target, const BandWork *work, const PlanHints *plan)
+slot_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
-    double bytes = (double)(work->once_bytes_shared + plan->bands * work->once_bytes_own);
-    double share = band_pipelines(target, work, plan) ? target->band_times.slot : 1;
+    double bytes = (double)(work->once_bytes_shared + plan->consumers * work->once_bytes_own);
+    double share = consumer_pipelines(target, work, plan) ? target->consumer_times.slot : 1;
 
-    return share * (target->band_times.copy_latency + bytes / target->chip.copy_bytes);
+    return share * (target->consumer_times.copy_latency + bytes / target->chip.copy_bytes);
 }
 
 double
-band_most_dealt(const Target *target, const BandTrips *trips)
+consumer_most_dealt(const Target *target, const ConsumerTrips *trips)
 {
     double most = 0;
     int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
@@ -136,7 +136,7 @@ band_most_dealt(const Target *target, const BandTrips *trips)
 }
 
 double
-band_as_long(const BandTrips *trips, uint32_t k)
+consumer_as_long(const ConsumerTrips *trips, uint32_t k)
 {
     double n = 0;
 
@@ -148,24 +148,24 @@ band_as_long(const BandTrips *trips, uint32_t k)
 /* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
  * all together take, nor than the longest do alone, in whole rounds. */
 static double
-drawn_in_rounds(const Target *target, const BandTrips *trips, double each, const BandClocks *c)
+drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each, const ConsumerClocks *c)
 {
     double most = trips->blocks / target->chip.sm_count * c->tile;
 
     for (uint32_t k = 0; k < trips->n; k++) {
-        double rounds = ceil(band_as_long(trips, k) / target->chip.sm_count);
+        double rounds = ceil(consumer_as_long(trips, k) / target->chip.sm_count);
         double longer = (trips->block[k] / trips->each - 1) * each;
         most = unit_larger(most, rounds * (c->tile + longer * c->iteration));
     }
     return most;
 }
 
-BandClocks
-band_time(const Target *target, const BandWork *work, const BandTrips *trips, const PlanHints *plan,
+ConsumerClocks
+consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips, const PlanHints *plan,
           bool whole_waves)
 {
-    const BandTimes *times = &target->band_times;
-    BandClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
+    const ConsumerTimes *times = &target->consumer_times;
+    ConsumerClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
                     .arithmetic = work->special + times->issue * work->issue +
                                   times->vector * work->vectors +
                                   (work->joint ? 0 : times->round)};
@@ -175,29 +175,29 @@ band_time(const Target *target, const BandWork *work, const BandTrips *trips, co
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
-              plan->bands * work->stored / times->store_bytes;
+              plan->consumers * work->stored / times->store_bytes;
     if (!plan->persistent)
         c.start += times->block;
     else if (plan->slots == 1)
         c.start += slot_wait(target, work, plan);
-    if (band_is_products(work)) { /* the next tile's copies run under what ends a tile */
+    if (consumer_is_products(work)) { /* the next tile's copies run under what ends a tile */
         c.start = plan->persistent ? 0 : times->block;
         whole_waves = true; /* nothing else tells large tiles from small ones */
     }
-    /* Bands that wait for one another make masks meanwhile, in part. */
-    double masks = times->issue * trips->masks * plan->bands * times->mask *
+    /* Consumers that wait for one another make masks meanwhile, in part. */
+    double masks = times->issue * trips->masks * plan->consumers * times->mask *
                    (work->joint ? times->mask_joint : 1);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile;
     else if (work->variable_trips && whole_waves)
-        c.total = ceil(waves) * c.start + c.iteration * band_most_dealt(target, trips);
+        c.total = ceil(waves) * c.start + c.iteration * consumer_most_dealt(target, trips);
     else if (sliding && plan->dynamic && !plan->paired)
         c.total = drawn_in_rounds(target, trips, each, &c);
     else if (sliding && plan->persistent)
         c.total = ceil(waves) * (c.start + masks) +
-                  c.iteration * each / trips->each * band_most_dealt(target, trips);
+                  c.iteration * each / trips->each * consumer_most_dealt(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
     c.total += times->launch;

@@ -1,16 +1,16 @@
-/* band_work.c - what an iteration of a planned kernel asks of the units of an SM.
+/* consumer_work.c - what an iteration of a planned kernel asks of the units of an SM.
  *
  *   products        n/2 clocks for 64 x n x 16: 4096 operations a clock
  *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
  *                   there
  *   MUFU    16 exponentials a clock
- *   issue           one instruction a clock for each of four schedulers, a warp of each band on
+ *   issue           one instruction a clock for each of four schedulers, a warp of each consumer on
  * each
  *
  * There may be several loops with products; the one that masks least stands for all.  What masks
  * add is counted apart, by the segments of a loop in which they are live.
  */
-#include "compiler/band_time.h"
+#include "compiler/consumer_time.h"
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/plan.h"
@@ -18,9 +18,9 @@
 
 
 typedef struct Sum {
-    BandWork *work;
+    ConsumerWork *work;
     const TirBlock *body;
-    uint32_t bands;
+    uint32_t consumers;
     bool divided;
 } Sum;
 
@@ -51,7 +51,7 @@ count_masks(TripLoop *loop, const TirBlock *block)
 }
 
 static void
-add_arithmetic(BandWork *w, const TirBlock *block)
+add_arithmetic(ConsumerWork *w, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -74,7 +74,7 @@ add_arithmetic(BandWork *w, const TirBlock *block)
 
 /* Tiles of the loop that stay: in f32, computed from products, used by more than one operation. */
 static void
-add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
+add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -90,10 +90,10 @@ add_kept(BandWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each band, to one of two slots
+/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each consumer, to one of two slots
  * (roles_vectors.c). */
 static void
-add_vectors(BandWork *w, const TirBlock *body, uint32_t shared_by)
+add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
 {
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
@@ -144,9 +144,9 @@ in_stage0(const TirBlock *body, const TirOp *product)
     return true;
 }
 
-/* What a band waits for: of the products that could run one under the other's arithmetic the first. */
+/* What a consumer waits for: of the products that could run one under the other's arithmetic the first. */
 static void
-add_waits(BandWork *w, const TirBlock *body, const TirOp *product, double clocks)
+add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *product, double clocks)
 {
     bool early = in_stage0(body, product);
     double *first = early ? &w->first : &w->after;
@@ -181,12 +181,12 @@ is_held(const TirBlock *body)
     return false;
 }
 
-/* Vectors that bands load, and what they add to memory: a product that they share goes through shared
+/* Vectors that consumers load, and what they add to memory: a product that they share goes through shared
  * memory to the unit that makes tensor copies, all else is added from registers. */
 static void
 add_memory(const Sum *sum)
 {
-    BandWork *w = sum->work;
+    ConsumerWork *w = sum->work;
 
     for (uint32_t i = 0; i < sum->body->ops.n; i++) {
         const TirOp *op = sum->body->ops.at[i];
@@ -203,12 +203,12 @@ add_memory(const Sum *sum)
 static void
 add_product(const Sum *sum, const TirOp *op)
 {
-    BandWork *w = sum->work;
+    ConsumerWork *w = sum->work;
     TirType type = op->results[0]->type;
     JointShare share = {.rows = type.dim[0], .cols = type.dim[1]};
-    bool shares = op->joint && !sum->divided; /* of the parts of all bands */
+    bool shares = op->joint && !sum->divided; /* of the parts of all consumers */
     if (shares)
-        share = joint_share(type, sum->bands);
+        share = joint_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double blocks = rows / GROUP_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
@@ -218,17 +218,17 @@ add_product(const Sum *sum, const TirOp *op)
         left = left->def->args[0];
     bool in_shared = op->joint || (left->def != NULL &&
                                    (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
-    if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all bands write */
+    if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all consumers write */
         w->joint = true;
         w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
         w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
     }
-    if (shares) { /* the parts of all bands, for a share of the result */
+    if (shares) { /* the parts of all consumers, for a share of the result */
         w->joint = true;
-        steps *= sum->bands;
+        steps *= sum->consumers;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * 2;
-        w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->bands * 4;
-        w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->bands) / 128;
+        w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
+        w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->consumers) / 128;
     }
     w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
@@ -249,34 +249,34 @@ add_product(const Sum *sum, const TirOp *op)
 }
 
 static void
-find_loops(BandWork *w, const TirBlock *block)
+find_loops(ConsumerWork *w, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_loops(w, op->blocks[k]);
-        if (op->op == TIR_FOR && has_own_product(op->blocks[0]) && w->n_loops < BAND_LOOPS)
+        if (op->op == TIR_FOR && has_own_product(op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
             w->loops[w->n_loops++].op = op;
     }
 }
 
-/* A tile that leaves: it fits the slot of a tile with as many rows that a band loads once, and is the only
+/* A tile that leaves: it fits the slot of a tile with as many rows that a consumer loads once, and is the only
  * one (roles_store.c would have another slot for each). */
 static void
-add_leaving(BandWork *w, const TirBlock *body, TirType type, int64_t bits)
+add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 {
     bool first = w->panel_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirShared *ring = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
-        fits = fits || (ring != NULL && ring->per_band && ring->rows == type.dim[0] &&
+        fits = fits || (ring != NULL && ring->per_consumer && ring->rows == type.dim[0] &&
                         (int64_t)ring->cols * dtype_bits(ring->dtype) >= type.dim[1] * bits);
     }
     w->leaves_over = first && fits;
 }
 
 static void
-add_rings(BandWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
+add_rings(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -295,8 +295,8 @@ add_rings(BandWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
             continue;
         int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;
         int64_t bytes = rows * cols * 2;
-        int64_t *total = in_loop ? op->shared->per_band ? &w->ring_bytes_own : &w->ring_bytes_shared
-                         : op->shared->per_band ? &w->once_bytes_own
+        int64_t *total = in_loop ? op->shared->per_consumer ? &w->ring_bytes_own : &w->ring_bytes_shared
+                         : op->shared->per_consumer ? &w->once_bytes_own
                                                 : &w->once_bytes_shared;
         *total += bytes;
     }
@@ -304,17 +304,17 @@ add_rings(BandWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
 
 /* The rings of a loop that stands there several times hold the same tiles. */
 static void
-add_rings_of(BandWork *w, const TirFn *fn, const TirOp *main_loop)
+add_rings_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 {
     add_rings(w, fn, fn->body, false);
     w->ring_bytes_shared = w->ring_bytes_own = 0;
     add_rings(w, fn, main_loop->blocks[0], true);
 }
 
-BandWork
-band_work(const TirFn *fn, uint32_t bands)
+ConsumerWork
+consumer_work(const TirFn *fn, uint32_t consumers)
 {
-    BandWork w = {.axis = fn->plan->band_axis, .divided = fn->plan->divided, .lookahead = fn->plan->lookahead};
+    ConsumerWork w = {.axis = fn->plan->consumer_axis, .divided = fn->plan->divided, .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
     double least = 0;
 
@@ -334,7 +334,7 @@ band_work(const TirFn *fn, uint32_t bands)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {&w, plain->blocks[0], bands, fn->plan->divided};
+    Sum sum = {&w, plain->blocks[0], consumers, fn->plan->divided};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)
@@ -356,6 +356,6 @@ band_work(const TirFn *fn, uint32_t bands)
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = fn->plan->lookahead;
     if (w.joint)
-        add_vectors(&w, plain->blocks[0], sum.divided ? bands : 1);
+        add_vectors(&w, plain->blocks[0], sum.divided ? consumers : 1);
     return w;
 }
