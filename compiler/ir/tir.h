@@ -228,7 +228,7 @@ struct TirOp {
     bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
-    bool own;                  /* RING_WAIT, SHARED_READ: of this consumer, of rings for parts of a tile */
+    bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of rings for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 

@@ -250,11 +250,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);
         return;
-    case TIR_RING_WAIT:
+    case TIR_CONSUMER_WAIT:
         op->shared = take_shared(r);
         op->own = reader_accept(r, "own");
         return;
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_RELEASE:
         op->shared = take_shared(r);
         if (reader_accept(r, ","))
             take_uses(r, args);

@@ -445,11 +445,11 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_index(p, op, op->args);
         return;
-    case TIR_RING_WAIT:
+    case TIR_CONSUMER_WAIT:
         print_shared(p, op->shared);
         buf_add(out, op->own ? " own" : "");
         return;
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_RELEASE:
         print_shared(p, op->shared);
         if (op->n_args > 0) {
             buf_add(out, ", ");
@@ -522,8 +522,8 @@ names_shared(TirOpcode op)
     case TIR_SHARED_READ:
     case TIR_SHARED_WRITE:
     case TIR_TMA_LOAD:
-    case TIR_RING_WAIT:
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_WAIT:
+    case TIR_CONSUMER_RELEASE:
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE: return true;
     default: return false;
@@ -545,7 +545,7 @@ print_op(Printer *p, const TirOp *op)
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
         op->op == TIR_GRID_FIRST ||
-        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_RING_WAIT)
+        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_CONSUMER_WAIT)
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)
         print_for(p, op);

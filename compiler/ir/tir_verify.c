@@ -560,8 +560,8 @@ check_types(Verifier *v, const TirOp *op)
         if (op->tensor != NULL && op->shared != NULL)
             check_fits_shared(v, op, tir_index_type(op));
         /* fall through */
-    case TIR_RING_WAIT:
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_WAIT:
+    case TIR_CONSUMER_RELEASE:
         if (op->shared == NULL || !op->shared->is_ring)
             tir_fault(v, op, "there is no ring");
         return;

@@ -124,7 +124,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_no_roles(v, op->blocks[k]);
-        if (op->op == TIR_TMA_LOAD || op->op == TIR_RING_WAIT || op->op == TIR_RING_RELEASE ||
+        if (op->op == TIR_TMA_LOAD || op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
             op->op == TIR_MMA_WAIT || op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
             op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
@@ -298,7 +298,7 @@ check_wait(Verifier *v, const TirOp *op, Flow *flow)
 }
 
 static void
-check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
+check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
 {
     const TirShared *ring = op->shared;
 
@@ -317,7 +317,7 @@ check_ring_wait(Verifier *v, const TirOp *op, Flow *flow)
 }
 
 static void
-check_ring_release(Verifier *v, const TirOp *op, Flow *flow)
+check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
 {
     const TirShared *ring = op->shared;
     uint32_t *held = &flow->held[ring->id];
@@ -390,7 +390,7 @@ forget_slots(const TirBlock *block, Flow *flow)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_RING_WAIT)
+        if (op->op == TIR_CONSUMER_WAIT)
             flow->slot[op->shared->id] = 0;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             forget_slots(op->blocks[k], flow);
@@ -446,8 +446,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_IF: walk_branch(v, op, flow); break;
         case TIR_MMA: check_product(v, op, flow); break;
         case TIR_MMA_WAIT: check_wait(v, op, flow); break;
-        case TIR_RING_WAIT: check_ring_wait(v, op, flow); break;
-        case TIR_RING_RELEASE: check_ring_release(v, op, flow); break;
+        case TIR_CONSUMER_WAIT: check_consumer_wait(v, op, flow); break;
+        case TIR_CONSUMER_RELEASE: check_consumer_release(v, op, flow); break;
         case TIR_TMA_STORE: check_store(v, op, flow); break;
         case TIR_PINGPONG_WAIT:
         case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;

@@ -313,8 +313,8 @@ void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* The coordinates of the panel that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
-void lower_ring_wait(Lowering *lo, TirOp *op);
-void lower_ring_release(Lowering *lo, TirOp *op);
+void lower_consumer_wait(Lowering *lo, TirOp *op);
+void lower_consumer_release(Lowering *lo, TirOp *op);
 /* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_tma_load(Lowering *lo, TirOp *op);

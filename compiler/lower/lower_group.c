@@ -263,7 +263,7 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
 
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_RING_WAIT && op->shared == ring)
+        if (op->op == TIR_CONSUMER_WAIT && op->shared == ring)
             return;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             describe_for(lo, op->blocks[k], 0, ring);

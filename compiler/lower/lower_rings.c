@@ -124,16 +124,16 @@ static const TirShared *
 ring_to_follow(const Lowering *lo, const TirShared *ring)
 {
     const TirBlock *body = lo->fn->body;
-    uint32_t first = only_place(body, TIR_RING_WAIT, ring);
-    uint32_t own = only_place(body, TIR_RING_RELEASE, ring), last = own;
+    uint32_t first = only_place(body, TIR_CONSUMER_WAIT, ring);
+    uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, ring), last = own;
     const TirShared *found = NULL;
 
     if (!lo->fn->plan->persistent || !lo->fn->plan->lookahead || first == 0 || own < first)
         return NULL;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *other = lo->fn->shared.at[k];
-        uint32_t begins = only_place(body, TIR_RING_WAIT, other);
-        uint32_t ends = only_place(body, TIR_RING_RELEASE, other);
+        uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
+        uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
         if (!other->is_ring || other->release_lag || other->slots != ring->slots || begins == 0 ||
             begins > own || ends <= last || ring_to_follow(lo, other) != NULL)
             continue;
@@ -154,8 +154,8 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     if (!plan->dynamic || plan->balance_swap || !plan->lookahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
         return false;
     if (!lo->role->producer)
-        return only_place(body, TIR_RING_WAIT, ring) != 0 &&
-               only_place(body, TIR_RING_RELEASE, ring) > only_place(body, TIR_RING_WAIT, ring);
+        return only_place(body, TIR_CONSUMER_WAIT, ring) != 0 &&
+               only_place(body, TIR_CONSUMER_RELEASE, ring) > only_place(body, TIR_CONSUMER_WAIT, ring);
     for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
         const TirOp *op = plan->producer->ops.at[i];
         once = once || (op->op == TIR_TMA_LOAD && op->shared == ring);
@@ -355,7 +355,7 @@ lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
 }
 
 void
-lower_ring_wait(Lowering *lo, TirOp *op)
+lower_consumer_wait(Lowering *lo, TirOp *op)
 {
     const TirShared *ring = op->shared;
     RingCursor *cursor = &lo->role->rings[ring->id];
@@ -457,7 +457,7 @@ release_before(Lowering *lo, const TirShared *ring)
 }
 
 void
-lower_ring_release(Lowering *lo, TirOp *op)
+lower_consumer_release(Lowering *lo, TirOp *op)
 {
     const TirShared *ring = op->shared;
     LirBuilder *b = &lo->b;

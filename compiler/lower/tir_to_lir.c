@@ -433,11 +433,11 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_NEXT_TILE:
         lower_next_tile(lo);
         break;
-    case TIR_RING_WAIT:
-        lower_ring_wait(lo, op);
+    case TIR_CONSUMER_WAIT:
+        lower_consumer_wait(lo, op);
         break;
-    case TIR_RING_RELEASE:
-        lower_ring_release(lo, op);
+    case TIR_CONSUMER_RELEASE:
+        lower_consumer_release(lo, op);
         break;
     case TIR_TMA_LOAD:
         lower_tma_load(lo, op);

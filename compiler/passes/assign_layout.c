@@ -510,7 +510,7 @@ guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] != value || op->op == TIR_RING_RELEASE) /* that asks when, not what */
+            if (op->args[k] != value || op->op == TIR_CONSUMER_RELEASE) /* that asks when, not what */
                 continue;
             const TirOp *loop = op->op == TIR_YIELD ? block->owner : op;
             if (loop != NULL && loop->op == TIR_FOR && depth < 4) {

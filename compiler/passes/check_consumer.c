@@ -681,9 +681,9 @@ static bool
 do_op(Consumer *b, const TirOp *op)
 {
     switch (op->op) {
-    case TIR_RING_WAIT:
+    case TIR_CONSUMER_WAIT:
         return wait_for_slot(b, op);
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_RELEASE:
         return release_slot(b, op);
     case TIR_MMA_WAIT:
         for (uint32_t k = 0; k < op->n_args; k++) {

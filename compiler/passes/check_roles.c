@@ -234,7 +234,7 @@ sort_events(Checker *c, RoleRun *run)
         const TirOp *op = run->events.at[i];
         RoleEvents *slots = op->shared == NULL ? NULL : &run->slots[op->shared->id];
         if (op->own) { /* it takes no slot */
-            if (op->op == TIR_RING_WAIT)
+            if (op->op == TIR_CONSUMER_WAIT)
                 run->events.at[n++] = op;
             continue;
         }
@@ -246,8 +246,8 @@ sort_events(Checker *c, RoleRun *run)
         if (op->shared == NULL) /* a turn, a barrier */
             continue;
         run->counts[op->shared->id] +=
-            op->op == TIR_RING_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
-        if (op->op == TIR_RING_WAIT)
+            op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
+        if (op->op == TIR_CONSUMER_WAIT)
             vec_push(c->arena, slots, NULL);
     }
     run->events.n = n;

@@ -104,7 +104,7 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
-    if (op->op == TIR_RING_RELEASE) {
+    if (op->op == TIR_CONSUMER_RELEASE) {
         t->released[id][block][consumer]++;
         return true;
     }

@@ -290,7 +290,7 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
 static bool
 goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
 {
-    static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_RING_WAIT, TIR_RING_RELEASE};
+    static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE};
     bool goes = true;
 
     for (uint32_t s = 0; s < 3 && goes; s++) {
@@ -302,9 +302,9 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
             n[op->shared == sharer]++;
             at[op->shared == sharer] = i;
         }
-        bool before = steps[s] != TIR_RING_RELEASE;
+        bool before = steps[s] != TIR_CONSUMER_RELEASE;
         goes = n[0] == n[1] && n[0] <= 1 && (n[0] == 0 || (at[0] < at[1]) == before);
-        if (goes && n[0] == 1 && steps[s] == TIR_RING_WAIT)
+        if (goes && n[0] == 1 && steps[s] == TIR_CONSUMER_WAIT)
             goes = !starts_between(block, at[0], at[1]);
     }
     for (uint32_t i = 0; i < block->ops.n && goes; i++) {

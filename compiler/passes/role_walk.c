@@ -51,8 +51,8 @@ walk_is_channel(const TirOp *op)
 {
     switch (op->op) {
     case TIR_TMA_LOAD:
-    case TIR_RING_WAIT:
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_WAIT:
+    case TIR_CONSUMER_RELEASE:
     case TIR_MMA_WAIT:
     case TIR_PINGPONG_WAIT:
     case TIR_PINGPONG_ARRIVE:

@@ -128,7 +128,7 @@ read_own(Divided *d, const TirOp *own)
     TirShared *ring = own->args[0]->def->shared;
 
     b->span = own->args[0]->def->span;
-    roles_plain(b, TIR_RING_WAIT, ring, 0);
+    roles_plain(b, TIR_CONSUMER_WAIT, ring, 0);
     b->block->ops.at[b->block->ops.n - 1]->own = true;
     TirVal *slot = tir_const_int(b, 0);
     TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &own->results[0]->type);
@@ -243,7 +243,7 @@ release_ended(Divided *d, uint32_t from)
         if (busy)
             continue;
         d->released[k] = true;
-        roles_plain(&d->r->b, TIR_RING_RELEASE, load->shared, 0);
+        roles_plain(&d->r->b, TIR_CONSUMER_RELEASE, load->shared, 0);
     }
 }
 

@@ -45,7 +45,7 @@ static void
 emit_read(Roles *r, CloneMap *map, const TirOp *load)
 {
     r->b.span = load->span;
-    roles_plain(&r->b, TIR_RING_WAIT, load->shared, 0);
+    roles_plain(&r->b, TIR_CONSUMER_WAIT, load->shared, 0);
     TirVal *slot = tir_const_int(&r->b, 0);
     TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &load->results[0]->type);
     read->shared = load->shared;
@@ -71,7 +71,7 @@ void
 roles_release(TirBuilder *b, const OpList *rings, TirVal *pin)
 {
     for (uint32_t k = 0; k < rings->n; k++) {
-        TirOp *op = tir_op_new(b, TIR_RING_RELEASE, pin != NULL, &pin, 0, NULL);
+        TirOp *op = tir_op_new(b, TIR_CONSUMER_RELEASE, pin != NULL, &pin, 0, NULL);
         op->shared = rings->at[k]->shared;
     }
 }

@@ -3,16 +3,16 @@
  *   does     the producer copies for all consumers; a consumer waits for tiles that it does not need and gives them back
  *            unread, before its own iterations and behind them:
  *
- *                for .. { ring_wait K; ring_release K; ring_wait V; ring_release V }
+ *                for .. { consumer_wait K; consumer_release K; consumer_wait V; consumer_release V }
  *
  *            Behind a pipelined loop that is a chain of waits with nothing under it.  So what needs not wait for
  *            the last product is done while that runs: how many there are, and rings that no product reads any
  *            more; the others come behind what is stored:
  *
  *                acc = mma .., v async
- *                n = ..;  for n { ring_wait K; ring_release K }
- *                mma_wait 0;  ring_release V;  store ..
- *                for n { ring_wait V; ring_release V }
+ *                n = ..;  for n { consumer_wait K; consumer_release K }
+ *                mma_wait 0;  consumer_release V;  store ..
+ *                for n { consumer_wait V; consumer_release V }
  *
  *            The producer brings tiles of K and V in turn.  While this consumer holds a slot of V, there are no more
  *            of K behind it than there are slots: where consumers may be further apart, only the number is found
@@ -26,8 +26,8 @@ static void
 let_pass(Roles *r, const OpList *rings)
 {
     for (uint32_t k = 0; k < rings->n; k++) {
-        roles_plain(&r->b, TIR_RING_WAIT, rings->at[k]->shared, 0);
-        roles_plain(&r->b, TIR_RING_RELEASE, rings->at[k]->shared, 0);
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, rings->at[k]->shared, 0);
+        roles_plain(&r->b, TIR_CONSUMER_RELEASE, rings->at[k]->shared, 0);
     }
 }
 

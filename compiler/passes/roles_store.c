@@ -169,7 +169,7 @@ roles_give_back_once(Roles *r, bool deferred)
     for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
         TirShared *ring = r->once.at[k]->shared;
         if (ring->deferred_release == deferred)
-            roles_plain(&r->b, TIR_RING_RELEASE, ring, 0);
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, ring, 0);
     }
 }
 

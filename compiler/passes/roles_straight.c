@@ -408,7 +408,7 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
             if (busy)
                 continue;
             released[n] = true;
-            roles_plain(&r->b, TIR_RING_RELEASE, load->shared, 0);
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, load->shared, 0);
         }
     }
 }

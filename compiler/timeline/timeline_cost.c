@@ -137,7 +137,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                 break;
             if (step->kind != STEP_OP || iteration <= trace->iterations / 2)
                 continue;
-            if (op->op == TIR_RING_WAIT && (op->shared->per_consumer || role == 1)) {
+            if (op->op == TIR_CONSUMER_WAIT && (op->shared->per_consumer || role == 1)) {
                 TirOp copy = {.shared = op->shared};
                 copied += (double)timeline_copy_bytes(&copy);
                 continue;

@@ -142,7 +142,7 @@ timeline_op_text(Arena *arena, const TirOp *op)
             return arena_printf(arena, "copy into %s, consumer %d",
                                 timeline_buffer_name(arena, op->shared), (int)op->integer);
         return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_RELEASE:
         return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
     case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
     case TIR_SHARED_WRITE:
@@ -260,7 +260,7 @@ need_of(const Run *run, uint32_t role)
     switch (op->op) {
     case TIR_TMA_LOAD: return need_of_copy(run, op);
     case TIR_MMA_WAIT: return need_of_products(run, role, op);
-    case TIR_RING_WAIT: {
+    case TIR_CONSUMER_WAIT: {
         const RingState *ring = &run->rings[op->shared->id + (op->own ? consumer : 0)];
         const Moments *full = &ring->full[op->shared->per_consumer ? consumer : 0];
         if (full->n <= ring->waited[consumer])
@@ -341,8 +341,8 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     Moment moment;
 
     switch (op->op) {
-    case TIR_RING_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no slot */
-    case TIR_RING_RELEASE:
+    case TIR_CONSUMER_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no slot */
+    case TIR_CONSUMER_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         if (op->shared->deferred_release && state->taken.at > moment.at)
             moment = state->taken;

@@ -248,7 +248,7 @@ kernels_pass(void **state)
 static void
 dropped_operations_are_found(void **state)
 {
-    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_MMA_WAIT,
+    static const TirOpcode codes[] = {TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE, TIR_MMA_WAIT,
                                       TIR_TMA_LOAD, TIR_PINGPONG_WAIT,    TIR_PINGPONG_ARRIVE,
                                       TIR_CONSUMER_BARRIER};
 
@@ -280,7 +280,7 @@ dropped_operations_are_found(void **state)
 static void
 doubled_operations_are_found(void **state)
 {
-    static const TirOpcode codes[] = {TIR_RING_WAIT, TIR_RING_RELEASE, TIR_TMA_LOAD,
+    static const TirOpcode codes[] = {TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE, TIR_TMA_LOAD,
                                       TIR_PINGPONG_WAIT, TIR_PINGPONG_ARRIVE};
 
     (void)state;
@@ -334,7 +334,7 @@ early_releases_are_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites sites = sites_of(&k, TIR_RING_RELEASE);
+        Sites sites = sites_of(&k, TIR_CONSUMER_RELEASE);
         for (uint32_t i = 0; i < sites.n; i++) {
             TirOp *op = op_at(sites.at[i]);
             bool products = false;
@@ -344,7 +344,7 @@ early_releases_are_found(void **state)
             op->n_args = 0; /* what it is kept behind is not there yet */
             for (uint32_t at = sites.at[i].at; at-- > 0;) {
                 const TirOp *above = sites.at[i].block->ops.at[at];
-                if (above->op == TIR_RING_WAIT && above->shared == op->shared)
+                if (above->op == TIR_CONSUMER_WAIT && above->shared == op->shared)
                     break;
                 for (uint32_t a = 0; above->op == TIR_MMA && above->async && a < 2; a++) {
                     const TirOp *read = above->args[a]->def;
@@ -448,8 +448,8 @@ a_missing_last_stage_is_found(void **state)
             close_kernel(&k);
             continue;
         }
-        Sites copies = sites_of(&k, TIR_TMA_LOAD), waits = sites_of(&k, TIR_RING_WAIT);
-        Sites releases = sites_of(&k, TIR_RING_RELEASE), products = sites_of(&k, TIR_MMA);
+        Sites copies = sites_of(&k, TIR_TMA_LOAD), waits = sites_of(&k, TIR_CONSUMER_WAIT);
+        Sites releases = sites_of(&k, TIR_CONSUMER_RELEASE), products = sites_of(&k, TIR_MMA);
         Site product = products.at[products.n - 1], copy = {0}, wait = {0}, release = {0};
         for (uint32_t i = 0; i < waits.n; i++) {
             if (waits.at[i].block == product.block && waits.at[i].at < product.at)
@@ -571,7 +571,7 @@ results_over_slots_are_checked(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites stores = sites_of(&k, TIR_TMA_STORE), releases = sites_of(&k, TIR_RING_RELEASE);
+        Sites stores = sites_of(&k, TIR_TMA_STORE), releases = sites_of(&k, TIR_CONSUMER_RELEASE);
         for (uint32_t i = 0; i < stores.n; i++) {
             TirOp *op = op_at(stores.at[i]);
             if (op->shared->aliases == 0)
