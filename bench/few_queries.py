@@ -48,7 +48,7 @@ def variants():
         out[f"mlp_{d}_auto"] = ("mlp", ["-D", f"D={d}"])
     for d, stages in [(64, 3), (128, 2)]:
         out[f"mlp_{d}_pinned"] = ("mlp", ["-D", f"D={d}", "-D", "M=64", "-D", "N=128",
-                                          f"--plan=consumers=2,stages={stages},slots=2"])
+                                          f"--plan=consumers=2,stages={stages},q_stages=2"])
     return out
 
 

@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("consumers", "stages", "slots", "persistent", "dynamic", "pipelined", "pingpong", "divide")
+PLAN = ("consumers", "stages", "q_stages", "persistent", "dynamic", "pipelined", "pingpong", "divide")
 CASE = ("kernel", "d", "mask", "seqlen")
 FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
@@ -94,9 +94,9 @@ def predict(features, plan, t):
     start = t["tile"] + t["fill"] * clocks + n * work["stored"] / t["store_bytes"]
     if not plan["persistent"]:
         start += t["block"]
-    elif plan["slots"] == 1:
+    elif plan["q_stages"] == 1:
         pipelines = features["pipelined"] and plan["pipelined"]
-        start += (t["slot"] if pipelines else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
+        start += (t["stage"] if pipelines else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
     masks = t["issue"] * trips["masks"] * n * t["mask"] * (t["mask_joint"] if features["joint"] else 1)
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
@@ -203,7 +203,7 @@ def name_of(row):
     flags = "" if row["persistent"] else " tile a block"
     flags += "" if row["pipelined"] else " no overlap"
     flags += "" if row["pingpong"] or row["consumers"] == 1 else " no ping-pong"
-    return f"{row['M']}x{row['N']} consumers {row['consumers']} stages {row['stages']} slots {row['slots']}{flags}"
+    return f"{row['M']}x{row['N']} consumers {row['consumers']} stages {row['stages']} q_stages {row['q_stages']}{flags}"
 
 
 def rank_of_best(of_case):

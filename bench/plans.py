@@ -54,8 +54,8 @@ def variants(plan):
     """Plans that differ from this one in one point."""
     for stages in range(1, plan["stages"]):
         yield {**plan, "stages": stages}
-    if plan["slots"] > 1:
-        yield {**plan, "slots": 1}
+    if plan["q_stages"] > 1:
+        yield {**plan, "q_stages": 1}
     yield {**plan, "pipelined": 0}
     yield {**plan, "persistent": 1 - plan["persistent"]}
     if plan["pingpong"]:

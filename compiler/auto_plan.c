@@ -108,7 +108,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->choice.plan = plan;
     found->shared_bytes =
         plan.stages * (w->ring_bytes_shared + plan.consumers * w->ring_bytes_own) +
-        plan.slots * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
+        plan.q_stages * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
         plan.consumers * w->exchange_bytes;
     found->microseconds = found->clocks.total / target->chip.burst_mhz;
     found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
@@ -147,7 +147,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     const Target *target = s->px->target;
     int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
                     (w->joint ? JOINT_SHARED : OTHER_SHARED);
-    uint32_t slots = 2, stages = 0;
+    uint32_t q_stages = 2, stages = 0;
     int64_t loop = w->ring_bytes_shared + consumers * w->ring_bytes_own;
     int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
 
@@ -157,11 +157,11 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
     if (!asked && consumers > 1 && !fn->plan->divided && consumers > trips_extent(fn, w->axis, s->sizes))
         return;
-    for (; slots >= 1 && stages < 2; slots--) {
-        stages = (uint32_t)((limit - slots * once) / loop);
-        if (slots * once > limit)
+    for (; q_stages >= 1 && stages < 2; q_stages--) {
+        stages = (uint32_t)((limit - q_stages * once) / loop);
+        if (q_stages * once > limit)
             stages = 0;
-        if (stages >= 2 || slots == 1)
+        if (stages >= 2 || q_stages == 1)
             break;
     }
     if (s->px->stages > 0) /* pinned */
@@ -174,25 +174,25 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     PlanHints plan = {.consumers = consumers,
                       .divide = fn->plan->divided,
                       .stages = stages,
-                      .slots = slots,
+                      .q_stages = q_stages,
                       .persistent = true,
                       .dynamic = true,
                       .pipelined = true,
                       .pingpong = consumers > 1 && !fn->plan->divided};
-    int64_t left = limit - slots * once - stages * loop, panels = consumers * w->panel_bytes;
-    if (slots > 1 && w->leaves_over)
+    int64_t left = limit - q_stages * once - stages * loop, panels = consumers * w->panel_bytes;
+    if (q_stages > 1 && w->leaves_over)
         panels = 0;
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
         consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
-    if (!w->joint || (slots > 1 && w->lookahead))
+    if (!w->joint || (q_stages > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
-    /* A block has one tile; what a joint product leaves of shared memory is as good for a second slot
+    /* A block has one tile; what a joint product leaves of shared memory is as good for a second stage
      * as for nothing, and so it was measured. */
-    plan.slots = w->joint ? slots : 1;
+    plan.q_stages = w->joint ? q_stages : 1;
     if (w->variable_trips || w->joint)
         add_plans(s, values, w, &trips, plan);
 }
@@ -220,7 +220,7 @@ try_values(PlanSearch *s, TileChoice *values)
         if (!consumers_wanted(s, consumers))
             continue;
         values->plan = (PlanHints){
-            .consumers = consumers, .stages = 2, .slots = 1, .pipelined = true};
+            .consumers = consumers, .stages = 2, .q_stages = 1, .pipelined = true};
         TirFn *fn = planned_kernel(s, values);
         if (fn == NULL)
             continue;
@@ -256,7 +256,7 @@ try_divided(PlanSearch *s, const TileChoice *values)
             TileChoice tiles = *values;
             if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
                 tiles.values[k] = GROUP_ROWS * (int32_t)consumers;
-            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .slots = 1, .divide = true};
+            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .q_stages = 1, .divide = true};
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
@@ -460,7 +460,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
 
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "consumers %u stages %u slots %u%s%s", plan->consumers, plan->stages, plan->slots,
+    buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages, plan->q_stages,
                plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
     buf_add(out, plan->paired ? ", pairs of blocks" : "");
 }

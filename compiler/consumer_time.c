@@ -15,12 +15,12 @@
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
  * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
- * a slot is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
+ * a stage is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
  * leaves its result turned, which costs more to store.  Of the last tiles of a launch there may be
  * fewer than the chip has room for.
  *
  * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what
- * copies take.  A slot that both must give back comes a little later.
+ * copies take.  A stage that both must give back comes a little later.
  *
  * The constants are in the target's record, with their source.
  */
@@ -67,15 +67,15 @@ iteration_of_products(const Target *target, const ConsumerWork *work, const Plan
     double n = plan->consumers;
     double bytes = (double)(work->ring_bytes_shared + plan->consumers * work->ring_bytes_own);
     double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
-    double slots = plan->stages * plan->stages;
+    double stages = plan->stages * plan->stages;
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
                        times->products_power);
 
-    return (busy + times->products + copies / slots) * (work->swap_ab ? times->swap_ab : 1);
+    return (busy + times->products + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
 }
 
-/* What a consumer waits for where a copy begins when its slot has been read.  Consumers that divide tiles have a
- * slot for each part, and give it back early. */
+/* What a consumer waits for where a copy begins when its stage has been read.  Consumers that divide tiles have a
+ * stage for each part, and give it back early. */
 static double
 copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
@@ -109,13 +109,13 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     return clocks + c->wait;
 }
 
-/* What a tile of the grid waits for the copies that it needs once, where the slot is the only one: the
+/* What a tile of the grid waits for the copies that it needs once, where the stage is the only one: the
  * last tile's products read it to their end, unless those of stage 1 come behind them. */
 static double
-slot_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     double bytes = (double)(work->once_bytes_shared + plan->consumers * work->once_bytes_own);
-    double share = consumer_pipelines(target, work, plan) ? target->consumer_times.slot : 1;
+    double share = consumer_pipelines(target, work, plan) ? target->consumer_times.stage : 1;
 
     return share * (target->consumer_times.copy_latency + bytes / target->chip.copy_bytes);
 }
@@ -178,8 +178,8 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
               plan->consumers * work->stored / times->store_bytes;
     if (!plan->persistent)
         c.start += times->block;
-    else if (plan->slots == 1)
-        c.start += slot_wait(target, work, plan);
+    else if (plan->q_stages == 1)
+        c.start += stage_wait(target, work, plan);
     if (consumer_is_products(work)) { /* the next tile's copies run under what ends a tile */
         c.start = plan->persistent ? 0 : times->block;
         whole_waves = true; /* nothing else tells large tiles from small ones */

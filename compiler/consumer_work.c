@@ -90,7 +90,7 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each consumer, to one of two slots
+/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each consumer, to one of two stages
  * (roles_vectors.c). */
 static void
 add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
@@ -260,8 +260,8 @@ find_loops(ConsumerWork *w, const TirBlock *block)
     }
 }
 
-/* A tile that leaves: it fits the slot of a tile with as many rows that a consumer loads once, and is the only
- * one (roles_store.c would have another slot for each). */
+/* A tile that leaves: it fits the stage of a tile with as many rows that a consumer loads once, and is the only
+ * one (roles_store.c would have another stage for each). */
 static void
 add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 {

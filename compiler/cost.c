@@ -372,7 +372,7 @@ cost_op(Model *m, const TirOp *op)
         m->exposed = m->in_turn = false;
         return;
     case TIR_COPY_ASYNC: {
-        m->exposed |= m->depth > 0 && op->shared->slots == 1;
+        m->exposed |= m->depth > 0 && op->shared->stages == 1;
         double bytes = (double)bytes_of(tir_index_type(op));
         units->shared += weight * bytes / target->chip.shared_bytes;
         units->global += weight * bytes / target->chip.global_bytes;

@@ -9,6 +9,7 @@ static const struct {
     /* keys of --plan, @plan and the tuning database */
     {"bands", "consumers"},
     {"overlap", "pipelined"},
+    {"slots", "q_stages"},
     {"turns", "pingpong"},
     /* switches */
     {"spread-starts", "stagger-starts"},

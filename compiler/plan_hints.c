@@ -1,4 +1,4 @@
-/* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,slots=2". */
+/* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,q_stages=2". */
 #include "compiler/old_names.h"
 #include "compiler/passrun.h"
 
@@ -11,7 +11,7 @@ typedef struct HintRow {
 } HintRow;
 
 static const HintRow rows[] = {
-    {"consumers", 1, 4},      {"stages", 1, 8},  {"slots", 1, 4},
+    {"consumers", 1, 4},      {"stages", 1, 8},  {"q_stages", 1, 4},
     {"persistent", 0, 1}, {"pipelined", 0, 1}, {"dynamic", 0, 1},
     {"pingpong", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
 };
@@ -45,14 +45,14 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
         size_t n = strcspn(text, "=");
         uint32_t row = find_row(text, n);
         if (row == ROWS || text[n] != '=') {
-            *fault = "expected 'none', or a list like consumers=3,stages=3,slots=2,persistent=1";
+            *fault = "expected 'none', or a list like consumers=3,stages=3,q_stages=2,persistent=1";
             return false;
         }
         char *end;
         unsigned long value = strtoul(text + n + 1, &end, 10);
         if (end == text + n + 1 || value < rows[row].least || value > rows[row].most ||
             (*end != '\0' && *end != ',')) {
-            *fault = "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, slots 1 to 4, "
+            *fault = "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, q_stages 1 to 4, "
                      "cluster 1 or 2, the others 0 or 1";
             return false;
         }
@@ -62,7 +62,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
     }
     *out = (PlanHints){.consumers = values[0],
                        .stages = values[1],
-                       .slots = values[2],
+                       .q_stages = values[2],
                        .persistent = values[3] != 0,
                        .pipelined = values[4] != 0,
                        .dynamic = values[5] != 0,

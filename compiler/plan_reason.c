@@ -30,7 +30,7 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     sample.arena = px.arena = trials;
     px.report = NULL;
     px.plan_span = (Span){0};
-    px.plan = (PlanHints){.consumers = 2, .stages = 2, .slots = 1, .persistent = true, .pipelined = true};
+    px.plan = (PlanHints){.consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
     TirFn *fn = front_kernel(&sample, name, NULL, NULL);
     bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;

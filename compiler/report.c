@@ -225,7 +225,7 @@ report_kernel(const TirFn *fn, const LirFn *lowered, const Target *target, Buf *
                    "    %-12s %s[%" PRId32 ",%" PRId32 "] x %" PRIu32 " at %" PRIu32 ", %" PRIu32
                    " bytes\n",
                    shared->name == NULL ? "?" : shared->name, dtype_name(shared->dtype),
-                   shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
+                   shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
     }
     for (uint32_t k = 0; k < lowered->insns.n; k++) {
         const LirInsn *insn = lowered->insns.at[k];

@@ -15,9 +15,9 @@ static void
 print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
-               "consumers=%" PRIu32 ",stages=%" PRIu32 ",slots=%" PRIu32
+               "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
                ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
-               plan->consumers, plan->stages, plan->slots, plan->persistent, plan->dynamic,
+               plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
                plan->pipelined, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
@@ -104,7 +104,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
     buf_add(out, "\n\n  ");
     for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
         buf_printf(out, "%4s ", plans->open.names[j]);
-    buf_add(out, "consumers stages slots  blocks      products   memory   clocks  tensor       ms\n");
+    buf_add(out, "consumers stages q_stages  blocks      products   memory   clocks  tensor       ms\n");
     for (uint32_t k = 0; k < shown; k++) {
         const PlanCandidate *p = &plans->at[k];
         const PlanHints *plan = &p->choice.plan;
@@ -115,8 +115,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             buf_printf(out, "%4" PRId32 " ", p->choice.values[j]);
         buf_printf(
             out,
-            "%9" PRIu32 " %6" PRIu32 " %5" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
-            plan->consumers, plan->stages, plan->slots,
+            "%9" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
+            plan->consumers, plan->stages, plan->q_stages,
             plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
             : plan->dynamic && p->work.sliding ? plan->persistent ? "drawn" : "tile, drawn"
             : plan->persistent                ? "persistent"

@@ -100,13 +100,13 @@ typedef struct ConsumerTimes {
     double tile;            /* to begin and end a tile of the grid, .. */
     double fill;            /* .. iterations in which nothing runs beside it .. */
     double block;           /* .. and to begin a block */
-    double slot;            /* of what a tile's first copy takes, where its slot is the only one */
+    double stage;            /* of what a tile's first copy takes, where its stage is the only one */
     double idle;            /* of an iteration that other consumers of the block do not have */
     double store_bytes;     /* that one SM of a busy chip writes in a clock */
     double mask;            /* instructions for an element that is masked .. */
     double mask_joint;      /* .. of which so much counts where consumers wait for one another */
     double copy_latency;    /* of a tile that nothing runs ahead of .. */
-    double copy_part;       /* .. of which so much counts where its slot is read in a part of an iteration */
+    double copy_part;       /* .. of which so much counts where its stage is read in a part of an iteration */
     double pair;            /* an iteration of blocks that run in pairs */
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration

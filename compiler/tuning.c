@@ -217,7 +217,7 @@ same_choice(const Measurement *a, const Measurement *b)
     const PlanHints *p = &a->plan, *q = &b->plan;
 
     return memcmp(a->values, b->values, sizeof a->values) == 0 && a->warps == b->warps &&
-           a->stages == b->stages && p->consumers == q->consumers && p->slots == q->slots &&
+           a->stages == b->stages && p->consumers == q->consumers && p->q_stages == q->q_stages &&
            p->persistent == q->persistent && p->dynamic == q->dynamic && p->pingpong == q->pingpong &&
            p->pipelined == q->pipelined && p->divide == q->divide && p->paired == q->paired;
 }

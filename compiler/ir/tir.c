@@ -455,7 +455,7 @@ tir_index_operands(const TirOp *op)
 static uint32_t
 first_limit(const TirOp *op)
 {
-    return tir_index_operands(op) + (op->op == TIR_COPY_ASYNC); /* its slot comes first */
+    return tir_index_operands(op) + (op->op == TIR_COPY_ASYNC); /* its stage comes first */
 }
 
 void

@@ -245,31 +245,31 @@ typedef struct TirShared {
     const char *name;
     DType dtype;
     int32_t rows, cols;
-    uint32_t slots;                /* ring depth */
+    uint32_t stages;                /* ring depth */
     const SharedLayout *layout;    /* layout pass */
-    uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all slots */
+    uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all stages */
     /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
-     * for each slot.  `per_consumer`: each consumer has its own tile in every slot, and own barriers. */
+     * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
     bool is_ring, per_consumer;
-    bool paired;                   /* each block of a pair fills half of every slot, in both */
+    bool paired;                   /* each block of a pair fills half of every stage, in both */
     uint32_t of_consumer;              /* a ring for the part that belongs to consumer of_consumer - 1; 0: it is
                                       for no part */
-    bool release_lag;              /* a consumer gives a slot back after it waited for the next one */
+    bool release_lag;              /* a consumer gives a stage back after it waited for the next one */
     bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
-    bool deferred_release;          /* a consumer gives a slot back in the tile behind the one that it was
+    bool deferred_release;          /* a consumer gives a stage back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
     bool is_joint;                 /* no ring; each consumer writes a part, all read it in products */
     bool is_vector;                /* a ring of vectors: not swizzled */
     bool is_staging;               /* no ring; read by TMA, a consumer each */
-    uint32_t aliases;              /* of a staging buffer: 1 + the ring with deferred release in whose slot of this
+    uint32_t aliases;              /* of a staging buffer: 1 + the ring with deferred release in whose stage of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the ring whose barriers these are,
                                       0: its own */
 } TirShared;
 
-/* The ring of tile numbers: TILE_SLOTS of 16 bytes, then as many full and empty barriers. */
-enum { TILE_SLOTS = 2, TILE_RING_BYTES = TILE_SLOTS * (16 + 8 + 8) };
+/* The ring of tile numbers: TILE_STAGES of 16 bytes, then as many full and empty barriers. */
+enum { TILE_STAGES = 2, TILE_RING_BYTES = TILE_STAGES * (16 + 8 + 8) };
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
 

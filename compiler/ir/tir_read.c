@@ -193,13 +193,13 @@ take_reduce(Reader *r)
 }
 
 static TirShared *
-take_slot(Reader *r, ValueList *args)
+take_stage(Reader *r, ValueList *args)
 {
     TirShared *shared = take_shared(r);
 
     reader_expect(r, "[");
-    TirVal *slot = reader_take_use(r);
-    vec_push(r->arena, args, slot);
+    TirVal *stage = reader_take_use(r);
+    vec_push(r->arena, args, stage);
     reader_expect(r, "]");
     return shared;
 }
@@ -236,7 +236,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         take_uses(r, args);
         return;
     case TIR_COPY_ASYNC:
-        op->shared = take_slot(r, args);
+        op->shared = take_stage(r, args);
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);
         return;
@@ -260,7 +260,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
             take_uses(r, args);
         return;
     case TIR_SHARED_READ:
-        op->shared = take_slot(r, args);
+        op->shared = take_stage(r, args);
         op->joint = reader_accept(r, "joint");
         op->sliced = reader_accept(r, "sliced");
         op->own = reader_accept(r, "own");
@@ -279,7 +279,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         take_uses(r, args);
         return;
     case TIR_SHARED_WRITE:
-        op->shared = take_slot(r, args);
+        op->shared = take_stage(r, args);
         reader_expect(r, ",");
         take_uses(r, args);
         return;
@@ -622,8 +622,8 @@ take_shared_line(Reader *r)
     shared->dtype = type.dtype;
     shared->rows = type.dim[0];
     shared->cols = type.dim[1];
-    reader_expect(r, "slots");
-    shared->slots = reader_u32(r);
+    reader_expect(r, "stages");
+    shared->stages = reader_u32(r);
     reader_expect(r, "offset");
     shared->offset = reader_u32(r);
     reader_expect(r, "bytes");

@@ -316,9 +316,9 @@ print_shared(Printer *p, const TirShared *shared)
                at);
 }
 
-/* $name_0[%slot] */
+/* $name_0[%stage] */
 static void
-print_slot(Printer *p, const TirOp *op)
+print_stage(Printer *p, const TirOp *op)
 {
     print_shared(p, op->shared);
     buf_char(p->out, '[');
@@ -434,7 +434,7 @@ print_operands(Printer *p, const TirOp *op)
         print_value(p, op->args[op->n_args - 1]);
         return;
     case TIR_COPY_ASYNC:
-        print_slot(p, op);
+        print_stage(p, op);
         buf_add(out, ", ");
         print_index(p, op, op->args + 1);
         return;
@@ -457,7 +457,7 @@ print_operands(Printer *p, const TirOp *op)
         }
         return;
     case TIR_SHARED_READ:
-        print_slot(p, op);
+        print_stage(p, op);
         buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : op->own ? " own" : "");
         if (op->joint && op->integer > 0)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
@@ -471,7 +471,7 @@ print_operands(Printer *p, const TirOp *op)
         print_value(p, op->args[op->n_args - 1]);
         return;
     case TIR_SHARED_WRITE:
-        print_slot(p, op);
+        print_stage(p, op);
         buf_add(out, ", ");
         print_value(p, op->args[1]);
         return;
@@ -690,10 +690,10 @@ print_schedule(Printer *p)
         const TirShared *shared = fn->shared.at[k];
         begin_line(p);
         buf_printf(p->out,
-                   "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] slots %" PRIu32
+                   "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] stages %" PRIu32
                    " offset %" PRIu32 " bytes %" PRIu32,
                    shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
-                   shared->rows, shared->cols, shared->slots, shared->offset, shared->bytes);
+                   shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
         if (shared->is_joint || shared->is_staging)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
         if (shared->aliases != 0)

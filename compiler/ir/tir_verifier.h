@@ -11,8 +11,8 @@ typedef struct Verifier {
     Buf *out;
     bool *visible; /* by value id: defined before here, in this block or one around it */
     bool *defined; /* by value id: defined anywhere so far */
-    uint32_t *slot_of; /* by value id of a read: which slot it is of, as numbered in `slots` */
-    uint32_t slots;    /* of rings, met so far */
+    uint32_t *stage_of; /* by value id of a read: which stage it is of, as numbered in `stages` */
+    uint32_t stages;    /* of rings, met so far */
     bool ok;
 } Verifier;
 

@@ -364,11 +364,11 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
 }
 
 static void
-check_slot(Verifier *v, const TirOp *op)
+check_stage(Verifier *v, const TirOp *op)
 {
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         if (v->fn->shared.at[k] == op->shared) {
-            want_type(v, op, "the slot", op->args[0]->type, tir_scalar(DT_I32));
+            want_type(v, op, "the stage", op->args[0]->type, tir_scalar(DT_I32));
             return;
         }
     }
@@ -385,7 +385,7 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
     int64_t elements = (int64_t)shared->rows * shared->cols;
     if (tir_type_elements(type) > elements)
-        tir_fault(v, op, "%s does not fit into a slot of %" PRId32 " x %" PRId32,
+        tir_fault(v, op, "%s does not fit into a stage of %" PRId32 " x %" PRId32,
                   type_text(v, type), shared->rows, shared->cols);
 }
 
@@ -550,7 +550,7 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
     case TIR_CONSUMER: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
     case TIR_COPY_ASYNC:
-        check_slot(v, op);
+        check_stage(v, op);
         check_access(v, op, 1, 0);
         if (op->tensor != NULL)
             check_fits_shared(v, op, tir_index_type(op));
@@ -566,13 +566,13 @@ check_types(Verifier *v, const TirOp *op)
             tir_fault(v, op, "there is no ring");
         return;
     case TIR_SHARED_READ:
-        check_slot(v, op);
+        check_stage(v, op);
         if (op->joint) /* of all consumers: larger than a part */
             return;
         check_fits_shared(v, op, op->results[0]->type);
         return;
     case TIR_SHARED_WRITE:
-        check_slot(v, op);
+        check_stage(v, op);
         check_fits_shared(v, op, op->args[1]->type);
         return;
     case TIR_CONVERT:

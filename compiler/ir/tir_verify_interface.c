@@ -99,11 +99,11 @@ check_shared(Verifier *v, uint32_t k)
 {
     const TirShared *shared = v->fn->shared.at[k];
 
-    if (shared->slots == 0 || shared->slots > SHARED_MAX_SLOTS)
-        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " slots, expected 1 .. %d", k, shared->slots,
-                  SHARED_MAX_SLOTS);
+    if (shared->stages == 0 || shared->stages > SHARED_MAX_STAGES)
+        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " stages, expected 1 .. %d", k, shared->stages,
+                  SHARED_MAX_STAGES);
     if ((int64_t)shared->rows * shared->cols > SHARED_MAX_ELEMENTS)
-        tir_fault(v, NULL, "buffer %" PRIu32 ": a slot has at most %d elements", k, SHARED_MAX_ELEMENTS);
+        tir_fault(v, NULL, "buffer %" PRIu32 ": a stage has at most %d elements", k, SHARED_MAX_ELEMENTS);
     if (shared->bytes > SHARED_MAX_BYTES || shared->offset > SHARED_MAX_BYTES || shared->barriers > SHARED_MAX_BYTES)
         tir_fault(v, NULL, "buffer %" PRIu32 " has bytes past %d", k, SHARED_MAX_BYTES);
 }

@@ -1,7 +1,7 @@
 /* tir_verify_plan.c - the invariants of plans, rings and products that run on by themselves.
  *
  * What the producer may do, and a walk over the program of the computing warp groups that keeps
- * track of the slots of rings that are waited for and not given back, of products that may still
+ * track of the stages of rings that are waited for and not given back, of products that may still
  * run, and of ping-pong.  Loops and branches must leave of that what they found.  Whether the roles fit
  * together is not looked at here.
  */
@@ -14,15 +14,15 @@
 
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
-/* A slot that a product reads: `behind` waits of the ring ago. */
-typedef struct SlotUse {
+/* A stage that a product reads: `behind` waits of the ring ago. */
+typedef struct StageUse {
     const TirShared *ring;
     uint32_t behind;
-} SlotUse;
+} StageUse;
 
 typedef struct InFlight {
     const TirVal *result; /* NULL: nobody can ask for it any more */
-    SlotUse slots[2];
+    StageUse stages[2];
 } InFlight;
 
 /* What holds at a place of the program. */
@@ -31,8 +31,8 @@ typedef struct Flow {
     InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
     bool turn;                  /* it is this consumer's turn */
     bool next;                  /* what the next tile is may have been found out */
-    uint32_t *held;             /* by ring: slots waited for and not given back */
-    uint32_t *slot;             /* by ring: the number of the slot last waited for; 0: not known */
+    uint32_t *held;             /* by ring: stages waited for and not given back */
+    uint32_t *stage;             /* by ring: the number of the stage last waited for; 0: not known */
 } Flow;
 
 /* ---- the plan itself ---- */
@@ -70,25 +70,25 @@ check_facts(Verifier *v)
         const TirShared *ring = fn->shared.at[k];
         if (ring->is_ring && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
-        if (ring->release_lag && (!ring->is_ring || ring->slots < 2))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no ring of two slots", k);
+        if (ring->release_lag && (!ring->is_ring || ring->stages < 2))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no ring of two stages", k);
         const TirShared *other = ring->shares_barrier == 0 || ring->shares_barrier > fn->shared.n
                                      ? NULL
                                      : fn->shared.at[ring->shares_barrier - 1];
         if (ring->shares_barrier != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
                                  other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
-                                 other->slots != ring->slots || other->barriers != ring->barriers))
+                                 other->stages != ring->stages || other->barriers != ring->barriers))
             tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
         if (ring->per_consumer && !ring->is_ring)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no ring", k);
-        if (ring->deferred_release && (!ring->is_ring || ring->slots < 2 || ring->release_lag || ring->is_vector))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no ring of tiles of two slots", k);
+        if (ring->deferred_release && (!ring->is_ring || ring->stages < 2 || ring->release_lag || ring->is_vector))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no ring of tiles of two stages", k);
         const TirShared *below =
             ring->aliases == 0 || ring->aliases > k ? NULL : fn->shared.at[ring->aliases - 1];
         if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_consumer ||
                                 !below->deferred_release || below->rows != ring->rows ||
                                 row_bytes(below) < row_bytes(ring)))
-            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a slot of a ring with deferred release", k);
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a stage of a ring with deferred release", k);
         if (ring->paired && (!ring->is_ring || ring->per_consumer || ring->is_vector || plan == NULL ||
                              !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
@@ -181,10 +181,10 @@ flow_copy(Verifier *v, const Flow *from)
     Flow to = *from;
 
     to.held = arena_array(v->out->arena, uint32_t, n + 1);
-    to.slot = arena_array(v->out->arena, uint32_t, n + 1);
+    to.stage = arena_array(v->out->arena, uint32_t, n + 1);
     if (from->held != NULL) {
         memcpy(to.held, from->held, n * sizeof *to.held);
-        memcpy(to.slot, from->slot, n * sizeof *to.slot);
+        memcpy(to.stage, from->stage, n * sizeof *to.stage);
     }
     return to;
 }
@@ -238,10 +238,10 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
     flow->next = flow->next || other->next;
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         if (flow->held[k] != other->held[k])
-            tir_fault(v, op, "%s differ in the slots of ring %" PRIu32 " that are not given back",
+            tir_fault(v, op, "%s differ in the stages of ring %" PRIu32 " that are not given back",
                       ways, k);
-        if (flow->slot[k] != other->slot[k])
-            flow->slot[k] = 0;
+        if (flow->stage[k] != other->stage[k])
+            flow->stage[k] = 0;
     }
 }
 
@@ -273,10 +273,10 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
             tir_fault(v, op, "its right operand is in no ring");
         if (read == NULL || !read->shared->is_ring) /* barriers of the consumers guard the others */
             continue;
-        uint32_t slot = v->slot_of[read->results[0]->id];
-        if (slot == 0 || flow->slot[read->shared->id] != slot)
-            tir_fault(v, op, "operand %" PRIu32 " is not in the slot last waited for", k);
-        made.slots[k] = (SlotUse){read->shared, 0};
+        uint32_t stage = v->stage_of[read->results[0]->id];
+        if (stage == 0 || flow->stage[read->shared->id] != stage)
+            tir_fault(v, op, "operand %" PRIu32 " is not in the stage last waited for", k);
+        made.stages[k] = (StageUse){read->shared, 0};
     }
     if (flow->n == MOST_IN_FLIGHT)
         tir_fault(v, op, "too many products may still run");
@@ -303,16 +303,16 @@ check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
     const TirShared *ring = op->shared;
 
     if (op->own) { /* it takes none */
-        flow->slot[ring->id] = ++v->slots;
+        flow->stage[ring->id] = ++v->stages;
         return;
     }
-    if (flow->held[ring->id] == ring->slots)
-        tir_fault(v, op, "waits for a slot of a ring that is all held");
+    if (flow->held[ring->id] == ring->stages)
+        tir_fault(v, op, "waits for a stage of a ring that is all held");
     flow->held[ring->id]++;
-    flow->slot[ring->id] = ++v->slots;
+    flow->stage[ring->id] = ++v->stages;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            flow->in_flight[i].slots[k].behind += flow->in_flight[i].slots[k].ring == ring;
+            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].ring == ring;
     }
 }
 
@@ -323,23 +323,23 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
     uint32_t *held = &flow->held[ring->id];
 
     if (*held == 0) {
-        tir_fault(v, op, "gives back a slot that is not held");
+        tir_fault(v, op, "gives back a stage that is not held");
         return;
     }
     bool read = false;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++) {
-            const SlotUse *use = &flow->in_flight[i].slots[k];
+            const StageUse *use = &flow->in_flight[i].stages[k];
             read = read || (use->ring == ring && use->behind + 1 >= *held);
         }
     }
     if (read)
-        tir_fault(v, op, "gives back a slot that a product still reads");
+        tir_fault(v, op, "gives back a stage that a product still reads");
     if (--*held == 0)
-        flow->slot[ring->id] = 0;
+        flow->stage[ring->id] = 0;
 }
 
-/* What leaves over a slot of a ring is written to the one waited for last, which no product reads. */
+/* What leaves over a stage of a ring is written to the one waited for last, which no product reads. */
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
@@ -350,12 +350,12 @@ check_store(Verifier *v, const TirOp *op, const Flow *flow)
         return;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            read = read || (flow->in_flight[i].slots[k].ring == ring && flow->in_flight[i].slots[k].behind == 0);
+            read = read || (flow->in_flight[i].stages[k].ring == ring && flow->in_flight[i].stages[k].behind == 0);
     }
     if (flow->held[ring->id] == 0)
-        tir_fault(v, op, "is written to a ring of which no slot is held");
+        tir_fault(v, op, "is written to a ring of which no stage is held");
     if (read)
-        tir_fault(v, op, "is written to a slot that a product still reads");
+        tir_fault(v, op, "is written to a stage that a product still reads");
 }
 
 static void
@@ -384,16 +384,16 @@ check_next(Verifier *v, const TirOp *op, Flow *flow)
 
 static void walk(Verifier *v, const TirBlock *block, Flow *flow);
 
-/* Inside a loop, the slot last waited for may be the one of the iteration before. */
+/* Inside a loop, the stage last waited for may be the one of the iteration before. */
 static void
-forget_slots(const TirBlock *block, Flow *flow)
+forget_stages(const TirBlock *block, Flow *flow)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_CONSUMER_WAIT)
-            flow->slot[op->shared->id] = 0;
+            flow->stage[op->shared->id] = 0;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            forget_slots(op->blocks[k], flow);
+            forget_stages(op->blocks[k], flow);
     }
 }
 
@@ -404,7 +404,7 @@ walk_loop(Verifier *v, const TirOp *loop, Flow *flow)
     uint32_t n = loop->n_results;
     const TirOp *yield = body->ops.at[body->ops.n - 1];
 
-    forget_slots(body, flow);
+    forget_stages(body, flow);
     Flow inside = flow_copy(v, flow);
     rename_in_flight(&inside, n, loop->args + loop->n_args - n, body->params.at + 1);
     Flow begin = flow_copy(v, &inside);
@@ -462,10 +462,10 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             if (!op->shared->is_ring)
                 break;
             if (flow->held[op->shared->id] == 0 && !op->own)
-                tir_fault(v, op, "reads a ring of which no slot is held");
-            if (flow->slot[op->shared->id] == 0) /* of the iteration before */
-                flow->slot[op->shared->id] = ++v->slots;
-            v->slot_of[op->results[0]->id] = flow->slot[op->shared->id];
+                tir_fault(v, op, "reads a ring of which no stage is held");
+            if (flow->stage[op->shared->id] == 0) /* of the iteration before */
+                flow->stage[op->shared->id] = ++v->stages;
+            v->stage_of[op->results[0]->id] = flow->stage[op->shared->id];
             break;
         default: break;
         }
@@ -486,7 +486,7 @@ tir_check_plan(Verifier *v)
         return;
     }
     check_producer(v, plan->producer);
-    v->slot_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
+    v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)
         flow.held[k] = v->fn->shared.at[k]->deferred_release;
@@ -498,10 +498,10 @@ tir_check_plan(Verifier *v)
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         bool deferred = v->fn->shared.at[k]->deferred_release;
         if (deferred && flow.held[k] != 1)
-            tir_fault(v, NULL, "ring %" PRIu32 " has a deferred release, but %" PRIu32 " slots of it are held at the end",
+            tir_fault(v, NULL, "ring %" PRIu32 " has a deferred release, but %" PRIu32 " stages of it are held at the end",
                       k, flow.held[k]);
         if (!deferred && flow.held[k] > 0)
-            tir_fault(v, NULL, "%" PRIu32 " slots of ring %" PRIu32 " are not given back",
+            tir_fault(v, NULL, "%" PRIu32 " stages of ring %" PRIu32 " are not given back",
                       flow.held[k], k);
     }
 }

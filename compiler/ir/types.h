@@ -28,14 +28,14 @@ bool dtype_parse(const char *text, DType *out);
 enum { TIR_MAX_RANK = 4, TENSOR_MAX_RANK = 6 };
 
 /* Passes count elements, registers and bytes in 32 bits; within these limits, which the verifier keeps, they
- * have room to.  TILE: of each value; SHARED: of a slot, whose rows are rounded up, and far more bytes than any
+ * have room to.  TILE: of each value; SHARED: of a stage, whose rows are rounded up, and far more bytes than any
  * chip has, so that a kernel that needs too much is refused with the chip's own number. */
 enum {
     TILE_MAX_EXTENT = 8192,
     TILE_MAX_ELEMENTS = 1 << 17,
     SHARED_MAX_ELEMENTS = 8 * TILE_MAX_ELEMENTS,
-    SHARED_MAX_SLOTS = 64,
-    SHARED_MAX_BYTES = 4 * SHARED_MAX_ELEMENTS * SHARED_MAX_SLOTS,
+    SHARED_MAX_STAGES = 64,
+    SHARED_MAX_BYTES = 4 * SHARED_MAX_ELEMENTS * SHARED_MAX_STAGES,
     LOOP_MAX_STAGES = 16,
     BLOCK_MAX_WARPS = 32 /* 1024 threads */
 };

@@ -39,11 +39,11 @@ typedef struct Borrowed {
 
 /* Where a role is on its way around a ring. */
 typedef struct RingCursor {
-    LirReg slot, phase; /* homes */
+    LirReg stage, phase; /* homes */
     bool follows;       /* they are another ring's, which moves on for both */
-    struct RingCursor *oldest; /* of a ring with a release lag: at the slot to be released next; NULL: it is
+    struct RingCursor *oldest; /* of a ring with a release lag: at the stage to be released next; NULL: it is
                                   the one waited for last, and a release moves on */
-    LirReg base;        /* of the slot last waited for: its address, in units of 16 bytes */
+    LirReg base;        /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } RingCursor;
 
@@ -191,12 +191,12 @@ void lower_combine(Lowering *lo, TirOp *op);
 
 /* ---- shared memory (lower_shared.c) ---- */
 
-/* The byte address of slot `slot` of a buffer: a register, or nothing but a constant. */
-Elem lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot);
+/* The byte address of stage `stage` of a buffer: a register, or nothing but a constant. */
+Elem lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage);
 /* Where an element lies whose row and byte column are lane parts plus constants. */
 typedef struct SharedPlace {
     const SharedLayout *layout;
-    Elem base;                /* of the slot */
+    Elem base;                /* of the stage */
     Elem lane_row, lane_byte; /* without constants */
     uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
 } SharedPlace;
@@ -233,7 +233,7 @@ void lower_find_homes(Lowering *lo);
 bool lower_has_home(const Lowering *lo, const TirVal *value);
 void lower_at_once(Lowering *lo, TirVal *value);
 void lower_group_mma(Lowering *lo, TirOp *op);
-/* Makes the descriptors of a slot for the products that read it, ahead of the wait for it. */
+/* Makes the descriptors of a stage for the products that read it, ahead of the wait for it. */
 void lower_describe_ring(Lowering *lo, const TirOp *wait);
 
 /* ---- roles and rings (lower_roles.c, lower_rings.c) ---- */
@@ -281,7 +281,7 @@ TirBlock *lower_find_additions(Lowering *lo);
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a consumer: leaves the tile to its warp; of that warp: adds it. */
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a slot of a ring. */
+/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a stage of a ring. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that one lane of the warp has, always the same. */
 LirReg lower_elect(Lowering *lo);
@@ -318,15 +318,15 @@ void lower_consumer_release(Lowering *lo, TirOp *op);
 /* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_tma_load(Lowering *lo, TirOp *op);
-/* The cursors of all rings for the role being lowered, at the first slots. */
+/* The cursors of all rings for the role being lowered, at the first stages. */
 void lower_begin_rings(Lowering *lo);
 /* One thread sets up the barriers of all rings. */
 void lower_init_barriers(Lowering *lo);
 /* Waits until the phase of a barrier has ended. */
 void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
-/* A cursor at the first of several slots, or past it. */
+/* A cursor at the first of several stages, or past it. */
 RingCursor lower_new_cursor(Lowering *lo);
-void lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots);
+void lower_advance(Lowering *lo, RingCursor *cursor, uint32_t stages);
 /* Tensor maps as parameters. */
 void lower_add_maps(Lowering *lo);
 /* A launcher's expression on sizes, computed by the kernel. */

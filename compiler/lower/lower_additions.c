@@ -218,7 +218,7 @@ leave_tile(Lowering *lo, TirOp *op)
     int32_t n = lower_registers(value), at[LAYOUT_RANK];
 
     meet(lo, BARRIER_FREE, true);
-    Elem base = lower_slot_base(lo, op->shared, NULL);
+    Elem base = lower_stage_base(lo, op->shared, NULL);
     LirReg first = kept_place(lo->role, op);
     if (first != 0 && base.kind == ELEM_REG) /* a multiple of what the swizzle spans */
         first = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(base.reg));
@@ -248,7 +248,7 @@ add_tile(Lowering *lo, TirOp *op)
 
     meet(lo, BARRIER_FREE, false);
     lower_find_box(lo, op, &box);
-    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem base = lower_stage_base(lo, staging, NULL);
     LirReg map = lower_map_address(lo, staging);
     meet(lo, BARRIER_FULL, true);
     lir_emit(b, LIR_ELECT, 1, 1, &elected);

@@ -160,7 +160,7 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
     return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
 }
 
-/* The descriptors of a ring's current slot, one for each step of 16 along the contracted dimension,
+/* The descriptors of a ring's current stage, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
 static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
@@ -222,7 +222,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
 {
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
-    int64_t slot_bytes = shared->bytes / shared->slots, part = slot_bytes / lo->fn->plan->consumers;
+    int64_t stage_bytes = shared->bytes / shared->stages, part = stage_bytes / lo->fn->plan->consumers;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
     int32_t panel = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : panel >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
@@ -231,9 +231,9 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
     int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one consumer's alone */
     start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
     LirReg base = lower_described(lo, start);
-    if (shared->slots > 1) {
-        LirReg slot = lo->role->rings[shared->id].slot;
-        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(slot_bytes >> 4),
+    if (shared->stages > 1) {
+        LirReg stage = lo->role->rings[shared->id].stage;
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(stage_bytes >> 4),
                        lir_reg(base));
     }
     if (read->sliced) {
@@ -255,7 +255,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
  * are 63.  ptxas does not move them to where they are used, but takes other registers. */
 enum { MOST_AHEAD = 8 };
 
-/* Products in `block` and the blocks in it that read `ring`; the wait of another slot ends it. */
+/* Products in `block` and the blocks in it that read `ring`; the wait of another stage ends it. */
 static void
 describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *ring)
 {
@@ -288,7 +288,7 @@ lower_describe_ring(Lowering *lo, const TirOp *wait)
 
     cursor->described[0] = cursor->described[1] = NULL;
     /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
-     * slots are, which are read once, and not the several operands of a loop with a joint product. */
+     * stages are, which are read once, and not the several operands of a loop with a joint product. */
     const TirOp *loop = wait->parent->owner;
     if (lo->fn->plan->reg_pressure > 0 && (lo->fn->plan->joint || (loop != NULL && loop->op == TIR_FOR)))
         return;

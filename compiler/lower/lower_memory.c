@@ -501,7 +501,7 @@ lower_store(Lowering *lo, TirOp *op)
 typedef struct CopyPlan {
     Access access;
     const TirShared *shared;
-    Elem slot_base;
+    Elem stage_base;
     int32_t rows, cols;      /* physical extents of the buffer, in rows and chunks */
     int32_t chunk;           /* bytes of one copy */
     int32_t tile_chunks;     /* chunks that hold elements of the tile; the rest is padding */
@@ -550,7 +550,7 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
     Elem chunk = elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(thread), lir_int(width - 1)));
     if (width == 1)
         chunk = elem_int(0);
-    SharedPlace place = {.layout = plan->shared->layout, .base = plan->slot_base};
+    SharedPlace place = {.layout = plan->shared->layout, .base = plan->stage_base};
     place.lane_row = row;
     place.lane_byte = lower_mul_const(lo, chunk, plan->chunk);
     place.row_mask = (uint32_t)per_pass - 1;
@@ -659,7 +659,7 @@ plan_copy(Lowering *lo, TirOp *op)
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
 
-    plan.slot_base = lower_slot_base(lo, op->shared, ring ? NULL : op->args[0]);
+    plan.stage_base = lower_stage_base(lo, op->shared, ring ? NULL : op->args[0]);
     plan.threads = ring ? WARP_LANES : (int32_t)lo->fn->warps * WARP_LANES;
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;

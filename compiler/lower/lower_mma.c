@@ -86,7 +86,7 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
         origin_mask = ~(low - 1);
     }
     place->layout = operand->read->shared->layout;
-    place->base = lower_slot_base(lo, operand->read->shared, operand->read->args[0]);
+    place->base = lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
     /* A left fragment's registers run down the rows first, a right one's along the contracted
      * dimension first. */
     bool outer_first = operand->left;

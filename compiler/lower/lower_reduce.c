@@ -139,7 +139,7 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     /* Scratch word of (warp, register, lane): every thread finds its partners' words by the warp
      * digits alone. */
     LirReg lane = lower_lane(lo);
-    Elem base = lower_slot_base(lo, op->shared, NULL);
+    Elem base = lower_stage_base(lo, op->shared, NULL);
     Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(lane), 4));
     Elem here = lower_add(lo, mine, lower_mul_const(lo, elem_reg(lower_warp(lo)), 4 * WARP_LANES * n));
     for (int32_t r = 0; r < n; r++) {

@@ -1,9 +1,9 @@
-/* lower_rings.c - rings between roles: slots in shared memory that TMA fills, with
+/* lower_rings.c - rings between roles: stages in shared memory that TMA fills, with
  * a full and an empty barrier each.
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
- * empty one when a lane of every warp that reads the slot has arrived.  A role goes around a ring
- * slot by slot; the phase it waits for turns whenever it passes the first slot again.  A vector that
+ * empty one when a lane of every warp that reads the stage has arrived.  A role goes around a ring
+ * stage by stage; the phase it waits for turns whenever it passes the first stage again.  A vector that
  * shares the barriers of a ring has none of its own: the ring's full ones expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
@@ -15,14 +15,14 @@
 
 enum { BOTH_BLOCKS = 3 };
 
-/* Parts of a slot that have barriers of their own. */
+/* Parts of a stage that have barriers of their own. */
 static uint32_t
 parts_of(const Lowering *lo, const TirShared *ring)
 {
     return ring->per_consumer ? lo->fn->plan->consumers : 1;
 }
 
-/* Bytes that vectors bring to this ring's barriers, with each slot. */
+/* Bytes that vectors bring to this ring's barriers, with each stage. */
 static int64_t
 bytes_of_sharers(const Lowering *lo, const TirShared *ring)
 {
@@ -39,20 +39,20 @@ bytes_of_sharers(const Lowering *lo, const TirShared *ring)
 static uint32_t
 part_bytes(const Lowering *lo, const TirShared *ring)
 {
-    return ring->bytes / ring->slots / parts_of(lo, ring);
+    return ring->bytes / ring->stages / parts_of(lo, ring);
 }
 
 RingCursor
 lower_new_cursor(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    RingCursor cursor = {.slot = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
+    RingCursor cursor = {.stage = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
     /* A barrier that nobody has completed yet looks as if the phase before had ended: that is what
      * the producer finds at its first round. */
-    LirOperand slot[] = {lir_reg(cursor.slot), lir_int(0)};
+    LirOperand stage[] = {lir_reg(cursor.stage), lir_int(0)};
     LirOperand phase[] = {lir_reg(cursor.phase), lir_int(lo->role->producer ? 1 : 0)};
 
-    lir_emit(b, LIR_MOV_B32, 1, 2, slot);
+    lir_emit(b, LIR_MOV_B32, 1, 2, stage);
     lir_emit(b, LIR_MOV_B32, 1, 2, phase);
     return cursor;
 }
@@ -110,14 +110,14 @@ ring_to_fill_with(const Lowering *lo, const TirShared *ring)
     for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead; k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? ring : found;
-        if (other->is_ring && other != ring && other != found && other->slots == ring->slots &&
+        if (other->is_ring && other != ring && other != found && other->stages == ring->stages &&
             filled_together(lo, lo->fn->plan->producer, before, other))
             found = other;
     }
     return found;
 }
 
-/* Rings that are filled once for a tile and have as many slots go around together: one cursor is enough, that
+/* Rings that are filled once for a tile and have as many stages go around together: one cursor is enough, that
  * of the ring given back last, and consumers that keep it from tile to tile are short of registers.  (What
  * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
 static const TirShared *
@@ -134,7 +134,7 @@ ring_to_follow(const Lowering *lo, const TirShared *ring)
         const TirShared *other = lo->fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
         uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!other->is_ring || other->release_lag || other->slots != ring->slots || begins == 0 ||
+        if (!other->is_ring || other->release_lag || other->stages != ring->stages || begins == 0 ||
             begins > own || ends <= last || ring_to_follow(lo, other) != NULL)
             continue;
         last = ends;
@@ -151,7 +151,7 @@ follows_tiles(const Lowering *lo, const TirShared *ring)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || ring->release_lag || ring->deferred_release || ring->slots != TILE_SLOTS)
+    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || ring->release_lag || ring->deferred_release || ring->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_CONSUMER_WAIT, ring) != 0 &&
@@ -197,7 +197,7 @@ lower_begin_rings(Lowering *lo)
             lo->role->tiles_stay = true;
         }
         if (leader != NULL) {
-            lo->role->rings[k].slot = leader->slot;
+            lo->role->rings[k].stage = leader->stage;
             lo->role->rings[k].phase = leader->phase;
             lo->role->rings[k].follows = true;
         }
@@ -215,7 +215,7 @@ lower_init_barriers(Lowering *lo)
         const TirShared *ring = lo->fn->shared.at[k];
         if (!ring->is_ring || ring->shares_barrier != 0)
             continue;
-        uint32_t n = ring->slots * parts_of(lo, ring);
+        uint32_t n = ring->stages * parts_of(lo, ring);
         int32_t readers = ring->per_consumer ? warps : warps * (int32_t)lo->fn->plan->consumers;
         readers *= ring->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
@@ -230,11 +230,11 @@ lower_init_barriers(Lowering *lo)
         LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
-    for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_SLOTS; i++) {
+    for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_STAGES; i++) {
         int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->consumers;
         LirOperand operands[] = {
-            lir_address(start, lo->fn->plan->tiles + 16 * TILE_SLOTS + MBARRIER_BYTES * i),
-            lir_int(i < TILE_SLOTS ? 1 : readers)};
+            lir_address(start, lo->fn->plan->tiles + 16 * TILE_STAGES + MBARRIER_BYTES * i),
+            lir_int(i < TILE_STAGES ? 1 : readers)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
 }
@@ -260,34 +260,34 @@ behind_consumers(Lowering *lo, LirReg start, int64_t bytes)
     return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes), lir_reg(start));
 }
 
-/* Of the tile before the first one: the last slot. */
+/* Of the tile before the first one: the last stage. */
 static LirReg
-slot_before(Lowering *lo, const TirShared *ring, LirReg slot)
+stage_before(Lowering *lo, const TirShared *ring, LirReg stage)
 {
     LirBuilder *b = &lo->b;
 
-    if (ring->slots == 2)
-        return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(slot), lir_int(1));
-    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(slot), lir_int(0));
-    LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(slot), lir_int(-1));
-    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->slots - 1), lir_reg(less), lir_reg(first));
+    if (ring->stages == 2)
+        return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(stage), lir_int(1));
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(stage), lir_int(0));
+    LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage), lir_int(-1));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->stages - 1), lir_reg(less), lir_reg(first));
 }
 
-/* The address of the current slot's full or empty barrier, in shared memory that begins at `start`;
+/* The address of the current stage's full or empty barrier, in shared memory that begins at `start`;
  * `of_consumer`: of the ring for this consumer's part. */
 static LirOperand
 barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, bool empty, bool of_consumer)
 {
     LirBuilder *b = &lo->b;
     const RingCursor *cursor = &lo->role->rings[ring->id];
-    LirReg slot = empty && cursor->oldest != NULL ? cursor->oldest->slot : cursor->slot;
+    LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
     if (empty && ring->deferred_release && !lo->role->producer)
-        slot = slot_before(lo, ring, slot);
+        stage = stage_before(lo, ring, stage);
     uint32_t parts = parts_of(lo, ring);
-    int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->slots * parts : 0);
+    int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->stages * parts : 0);
 
     if (of_consumer) /* rings for parts of a tile lie one behind the other, and go around together */
-        start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * ring->slots);
+        start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * ring->stages);
 
     if (ring->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
@@ -298,9 +298,9 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
     }
-    if (ring->slots == 1)
+    if (ring->stages == 1)
         return lir_address(start, offset);
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(slot), lir_int(MBARRIER_BYTES * parts),
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(MBARRIER_BYTES * parts),
                         lir_reg(start));
     return lir_address(at, offset);
 }
@@ -324,24 +324,24 @@ lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
     lir_branch(b, again, done, true);
 }
 
-/* Goes on to the next slot; the phase turns where the cursor comes to slot `turns`. */
+/* Goes on to the next stage; the phase turns where the cursor comes to stage `turns`. */
 static void
-advance(Lowering *lo, const RingCursor *cursor, uint32_t slots, uint32_t turns)
+advance(Lowering *lo, const RingCursor *cursor, uint32_t stages, uint32_t turns)
 {
     LirBuilder *b = &lo->b;
     LirOperand turn[] = {lir_reg(cursor->phase), lir_reg(cursor->phase), lir_int(1)};
 
-    if (slots == 1) {
+    if (stages == 1) {
         lir_emit(b, LIR_XOR_B32, 1, 3, turn);
         return;
     }
-    LirOperand next[] = {lir_reg(cursor->slot), lir_reg(cursor->slot), lir_int(1)};
+    LirOperand next[] = {lir_reg(cursor->stage), lir_reg(cursor->stage), lir_int(1)};
     lir_emit(b, LIR_ADD_S32, 1, 3, next);
-    LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(slots));
+    LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->stage), lir_int(stages));
     LirReg there = turns == 0 ? around
-                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->slot), lir_int(turns));
+                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->stage), lir_int(turns));
     LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(there));
-    LirOperand first[] = {lir_reg(cursor->slot), lir_int(0), lir_reg(cursor->slot),
+    LirOperand first[] = {lir_reg(cursor->stage), lir_int(0), lir_reg(cursor->stage),
                           lir_reg(around)};
     lir_emit(b, LIR_SEL_B32, 1, 4, first);
     turn[2] = lir_reg(by);
@@ -349,9 +349,9 @@ advance(Lowering *lo, const RingCursor *cursor, uint32_t slots, uint32_t turns)
 }
 
 void
-lower_advance(Lowering *lo, RingCursor *cursor, uint32_t slots)
+lower_advance(Lowering *lo, RingCursor *cursor, uint32_t stages)
 {
-    advance(lo, cursor, slots, 0);
+    advance(lo, cursor, stages, 0);
 }
 
 void
@@ -361,7 +361,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     RingCursor *cursor = &lo->role->rings[ring->id];
     LirBuilder *b = &lo->b;
 
-    /* The start of the slot in the units of descriptors, 16 bytes, before the wait: it does not
+    /* The start of the stage in the units of descriptors, 16 bytes, before the wait: it does not
      * depend on it.  Shared addresses have 18 bits.  Where the ring begins is left to descriptors,
      * which add a constant anyway: all rings then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
@@ -370,9 +370,9 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
     }
-    if (ring->slots > 1)
-        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
-                       lir_int(ring->bytes / ring->slots >> 4), lir_reg(base));
+    if (ring->stages > 1)
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
+                       lir_int(ring->bytes / ring->stages >> 4), lir_reg(base));
     if (op->own)
         base = behind_consumers(lo, base, ring->bytes >> 4);
     if (op->own) {
@@ -391,10 +391,10 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     if (ring->shares_barrier == 0)
         lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
-        lower_advance(lo, cursor, ring->slots);
+        lower_advance(lo, cursor, ring->stages);
 }
 
-/* A slot that two blocks fill is empty when the consumers of both have given it back, in each of the two:
+/* A stage that two blocks fill is empty when the consumers of both have given it back, in each of the two:
  * lanes 0 and 1 of a warp arrive in block 0 and 1. */
 void
 lower_begin_pairs(Lowering *lo)
@@ -410,16 +410,16 @@ lower_begin_pairs(Lowering *lo)
 }
 
 /* A block must not end while the other one may arrive at its barriers, or is being copied to: the
- * producer waits until every slot that it filled is empty again. */
+ * producer waits until every stage that it filled is empty again. */
 void
 lower_end_pairs(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *ring = lo->fn->shared.at[k];
         RingCursor *cursor = &lo->role->rings[k];
-        for (uint32_t i = 0; ring->is_ring && ring->paired && i < ring->slots; i++) {
+        for (uint32_t i = 0; ring->is_ring && ring->paired && i < ring->stages; i++) {
             lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), cursor->phase);
-            lower_advance(lo, cursor, ring->slots);
+            lower_advance(lo, cursor, ring->stages);
         }
     }
 }
@@ -443,7 +443,7 @@ pinned_zero(Lowering *lo, TirVal *pin)
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
 }
 
-/* The slot of the tile before: the lane that asked for what leaves from there waits until it has been
+/* The stage of the tile before: the lane that asked for what leaves from there waits until it has been
  * read, and arrives for its warp. */
 static void
 release_before(Lowering *lo, const TirShared *ring)
@@ -477,7 +477,7 @@ lower_consumer_release(Lowering *lo, TirOp *op)
             ring->paired ? lo->role->pair_lane : lo->role->first_lane;
     }
     if (!cursor->follows)
-        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->slots);
+        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->stages);
 }
 
 /* ptxas moves arithmetic below a wait for products, where it does not run under them, and
@@ -624,13 +624,13 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
     return box->rank;
 }
 
-/* Rings over whose slots results leave go on when a tile ends: until then the slot is this tile's. */
+/* Rings over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
 void
 lower_end_tile(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
         if (lo->fn->shared.at[k]->deferred_release)
-            lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->slots);
+            lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->stages);
     }
 }
 
@@ -701,9 +701,9 @@ lower_tma_load(Lowering *lo, TirOp *op)
     if (ring->shares_barrier == 0) /* else the ring whose barriers it has has said so */
         lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
-    if (ring->slots > 1)
-        start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->slot),
-                        lir_int(ring->bytes / ring->slots), lir_reg(start));
+    if (ring->stages > 1)
+        start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
+                        lir_int(ring->bytes / ring->stages), lir_reg(start));
     int64_t offset = ring->offset + part * part_bytes(lo, ring);
     if (parts > 1 && lo->fn->plan->balance_swap) {
         start = before_consumer(lo, start, part, part_bytes(lo, ring));
@@ -724,7 +724,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
             operands[at++] = lir_int(BOTH_BLOCKS);
         lir_emit(b, (ring->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
     }
-    /* The last slot of a ring with deferred release is given back before it is filled for the first time. */
+    /* The last stage of a ring with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        advance(lo, cursor, ring->slots, ring->deferred_release ? ring->slots - 1 : 0);
+        advance(lo, cursor, ring->stages, ring->deferred_release ? ring->stages - 1 : 0);
 }

@@ -366,8 +366,8 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg coun
 static void
 begin_alternating(Lowering *lo)
 {
-    if (lo->fn->plan->dynamic && TILE_SLOTS == 2) { /* the slot of the next tile that is told */
-        lo->role->turned = lo->role->tiles.slot;
+    if (lo->fn->plan->dynamic && TILE_STAGES == 2) { /* the stage of the next tile that is told */
+        lo->role->turned = lo->role->tiles.stage;
         return;
     }
     LirOperand turned[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
@@ -379,7 +379,7 @@ begin_alternating(Lowering *lo)
 void
 lower_alternate(Lowering *lo)
 {
-    if (lo->role->turned == lo->role->tiles.slot)
+    if (lo->role->turned == lo->role->tiles.stage)
         return;
     LirOperand turned = lir_reg(lo->role->turned);
 
@@ -562,7 +562,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lower_tile_block(lo, program);
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_SLOTS);
+        lower_advance(lo, &lo->role->tiles, TILE_STAGES);
     if (plan->balance_swap && !keeps)
         lower_alternate(lo);
     if (n.draws) {

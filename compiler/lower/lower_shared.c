@@ -34,43 +34,43 @@ lower_barrier(Lowering *lo)
 }
 
 Elem
-lower_slot_base(Lowering *lo, const TirShared *shared, TirVal *slot)
+lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
-    if (shared->aliases != 0) { /* this consumer's part of the current slot of the ring */
+    if (shared->aliases != 0) { /* this consumer's part of the current stage of the ring */
         const TirShared *ring = lo->fn->shared.at[shared->aliases - 1];
-        int64_t slot_bytes = ring->bytes / ring->slots, part = slot_bytes / lo->fn->plan->consumers;
+        int64_t stage_bytes = ring->bytes / ring->stages, part = stage_bytes / lo->fn->plan->consumers;
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
-        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].slot),
-                            lir_int(slot_bytes), lir_reg(base.reg));
+        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].stage),
+                            lir_int(stage_bytes), lir_reg(base.reg));
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (shared->is_joint || shared->is_staging) { /* this consumer's part of a slot */
-        int64_t part = shared->bytes / shared->slots / lo->fn->plan->consumers;
+    if (shared->is_joint || shared->is_staging) { /* this consumer's part of a stage */
+        int64_t part = shared->bytes / shared->stages / lo->fn->plan->consumers;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
-    } else if (shared->is_ring) { /* its current slot */
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
-                            lir_int(shared->bytes / shared->slots));
+    } else if (shared->is_ring) { /* its current stage */
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].stage),
+                            lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     } else if (lo->role != NULL && lo->fn->plan->consumers > 1) {
         Elem apart = lower_mul_const(lo, elem_reg(lo->role->group), lo->fn->plan->private_bytes);
         base = lower_add(lo, base, apart);
         base.integer -= lo->fn->plan->private_bytes; /* groups are counted from 1 */
     }
-    if (slot == NULL)
+    if (stage == NULL)
         return base;
-    if (shared->is_joint && shared->slots == 1)
+    if (shared->is_joint && shared->stages == 1)
         return base;
     if (shared->is_joint) {
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].slot),
-                            lir_int(shared->bytes / shared->slots));
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].stage),
+                            lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     }
-    Elem index = lower_elem(lo, slot, 0);
-    return lower_add(lo, base, lower_mul_const(lo, index, shared->bytes / shared->slots));
+    Elem index = lower_elem(lo, stage, 0);
+    return lower_add(lo, base, lower_mul_const(lo, index, shared->bytes / shared->stages));
 }
 
 /* ((row >> shift) & (2^bits - 1)) * 16 of a register. */
@@ -432,9 +432,9 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
     }
 }
 
-/* Zeros in all of a slot, for readers whose tiles reach past what is written. */
+/* Zeros in all of a stage, for readers whose tiles reach past what is written. */
 static void
-clear_slot(Lowering *lo, const TirShared *shared, Elem base)
+clear_stage(Lowering *lo, const TirShared *shared, Elem base)
 {
     LirBuilder *b = &lo->b;
     int32_t bytes = shared->layout->pitch * shared->layout->rows;
@@ -460,15 +460,15 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
 
-    if (op->shared->is_joint && op->shared->slots > 1) { /* the slot that was not written last */
-        LirReg slot = lo->role->rings[op->shared->id].slot;
-        LirOperand turn[] = {lir_reg(slot), lir_reg(slot), lir_int(1)};
+    if (op->shared->is_joint && op->shared->stages > 1) { /* the stage that was not written last */
+        LirReg stage = lo->role->rings[op->shared->id].stage;
+        LirOperand turn[] = {lir_reg(stage), lir_reg(stage), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);
     }
-    Elem base = lower_slot_base(lo, op->shared, op->args[0]);
+    Elem base = lower_stage_base(lo, op->shared, op->args[0]);
 
     if (layout->rows > value->layout->shape[0] || layout->cols > value->layout->shape[1])
-        clear_slot(lo, op->shared, base);
+        clear_stage(lo, op->shared, base);
     lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
 
@@ -543,7 +543,7 @@ lower_convert(Lowering *lo, TirOp *op)
     const TirOp *read = view_source(from, &transposed);
 
     if (read != NULL) {
-        Elem base = lower_slot_base(lo, read->shared, read->args[0]);
+        Elem base = lower_stage_base(lo, read->shared, read->args[0]);
         if (view_part(from) != NULL)
             base = base_of_part(lo, view_part(from), base);
         lower_tile_from_shared(lo, to, read->shared, base, transposed);
@@ -557,10 +557,10 @@ lower_convert(Lowering *lo, TirOp *op)
             exchange_lanes(lo, op, lane_bit, digit);
         return; /* else inside each thread: elements are found when asked for */
     }
-    Elem base = lower_slot_base(lo, op->shared, NULL);
+    Elem base = lower_stage_base(lo, op->shared, NULL);
     if (to->layout->shape[0] > from->layout->shape[0] ||
         to->layout->shape[1] > from->layout->shape[1])
-        clear_slot(lo, op->shared, base);
+        clear_stage(lo, op->shared, base);
     lower_tile_to_shared(lo, from, op->shared, base);
     /* Of warps that hold copies one writes, so the others wait for it. */
     if (layout_warp_local(from->layout, to->layout) && !layout_copies_warps(from->layout)) {

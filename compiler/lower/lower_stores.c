@@ -2,9 +2,9 @@
  * (passes/roles_store.c).
  *
  * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
- * group writes some panels and meets, the lane asks for the stores.  Over a slot of a ring: each warp
+ * group writes some panels and meets, the lane asks for the stores.  Over a stage of a ring: each warp
  * writes its own rows and asks for them itself, since it need not wait for anybody; it waits until they
- * have been read when it gives the slot back (lower_rings.c).
+ * have been read when it gives the stage back (lower_rings.c).
  *
  * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": what a thread writes is there
  * for asynchronous operations behind a fence.proxy.async, and the end of a wgmma or of a copy to shared
@@ -142,7 +142,7 @@ store_staged(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
-    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem base = lower_stage_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
     uint32_t end;
     LowerBox box;
@@ -185,7 +185,7 @@ has_own_rows(const Lowering *lo, const TirVal *value)
     return own;
 }
 
-/* Over a slot of a ring: nothing has left from there since it was filled, and there is room for all.  Where
+/* Over a stage of a ring: nothing has left from there since it was filled, and there is room for all.  Where
  * a warp writes rows of others, whose products have read them, these must be there, too. */
 static void
 store_over(Lowering *lo, TirOp *op)
@@ -196,7 +196,7 @@ store_over(Lowering *lo, TirOp *op)
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     int32_t rows = value->type.dim[0] / (int32_t)lo->fn->warps;
     bool own = has_own_rows(lo, value);
-    Elem base = lower_slot_base(lo, staging, NULL);
+    Elem base = lower_stage_base(lo, staging, NULL);
     uint32_t order[TENSOR_MAX_RANK];
     LirOperand all = lir_int(-1);
     LowerBox box;

@@ -67,7 +67,7 @@ distance(const TirVal *earlier, const TirVal *later, const TirOp *around)
 static void
 find_starts(const TirOp *op, const TirVal *starts[TENSOR_MAX_RANK])
 {
-    uint32_t next = op->op == TIR_COPY_ASYNC ? 1 : 0; /* the slot comes first */
+    uint32_t next = op->op == TIR_COPY_ASYNC ? 1 : 0; /* the stage comes first */
 
     for (uint32_t d = 0; d < op->tensor->rank; d++)
         starts[d] = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];

@@ -299,7 +299,7 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
         shared->dtype = value->type.dtype;
         shared->rows = value->type.rank == 2 ? value->type.dim[0] : 1;
         shared->cols = value->type.dim[value->type.rank - 1];
-        shared->slots = 1;
+        shared->stages = 1;
         vec_push(in->lp->px->arena, &in->lp->fn->shared, shared);
         op->shared = shared;
     }
@@ -336,13 +336,13 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
     shared->dtype = value->type.dtype;
     shared->rows = value->type.dim[0];
     shared->cols = value->type.dim[1];
-    shared->slots = 1;
+    shared->stages = 1;
     vec_push(arena, &in->lp->fn->shared, shared);
     TirType i32 = tir_scalar(DT_I32);
-    TirVal *slot = insert_op(in, TIR_CONST, 0, NULL, 1, &i32, span)->results[0];
-    TirVal *args[] = {slot, value};
+    TirVal *stage = insert_op(in, TIR_CONST, 0, NULL, 1, &i32, span)->results[0];
+    TirVal *args[] = {stage, value};
     insert_op(in, TIR_SHARED_WRITE, 2, args, 0, NULL, span)->shared = shared;
-    TirOp *read = insert_op(in, TIR_SHARED_READ, 1, &slot, 1, &value->type, span);
+    TirOp *read = insert_op(in, TIR_SHARED_READ, 1, &stage, 1, &value->type, span);
     read->shared = shared;
     Written written = {value, read->results[0]};
     vec_push(arena, &in->written, written);
@@ -563,7 +563,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         shared->rows = (int32_t)lp->fn->warps;
         shared->cols = WARP_LANES *
                        (op->results[0]->type.rank == 0 ? 1 : layout_registers(layout));
-        shared->slots = 1;
+        shared->stages = 1;
         vec_push(lp->px->arena, &lp->fn->shared, shared);
         op->shared = shared;
     }

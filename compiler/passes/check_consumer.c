@@ -1,8 +1,8 @@
-/* check_consumer.c - one role's run over one tile: slots that are held when they are read, products that
+/* check_consumer.c - one role's run over one tile: stages that are held when they are read, products that
  * have ended before anybody looks at or overwrites what is theirs.
  *
  * What a product still running has, and until when: the registers of its sum (its home), the
- * registers of an operand that is not in shared memory, and the slots of its other operands, until a
+ * registers of an operand that is not in shared memory, and the stages of its other operands, until a
  * mma_wait covers it.  Another product may add to the same home meanwhile: those of a warp group run
  * in order.  A home is of one value at a time: who asks for one whose registers another has by then, if
  * only for the next iteration, would get that other.
@@ -13,7 +13,7 @@
  * reads it.  Consumers that meet at barriers go the same way (check_roles.c), so that what one does in a
  * epoch they all do.
  *
- * A ring with deferred release has one slot held when a tile begins, that of the tile before, which is slot 1
+ * A ring with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
  * here; the tile gives that back, and leaves the one that it waited for.
  *
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
@@ -53,16 +53,16 @@ struct ConsumerFacts {
 typedef struct InFlight {
     const TirOp *op;
     const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
-    uint32_t slot[2];           /* .. which slot: of a ring counted since the tile began, from 1 on */
+    uint32_t stage[2];           /* .. which stage: of a ring counted since the tile began, from 1 on */
     const TirVal *registers[2]; /* operands in registers */
 } InFlight;
 
-enum { JOINT_SLOTS = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
+enum { JOINT_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
 
 /* Epochs between barriers of all consumers, from 1 on, in which .. */
 typedef struct Epochs {
-    uint32_t written[JOINT_SLOTS]; /* .. a slot was last written or waited for (of rings: [0]) */
-    uint32_t read[JOINT_SLOTS];    /* .. the last product ended that read all consumers' parts of it */
+    uint32_t written[JOINT_STAGES]; /* .. a stage was last written or waited for (of rings: [0]) */
+    uint32_t read[JOINT_STAGES];    /* .. the last product ended that read all consumers' parts of it */
 } Epochs;
 
 typedef struct Consumer {
@@ -74,11 +74,11 @@ typedef struct Consumer {
     const TirVal **lives; /* by home: whose registers they are now */
     const TirVal ***before; /* by region: the same before it */
     uint32_t *waited, *released; /* by ring */
-    uint32_t *left_over;         /* by ring: the slot that results were written to; 0: none */
-    uint32_t *slot_of;           /* by id of a shared_read: the slot it stands for */
+    uint32_t *left_over;         /* by ring: the stage that results were written to; 0: none */
+    uint32_t *stage_of;           /* by id of a shared_read: the stage it stands for */
     uint32_t epoch;            /* between barriers of all consumers: which, from 1 on */
     Epochs *epochs;        /* by buffer */
-    uint32_t *written_slot;      /* by buffer of all consumers: the one written last */
+    uint32_t *written_stage;      /* by buffer of all consumers: the one written last */
     bool *made;                  /* by id */
     const TirOp *turn;           /* the pingpong_wait that was not passed on; NULL: it is not its turn */
 } Consumer;
@@ -279,11 +279,11 @@ is_eager(const Consumer *b, const TirOp *op)
 
 /* The parts of all consumers: their barrier stands between what brought them and this. */
 static bool
-read_all_parts(Consumer *b, const TirOp *read, uint32_t slot)
+read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
 {
     const Epochs *epochs = &b->epochs[read->shared->id];
-    uint32_t written = epochs->written[read->shared->is_ring ? 0 : slot];
-    uint32_t before = epochs->read[read->shared->is_ring ? 0 : slot];
+    uint32_t written = epochs->written[read->shared->is_ring ? 0 : stage];
+    uint32_t before = epochs->read[read->shared->is_ring ? 0 : stage];
 
     if (written == 0)
         return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
@@ -303,51 +303,51 @@ read_all_parts(Consumer *b, const TirOp *read, uint32_t slot)
 
 /* Of this consumer's part of a tile, whichever it is: what holds of each part's ring holds of it. */
 static bool
-read_own_slot(Consumer *b, const TirOp *read, uint32_t *slot)
+read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
     uint32_t first = read->shared->id;
 
-    *slot = b->slot_of[read->results[0]->id];
+    *stage = b->stage_of[read->results[0]->id];
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
-        if (*slot <= b->released[first + p])
-            return fail(b, read, arena_printf(b->facts->arena, "a slot of %s is read after its release",
+        if (*stage <= b->released[first + p])
+            return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
                                               ring_name(b, b->facts->fn->shared.at[first + p])));
-        if (b->waited[first + p] > *slot)
+        if (b->waited[first + p] > *stage)
             return fail(b, read,
                         arena_printf(b->facts->arena,
-                                     "a slot of %s is read after the next one was waited for",
+                                     "a stage of %s is read after the next one was waited for",
                                      ring_name(b, b->facts->fn->shared.at[first + p])));
     }
     return true;
 }
 
-/* A slot that an operation reads must be the one waited for last, and not released. */
+/* A stage that an operation reads must be the one waited for last, and not released. */
 static bool
-read_slot(Consumer *b, const TirOp *read, uint32_t *slot)
+read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
     uint32_t ring = read->shared->id;
 
     if (read->own)
-        return read_own_slot(b, read, slot);
+        return read_own_stage(b, read, stage);
 
     if (!read->shared->is_ring) {
-        *slot = b->written_slot[ring];
-        return read_all_parts(b, read, *slot);
+        *stage = b->written_stage[ring];
+        return read_all_parts(b, read, *stage);
     }
-    *slot = b->slot_of[read->results[0]->id];
-    if (*slot <= b->released[ring])
-        return fail(b, read, arena_printf(b->facts->arena, "a slot of %s is read after its release",
+    *stage = b->stage_of[read->results[0]->id];
+    if (*stage <= b->released[ring])
+        return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
                                           ring_name(b, read->shared)));
-    if (*slot != b->waited[ring])
+    if (*stage != b->waited[ring])
         return fail(b, read,
                     arena_printf(b->facts->arena,
-                                 "a slot of %s is read after the next one was waited for",
+                                 "a stage of %s is read after the next one was waited for",
                                  ring_name(b, read->shared)));
-    if (*slot == b->left_over[ring])
+    if (*stage == b->left_over[ring])
         return fail(b, read,
-                    arena_printf(b->facts->arena, "a slot of %s is read after results were written to it",
+                    arena_printf(b->facts->arena, "a stage of %s is read after results were written to it",
                                  ring_name(b, read->shared)));
-    return !read->joint || read_all_parts(b, read, *slot);
+    return !read->joint || read_all_parts(b, read, *stage);
 }
 
 static bool
@@ -360,7 +360,7 @@ static bool
 ask_for(Consumer *b, const TirVal *value)
 {
     const TirOp *def = value->def;
-    uint32_t home = b->facts->home[value->id], slot;
+    uint32_t home = b->facts->home[value->id], stage;
 
     if (value->type.rank == 0)
         return true;
@@ -369,7 +369,7 @@ ask_for(Consumer *b, const TirVal *value)
     if (def == NULL || is_eager(b, def))
         return true;
     if (def->op == TIR_SHARED_READ)
-        return !is_of_roles(def->shared) || read_slot(b, def, &slot);
+        return !is_of_roles(def->shared) || read_stage(b, def, &stage);
     bool kept = b->made[value->id];
     if (kept && !b->facts->renames[value->id])
         return true;
@@ -423,7 +423,7 @@ start_product(Consumer *b, const TirOp *op)
         const TirOp *read = view_source(op->args[k], &transposed);
         if (read != NULL && is_of_roles(read->shared)) {
             mma.read[k] = read;
-            if (!read_slot(b, read, &mma.slot[k]))
+            if (!read_stage(b, read, &mma.stage[k]))
                 return false;
         } else if (read == NULL) {
             mma.registers[k] = same_registers(b, op->args[k]);
@@ -453,7 +453,7 @@ wait_for_products(Consumer *b, int64_t most)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             if (read != NULL && read->joint)
-                b->epochs[read->shared->id].read[read->shared->is_ring ? 0 : flight->slot[k]] =
+                b->epochs[read->shared->id].read[read->shared->is_ring ? 0 : flight->stage[k]] =
                     b->epoch;
         }
     }
@@ -463,25 +463,25 @@ wait_for_products(Consumer *b, int64_t most)
 }
 
 static bool
-wait_for_slot(Consumer *b, const TirOp *op)
+wait_for_stage(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
     uint32_t most = op->shared->release_lag || op->shared->deferred_release ? RING_HELD_WITH_LAG : RING_HELD_MOST;
 
-    if (op->own) { /* its slot is taken later */
+    if (op->own) { /* its stage is taken later */
         vec_push(b->facts->arena, b->events, op);
         return true;
     }
     if (b->waited[ring] - b->released[ring] >= most)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "another slot of %s is waited for while one is held, which the "
+                                 "another stage of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
                                  ring_name(b, op->shared)));
     if (op->shared->deferred_release && b->waited[ring] > 1)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "a second slot of %s is waited for in a tile, which the lowering does "
+                                 "a second stage of %s is waited for in a tile, which the lowering does "
                                  "not keep apart",
                                  ring_name(b, op->shared)));
     b->waited[ring]++;
@@ -490,9 +490,9 @@ wait_for_slot(Consumer *b, const TirOp *op)
     return true;
 }
 
-/* The next slot of each part's ring, behind a wait for this consumer's. */
+/* The next stage of each part's ring, behind a wait for this consumer's. */
 static bool
-take_own_slot(Consumer *b, const TirOp *op)
+take_own_stage(Consumer *b, const TirOp *op)
 {
     uint32_t first = op->shared->id, last = b->events->n;
 
@@ -500,36 +500,36 @@ take_own_slot(Consumer *b, const TirOp *op)
         last--;
     if (last == 0 || !b->events->at[last - 1]->own)
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
+                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
                                  ring_name(b, op->shared)));
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (b->waited[first + p] != b->released[first + p])
             return fail(b, NULL,
-                        arena_printf(b->facts->arena, "a part of a tile is read while a slot of %s is held",
+                        arena_printf(b->facts->arena, "a part of a tile is read while a stage of %s is held",
                                      ring_name(b, b->facts->fn->shared.at[first + p])));
     }
-    b->slot_of[op->results[0]->id] = b->waited[first] + 1;
+    b->stage_of[op->results[0]->id] = b->waited[first] + 1;
     return true;
 }
 
 static bool
-take_slot(Consumer *b, const TirOp *op)
+take_stage(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
 
     if (op->own)
-        return take_own_slot(b, op);
+        return take_own_stage(b, op);
     if (b->waited[ring] == b->released[ring])
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a slot of %s is read that was not waited for",
+                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
                                  ring_name(b, op->shared)));
-    b->slot_of[op->results[0]->id] = b->waited[ring];
+    b->stage_of[op->results[0]->id] = b->waited[ring];
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
 
 static bool
-release_slot(Consumer *b, const TirOp *op)
+release_stage(Consumer *b, const TirOp *op)
 {
     uint32_t ring = op->shared->id;
 
@@ -539,12 +539,12 @@ release_slot(Consumer *b, const TirOp *op)
     }
     if (b->waited[ring] == b->released[ring])
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a slot of %s is released that was not waited for",
+                    arena_printf(b->facts->arena, "a stage of %s is released that was not waited for",
                                  ring_name(b, op->shared)));
     b->released[ring]++;
     if (b->released[ring] == b->left_over[ring])
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a slot of %s is released while results leave from it",
+                    arena_printf(b->facts->arena, "a stage of %s is released while results leave from it",
                                  ring_name(b, op->shared)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
@@ -553,10 +553,10 @@ release_slot(Consumer *b, const TirOp *op)
             bool same = read != NULL && (read->shared == op->shared ||
                                          (read->own && op->shared->of_consumer > 0 &&
                                           read->shared->id + op->shared->of_consumer - 1 == ring));
-            if (same && flight->slot[k] == b->released[ring])
+            if (same && flight->stage[k] == b->released[ring])
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
-                                         "a slot of %s is released while a product that reads it may "
+                                         "a stage of %s is released while a product that reads it may "
                                          "still run",
                                          ring_name(b, op->shared)));
         }
@@ -564,69 +564,69 @@ release_slot(Consumer *b, const TirOp *op)
     if (b->epochs[ring].read[0] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "a slot of %s is released without a barrier of all consumers behind the "
+                                 "a stage of %s is released without a barrier of all consumers behind the "
                                  "products that read all of it",
                                  ring_name(b, op->shared)));
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
 
-/* A consumer writes its part of the slot that it did not write last. */
+/* A consumer writes its part of the stage that it did not write last. */
 static bool
 write_part(Consumer *b, const TirOp *op)
 {
     const TirShared *buffer = op->shared;
-    uint32_t slot = b->written_slot[buffer->id] ^= buffer->slots > 1;
+    uint32_t stage = b->written_stage[buffer->id] ^= buffer->stages > 1;
 
-    if (buffer->slots > JOINT_SLOTS)
-        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u slots, more than %d",
-                                          ring_name(b, buffer), buffer->slots, JOINT_SLOTS));
+    if (buffer->stages > JOINT_STAGES)
+        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u stages, more than %d",
+                                          ring_name(b, buffer), buffer->stages, JOINT_STAGES));
     bool running = false;
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++)
             running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
-                                  flight->slot[k] == slot);
+                                  flight->stage[k] == stage);
     }
-    if (running || b->epochs[buffer->id].read[slot] == b->epoch)
+    if (running || b->epochs[buffer->id].read[stage] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
-                                 "a slot of %s is written without a barrier of all consumers behind the "
+                                 "a stage of %s is written without a barrier of all consumers behind the "
                                  "products that read it",
                                  ring_name(b, buffer)));
-    b->epochs[buffer->id].written[slot] = b->epoch;
+    b->epochs[buffer->id].written[stage] = b->epoch;
     return true;
 }
 
-/* Results leave over the slot of this tile: no product reads it any more, nobody writes there again, and it
- * is not given back in this tile (`release_slot`), for the lowering waits in the next one until TMA
+/* Results leave over the stage of this tile: no product reads it any more, nobody writes there again, and it
+ * is not given back in this tile (`release_stage`), for the lowering waits in the next one until TMA
  * has read it. */
 static bool
 write_aliased(Consumer *b, const TirOp *op)
 {
     const TirShared *ring = b->facts->fn->shared.at[op->shared->aliases - 1];
-    uint32_t slot = b->waited[ring->id];
+    uint32_t stage = b->waited[ring->id];
 
-    if (slot < 2 || slot == b->released[ring->id])
+    if (stage < 2 || stage == b->released[ring->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
-                                          "results are written to a slot of %s that was not waited for",
+                                          "results are written to a stage of %s that was not waited for",
                                           ring_name(b, ring)));
-    if (slot == b->left_over[ring->id])
+    if (stage == b->left_over[ring->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
-                                          "a slot of %s is written while results leave from it",
+                                          "a stage of %s is written while results leave from it",
                                           ring_name(b, ring)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
-            if (flight->read[k] != NULL && flight->read[k]->shared == ring && flight->slot[k] == slot)
+            if (flight->read[k] != NULL && flight->read[k]->shared == ring && flight->stage[k] == stage)
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
-                                         "results are written to a slot of %s while a product that "
+                                         "results are written to a stage of %s while a product that "
                                          "reads it may still run",
                                          ring_name(b, ring)));
         }
     }
-    b->left_over[ring->id] = slot;
+    b->left_over[ring->id] = stage;
     return true;
 }
 
@@ -682,9 +682,9 @@ do_op(Consumer *b, const TirOp *op)
 {
     switch (op->op) {
     case TIR_CONSUMER_WAIT:
-        return wait_for_slot(b, op);
+        return wait_for_stage(b, op);
     case TIR_CONSUMER_RELEASE:
-        return release_slot(b, op);
+        return release_stage(b, op);
     case TIR_MMA_WAIT:
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (!ask_for(b, op->args[k]))
@@ -719,7 +719,7 @@ do_op(Consumer *b, const TirOp *op)
     case TIR_SHARED_READ:
         if (!op->shared->is_ring)
             return true;
-        return take_slot(b, op);
+        return take_stage(b, op);
     case TIR_FOR:
     case TIR_IF:
         return begin_region(b, op);
@@ -789,13 +789,13 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
               .waited = arena_array(arena, uint32_t, rings),
               .released = arena_array(arena, uint32_t, rings),
               .left_over = arena_array(arena, uint32_t, rings),
-              .slot_of = arena_array(arena, uint32_t, values),
+              .stage_of = arena_array(arena, uint32_t, values),
               .epoch = 1,
               .epochs = arena_array(arena, Epochs, rings),
-              .written_slot = arena_array(arena, uint32_t, rings),
+              .written_stage = arena_array(arena, uint32_t, rings),
               .made = arena_array(arena, bool, values)};
 
-    for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* slot 1 is that of the tile before */
+    for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
         b.waited[k] = facts->fn->shared.at[k]->deferred_release;
     walk->visit = visit_consumer;
     walk->user = &b;
@@ -806,8 +806,8 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
         return fail(&b, NULL, "a product may still run when the tile is done");
     }
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) {
-        for (uint32_t slot = 0; slot < JOINT_SLOTS; slot++) {
-            if (b.epochs[k].read[slot] < b.epoch)
+        for (uint32_t stage = 0; stage < JOINT_STAGES; stage++) {
+            if (b.epochs[k].read[stage] < b.epoch)
                 continue;
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
             return fail(&b, NULL,
@@ -825,8 +825,8 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
         if (ring == NULL || b.waited[ring->id] - b.released[ring->id] == ring->deferred_release)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL, arena_printf(arena, ring->deferred_release ? "%s is not left with a slot when the tile is done"
-                                                              : "a slot of %s is still held when the tile is done",
+        return fail(&b, NULL, arena_printf(arena, ring->deferred_release ? "%s is not left with a stage when the tile is done"
+                                                              : "a stage of %s is still held when the tile is done",
                                            ring_name(&b, ring)));
     }
     return true;

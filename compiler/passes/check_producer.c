@@ -1,4 +1,4 @@
-/* check_producer.c - the producer's run over one tile: parts of a slot are filled in order, for all consumers. */
+/* check_producer.c - the producer's run over one tile: parts of a stage are filled in order, for all consumers. */
 #include "compiler/passes/check_roles.h"
 
 typedef struct Producer {
@@ -19,7 +19,7 @@ visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         return true;
     uint32_t parts = op->shared->per_consumer ? p->fn->plan->consumers : 1, *next = &p->part[op->shared->id];
     if (op->integer != (int64_t)*next) {
-        *p->fault = (RoleFault){"the parts of a slot are not filled in order", op, NULL};
+        *p->fault = (RoleFault){"the parts of a stage are not filled in order", op, NULL};
         return false;
     }
     *next = (*next + 1) % parts;
@@ -43,7 +43,7 @@ check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *pro
         return false;
     for (uint32_t i = events->n; i-- > 0;) {
         if (p.part[events->at[i]->shared->id] != 0) {
-            *fault = (RoleFault){"a slot is not filled for all consumers when the tile is done",
+            *fault = (RoleFault){"a stage is not filled for all consumers when the tile is done",
                                  events->at[i], NULL};
             return false;
         }

@@ -9,18 +9,18 @@
  *
  * What is proved of a launch, and why that is enough.
  *
- * 1. Each role by itself (check_consumer.c): a slot is read between its wait and its release, a release
- *    follows the mma_wait for every product that reads the slot, nothing of a product still running
- *    is looked at or overwritten.  A copy begins when all readers have released the slot - that is
+ * 1. Each role by itself (check_consumer.c): a stage is read between its wait and its release, a release
+ *    follows the mma_wait for every product that reads the stage, nothing of a product still running
+ *    is looked at or overwritten.  A copy begins when all readers have released the stage - that is
  *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
- *    and waits of a consumer alternate, and a wait lets it pass only when the slot is full; so a consumer
+ *    and waits of a consumer alternate, and a wait lets it pass only when the stage is full; so a consumer
  *    arrives once at each phase of a barrier, and phases never lap each other.
- * 2. Counts: in every tile each consumer waits for as many slots of each ring as are filled, and releases
+ * 2. Counts: in every tile each consumer waits for as many stages of each ring as are filled, and releases
  *    as many.  So a tile leaves the rings as it found them.
- * 3. Contents: the n-th slot of a ring that a consumer reads holds what the kernel, before it was parted,
+ * 3. Contents: the n-th stage of a ring that a consumer reads holds what the kernel, before it was parted,
  *    has the consumer load at that place (roles_stagger.c: at another, one for all rings): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
- *    stays so until its role takes it, because what it needs - filled slots, released slots, the only
+ *    stays so until its role takes it, because what it needs - filled stages, released stages, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
  *    different roles can be taken in either order with the same outcome.  So all orders that go on as
  *    long as they can end alike, and one of them is run, here round by round.  (The argument is that
@@ -82,7 +82,7 @@ typedef struct Checker {
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences;
-    uint32_t slots;         /* of the deepest ring */
+    uint32_t stages;         /* of the deepest ring */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;      /* along the consumer axis */
@@ -229,17 +229,17 @@ sort_events(Checker *c, RoleRun *run)
     uint32_t n = 0;
 
     run->counts = arena_array(c->arena, uint32_t, c->fn->shared.n + 1);
-    run->slots = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
+    run->stages = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
     for (uint32_t i = 0; i < run->events.n; i++) {
         const TirOp *op = run->events.at[i];
-        RoleEvents *slots = op->shared == NULL ? NULL : &run->slots[op->shared->id];
-        if (op->own) { /* it takes no slot */
+        RoleEvents *stages = op->shared == NULL ? NULL : &run->stages[op->shared->id];
+        if (op->own) { /* it takes no stage */
             if (op->op == TIR_CONSUMER_WAIT)
                 run->events.at[n++] = op;
             continue;
         }
         if (op->op == TIR_SHARED_READ) {
-            slots->at[slots->n - 1] = op;
+            stages->at[stages->n - 1] = op;
             continue;
         }
         run->events.at[n++] = op;
@@ -248,7 +248,7 @@ sort_events(Checker *c, RoleRun *run)
         run->counts[op->shared->id] +=
             op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
         if (op->op == TIR_CONSUMER_WAIT)
-            vec_push(c->arena, slots, NULL);
+            vec_push(c->arena, stages, NULL);
     }
     run->events.n = n;
 }
@@ -257,7 +257,7 @@ sort_events(Checker *c, RoleRun *run)
 static void
 cut_short(Checker *c, RoleRun *run)
 {
-    int32_t most = (int32_t)(2 * c->slots + 2);
+    int32_t most = (int32_t)(2 * c->stages + 2);
 
     for (uint32_t k = 0; k < run->way.n; k++) {
         int32_t trips = run->way.at[k];
@@ -366,7 +366,7 @@ check_counts(Checker *c, const TileRun *tile)
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
-            begin_fault(c, tile, "in a tile %u slots of %s are filled, but %s waits for %u", filled,
+            begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u", filled,
                         ring_name(c, ring), role_name(c, role), awaited);
             return false;
         }
@@ -457,13 +457,13 @@ static bool
 check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring,
            const Places *filled, const Places *wanted, Order *order)
 {
-    const RoleEvents *slots = &tile->role[role]->slots[ring->id];
+    const RoleEvents *stages = &tile->role[role]->stages[ring->id];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->fn->plan->staggered;
 
-    for (uint32_t i = 0; i < slots->n && i < filled->n; i++) {
-        if (slots->at[i] == NULL)
+    for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
+        if (stages->at[i] == NULL)
             continue;
         uint32_t k = staggered ? 0 : reads;
         for (; staggered && k < wanted->n; k++)
@@ -476,7 +476,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
         }
         if (c->fn->plan->joint) /* it takes part in what others have to do, all of it masked */
             continue;
-        begin_fault(c, tile, "slot %u of %s in a tile does not hold what %s reads it for", i + 1,
+        begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     ring_name(c, ring), role_name(c, role));
         say_place(c, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
@@ -484,7 +484,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
             say_place(c, "the consumer wants", &wanted->at[reads]);
         else
             buf_add(c->px->bugs, "    the consumer wants no more\n");
-        say_op(c, slots->at[i]);
+        say_op(c, stages->at[i]);
         return false;
     }
     if (order->read == NULL && reads > 1)
@@ -493,7 +493,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
         alike = alike && read[i] == order->read[i];
     if (reads == wanted->n && alike)
         return true;
-    begin_fault(c, tile, "%s reads %u slots of %s in a tile%s %u", role_name(c, role), reads,
+    begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
                 ring_name(c, ring), alike ? ", but should" : " in its own order, of", wanted->n);
     return false;
 }
@@ -517,7 +517,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
             same++;
         if (same == a->n && same == b->n)
             continue;
-        begin_fault(c, tile, "the two blocks of a pair fill slot %u of %s with halves of different tiles",
+        begin_fault(c, tile, "the two blocks of a pair fill stage %u of %s with halves of different tiles",
                     same + 1, ring_name(c, ring));
         for (uint32_t block = 0; block < PAIR; block++) {
             const Places *own = block == 0 ? a : b;
@@ -630,8 +630,8 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers" : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
         uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
-        buf_printf(out, "waits for an empty slot of %s (%u): it has filled %u", ring_name(c, ring),
-                   ring->slots, t->copied[ring->id][block][part]);
+        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", ring_name(c, ring),
+                   ring->stages, t->copied[ring->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / (1 + c->consumers), consumer = k % (1 + c->consumers);
             if (consumer > 0 && (of == block || ring->paired) && (!ring->per_consumer || consumer - 1 == part))
@@ -639,7 +639,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
                            t->released[ring->id][of][consumer - 1]);
         }
     } else {
-        buf_printf(out, "waits for slot %u of %s, which is not filled",
+        buf_printf(out, "waits for stage %u of %s, which is not filled",
                    t->waited[ring->id][block][own - 1] + 1, ring_name(c, ring));
     }
     buf_add(out, " at\n");
@@ -776,7 +776,7 @@ check_launches(Checker *c)
 {
     static const uint32_t choices[] = {0, UINT32_MAX, 0x55555555, 0x6db6db6d};
     const WalkProgram *deciders[] = {c->way[0], c->way[1]};
-    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->slots + 2);
+    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->stages + 2);
 
     for (uint32_t k = 0; k < sizeof choices / sizeof choices[0] && (k == 0 || c->chose); k++) {
         c->choices = choices[k];
@@ -821,8 +821,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        if (fn->shared.at[k]->is_ring && fn->shared.at[k]->slots > c.slots)
-            c.slots = fn->shared.at[k]->slots;
+        if (fn->shared.at[k]->is_ring && fn->shared.at[k]->stages > c.stages)
+            c.stages = fn->shared.at[k]->stages;
     }
     for (uint32_t k = 0; k < 2; k++) {
         const TirBlock *body = k == 0 ? plan->producer : fn->body;

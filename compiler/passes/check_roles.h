@@ -5,7 +5,7 @@
 #include "compiler/ir/isa.h"
 #include "compiler/passes/role_walk.h"
 
-/* How many slots of a ring a consumer may hold at once: the lowering has one cursor for each ring, which
+/* How many stages of a ring a consumer may hold at once: the lowering has one cursor for each ring, which
  * a release moves on; of those that lag, one for waits and one for releases. */
 enum { RING_HELD_MOST = 1, RING_HELD_WITH_LAG = 2 };
 
@@ -29,7 +29,7 @@ bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *p
                 RoleFault *fault);
 /* Only lists what a consumer does to others. */
 bool list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
-/* Likewise the producer's: the parts of a slot are filled in order. */
+/* Likewise the producer's: the parts of a stage are filled in order. */
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
@@ -47,8 +47,8 @@ typedef struct RoleRun {
     WalkWay way;
     WalkWay class;     /* the same with long loops cut short */
     RoleEvents events;
-    uint32_t *counts;  /* by ring: slots that it fills, or waits for */
-    RoleEvents *slots; /* by ring, of a consumer: the shared_read of each slot; NULL: let pass */
+    uint32_t *counts;  /* by ring: stages that it fills, or waits for */
+    RoleEvents *stages; /* by ring, of a consumer: the shared_read of each stage; NULL: let pass */
 } RoleRun;
 
 /* A tile of one block: the runs of the producer and the consumers. */

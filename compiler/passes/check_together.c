@@ -2,7 +2,7 @@
  * against each other.
  *
  * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
- * pair each producer fills half of every slot of the paired rings, in both blocks: a slot is full when
+ * pair each producer fills half of every stage of the paired rings, in both blocks: a stage is full when
  * both have, and neither fills it again before the consumers of both blocks have given it back.
  */
 #include "compiler/passes/check_roles.h"
@@ -25,14 +25,14 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  Where the producer draws tiles, it tells the consumers, TILE_SLOTS ahead at
- * most; they hear it and give the slot back at once.  (At `next_tile` they may hear it sooner, if it has been
+/* Goes on to the next tile.  Where the producer draws tiles, it tells the consumers, TILE_STAGES ahead at
+ * most; they hear it and give the stage back at once.  (At `next_tile` they may hear it sooner, if it has been
  * told, and wait for nothing: then others can do what they could, and sooner.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
     for (uint32_t consumer = 1; t->fn->plan->dynamic && consumer <= t->consumers; consumer++) {
-        if (role == 0 && t->tile[0] - t->tile[consumer] >= TILE_SLOTS)
+        if (role == 0 && t->tile[0] - t->tile[consumer] >= TILE_STAGES)
             return false;
         if (role == consumer && t->tile[role] == t->tile[0])
             return false;
@@ -65,7 +65,7 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
             continue;
         for (uint32_t b = 0; b < t->consumers; b++) {
             if ((!ring->per_consumer || b == part) &&
-                *copied - t->released[ring->id][reader][b] >= ring->slots)
+                *copied - t->released[ring->id][reader][b] >= ring->stages)
                 return false;
         }
     }

@@ -43,7 +43,7 @@ same_recipe(const Recipe *a, const Recipe *b)
 }
 
 static uint32_t
-slot_of(const Recipe *recipe)
+stage_of(const Recipe *recipe)
 {
     uint64_t hash = recipe->maker;
 
@@ -51,24 +51,24 @@ slot_of(const Recipe *recipe)
         hash = hash * 31 + (uint32_t)recipe->n[k];
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->from / sizeof(max_align_t);
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->to / sizeof(max_align_t);
-    return (uint32_t)(hash * 0x9E3779B97F4A7C15u >> 32) % STORE_SLOTS;
+    return (uint32_t)(hash * 0x9E3779B97F4A7C15u >> 32) % STORE_STAGES;
 }
 
 /* What was made by `recipe`; `*is_new` when that is for the caller to fill in. */
 static StoredLayout *
 find(LayoutStore *store, const Recipe *recipe, bool *is_new)
 {
-    StoredLayout **slot = &store->slots[slot_of(recipe)];
+    StoredLayout **stage = &store->stages[stage_of(recipe)];
 
     *is_new = false;
-    for (StoredLayout *at = *slot; at != NULL; at = at->next) {
+    for (StoredLayout *at = *stage; at != NULL; at = at->next) {
         if (same_recipe(&at->recipe, recipe))
             return at;
     }
     StoredLayout *made = arena_new(store->arena, StoredLayout);
     made->recipe = *recipe;
-    made->next = *slot;
-    *slot = made;
+    made->next = *stage;
+    *stage = made;
     *is_new = true;
     return made;
 }

@@ -9,12 +9,12 @@
 
 #include "compiler/ir/layout.h"
 
-enum { STORE_SLOTS = 256 };
+enum { STORE_STAGES = 256 };
 
 typedef struct LayoutStore {
     Arena *arena;
     uint32_t warps;
-    struct StoredLayout *slots[STORE_SLOTS];
+    struct StoredLayout *stages[STORE_STAGES];
     VEC(const Layout *) distinct;
 } LayoutStore;
 

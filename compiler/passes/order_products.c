@@ -211,7 +211,7 @@ is_copy_branch(const TirOp *op)
     for (uint32_t i = 0; i < op->blocks[0]->ops.n; i++) {
         const TirOp *inner = op->blocks[0]->ops.at[i];
         if (inner->op == TIR_COPY_ASYNC)
-            copies = inner->shared->slots > 1; /* else there is little time for them */
+            copies = inner->shared->stages > 1; /* else there is little time for them */
         else if ((tir_op_info(inner->op)->flags & TF_PURE) == 0 && inner->op != TIR_YIELD)
             return false;
     }

@@ -7,7 +7,7 @@
  *            first left open; so is the program of warp groups that go from tile to tile.
  *   leaves   barrier operations
  *
- * Slots of one ring are kept apart by the schedule and are not looked at here.
+ * Stages of one ring are kept apart by the schedule and are not looked at here.
  */
 #include <string.h>
 

@@ -446,7 +446,7 @@ result_registers(const Planner *p, bool pipelined)
 /* ---- rings ---- */
 
 static TirShared *
-make_ring(Planner *p, TirOp *load, uint32_t slots)
+make_ring(Planner *p, TirOp *load, uint32_t stages)
 {
     TirType type = load->results[0]->type;
     TirShared *ring = arena_new(p->fn->arena, TirShared);
@@ -459,14 +459,14 @@ make_ring(Planner *p, TirOp *load, uint32_t slots)
     ring->dtype = type.dtype;
     ring->rows = type.rank == 2 ? type.dim[0] : 1;
     ring->cols = type.dim[type.rank - 1];
-    ring->slots = slots;
+    ring->stages = stages;
     ring->is_ring = true;
     ring->per_consumer = apart;
     vec_push(p->fn->arena, &p->fn->shared, ring);
     return ring;
 }
 
-/* Slots of the rings of the main loop. */
+/* Stages of the rings of the main loop. */
 static uint32_t
 stages_of(const Planner *p)
 {
@@ -477,7 +477,7 @@ stages_of(const Planner *p)
 
 /* The parts of a tile have rings one behind the other. */
 static void
-make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t slots)
+make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
 {
     const TirOp *own = operand->def;
 
@@ -486,7 +486,7 @@ make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t slots)
     for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
         TirOp *load = own->args[k]->def;
         if (load->shared == NULL)
-            load->shared = make_ring(p, load, slots);
+            load->shared = make_ring(p, load, stages);
         load->shared->of_consumer = k + 1;
     }
 }
@@ -509,7 +509,7 @@ make_rings(Planner *p)
             make_rings_of_parts(p, op->args[k], stages);
             if (load == NULL || load->shared != NULL)
                 continue;
-            load->shared = make_ring(p, load, load->parent == body ? stages : hints->slots);
+            load->shared = make_ring(p, load, load->parent == body ? stages : hints->q_stages);
         }
     }
 }

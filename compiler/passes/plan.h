@@ -41,7 +41,7 @@ bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
  * kernel is half done then. */
 const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
 
-/* plan_pairs.c: how two blocks share out the filling of a ring's slot: each copies every second panel
+/* plan_pairs.c: how two blocks share out the filling of a ring's stage: each copies every second panel
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
 typedef struct PairShare {
     bool possible, by_panels;
@@ -93,7 +93,7 @@ bool lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 bool lookahead_is_asked(const Lookahead *lookahead, const TirOp *op);
 /* Segments of a loop in which no mask lives, as bits; none if it has but one. */
 uint32_t plan_clean_segments(const TirOp *loop);
-/* Whether it does, in a loop with that many slots; the consumers' axis is chosen. */
+/* Whether it does, in a loop with that many stages; the consumers' axis is chosen. */
 bool plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 
 #endif

@@ -7,7 +7,7 @@
  * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
  * they are.
  *
- * The next result lies in the registers of this one, and slots are read before the next one is waited
+ * The next result lies in the registers of this one, and stages are read before the next one is waited
  * for.  What is pure is made when it is asked for (check_consumer.c): so the next product stands behind all
  * that asks for something made of this one or of what it loads, and what an iteration gives the next
  * one is none of that.

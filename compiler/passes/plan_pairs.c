@@ -3,7 +3,7 @@
  * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend on it.  As
  * a cluster, they run at the same time on two neighbouring multiprocessors, and a tensor copy of one can
  * write into the shared memory of both: each fetches half of every tile, and what comes from the L2 cache
- * is half as much.  The price is that a slot is filled again only when both blocks have read it.
+ * is half as much.  The price is that a stage is filled again only when both blocks have read it.
  *
  * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.

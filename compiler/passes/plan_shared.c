@@ -119,7 +119,7 @@ collect_block(Planner *p, const TirBlock *block)
             Usage *usage = &p->usage[k];
             bool inside = usage->used && usage->last >= first;
             bool from_before = usage->used && usage->first < first;
-            if (inside && (from_before || usage->shared->slots > 1))
+            if (inside && (from_before || usage->shared->stages > 1))
                 touch(usage, first, last);
         }
     }
@@ -247,11 +247,11 @@ lay_out(Planner *p, const Usage *usage)
     layout->pitch = round_up(layout->cols * element_bytes(shared), 16);
     shared->layout = layout;
     int32_t conflicts = p->px->trial ? 0 : choose_swizzle(p, usage, layout);
-    /* a vector's slots lie one behind the other */
+    /* a vector's stages lie one behind the other */
     int32_t bytes = round_up(layout->pitch * layout->rows, usage->rows > 1 ? BUFFER_ALIGN : 16);
-    shared->bytes = (uint32_t)bytes * shared->slots;
+    shared->bytes = (uint32_t)bytes * shared->stages;
     if (p->px->report != NULL) {
-        buf_printf(p->px->report, "shared %s: %u slots of %d bytes, ", shared->name, shared->slots,
+        buf_printf(p->px->report, "shared %s: %u stages of %d bytes, ", shared->name, shared->stages,
                    bytes);
         shared_layout_print(layout, p->px->report);
         buf_printf(p->px->report, ", bank conflicts %d\n", conflicts);
@@ -324,7 +324,7 @@ find_ride(Planner *p, TirShared *vector)
     for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *ring = p->fn->shared.at[k];
         if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_consumer && !ring->release_lag &&
-            ring->slots == vector->slots && goes_with(p->fn->plan->producer, ring, vector) &&
+            ring->stages == vector->stages && goes_with(p->fn->plan->producer, ring, vector) &&
             goes_with(p->fn->body, ring, vector))
             vector->shares_barrier = k + 1;
     }
@@ -355,17 +355,17 @@ place_rings(Planner *p)
             const TirShared *below = p->fn->shared.at[ring->aliases - 1];
             ring->offset = below->offset;
             if (p->px->report != NULL)
-                buf_printf(p->px->report, "buffer %s: aliases the slots of %s\n", ring->name, below->name);
+                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", ring->name, below->name);
             continue;
         }
         ring->offset = offset;
-        ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->slots *
+        ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->stages *
                       (ring->per_consumer || !ring->is_ring ? plan->consumers : 1);
         offset += (ring->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
-            buf_printf(p->px->report, "%s %s: %u slots%s, %u bytes in all\n",
+            buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
                        ring->is_ring ? "ring" : "buffer", ring->name,
-                       ring->slots,
+                       ring->stages,
                        ring->per_consumer ? " for each warp group"
                        : ring->paired ? ", filled by two blocks"
                                       : "",
@@ -381,7 +381,7 @@ place_rings(Planner *p)
                                  .pitch = round_up(ring->cols * element_bytes(ring), BOX_ALIGN)};
         ring->layout = layout;
         ring->offset = offset;
-        ring->bytes = (uint32_t)layout->pitch * ring->slots;
+        ring->bytes = (uint32_t)layout->pitch * ring->stages;
         offset += ring->bytes;
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
@@ -394,7 +394,7 @@ place_rings(Planner *p)
             continue;
         }
         ring->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * ring->slots * (ring->per_consumer ? plan->consumers : 1);
+        offset += 2 * MBARRIER_BYTES * ring->stages * (ring->per_consumer ? plan->consumers : 1);
     }
     if (plan->reg_pressure > 1 || plan->joint) {
         plan->mark = offset;
@@ -482,7 +482,7 @@ refuse(PassContext *px, const TirFn *fn)
         if (shared->bytes == 0) /* it lies over another */
             continue;
         diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
-                  shared->slots, shared->rows, shared->cols, shared->per_consumer ? ", for each consumer" : "");
+                  shared->stages, shared->rows, shared->cols, shared->per_consumer ? ", for each consumer" : "");
     }
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");

@@ -286,17 +286,17 @@ roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first,
     }
 }
 
-/* Whether every ring of the loop has two slots: its roles then need not agree on the order in which
+/* Whether every ring of the loop has two stages: its roles then need not agree on the order in which
  * they go from ring to ring. */
 static bool
-has_slots(const Roles *r)
+has_stages(const Roles *r)
 {
     bool has = true;
 
     for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        has = has && r->stage0_rings.at[k]->shared->slots > 1;
+        has = has && r->stage0_rings.at[k]->shared->stages > 1;
     for (uint32_t k = 0; k < r->stage1_rings.n; k++)
-        has = has && r->stage1_rings.at[k]->shared->slots > 1;
+        has = has && r->stage1_rings.at[k]->shared->stages > 1;
     return has;
 }
 
@@ -319,7 +319,7 @@ choose_first_iteration(Roles *r)
     roles_visit_masks(r, r->body, false, &first, &last);
     if (first && !last)
         return;
-    r->clean_head = !first && !r->bounds_differ && has_slots(r);
+    r->clean_head = !first && !r->bounds_differ && has_stages(r);
     for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all consumers go the same way */
         r->clean_head = r->clean_head && (r->fn->plan->consumers == 1 ||
                                           !roles_depends_on_consumer(r, r->loop->args[k]));

@@ -20,7 +20,7 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
-/* A store behind the loop, and the ring in whose slot of this tile its value is written for TMA. */
+/* A store behind the loop, and the ring in whose stage of this tile its value is written for TMA. */
 typedef struct StorePlace {
     const TirOp *store;
     TirShared *ring;
@@ -64,7 +64,7 @@ typedef struct Roles {
     bool once_given_back;
     bool staggers; /* consumers begin long tiles apart */
     TirVal *delay; /* of this consumer, in this tile, until it is emitted */
-    VEC(StorePlace) places; /* of results that leave over a slot of such a ring */
+    VEC(StorePlace) places; /* of results that leave over a stage of such a ring */
     TirVal *head;      /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
     TirVal **splits;   /* .. and the places between the loop's segments */
     bool *only_tested; /* by value: nothing but masks under a test need it */
@@ -174,7 +174,7 @@ TirOp *roles_if_any(Roles *r, Range range, TirVal *const *initial);
 
 /* A buffer that is no ring. */
 TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
-                            uint32_t slots);
+                            uint32_t stages);
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
@@ -227,9 +227,9 @@ bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
 /* Whether stage 1 reads nothing of the rings that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
-/* roles_store.c: finds results that leave over the slots of rings that are filled once for a tile. */
+/* roles_store.c: finds results that leave over the stages of rings that are filled once for a tile. */
 void roles_find_places(Roles *r);
-/* Gives back the slots of rings that are filled once for a tile: of this tile, or, of those over which
+/* Gives back the stages of rings that are filled once for a tile: of this tile, or, of those over which
  * results leave, that of the tile before (`deferred`). */
 void roles_give_back_once(Roles *r, bool deferred);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */

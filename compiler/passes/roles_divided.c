@@ -10,7 +10,7 @@
  *     products over all parts, each consumer's columns
  *     products of a consumer's own rows, additions to memory
  *
- * A buffer of parts has one slot: what is read of it is read before the consumers meet for the next time,
+ * A buffer of parts has one stage: what is read of it is read before the consumers meet for the next time,
  * behind which they write again.
  */
 #include "compiler/passes/roles.h"
@@ -108,10 +108,10 @@ read_part(Divided *d, const TirOp *from)
 {
     TirBuilder *b = &d->r->b;
     bool turned;
-    TirVal *part = part_behind(from, &turned), *slot = tir_const_int(b, 0);
+    TirVal *part = part_behind(from, &turned), *stage = tir_const_int(b, 0);
 
     b->span = from->span;
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &part->type);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &part->type);
     read->shared = buffer_of(d, part);
     read->joint = true;
     read->integer = 1 + from->integer;
@@ -120,7 +120,7 @@ read_part(Divided *d, const TirOp *from)
               turned ? tir_transpose(b, read->results[0]) : read->results[0]);
 }
 
-/* This consumer's part of a tile that the producer copies; its slot is taken where all consumers read it. */
+/* This consumer's part of a tile that the producer copies; its stage is taken where all consumers read it. */
 static void
 read_own(Divided *d, const TirOp *own)
 {
@@ -130,8 +130,8 @@ read_own(Divided *d, const TirOp *own)
     b->span = own->args[0]->def->span;
     roles_plain(b, TIR_CONSUMER_WAIT, ring, 0);
     b->block->ops.at[b->block->ops.n - 1]->own = true;
-    TirVal *slot = tir_const_int(b, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &own->results[0]->type);
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &own->results[0]->type);
     read->shared = ring;
     read->own = true;
     read->results[0]->name = own->results[0]->name;
@@ -152,7 +152,7 @@ order_with_needs(Divided *d, TirOp *op)
     if (d->done[at])
         return;
     d->done[at] = true;
-    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* slots are taken later */
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* stages are taken later */
         TirOp *def = op->args[k]->def;
         if (def != NULL && def->parent == body)
             order_with_needs(d, def);

@@ -12,7 +12,7 @@
  * Of a loop with segments those without masks can be like that, and the others as they were: masks
  * and the result of the next product together take more registers than there are.
  *
- * A consumer holds two slots of that ring then.  The loop ends when the product has: one that a loop's
+ * A consumer holds two stages of that ring then.  The loop ends when the product has: one that a loop's
  * first instructions would wait for makes ptxas wait for all of them.
  */
 #include "compiler/passes/roles.h"
@@ -27,15 +27,15 @@ roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead)
     return clone_of(map, lookahead->product->results[0]);
 }
 
-/* The slot that was waited for when the product began. */
+/* The stage that was waited for when the product began. */
 static void
 read_again(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
     const TirVal *loaded = lookahead->load->results[0];
-    TirVal *slot = tir_const_int(&r->b, 0);
+    TirVal *stage = tir_const_int(&r->b, 0);
 
     r->b.span = lookahead->load->span;
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &loaded->type);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &loaded->type);
     read->shared = lookahead->load->shared;
     read->results[0]->name = loaded->name;
     clone_set(map, loaded, read->results[0]);

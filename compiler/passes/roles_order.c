@@ -1,6 +1,6 @@
 /* roles_order.c - the order in which the producer fills the rings of the main loop.
  *
- * One warp fills them all, and waits for a free slot of one after the other: rings that are given back
+ * One warp fills them all, and waits for a free stage of one after the other: rings that are given back
  * first are filled first.  In the order in which they are read, a tile that is read to the end of an
  * iteration keeps one that was free half an iteration before from being fetched, and then both are
  * fetched at once, each behind the other.
@@ -9,7 +9,7 @@
  *     filled         dO(i + 2) under the last products of iteration i, Q(i + 2) at its end
  *
  * Who reads may wait for them in another order: the producer fills all of an iteration before it
- * begins the next, so a ring's slot is given back by an iteration whose tiles are all there.
+ * begins the next, so a ring's stage is given back by an iteration whose tiles are all there.
  */
 #include "compiler/passes/roles.h"
 
@@ -60,8 +60,8 @@ last_reader(const Roles *r, const TirOp *load)
 static bool
 is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
 {
-    if (a->shared->slots != b->shared->slots)
-        return a->shared->slots > b->shared->slots;
+    if (a->shared->stages != b->shared->stages)
+        return a->shared->stages > b->shared->stages;
     return last_reader(r, a) < last_reader(r, b);
 }
 
@@ -71,9 +71,9 @@ roles_order_rings(Roles *r)
     OpList *rings = &r->stage0_rings;
 
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
-     * gives back its own: with one slot that would have to be filled first. */
+     * gives back its own: with one stage that would have to be filled first. */
     for (uint32_t i = 0; i < rings->n && !r->fn->plan->divided; i++) {
-        if (rings->at[i]->shared->slots < 2)
+        if (rings->at[i]->shared->stages < 2)
             return;
     }
     for (uint32_t i = 1; i < rings->n; i++) {

@@ -26,7 +26,7 @@ roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer)
 
 TirShared *
 roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
-                 uint32_t slots)
+                 uint32_t stages)
 {
     TirShared *buffer = arena_new(r->fn->arena, TirShared);
 
@@ -35,7 +35,7 @@ roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t 
     buffer->dtype = dtype;
     buffer->rows = rows;
     buffer->cols = cols;
-    buffer->slots = slots;
+    buffer->stages = stages;
     vec_push(r->fn->arena, &r->fn->shared, buffer);
     return buffer;
 }
@@ -46,8 +46,8 @@ emit_read(Roles *r, CloneMap *map, const TirOp *load)
 {
     r->b.span = load->span;
     roles_plain(&r->b, TIR_CONSUMER_WAIT, load->shared, 0);
-    TirVal *slot = tir_const_int(&r->b, 0);
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &load->results[0]->type);
+    TirVal *stage = tir_const_int(&r->b, 0);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
     read->shared = load->shared;
     read->results[0]->name = load->results[0]->name;
     clone_set(map, load->results[0], read->results[0]);

@@ -88,7 +88,7 @@ roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
     return map;
 }
 
-/* The copies that fill one slot of the ring behind `load`, for iteration `iteration` (NULL: the
+/* The copies that fill one stage of the ring behind `load`, for iteration `iteration` (NULL: the
  * load stands before the loop). */
 static void
 produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
@@ -236,7 +236,7 @@ produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, T
         produce(r, rings->at[k], block_index, iteration);
 }
 
-/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their slots are
+/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages are
  * free sooner than its only one. */
 static bool
 once_behind(const Roles *r)
@@ -244,7 +244,7 @@ once_behind(const Roles *r)
     bool behind = r->fn->plan->pipelined && r->around.n == 0;
 
     for (uint32_t k = 0; k < r->once.n; k++)
-        behind = behind && r->once.at[k]->shared->slots == 1;
+        behind = behind && r->once.at[k]->shared->stages == 1;
     return behind;
 }
 

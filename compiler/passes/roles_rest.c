@@ -14,8 +14,8 @@
  *                mma_wait 0;  consumer_release V;  store ..
  *                for n { consumer_wait V; consumer_release V }
  *
- *            The producer brings tiles of K and V in turn.  While this consumer holds a slot of V, there are no more
- *            of K behind it than there are slots: where consumers may be further apart, only the number is found
+ *            The producer brings tiles of K and V in turn.  While this consumer holds a stage of V, there are no more
+ *            of K behind it than there are stages: where consumers may be further apart, only the number is found
  *            there.
  */
 #include "compiler/passes/roles.h"
@@ -111,18 +111,18 @@ most_apart(const Roles *r, const TirVal *value)
     }
 }
 
-/* Whether all that a consumer with iterations of its own has behind it fits in the slots of each ring. */
+/* Whether all that a consumer with iterations of its own has behind it fits in the stages of each ring. */
 static bool
-fits_slots(const Roles *r)
+fits_stages(const Roles *r)
 {
     int64_t lo = most_apart(r, r->loop->args[0]), hi = most_apart(r, r->loop->args[1]);
     int64_t most = lo > hi ? lo : hi;
     bool fits = lo >= 0 && hi >= 0;
 
     for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        fits = fits && most <= r->stage0_rings.at[k]->shared->slots;
+        fits = fits && most <= r->stage0_rings.at[k]->shared->stages;
     for (uint32_t k = 0; k < r->stage1_rings.n; k++)
-        fits = fits && most <= r->stage1_rings.at[k]->shared->slots;
+        fits = fits && most <= r->stage1_rings.at[k]->shared->stages;
     return fits;
 }
 
@@ -132,7 +132,7 @@ roles_begin_rest(Roles *r, TirVal *end, bool under)
     Range rest = find_rest(r, end);
     TirVal *none = tir_const_int(&r->b, 0), *n = tir_binary(&r->b, TIR_SUB, rest.hi, rest.lo);
 
-    if (!fits_slots(r))
+    if (!fits_stages(r))
         return n;
     if (!under) {
         roles_pass_by(r, none, n);
@@ -150,6 +150,6 @@ roles_pass_rest(Roles *r)
         roles_pass_by(r, rest.lo, rest.hi);
         return;
     }
-    const OpList *early = fits_slots(r) ? NULL : &r->stage0_rings; /* they have been passed by */
+    const OpList *early = fits_stages(r) ? NULL : &r->stage0_rings; /* they have been passed by */
     pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->stage1_rings);
 }

@@ -274,10 +274,10 @@ split_branches(Roles *r, TirBlock *block)
     return false;
 }
 
-/* Whether some slot of a ring would be read by both stages: it would have to be kept for another
+/* Whether some stage of a ring would be read by both stages: it would have to be kept for another
  * iteration. */
 static bool
-shares_slots(const Roles *r)
+shares_stages(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
@@ -438,5 +438,5 @@ roles_prepare_pipelined(Roles *r)
         r->not_pipelined = "a product needs the result of one that would run under arithmetic";
     else if (reads_early_results(r))
         r->not_pipelined = "the result of a first product is used behind a second one";
-    return r->not_pipelined == NULL && !shares_slots(r);
+    return r->not_pipelined == NULL && !shares_stages(r);
 }

@@ -9,8 +9,8 @@
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
  *
- * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so the slot of
- * that may be the staging buffer: where it has room for the whole tile, and there is a second slot, which
+ * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so the stage of
+ * that may be the staging buffer: where it has room for the whole tile, and there is a second stage, which
  * the next tile's load goes to.  The consumer gives it back when TMA has read it; who
  * waits for that at once holds the consumer up, so it does so under the next tile's first product (`deferred_release`).
  */
@@ -70,7 +70,7 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
         if (shared->aliases != 0)
             continue;
-        left -= each * shared->slots * (shared->per_consumer || shared->is_staging ? consumers : 1);
+        left -= each * shared->stages * (shared->per_consumer || shared->is_staging ? consumers : 1);
     }
     int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= panels ? panels : fit > 2 ? 2 : fit < 0 ? 0 : fit;
@@ -134,12 +134,12 @@ is_read_by_rows(const Roles *r, const TirVal *tile)
 /* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
  * the swizzle, 8 rows. */
 static bool
-fits_slot(const TirShared *ring, const TirVal *value, int64_t panels)
+fits_stage(const TirShared *ring, const TirVal *value, int64_t panels)
 {
-    int64_t slot = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
+    int64_t stage = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
 
-    return ring->per_consumer && ring->slots >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
-           ring->rows % ROWS_OF_WARPS == 0 && slot >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
+    return ring->per_consumer && ring->stages >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
+           ring->rows % ROWS_OF_WARPS == 0 && stage >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
 }
 
 void
@@ -152,7 +152,7 @@ roles_find_places(Roles *r)
         int64_t panels = panels_to_store(r, store);
         for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
             TirShared *ring = r->once.at[k]->shared;
-            if (!fits_slot(ring, store->args[store->n_args - 1], panels) ||
+            if (!fits_stage(ring, store->args[store->n_args - 1], panels) ||
                 !has_rows_along_one(store, ring->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;

@@ -72,8 +72,8 @@ wait_until(Roles *r, InFlight *in_flight, uint32_t left, const ValueList *before
 }
 
 /* A product that the consumers share out: each writes its part of the left operand for all to read.
- * Two slots, so that one barrier an iteration is enough: who has passed it has read the other
- * slot before.  Products in `meanwhile` run while the consumers wait for each other. */
+ * Two stages, so that one barrier an iteration is enough: who has passed it has read the other
+ * stage before.  Products in `meanwhile` run while the consumers wait for each other. */
 static void
 emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
 {
@@ -89,8 +89,8 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
         r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
         r->exchange->is_joint = true;
     }
-    TirVal *slot = tir_const_int(b, 0); /* the next one at each write */
-    TirVal *written[] = {slot, clone_of(map, op->args[0])};
+    TirVal *stage = tir_const_int(b, 0); /* the next one at each write */
+    TirVal *written[] = {stage, clone_of(map, op->args[0])};
     tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
     for (uint32_t k = 0; k < meanwhile->n; k++)
         roles_copy(r, map, meanwhile->at[k], false);
@@ -99,7 +99,7 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
     tir_op_new(b, TIR_CONSUMER_BARRIER, 0, NULL, 0, NULL);
     if (r->fn->plan->pingpong)
         tir_op_new(b, TIR_PINGPONG_WAIT, 0, NULL, 0, NULL);
-    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &slot, 1, &left);
+    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &left);
     x->shared = r->exchange;
     x->joint = true;
     x->sliced = share.by_rows;
@@ -504,11 +504,11 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
             turn = false;
         }
     }
-    /* Behind the consumers' barrier the slot of this iteration is free.  Not before the fence of what is
+    /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
     if (joint)
         roles_copy_vectors(r, later_iteration(r, map, 2));
-    if (begun != NULL) { /* slots are free before it ends */
+    if (begun != NULL) { /* stages are free before it ends */
         wait_until(r, &in_flight, 1, &none);
         release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
     }

@@ -3,11 +3,11 @@
  * Nobody looks at a sum before the loop has ended, so a product need not have ended when the next one
  * starts: each iteration waits for the one before, and gives back what that one has read.
  *
- *     first iteration: wait for its slots, start products
- *     for ..  { wait for slots, start products; wait for the products before, release their slots }
- *     wait for products, release the last slots
+ *     first iteration: wait for its stages, start products
+ *     for ..  { wait for stages, start products; wait for the products before, release their stages }
+ *     wait for products, release the last stages
  *
- * A consumer holds two slots of each ring then.
+ * A consumer holds two stages of each ring then.
  */
 #include "compiler/passes/roles.h"
 
@@ -58,7 +58,7 @@ roles_only_sums(const Roles *r)
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->slots < 2)
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
             return false;
         if (op->op != TIR_MMA)
             continue;

@@ -3,8 +3,8 @@
  *
  * A load from global memory takes longer than anything else that products wait for.  Where its
  * tensor is aligned as TMA wants it, a vector has a ring like a tile.  Else each
- * warp group copies its own to one of two slots, while an iteration reads the other.  One barrier an
- * iteration is enough, which stands behind the copies and behind what reads the slot that the next
+ * warp group copies its own to one of two stages, while an iteration reads the other.  One barrier an
+ * iteration is enough, which stands behind the copies and behind what reads the stage that the next
  * ones go to:
  *
  *     consumers by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
@@ -14,7 +14,7 @@
 
 #include "compiler/passes/tir_util.h"
 
-enum { SLOTS = 2, ELEMENT_BITS = 32 };
+enum { STAGES = 2, ELEMENT_BITS = 32 };
 
 /* Whether an index can be computed for another iteration: from sizes, parameters, the grid and the
  * numbers of iterations. */
@@ -70,27 +70,27 @@ roles_carrier(const Roles *r)
     return vector == NULL || r->fn->plan->lookahead ? vector : tile;
 }
 
-/* The slots of the loop's rings: of vectors there are as many, so that the producer runs ahead as
+/* The stages of the loop's rings: of vectors there are as many, so that the producer runs ahead as
  * far with them. */
 static uint32_t
-slots_of_loop(const Roles *r)
+stages_of_loop(const Roles *r)
 {
-    uint32_t slots = 0;
+    uint32_t stages = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->slots > slots)
-            slots = op->shared->slots;
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages > stages)
+            stages = op->shared->stages;
     }
-    return slots;
+    return stages;
 }
 
 void
 roles_ring_vectors(Roles *r)
 {
-    uint32_t slots = slots_of_loop(r);
+    uint32_t stages = stages_of_loop(r);
 
-    if (slots == 0 || r->fn->plan->pipelined || !pass_enabled(r->px, "pipeline"))
+    if (stages == 0 || r->fn->plan->pipelined || !pass_enabled(r->px, "pipeline"))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -107,7 +107,7 @@ roles_ring_vectors(Roles *r)
             continue;
         }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                      op->results[0]->type.dim[0], slots);
+                                      op->results[0]->type.dim[0], stages);
         op->shared->is_ring = op->shared->is_vector = true;
     }
 }
@@ -121,7 +121,7 @@ roles_find_vectors(Roles *r)
         if (!can_copy(r, op))
             continue;
         TirShared *buffer = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                             op->results[0]->type.dim[0], SLOTS);
+                                             op->results[0]->type.dim[0], STAGES);
         vec_push(r->fn->arena, &r->vectors, ((StagedVector){op, buffer}));
     }
 }
@@ -137,9 +137,9 @@ roles_vector(const Roles *r, const TirOp *load)
 }
 
 static TirVal *
-slot_of(TirBuilder *b, TirVal *iteration)
+stage_of(TirBuilder *b, TirVal *iteration)
 {
-    return tir_binary(b, TIR_AND, iteration, tir_const_int(b, SLOTS - 1));
+    return tir_binary(b, TIR_AND, iteration, tir_const_int(b, STAGES - 1));
 }
 
 void
@@ -152,7 +152,7 @@ roles_copy_vectors(Roles *r, TirVal *iteration)
         CloneMap uniform = roles_uniform_map(r, iteration);
         TirVal *args[TENSOR_MAX_RANK + 1];
         b->span = load->span;
-        args[0] = slot_of(b, iteration);
+        args[0] = stage_of(b, iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
             args[k + 1] = clone_scalar_tree(b, &uniform, load->args[k]);
         TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, load->n_args + 1, args, 0, NULL);
@@ -175,11 +175,11 @@ roles_vectors_there(Roles *r)
 void
 roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration)
 {
-    TirVal *slot = slot_of(&r->b, iteration);
+    TirVal *stage = stage_of(&r->b, iteration);
     const TirVal *loaded = vector->load->results[0];
 
     r->b.span = vector->load->span;
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &slot, 1, &loaded->type);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &loaded->type);
     read->shared = vector->buffer;
     read->results[0]->name = loaded->name;
     clone_set(map, loaded, read->results[0]);

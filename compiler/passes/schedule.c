@@ -14,7 +14,7 @@
  * Every group commits once an iteration, also when nothing is left to copy, so the number of
  * younger groups at a wait is a constant: groups * (stages - 1) - 1.
  * One barrier a group is enough: it tells that this iteration's data is there for every warp and
- * that all warps are done with the slot which the next copy overwrites (they read it an
+ * that all warps are done with the stage which the next copy overwrites (they read it an
  * iteration ago).
  *
  * With one stage, groups that are read one after the other take turns: while one is read, the copy of
@@ -86,7 +86,7 @@ is_recomputable(const TirVal *value, const TirBlock *body)
 }
 
 static TirShared *
-new_shared(Scheduler *s, const TirOp *load, uint32_t slots)
+new_shared(Scheduler *s, const TirOp *load, uint32_t stages)
 {
     TirType type = load->results[0]->type;
     TirShared *shared = arena_new(s->fn->arena, TirShared);
@@ -96,7 +96,7 @@ new_shared(Scheduler *s, const TirOp *load, uint32_t slots)
     shared->dtype = type.dtype;
     shared->rows = type.rank == 2 ? type.dim[0] : 1;
     shared->cols = type.dim[type.rank - 1];
-    shared->slots = slots;
+    shared->stages = stages;
     vec_push(s->fn->arena, &s->fn->shared, shared);
     return shared;
 }
@@ -114,16 +114,16 @@ simple_op(Scheduler *s, OpList *out, TirBlock *parent, TirOpcode opcode, int64_t
     return op;
 }
 
-/* Appends to `b` a copy of what `load` loads in iteration `iteration` into `slot`. */
+/* Appends to `b` a copy of what `load` loads in iteration `iteration` into `stage`. */
 static void
-emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *slot, const TirBlock *body,
+emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *stage, const TirBlock *body,
           TirVal *iteration)
 {
     uint32_t n = load->n_args;
     TirVal **args = arena_array(b->fn->arena, TirVal *, n + 1);
     ScalarMap map = {0};
 
-    args[0] = slot;
+    args[0] = stage;
     if (body != NULL)
         scalar_map_add(&map, b->fn->arena, body->params.at[0], iteration);
     for (uint32_t k = 0; k < n; k++)
@@ -139,13 +139,13 @@ emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *slot, con
 
 /* Turns a load into a read of its buffer. */
 static void
-make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *slot)
+make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *stage)
 {
     load->op = TIR_SHARED_READ;
     load->shared = shared;
     load->n_args = 1;
     load->n_limits = 0;
-    load->args = arena_copy(s->fn->arena, &slot, sizeof slot);
+    load->args = arena_copy(s->fn->arena, &stage, sizeof stage);
 }
 
 /* ---- a loop ---- */
@@ -258,22 +258,22 @@ groups_ahead(const LoopPlan *plan)
 }
 
 static void
-emit_group_copies(TirBuilder *b, const Group *group, TirVal *slot, const TirBlock *body,
+emit_group_copies(TirBuilder *b, const Group *group, TirVal *stage, const TirBlock *body,
                   TirVal *iteration)
 {
     for (uint32_t k = 0; k < group->sources.n; k++)
-        emit_copy(b, group->sources.at[k], group->sources.at[k]->shared, slot, body, iteration);
+        emit_copy(b, group->sources.at[k], group->sources.at[k]->shared, stage, body, iteration);
 }
 
 /* The copies of a group for an iteration that there may not be. */
 static void
-emit_copies_if(TirBuilder *b, const Group *group, TirVal *slot, const TirOp *loop,
+emit_copies_if(TirBuilder *b, const Group *group, TirVal *stage, const TirOp *loop,
                TirVal *iteration)
 {
     TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, iteration, loop->args[1]), 0, NULL);
     TirBuilder inner = {.fn = b->fn, .block = branch->blocks[0], .at = -1};
 
-    emit_group_copies(&inner, group, slot, loop->blocks[0], iteration);
+    emit_group_copies(&inner, group, stage, loop->blocks[0], iteration);
     tir_yield(&inner, 0, NULL);
     inner.block = branch->blocks[1];
     tir_yield(&inner, 0, NULL);
@@ -313,7 +313,7 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
 /* The head of a group inside the loop: wait, barrier, next copies, commit. */
 static void
 emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
-                const LoopPlan *plan, uint32_t group, TirVal *copy_slot)
+                const LoopPlan *plan, uint32_t group, TirVal *copy_stage)
 {
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
@@ -323,16 +323,16 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
         tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL)->integer = (int64_t)plan->groups.n - 2;
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         if (group == 0) {
-            emit_group_copies(&b, &plan->groups.at[plan->groups.n - 1], copy_slot, body,
+            emit_group_copies(&b, &plan->groups.at[plan->groups.n - 1], copy_stage, body,
                               body->params.at[0]);
             tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
         } else {
             TirVal *next = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, 1));
-            emit_copies_if(&b, &plan->groups.at[group - 1], copy_slot, loop, next);
+            emit_copies_if(&b, &plan->groups.at[group - 1], copy_stage, loop, next);
         }
     } else if (ahead == 0) {
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
-        emit_group_copies(&b, &plan->groups.at[group], copy_slot, body, body->params.at[0]);
+        emit_group_copies(&b, &plan->groups.at[group], copy_stage, body, body->params.at[0]);
         tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
         tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
@@ -341,7 +341,7 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
         wait->integer = (int64_t)plan->groups.n * ahead - 1;
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         TirVal *iteration = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, ahead));
-        emit_copies_if(&b, &plan->groups.at[group], copy_slot, loop, iteration);
+        emit_copies_if(&b, &plan->groups.at[group], copy_stage, loop, iteration);
     }
     for (uint32_t i = 0; i < scratch->ops.n; i++)
         move_op(s->fn->arena, scratch->ops.at[i], body, out);
@@ -352,7 +352,7 @@ static void
 pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan *plan)
 {
     TirBlock *body = loop->blocks[0];
-    TirVal *slot, *copy_slot;
+    TirVal *stage, *copy_stage;
     OpList ops = {0};
 
     for (uint32_t g = 0; g < plan->groups.n; g++) {
@@ -370,23 +370,23 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
     TirVal *next = NULL;
     if (plan->stages == 1) {
-        slot = copy_slot = tir_const_int(&b, 0);
+        stage = copy_stage = tir_const_int(&b, 0);
     } else {
         TirBlock *outer = tir_block_new(s->fn);
         TirBuilder ob = {.fn = s->fn, .block = outer, .at = -1, .span = loop->span};
         TirVal *zero = tir_const_int(&ob, 0);
         move_op(s->fn->arena, outer->ops.at[0], parent, out);
-        slot = loop_add_carried(s->fn, loop, zero, "slot");
+        stage = loop_add_carried(s->fn, loop, zero, "stage");
         TirVal *one = tir_const_int(&b, 1);
         TirVal *last = tir_const_int(&b, plan->stages - 1);
         if (plan->stages == 2) {
-            copy_slot = next = tir_binary(&b, TIR_SUB, one, slot);
+            copy_stage = next = tir_binary(&b, TIR_SUB, one, stage);
         } else {
             TirVal *none = tir_const_int(&b, 0);
-            TirVal *at_first = tir_binary(&b, TIR_EQ, slot, none);
-            copy_slot = tir_select(&b, at_first, last, tir_binary(&b, TIR_SUB, slot, one));
-            TirVal *at_last = tir_binary(&b, TIR_EQ, slot, last);
-            next = tir_select(&b, at_last, none, tir_binary(&b, TIR_ADD, slot, one));
+            TirVal *at_first = tir_binary(&b, TIR_EQ, stage, none);
+            copy_stage = tir_select(&b, at_first, last, tir_binary(&b, TIR_SUB, stage, one));
+            TirVal *at_last = tir_binary(&b, TIR_EQ, stage, last);
+            next = tir_select(&b, at_last, none, tir_binary(&b, TIR_ADD, stage, one));
         }
     }
     for (uint32_t i = 0; i < scratch->ops.n; i++)
@@ -403,11 +403,11 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
                     continue;
                 staged = true;
                 if (k == 0)
-                    emit_group_head(s, &ops, body, loop, plan, g, copy_slot);
+                    emit_group_head(s, &ops, body, loop, plan, g, copy_stage);
             }
         }
         if (staged)
-            make_read(s, op, op->shared, slot);
+            make_read(s, op, op->shared, stage);
         if (op->op == TIR_YIELD && next != NULL)
             op_add_arg(s->fn->arena, op, next);
         vec_push(s->fn->arena, &ops, op);
@@ -459,14 +459,14 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = load->span};
     TirShared *shared = new_shared(s, load, 1);
-    TirVal *slot = tir_const_int(&b, 0);
+    TirVal *stage = tir_const_int(&b, 0);
 
     if (async_bytes(load) > 0 && !writes_tensor(s->fn->body, load->tensor)) {
-        emit_copy(&b, load, shared, slot, NULL, NULL);
+        emit_copy(&b, load, shared, stage, NULL, NULL);
         tir_op_new(&b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
         for (uint32_t i = 0; i < scratch->ops.n; i++)
             move_op(s->fn->arena, scratch->ops.at[i], block, out);
-        make_read(s, load, shared, slot);
+        make_read(s, load, shared, stage);
         vec_push(s->fn->arena, &deferred->ops, load);
         deferred->commits_after = 0;
         deferred->is_async = true;
@@ -474,9 +474,9 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
     }
     /* Too loosely aligned for asynchronous copies: through registers. */
     vec_push(s->fn->arena, out, load);
-    TirVal *args[] = {slot, load->results[0]};
+    TirVal *args[] = {stage, load->results[0]};
     TirOp *write = tir_op_new(&b, TIR_SHARED_WRITE, 2, args, 0, NULL);
-    TirOp *read = tir_op_new(&b, TIR_SHARED_READ, 1, &slot, 1, &load->results[0]->type);
+    TirOp *read = tir_op_new(&b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
     write->shared = read->shared = shared;
     tir_replace_uses(s->fn, load->results[0], read->results[0]);
     write->args[1] = load->results[0];

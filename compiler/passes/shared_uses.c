@@ -35,7 +35,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     case TIR_SHARED_WRITE:
         if (op->shared->is_joint) /* the consumers' barrier keeps its uses apart */
             break;
-        out[n++] = (SharedUse){op->shared, false, true, op->shared->slots > 1};
+        out[n++] = (SharedUse){op->shared, false, true, op->shared->stages > 1};
         break;
     case TIR_MMA:
     case TIR_CONVERT:
@@ -43,7 +43,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
             const TirOp *read = view_source(op->args[k], &transposed);
             /* rings have their own barriers */
             if (read != NULL && !read->shared->is_ring && !read->shared->is_joint)
-                out[n++] = (SharedUse){read->shared, true, false, read->shared->slots > 1};
+                out[n++] = (SharedUse){read->shared, true, false, read->shared->stages > 1};
         }
         if (op->op == TIR_CONVERT && op->shared != NULL)
             out[n++] = (SharedUse){op->shared, true, true, false};

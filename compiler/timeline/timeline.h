@@ -75,7 +75,7 @@ typedef enum SpanKind {
     SPAN_WORK,  /* the role does it, on `unit` */
     SPAN_ASYNC, /* the role asked for it, `unit` does it */
     SPAN_WAIT,  /* the role waits until span `cause` ends */
-    SPAN_SIGNAL /* a moment: a slot or a turn is passed on */
+    SPAN_SIGNAL /* a moment: a stage or a turn is passed on */
 } SpanKind;
 
 typedef struct TimeSpan {

@@ -70,34 +70,34 @@ print_buffers(const TirFn *fn, Buf *out)
         buf_add(out, "  no buffers in shared memory\n");
         return;
     }
-    buf_printf(out, "  buffers        type  tile      slots    bytes       at  swizzle      (%u bytes "
+    buf_printf(out, "  buffers        type  tile      stages    bytes       at  swizzle      (%u bytes "
                     "in all)\n",
                fn->shared_bytes);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
-        char tile[32], slots[32];
+        char tile[32], stages[32];
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
-        snprintf(slots, sizeof slots, "%u", shared->slots);
+        snprintf(stages, sizeof stages, "%u", shared->stages);
         if (fn->plan != NULL && (shared->per_consumer || shared->is_staging))
-            snprintf(slots, sizeof slots, "%u x %u", shared->slots, fn->plan->consumers);
+            snprintf(stages, sizeof stages, "%u x %u", shared->stages, fn->plan->consumers);
         const char *what = shared->is_ring
                                ? shared->per_consumer ? "ring, each consumer its own"
                                  : shared->paired ? "ring, for all consumers, filled with the other block"
                                                   : "ring, for all consumers"
                            : shared->is_joint   ? "each consumer writes its part, all read it"
-                           : shared->aliases != 0  ? "on its way to memory, over a ring's slot"
+                           : shared->aliases != 0  ? "on its way to memory, over a ring's stage"
                            : shared->is_staging ? "on its way to memory, a consumer each"
                                                 : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
-                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile, slots,
+                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile, stages,
                    shared->bytes, shared->offset,
                    what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
                    what == NULL ? "" : what);
     }
 }
 
-/* The copy that fills a ring: it says what a slot's barrier expects. */
+/* The copy that fills a ring: it says what a stage's barrier expects. */
 static const TirOp *
 find_copy(const TirBlock *block, const TirShared *ring)
 {
@@ -114,12 +114,12 @@ find_copy(const TirBlock *block, const TirShared *ring)
 }
 
 static void
-print_barrier(Buf *out, const char *name, uint32_t slots, uint32_t parts, uint32_t at,
+print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint32_t at,
               uint32_t arrivals, const char *text)
 {
     char count[32];
 
-    snprintf(count, sizeof count, parts > 1 ? "%u x %u" : "%u", slots, parts);
+    snprintf(count, sizeof count, parts > 1 ? "%u x %u" : "%u", stages, parts);
     buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
 }
 
@@ -139,22 +139,22 @@ print_barriers(const TirFn *fn, Buf *out)
         const TirOp *copy = find_copy(plan->producer, ring);
         const char *name = timeline_buffer_name(arena, ring);
         const char *who = ring->per_consumer ? "its consumer" : "all consumers";
-        print_barrier(out, arena_printf(arena, "%s full", name), ring->slots, parts, ring->barriers,
+        print_barrier(out, arena_printf(arena, "%s full", name), ring->stages, parts, ring->barriers,
                       1,
                       arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
                                    copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
                                    ring->paired ? ", half of them from the other block" : "", who,
                                    ring->per_consumer ? "s" : ""));
-        print_barrier(out, arena_printf(arena, "%s empty", name), ring->slots, parts,
-                      ring->barriers + BARRIER_BYTES * ring->slots * parts, readers,
+        print_barrier(out, arena_printf(arena, "%s empty", name), ring->stages, parts,
+                      ring->barriers + BARRIER_BYTES * ring->stages * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
                                    ring->paired ? " in both blocks" : ""));
     }
     if (plan->dynamic) {
-        print_barrier(out, "next tile told", TILE_SLOTS, 1, plan->tiles + TILE_BYTES * TILE_SLOTS,
+        print_barrier(out, "next tile told", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,
                       1, "the producer; all consumers wait");
-        print_barrier(out, "next tile heard", TILE_SLOTS, 1,
-                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_SLOTS, WARPS * plan->consumers,
+        print_barrier(out, "next tile heard", TILE_STAGES, 1,
+                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES, WARPS * plan->consumers,
                       "a lane of each warp of all consumers; the producer waits");
     }
     if (plan->pingpong)

@@ -1,6 +1,6 @@
 /* timeline_run.c - runs the roles side by side, with the clocks that the model gives.
  *
- * Each role goes through its steps in order.  A step that needs another role - a full slot, an empty
+ * Each role goes through its steps in order.  A step that needs another role - a full stage, an empty
  * one, the turn, the other consumers - starts when that has happened; a step on a unit that all share
  * starts when the unit is through with what was asked of it before.  Of the steps that can be taken,
  * the earliest is: what happens later can not change it.  A role's copies and products go on by
@@ -186,7 +186,7 @@ next_step(const Run *run, uint32_t role)
     return state->tile == 0 || state->step == steps->n ? NULL : &steps->at[state->step];
 }
 
-/* Where the producer draws tiles it tells the consumers, TILE_SLOTS ahead at most. */
+/* Where the producer draws tiles it tells the consumers, TILE_STAGES ahead at most. */
 static Need
 need_of_tile(const Run *run, uint32_t role)
 {
@@ -199,10 +199,10 @@ need_of_tile(const Run *run, uint32_t role)
             if (producer->tile <= next)
                 return (Need){0};
             need_moment(&need, producer->begun[next], "the next tile");
-        } else if (role == 0 && next >= TILE_SLOTS) {
-            if (other->tile <= next - TILE_SLOTS)
+        } else if (role == 0 && next >= TILE_STAGES) {
+            if (other->tile <= next - TILE_STAGES)
                 return (Need){0};
-            need_moment(&need, other->begun[next - TILE_SLOTS], "a consumer to hear of its tile");
+            need_moment(&need, other->begun[next - TILE_STAGES], "a consumer to hear of its tile");
         }
     }
     return need;
@@ -216,15 +216,15 @@ need_of_copy(const Run *run, const TirOp *op)
     const RingState *state = &run->rings[ring->id];
     uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
     uint32_t n = state->copied[part] + ring->deferred_release; /* of such one is held from the start */
-    const char *text = arena_printf(run->arena, "an empty slot of %s",
+    const char *text = arena_printf(run->arena, "an empty stage of %s",
                                     timeline_buffer_name(run->arena, ring));
 
-    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= ring->slots; consumer++) {
+    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= ring->stages; consumer++) {
         if (ring->per_consumer && consumer != part)
             continue;
-        if (state->released[consumer].n <= n - ring->slots)
+        if (state->released[consumer].n <= n - ring->stages)
             return (Need){0};
-        need_moment(&need, state->released[consumer].at[n - ring->slots], text);
+        need_moment(&need, state->released[consumer].at[n - ring->stages], text);
     }
     return need;
 }
@@ -266,7 +266,7 @@ need_of(const Run *run, uint32_t role)
         if (full->n <= ring->waited[consumer])
             return (Need){0};
         need_moment(&need, full->at[ring->waited[consumer]],
-                    arena_printf(run->arena, "a full slot of %s",
+                    arena_printf(run->arena, "a full stage of %s",
                                  timeline_buffer_name(run->arena, op->shared)));
         return need;
     }
@@ -341,7 +341,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     Moment moment;
 
     switch (op->op) {
-    case TIR_CONSUMER_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no slot */
+    case TIR_CONSUMER_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no stage */
     case TIR_CONSUMER_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         if (op->shared->deferred_release && state->taken.at > moment.at)

@@ -226,8 +226,8 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *ring = fn->shared.at[k];
-        if (ring->is_ring && 2 * ring->slots + SPARE_ITERATIONS > wanted)
-            wanted = 2 * ring->slots + SPARE_ITERATIONS;
+        if (ring->is_ring && 2 * ring->stages + SPARE_ITERATIONS > wanted)
+            wanted = 2 * ring->stages + SPARE_ITERATIONS;
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < 2; k++) {

@@ -92,12 +92,12 @@ class Tester:
 
 
 # tile sizes for plans: a warp group has 64 rows
-PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=3,slots=2"),
+PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=3,q_stages=2"),
                        (["-DM=64", "-DN=80", "-DD=40", "-DCAUSAL=true"], "consumers=3,stages=2,pipelined=0"),
                        (["-DM=64", "-DN=64", "-DD=128", "-DWINDOW=100"], "consumers=1,stages=1,persistent=0"),
-                       (["-DM=64", "-DN=64", "-DD=64", "-DCAUSAL=true"], "consumers=4,stages=2,slots=2"),
+                       (["-DM=64", "-DN=64", "-DD=64", "-DCAUSAL=true"], "consumers=4,stages=2,q_stages=2"),
                        (["-DM=64", "-DN=64", "-DCAUSAL=true", "-DWINDOW=100"], "consumers=2,stages=2,dynamic=1"),
-                       (["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=2,slots=2,cluster=2")],
+                       (["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=2,q_stages=2,cluster=2")],
          "gemm": [(["-DTM=64", "-DTN=128", "-DTK=64"], "consumers=2,stages=4")]}
 
 

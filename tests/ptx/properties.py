@@ -158,8 +158,8 @@ def main():
     parser.add_argument("--print", action="store_true")
     options = parser.parse_args()
     tester = Tester(options)
-    for depth, plan in [(64, "consumers=4,stages=4,slots=2"), (128, "consumers=3,stages=3,slots=2"),
-                        (256, "consumers=2,stages=2,slots=1")]:
+    for depth, plan in [(64, "consumers=4,stages=4,q_stages=2"), (128, "consumers=3,stages=3,q_stages=2"),
+                        (256, "consumers=2,stages=2,q_stages=1")]:
         for causal in ["false", "true"]:
             what = f"attention {plan} {depth} causal={causal}"
             ptx, _ = tester.compile("attention", "sm_90", f"-DD={depth}", "-DM=64", "-DN=64",

@@ -357,17 +357,17 @@ def written_cases(optional):
         return case(name, forward(spec, random, 64, n, lazy, batch), plan, sm_count)
 
     # head dimensions, dtypes
-    for d, dv, plan in [(40, 40, "consumers=2,stages=3"), (64, 64, "consumers=4,stages=4,slots=2"),
+    for d, dv, plan in [(40, 40, "consumers=2,stages=3"), (64, 64, "consumers=4,stages=4,q_stages=2"),
                         (80, 80, "consumers=3,stages=2"), (96, 96, "consumers=3,stages=3"),
-                        (128, 128, "consumers=3,stages=3,slots=2"), (192, 128, "consumers=2,stages=2"),
-                        (256, 256, "consumers=2,stages=2,slots=1"), (8, 8, "consumers=2"),
+                        (128, 128, "consumers=3,stages=3,q_stages=2"), (192, 128, "consumers=2,stages=2"),
+                        (256, 256, "consumers=2,stages=2,q_stages=1"), (8, 8, "consumers=2"),
                         (64, 128, "consumers=2"), (128, 64, "consumers=2")]:
         yield fwd(plan, d=d, dv=dv, causal=d % 3 == 0, dtype="f16" if d in (40, 256) else "bf16",
                   rows=200 if d < 192 else 130, keys=180 if d < 192 else 130)
     # numbers of consumers and stages, the ways to go through the grid
     for consumers in [1, 2, 3, 4]:
         for stages in [1, 2, 4]:
-            yield fwd(f"consumers={consumers},stages={stages},slots={1 + stages % 2}", 2, causal=True,
+            yield fwd(f"consumers={consumers},stages={stages},q_stages={1 + stages % 2}", 2, causal=True,
                       heads=2, kv_heads=1, rows=270, keys=200)
     for ways in ["persistent=0", "pipelined=0", "persistent=0,pipelined=0", "dynamic=0", "pingpong=1",
                  "pingpong=1,dynamic=0"]:
@@ -394,13 +394,13 @@ def written_cases(optional):
                      dict(causal=True, window=1, rows=300), dict(causal=True, window=300, rows=130, keys=450),
                      dict(causal=True, window=64, rows=450, keys=130)]:
         features = dict(rows=400, keys=400, d=64, dv=64, heads=2, kv_heads=1) | features
-        for ways in ["consumers=2,stages=2,slots=2,pingpong=1", "consumers=3,stages=2", "consumers=4,stages=2", "consumers=1,stages=2",
-                     "consumers=2,stages=2,persistent=0", "consumers=3,stages=1"]:  # with one slot the next tile is told late
+        for ways in ["consumers=2,stages=2,q_stages=2,pingpong=1", "consumers=3,stages=2", "consumers=4,stages=2", "consumers=1,stages=2",
+                     "consumers=2,stages=2,persistent=0", "consumers=3,stages=1"]:  # with one stage the next tile is told late
             yield fwd(ways, 3, **features)
         yield fwd("consumers=3,stages=2,dynamic=0", 1, **features)  # dealt out
         spec = at(features.pop("rows"), features.pop("keys"), **features)
         for kernel, m, ways in [("attention_bwd_dq", 64, "consumers=2,stages=2"), ("attention_bwd_dkdv", 64, "consumers=2,stages=2"),
-                                ("attention_bwd", 64, "consumers=2,stages=2,slots=2,pingpong=1"),
+                                ("attention_bwd", 64, "consumers=2,stages=2,q_stages=2,pingpong=1"),
                                 ("attention_bwd", 96, "consumers=2,stages=2,persistent=0,pingpong=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m} drawn", backward(kernel, spec, random, m),
                        ways, 3)
@@ -410,10 +410,10 @@ def written_cases(optional):
     # tiles that are counted from the end: the first has one consumer, two, or all; one tile; no mask for what lies
     # in front; a loop that begins at the first program's mask
     for rows in [1, 64, 65, 200, 257, 448]:
-        for plan in ["consumers=3,stages=2,slots=2", "consumers=4,stages=2", "consumers=2,stages=2,slots=2,persistent=0",
+        for plan in ["consumers=3,stages=2,q_stages=2", "consumers=4,stages=2", "consumers=2,stages=2,q_stages=2,persistent=0",
                      "consumers=3,stages=2,dynamic=0", "consumers=3,stages=2,pipelined=0"]:
             yield fwd(plan, 2, rows=rows, keys=rows, d=64, dv=64, heads=2, kv_heads=1, causal=True)
-        for plan in ["consumers=2,stages=2,dynamic=1", "consumers=3,stages=2,slots=2", "consumers=4,stages=2,persistent=0"]:
+        for plan in ["consumers=2,stages=2,dynamic=1", "consumers=3,stages=2,q_stages=2", "consumers=4,stages=2,persistent=0"]:
             yield case(f"sliding rows={rows}", sliding(random, 2, rows, 64, "bf16", 80, 150), plan, 2)
     for kernel in ["attention_bwd_dq", "attention_bwd_dkdv"]:
         for plan in ["consumers=3,stages=2", "consumers=2,stages=2,dynamic=0"]:
@@ -443,11 +443,11 @@ def written_cases(optional):
                      dict(window=70, rows=400, keys=300)]:
         for m, plan in [(128, "consumers=2,stages=2,persistent=0,pingpong=1"), (96, "consumers=2,stages=2,persistent=0,pipelined=0"),
                         (48, "consumers=3,stages=2,persistent=0"), (128, "consumers=2,stages=1,pingpong=1"),
-                        (128, "consumers=2,stages=2,slots=2,pingpong=1"), (128, "consumers=2,stages=2,slots=2,dynamic=0,pingpong=1"),
-                        (48, "consumers=3,stages=3,slots=2,dynamic=0")]:
+                        (128, "consumers=2,stages=2,q_stages=2,pingpong=1"), (128, "consumers=2,stages=2,q_stages=2,dynamic=0,pingpong=1"),
+                        (48, "consumers=3,stages=3,q_stages=2,dynamic=0")]:
             spec = at(d=64, dv=64, **features)
             yield case(f"attention_bwd {attention.name_of(spec)} M={m}",
-                       backward("attention_bwd", spec, random, m), plan, 1 if "slots" in plan else 2)
+                       backward("attention_bwd", spec, random, m), plan, 1 if "stages" in plan else 2)
     # .. in programs that begin the loop apart, with and without masks that need to know where they are
     for features in [dict(rows=530, keys=460), dict(rows=512, keys=330, alibi=True, heads=2, kv_heads=1),
                      dict(rows=400, keys=256, softcap=True)]:
@@ -499,9 +499,9 @@ def written_cases(optional):
             (700, 200, 136, (64, 192, 64), "consumers=3,stages=2", 5), (64, 72, 8, (128, 64, 64), "consumers=2,stages=4", 1)]:
         yield case(f"gemm in pairs {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",cluster=2", sms)
-    for m, n, d, plan, sms in [(520, 200, 64, "consumers=3,stages=4,slots=2,pingpong=1", 4), (65, 70, 128, "consumers=2,stages=2", 3),
+    for m, n, d, plan, sms in [(520, 200, 64, "consumers=3,stages=4,q_stages=2,pingpong=1", 4), (65, 70, 128, "consumers=2,stages=2", 3),
                                (200, 1, 64, "consumers=2,stages=1,pipelined=0", 2), (300, 150, 40, "consumers=1,stages=3", 6),
-                               (400, 130, 256, "consumers=2,stages=2,slots=1,pingpong=1", 2)]:
+                               (400, 130, 256, "consumers=2,stages=2,q_stages=1,pingpong=1", 2)]:
         spec = at(m, n, d=d, heads=2, kv_heads=1)
         yield case(f"attention in pairs {attention.name_of(spec)}", forward(spec, random, 64, 64),
                    plan + ",cluster=2", sms)
@@ -523,17 +523,17 @@ def written_cases(optional):
     yield case("gram", gram(random, 100, 200, 130 // 8 * 8, "f16", 96, 64, 40), "consumers=3,stages=1", 1)
     yield case("mlp", mlp(random, 200, 300, 64, 64, "bf16", False, 64, 64), "consumers=2,stages=2", 2)
     yield case("mlp gated", mlp(random, 150, 200, 96, 64, "f16", True, 64, 48), "consumers=2,stages=3", 1)
-    # what leaves over the slot of what a consumer loads once, and what has no room there
-    for d, dv, result, plan, sms in [(64, 64, None, "consumers=2,stages=2,slots=2", 1),
-                                     (128, 64, None, "consumers=3,stages=1,slots=3", 2),
-                                     (64, 32, "f32", "consumers=2,stages=2,slots=2,pingpong=1", 1),
-                                     (128, 64, "f32", "consumers=1,stages=2,slots=2", 2),
-                                     (64, 64, "f32", "consumers=2,stages=2,slots=2", 2),
-                                     (64, 128, None, "consumers=2,stages=2,slots=2", 2),
-                                     (128, 128, None, "consumers=2,stages=2,slots=2,persistent=0", 2)]:
+    # what leaves over the stage of what a consumer loads once, and what has no room there
+    for d, dv, result, plan, sms in [(64, 64, None, "consumers=2,stages=2,q_stages=2", 1),
+                                     (128, 64, None, "consumers=3,stages=1,q_stages=3", 2),
+                                     (64, 32, "f32", "consumers=2,stages=2,q_stages=2,pingpong=1", 1),
+                                     (128, 64, "f32", "consumers=1,stages=2,q_stages=2", 2),
+                                     (64, 64, "f32", "consumers=2,stages=2,q_stages=2", 2),
+                                     (64, 128, None, "consumers=2,stages=2,q_stages=2", 2),
+                                     (128, 128, None, "consumers=2,stages=2,q_stages=2,persistent=0", 2)]:
         yield case(f"mlp {d} {dv} {result}",
                    mlp(random, 500, 130, d, dv, "bf16", False, 64, 64, result), plan, sms)
-    for group, ms, plan in [(4, 16, "consumers=1,stages=2"), (4, 16, "consumers=2,stages=2,slots=2"), (8, 8, "consumers=2"), (2, 32, "consumers=1,stages=1"),
+    for group, ms, plan in [(4, 16, "consumers=1,stages=2"), (4, 16, "consumers=2,stages=2,q_stages=2"), (8, 8, "consumers=2"), (2, 32, "consumers=1,stages=1"),
                             (16, 4, "consumers=3,stages=2")]:
         for by_head in [False, True]:
             yield case(f"packed {group=} {by_head=}",
@@ -558,7 +558,7 @@ def written_cases(optional):
 
 def draw_plan(random):
     pick = lambda *choices: choices[random.integers(len(choices))]
-    plan = {"consumers": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "slots": pick(1, 1, 2, 3)}
+    plan = {"consumers": pick(1, 2, 2, 3, 4), "stages": pick(1, 2, 3, 4), "stages": pick(1, 1, 2, 3)}
     for name, value in [("persistent", 0), ("pipelined", 0), ("dynamic", 0), ("pingpong", 1)]:
         drawn = random.random()
         if drawn < 0.3:
@@ -603,7 +603,7 @@ def drawn_case(seed):
         spec = draw_attention(random)
         if kind == "bwd" and random.random() < 0.8:  # few plans fit otherwise
             spec = spec._replace(d=pick(64, 64, 128), dv=pick(64, 64, 128, 40))
-            plan = re.sub(r"consumers=\d,stages=\d,slots=\d", f"consumers=2,stages={pick(1, 2)},slots=1", plan)
+            plan = re.sub(r"consumers=\d,stages=\d,stages=\d", f"consumers=2,stages={pick(1, 2)},q_stages=1", plan)
         # the tile along the consumers has 64 rows
         m, n = (64, 16 * int(random.integers(1, 7)))
         if kind != "dq":

@@ -38,14 +38,14 @@ typedef struct Recipe {
 } Recipe;
 
 static const Recipe recipes[] = {
-    {"attention.tile", "consumers=3,stages=3,slots=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "consumers=2,stages=1,slots=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "consumers=3,stages=2,slots=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "consumers=2,stages=2,slots=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
-    {"attention.tile", "consumers=3,stages=3,slots=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "consumers=3,stages=3,q_stages=2,dynamic=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=2,stages=1,q_stages=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=3,stages=2,q_stages=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=2,stages=2,q_stages=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=3,stages=3,q_stages=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
     {"attention.tile", "consumers=2,stages=2,pipelined=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "consumers=1,stages=2,slots=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
-    {"attention.tile", "consumers=3,stages=2,slots=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
+    {"attention.tile", "consumers=1,stages=2,q_stages=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
+    {"attention.tile", "consumers=3,stages=2,q_stages=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
     {"gemm.tile", "consumers=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
     {"gemm.tile", "consumers=2,stages=2", "TM=128 TN=64 TK=64", NULL, 0},
     {"gemm.tile", "consumers=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},
@@ -54,7 +54,7 @@ static const Recipe recipes[] = {
     {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
     {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
-    {"attention.tile", "consumers=2,stages=2,slots=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
+    {"attention.tile", "consumers=2,stages=2,q_stages=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
     {"gemm.tile", "consumers=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
     {"attention_bwd.tile", "consumers=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
 };
@@ -292,7 +292,7 @@ doubled_operations_are_found(void **state)
             for (uint32_t i = 0; i < sites.n; i++) {
                 if (never_runs(&k, sites.at[i]))
                     continue;
-                if (op_at(sites.at[i])->own) /* it takes no slot: twice is as good as once */
+                if (op_at(sites.at[i])->own) /* it takes no stage: twice is as good as once */
                     continue;
                 insert_op(&k, sites.at[i], op_at(sites.at[i]));
                 expect(&k, &recipes[r], "twice", op_at(sites.at[i]), "");
@@ -339,7 +339,7 @@ early_releases_are_found(void **state)
             TirOp *op = op_at(sites.at[i]);
             bool products = false;
             uint32_t n_args = op->n_args;
-            if (op->shared->deferred_release) /* it is the slot of the tile before */
+            if (op->shared->deferred_release) /* it is the stage of the tile before */
                 continue;
             op->n_args = 0; /* what it is kept behind is not there yet */
             for (uint32_t at = sites.at[i].at; at-- > 0;) {
@@ -356,7 +356,7 @@ early_releases_are_found(void **state)
                     continue;
                 remove_op(sites.at[i]);
                 insert_op(&k, (Site){sites.at[i].block, at}, op);
-                /* a stage 0 product's slot may be free before the wait for late ones */
+                /* a stage 0 product's stage may be free before the wait for late ones */
                 if (products || k.fn->plan->pipelined)
                     expect(&k, &recipes[r], "early", op, "is re");
                 remove_op((Site){sites.at[i].block, at});
@@ -471,16 +471,16 @@ a_missing_last_stage_is_found(void **state)
         remove_op(wait);
         remove_op(copy);
         tir_replace_uses(k.fn, mma->results[0], mma->args[2]);
-        expect(&k, &recipes[r], "without the last stage", mma, "slots of");
+        expect(&k, &recipes[r], "without the last stage", mma, "stages of");
         close_kernel(&k);
     }
     expect_none_missed();
 }
 
 /* The producer fills one ring for all iterations before it begins with the other: good as long as
- * there are slots enough for all, which is not said. */
+ * there are stages enough for all, which is not said. */
 static void
-too_few_slots_are_found(void **state)
+too_few_stages_are_found(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
@@ -512,7 +512,7 @@ too_few_slots_are_found(void **state)
     expect_none_missed();
 }
 
-/* What consumers exchange has two slots or a barrier more, and is written before it is read. */
+/* What consumers exchange has two stages or a barrier more, and is written before it is read. */
 static void
 exchanges_are_checked(void **state)
 {
@@ -525,7 +525,7 @@ exchanges_are_checked(void **state)
             TirOp *op = op_at(writes.at[i]);
             if (!op->shared->is_joint)
                 continue;
-            bool one = op->shared->slots == 1; /* with a barrier before what is written again */
+            bool one = op->shared->stages == 1; /* with a barrier before what is written again */
             for (uint32_t j = 0; one && j < barriers.n; j++) {
                 if (barriers.at[j].block != writes.at[i].block)
                     continue;
@@ -536,13 +536,13 @@ exchanges_are_checked(void **state)
             }
             if (one)
                 continue;
-            op->shared->slots = 1;
-            expect(&k, &recipes[r], "one slot", op, "without a barrier");
-            op->shared->slots = 2;
+            op->shared->stages = 1;
+            expect(&k, &recipes[r], "one stage", op, "without a barrier");
+            op->shared->stages = 2;
             remove_op(writes.at[i]);
             expect(&k, &recipes[r], "not written", NULL, "before anything");
             insert_op(&k, writes.at[i], op);
-            insert_op(&k, writes.at[i], op); /* back to the slot that is still being read */
+            insert_op(&k, writes.at[i], op); /* back to the stage that is still being read */
             expect(&k, &recipes[r], "written twice", op, "");
             remove_op(writes.at[i]);
             for (uint32_t j = 0; j < barriers.n; j++) { /* written behind the barrier */
@@ -562,10 +562,10 @@ exchanges_are_checked(void **state)
     expect_none_missed();
 }
 
-/* What leaves over a slot is written when no product reads that any more, once, and the slot is not given
+/* What leaves over a stage is written when no product reads that any more, once, and the stage is not given
  * back in the same tile. */
 static void
-results_over_slots_are_checked(void **state)
+results_over_stages_are_checked(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
@@ -661,7 +661,7 @@ warps_must_stay_together(void **state)
     expect_none_missed();
 }
 
-/* Half of a slot from each block: of one tile. */
+/* Half of a stage from each block: of one tile. */
 static void
 halves_of_different_tiles_are_found(void **state)
 {
@@ -715,9 +715,9 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(early_uses_are_found, begin_test),
         cmocka_unit_test_setup(wrong_contents_are_found, begin_test),
         cmocka_unit_test_setup(a_missing_last_stage_is_found, begin_test),
-        cmocka_unit_test_setup(too_few_slots_are_found, begin_test),
+        cmocka_unit_test_setup(too_few_stages_are_found, begin_test),
         cmocka_unit_test_setup(exchanges_are_checked, begin_test),
-        cmocka_unit_test_setup(results_over_slots_are_checked, begin_test),
+        cmocka_unit_test_setup(results_over_stages_are_checked, begin_test),
         cmocka_unit_test_setup(late_uses_have_registers_of_their_own, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
         cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
