@@ -71,7 +71,7 @@ def iteration_of(features, plan, t):
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
                       t["gap"] + (t["gap_straight"] if straight else 0))
     clocks += (n - 1) * t["joint"] if features["joint"] else 0
-    clocks = max(clocks, work["ring_bytes"] / t["copy_bytes"])
+    clocks = max(clocks, work["pipeline_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
     if plan["stages"] > 1 or work["divided"]:
         return clocks, 0.0

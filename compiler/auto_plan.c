@@ -107,7 +107,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->choice.warps = 4;
     found->choice.plan = plan;
     found->shared_bytes =
-        plan.stages * (w->ring_bytes_shared + plan.consumers * w->ring_bytes_own) +
+        plan.stages * (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
         plan.q_stages * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
         plan.consumers * w->exchange_bytes;
     found->microseconds = found->clocks.total / target->chip.burst_mhz;
@@ -148,7 +148,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
                     (w->joint ? JOINT_SHARED : OTHER_SHARED);
     uint32_t q_stages = 2, stages = 0;
-    int64_t loop = w->ring_bytes_shared + consumers * w->ring_bytes_own;
+    int64_t loop = w->pipeline_bytes_shared + consumers * w->pipeline_bytes_own;
     int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
 
     if (loop == 0 || limit <= 0)

@@ -1,4 +1,4 @@
-/* auto_plan.h - choosing a plan for warp groups: tiles, consumers, depths of rings. */
+/* auto_plan.h - choosing a plan for warp groups: tiles, consumers, depths of pipelines. */
 #ifndef TILEC_AUTO_PLAN_H
 #define TILEC_AUTO_PLAN_H
 

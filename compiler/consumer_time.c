@@ -65,7 +65,7 @@ iteration_of_products(const Target *target, const ConsumerWork *work, const Plan
 {
     const ConsumerTimes *times = &target->consumer_times;
     double n = plan->consumers;
-    double bytes = (double)(work->ring_bytes_shared + plan->consumers * work->ring_bytes_own);
+    double bytes = (double)(work->pipeline_bytes_shared + plan->consumers * work->pipeline_bytes_own);
     double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
     double stages = plan->stages * plan->stages;
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
@@ -93,7 +93,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     uint32_t n = plan->consumers;
     bool pipelines = consumer_pipelines(target, work, plan), straight = !pipelines && !work->joint;
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
-    double bytes = (double)(work->ring_bytes_shared + n * work->ring_bytes_own);
+    double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
 
     if (consumer_is_products(work))

@@ -27,7 +27,7 @@ typedef struct ConsumerWork {
     double stored;         /* bytes that leave after the loop */
     int64_t panel_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
     bool leaves_over;      /* it fits the stage of a tile that a consumer loads once (roles_store.c) */
-    int64_t ring_bytes_shared, ring_bytes_own; /* of a stage, of rings the loop goes around */
+    int64_t pipeline_bytes_shared, pipeline_bytes_own; /* of a stage, of pipelines the loop goes around */
     int64_t once_bytes_shared, once_bytes_own;
     int64_t exchange_bytes; /* of a consumer: buffers of products that consumers share out */
     int64_t accumulators, fresh; /* registers of a thread */

@@ -90,7 +90,7 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Vectors of a loop that is not pipelined: in rings, or copied ahead by each consumer, to one of two stages
+/* Vectors of a loop that is not pipelined: in pipelines, or copied ahead by each consumer, to one of two stages
  * (roles_vectors.c). */
 static void
 add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
@@ -102,7 +102,7 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
         int32_t elements = op->results[0]->type.dim[0];
         int64_t bytes = (int64_t)elements * 4;
         if (fits_vector_box(op))
-            w->ring_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
+            w->pipeline_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
         else
             w->exchange_bytes += 2 * bytes / (int64_t)shared_by;
         w->vector = elements / 4 > w->vector ? elements / 4 : w->vector;
@@ -268,20 +268,20 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
     bool first = w->panel_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirShared *ring = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
-        fits = fits || (ring != NULL && ring->per_consumer && ring->rows == type.dim[0] &&
-                        (int64_t)ring->cols * dtype_bits(ring->dtype) >= type.dim[1] * bits);
+        const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
+        fits = fits || (pipeline != NULL && pipeline->per_consumer && pipeline->rows == type.dim[0] &&
+                        (int64_t)pipeline->cols * dtype_bits(pipeline->dtype) >= type.dim[1] * bits);
     }
     w->leaves_over = first && fits;
 }
 
 static void
-add_rings(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
+add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_FOR)
-            add_rings(w, fn, op->blocks[0], true);
+            add_pipelines(w, fn, op->blocks[0], true);
         if (op->op == TIR_STORE && !in_loop) { /* the value is the last operand */
             TirType type = op->args[op->n_args - 1]->type;
             int64_t bits = dtype_bits(op->tensor->dtype);
@@ -295,20 +295,20 @@ add_rings(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
             continue;
         int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;
         int64_t bytes = rows * cols * 2;
-        int64_t *total = in_loop ? op->shared->per_consumer ? &w->ring_bytes_own : &w->ring_bytes_shared
+        int64_t *total = in_loop ? op->shared->per_consumer ? &w->pipeline_bytes_own : &w->pipeline_bytes_shared
                          : op->shared->per_consumer ? &w->once_bytes_own
                                                 : &w->once_bytes_shared;
         *total += bytes;
     }
 }
 
-/* The rings of a loop that stands there several times hold the same tiles. */
+/* The pipelines of a loop that stands there several times hold the same tiles. */
 static void
-add_rings_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
+add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 {
-    add_rings(w, fn, fn->body, false);
-    w->ring_bytes_shared = w->ring_bytes_own = 0;
-    add_rings(w, fn, main_loop->blocks[0], true);
+    add_pipelines(w, fn, fn->body, false);
+    w->pipeline_bytes_shared = w->pipeline_bytes_own = 0;
+    add_pipelines(w, fn, main_loop->blocks[0], true);
 }
 
 ConsumerWork
@@ -352,7 +352,7 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     add_memory(&sum);
     add_arithmetic(&w, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
-    add_rings_of(&w, fn, plain);
+    add_pipelines_of(&w, fn, plain);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = fn->plan->lookahead;
     if (w.joint)

@@ -209,11 +209,11 @@ value_bytes(const FlowValue *value)
 static int64_t
 shared_bytes(const Flow *flow, const GroupPlan *plan)
 {
-    int64_t rings = 0, stay = 0, rest = 0;
+    int64_t pipelines = 0, stay = 0, rest = 0;
 
     for (uint32_t k = 0; k < flow->n_tiles; k++) {
         if (flow->tiles[k].in_loop)
-            rings += tile_bytes(&flow->tiles[k]) * plan->stages[k];
+            pipelines += tile_bytes(&flow->tiles[k]) * plan->stages[k];
         else
             stay += tile_bytes(&flow->tiles[k]);
     }
@@ -221,9 +221,9 @@ shared_bytes(const Flow *flow, const GroupPlan *plan)
         rest += (plan->staged >> k & 1) != 0 ? value_bytes(&flow->values[k]) : 0;
     for (uint32_t k = 0; k < flow->n_products; k++)
         rest += (int64_t)flow->products[k].m * flow->products[k].n * flow->products[k].output_bytes;
-    if (stay == 0) /* what leaves at the end takes the place of the rings */
-        return rings + rest > flow->final_bytes ? rings + rest : flow->final_bytes;
-    return rings + rest + (stay > flow->final_bytes ? stay : flow->final_bytes);
+    if (stay == 0) /* what leaves at the end takes the place of the pipelines */
+        return pipelines + rest > flow->final_bytes ? pipelines + rest : flow->final_bytes;
+    return pipelines + rest + (stay > flow->final_bytes ? stay : flow->final_bytes);
 }
 
 /* The first product of the next iteration can begin early when it alone is fresh: with several

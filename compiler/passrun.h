@@ -9,8 +9,8 @@
 /* What a plan for warp groups is to look like; passes/plan.c finds the rest. */
 typedef struct PlanHints {
     uint32_t consumers;   /* warp groups that compute; 0: no plan */
-    uint32_t stages;  /* stages of rings that the main loop goes around */
-    uint32_t q_stages; /* of rings that are filled once for a tile of the grid */
+    uint32_t stages;  /* stages of pipelines that the main loop goes around */
+    uint32_t q_stages; /* of pipelines that are filled once for a tile of the grid */
     bool persistent;  /* blocks go through several tiles of the grid */
     bool dynamic;     /* .. drawn from a counter where they differ in length */
     bool pingpong;       /* consumers that have equally many iterations start products one after the other */

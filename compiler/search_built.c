@@ -65,12 +65,12 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                "\"after\":%.6g,"
                "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"divided\":%s,"
                "\"lookahead\":%s,\"held\":%s,"
-               "\"stored\":%.6g,\"ring_bytes\":%" PRId64
+               "\"stored\":%.6g,\"pipeline_bytes\":%" PRId64
                ",\"once_bytes\":%" PRId64 "}",
                w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue, w->vectors,
                w->added, w->divided ? "true" : "false", w->lookahead ? "true" : "false",
                w->held ? "true" : "false", w->stored,
-               w->ring_bytes_shared + p->choice.plan.consumers * w->ring_bytes_own,
+               w->pipeline_bytes_shared + p->choice.plan.consumers * w->pipeline_bytes_own,
                w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g", t->blocks,
                t->each, t->most, t->masks);

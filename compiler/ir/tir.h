@@ -228,7 +228,7 @@ struct TirOp {
     bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
     bool joint;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
-    bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of rings for parts of a tile */
+    bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
 };
 
@@ -245,38 +245,38 @@ typedef struct TirShared {
     const char *name;
     DType dtype;
     int32_t rows, cols;
-    uint32_t stages;                /* ring depth */
+    uint32_t stages;                /* pipeline depth */
     const SharedLayout *layout;    /* layout pass */
     uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all stages */
-    /* A ring between roles (plan): filled by copies of the producer, a full and an empty barrier
+    /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
-    bool is_ring, per_consumer;
+    bool is_pipeline, per_consumer;
     bool paired;                   /* each block of a pair fills half of every stage, in both */
-    uint32_t of_consumer;              /* a ring for the part that belongs to consumer of_consumer - 1; 0: it is
+    uint32_t of_consumer;              /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
                                       for no part */
     bool release_lag;              /* a consumer gives a stage back after it waited for the next one */
     bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
     bool deferred_release;          /* a consumer gives a stage back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
-    bool is_joint;                 /* no ring; each consumer writes a part, all read it in products */
-    bool is_vector;                /* a ring of vectors: not swizzled */
-    bool is_staging;               /* no ring; read by TMA, a consumer each */
-    uint32_t aliases;              /* of a staging buffer: 1 + the ring with deferred release in whose stage of this
+    bool is_joint;                 /* no pipeline; each consumer writes a part, all read it in products */
+    bool is_vector;                /* a pipeline of vectors: not swizzled */
+    bool is_staging;               /* no pipeline; read by TMA, a consumer each */
+    uint32_t aliases;              /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
                                       tile it lies, 0: it has bytes of its own */
     uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
-    uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the ring whose barriers these are,
+    uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the pipeline whose barriers these are,
                                       0: its own */
 } TirShared;
 
-/* The ring of tile numbers: TILE_STAGES of 16 bytes, then as many full and empty barriers. */
-enum { TILE_STAGES = 2, TILE_RING_BYTES = TILE_STAGES * (16 + 8 + 8) };
+/* The pipeline of tile numbers: TILE_STAGES of 16 bytes, then as many full and empty barriers. */
+enum { TILE_STAGES = 2, TILE_PIPELINE_BYTES = TILE_STAGES * (16 + 8 + 8) };
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
 
 /* How the warps of a block share the work (pass `plan`); a kernel without a plan is run by all
  * threads of its block alike.
  *
- * Warp group 0 holds the producer: one thread runs `producer`, copies into rings.  Warp groups
+ * Warp group 0 holds the producer: one thread runs `producer`, copies into pipelines.  Warp groups
  * 1 .. consumers each run `body` for one index of grid axis `consumer_axis`: neighbouring programs, which
  * use the same tiles of what does not depend on that axis.  A block goes through the tiles of the
  * grid with the stride of the launched blocks (`persistent`), or has one. */
@@ -302,13 +302,13 @@ typedef struct TirPlan {
     bool lookahead;                /* the first product of an iteration begins in the one before */
     bool pipelined;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
-    uint32_t tiles;              /* plan_shared: offset of the ring in which the producer tells the
+    uint32_t tiles;              /* plan_shared: offset of the pipeline in which the producer tells the
                                     others what tile is next, when `dynamic` */
     const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the consumer
                                     axis alone: what the L2 cache should hold while they run */
     uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
                                     lower_hold; 0: none */
-    uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no rings */
+    uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
     TirBlock *producer;
     bool staggered;              /* programs begin the main loop at different iterations */
     const TirBlock *original;    /* the body before it was parted: what each consumer has to load */

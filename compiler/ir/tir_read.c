@@ -628,8 +628,8 @@ take_shared_line(Reader *r)
     shared->offset = reader_u32(r);
     reader_expect(r, "bytes");
     shared->bytes = reader_u32(r);
-    shared->is_ring = reader_accept(r, "ring");
-    if (shared->is_ring) {
+    shared->is_pipeline = reader_accept(r, "pipeline");
+    if (shared->is_pipeline) {
         shared->per_consumer = reader_accept(r, "per_consumer");
         shared->paired = reader_accept(r, "paired");
         shared->is_vector = reader_accept(r, "vector");

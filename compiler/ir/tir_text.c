@@ -698,15 +698,15 @@ print_schedule(Printer *p)
             buf_add(p->out, shared->is_joint ? " joint" : " staging");
         if (shared->aliases != 0)
             buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
-        if (shared->is_ring)
-            buf_printf(p->out, " ring%s",
+        if (shared->is_pipeline)
+            buf_printf(p->out, " pipeline%s",
                        shared->per_consumer    ? " per_consumer"
                        : shared->paired    ? " paired"
                        : shared->is_vector ? " vector"
                                            : "");
-        if (shared->is_ring && shared->of_consumer > 0)
+        if (shared->is_pipeline && shared->of_consumer > 0)
             buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
-        if (shared->is_ring)
+        if (shared->is_pipeline)
             buf_printf(p->out, " %" PRIu32, shared->barriers);
         if (shared->shares_barrier != 0)
             buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);

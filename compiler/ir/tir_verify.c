@@ -562,8 +562,8 @@ check_types(Verifier *v, const TirOp *op)
         /* fall through */
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
-        if (op->shared == NULL || !op->shared->is_ring)
-            tir_fault(v, op, "there is no ring");
+        if (op->shared == NULL || !op->shared->is_pipeline)
+            tir_fault(v, op, "there is no pipeline");
         return;
     case TIR_SHARED_READ:
         check_stage(v, op);

@@ -1,7 +1,7 @@
-/* tir_verify_plan.c - the invariants of plans, rings and products that run on by themselves.
+/* tir_verify_plan.c - the invariants of plans, pipelines and products that run on by themselves.
  *
  * What the producer may do, and a walk over the program of the computing warp groups that keeps
- * track of the stages of rings that are waited for and not given back, of products that may still
+ * track of the stages of pipelines that are waited for and not given back, of products that may still
  * run, and of ping-pong.  Loops and branches must leave of that what they found.  Whether the roles fit
  * together is not looked at here.
  */
@@ -14,9 +14,9 @@
 
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
-/* A stage that a product reads: `behind` waits of the ring ago. */
+/* A stage that a product reads: `behind` waits of the pipeline ago. */
 typedef struct StageUse {
-    const TirShared *ring;
+    const TirShared *pipeline;
     uint32_t behind;
 } StageUse;
 
@@ -31,16 +31,16 @@ typedef struct Flow {
     InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
     bool turn;                  /* it is this consumer's turn */
     bool next;                  /* what the next tile is may have been found out */
-    uint32_t *held;             /* by ring: stages waited for and not given back */
-    uint32_t *stage;             /* by ring: the number of the stage last waited for; 0: not known */
+    uint32_t *held;             /* by pipeline: stages waited for and not given back */
+    uint32_t *stage;             /* by pipeline: the number of the stage last waited for; 0: not known */
 } Flow;
 
 /* ---- the plan itself ---- */
 
 static uint32_t
-parts_of(const Verifier *v, const TirShared *ring)
+parts_of(const Verifier *v, const TirShared *pipeline)
 {
-    return ring->per_consumer ? v->fn->plan->consumers : 1;
+    return pipeline->per_consumer ? v->fn->plan->consumers : 1;
 }
 
 /* Of a row, in panels. */
@@ -67,32 +67,32 @@ check_facts(Verifier *v)
     const TirPlan *plan = fn->plan;
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        const TirShared *ring = fn->shared.at[k];
-        if (ring->is_ring && plan == NULL)
-            tir_fault(v, NULL, "buffer %" PRIu32 " is a ring, but there is no plan", k);
-        if (ring->release_lag && (!ring->is_ring || ring->stages < 2))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no ring of two stages", k);
-        const TirShared *other = ring->shares_barrier == 0 || ring->shares_barrier > fn->shared.n
+        const TirShared *pipeline = fn->shared.at[k];
+        if (pipeline->is_pipeline && plan == NULL)
+            tir_fault(v, NULL, "buffer %" PRIu32 " is a pipeline, but there is no plan", k);
+        if (pipeline->release_lag && (!pipeline->is_pipeline || pipeline->stages < 2))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
+        const TirShared *other = pipeline->shares_barrier == 0 || pipeline->shares_barrier > fn->shared.n
                                      ? NULL
-                                     : fn->shared.at[ring->shares_barrier - 1];
-        if (ring->shares_barrier != 0 && (!ring->is_vector || other == NULL || !other->is_ring ||
+                                     : fn->shared.at[pipeline->shares_barrier - 1];
+        if (pipeline->shares_barrier != 0 && (!pipeline->is_vector || other == NULL || !other->is_pipeline ||
                                  other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
-                                 other->stages != ring->stages || other->barriers != ring->barriers))
-            tir_fault(v, NULL, "ring %" PRIu32 " has not the barriers of the ring it shares them with", k);
-        if (ring->per_consumer && !ring->is_ring)
-            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no ring", k);
-        if (ring->deferred_release && (!ring->is_ring || ring->stages < 2 || ring->release_lag || ring->is_vector))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no ring of tiles of two stages", k);
+                                 other->stages != pipeline->stages || other->barriers != pipeline->barriers))
+            tir_fault(v, NULL, "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
+        if (pipeline->per_consumer && !pipeline->is_pipeline)
+            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
+        if (pipeline->deferred_release && (!pipeline->is_pipeline || pipeline->stages < 2 || pipeline->release_lag || pipeline->is_vector))
+            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no pipeline of tiles of two stages", k);
         const TirShared *below =
-            ring->aliases == 0 || ring->aliases > k ? NULL : fn->shared.at[ring->aliases - 1];
-        if (ring->aliases != 0 && (!ring->is_staging || below == NULL || !below->per_consumer ||
-                                !below->deferred_release || below->rows != ring->rows ||
-                                row_bytes(below) < row_bytes(ring)))
-            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a stage of a ring with deferred release", k);
-        if (ring->paired && (!ring->is_ring || ring->per_consumer || ring->is_vector || plan == NULL ||
+            pipeline->aliases == 0 || pipeline->aliases > k ? NULL : fn->shared.at[pipeline->aliases - 1];
+        if (pipeline->aliases != 0 && (!pipeline->is_staging || below == NULL || !below->per_consumer ||
+                                !below->deferred_release || below->rows != pipeline->rows ||
+                                row_bytes(below) < row_bytes(pipeline)))
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
+        if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer || pipeline->is_vector || plan == NULL ||
                              !plan->paired))
-            tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no ring of such", k);
-        if (ring->is_ring + ring->is_joint + ring->is_staging > 1)
+            tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such", k);
+        if (pipeline->is_pipeline + pipeline->is_joint + pipeline->is_staging > 1)
             tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
     }
     if (plan == NULL)
@@ -238,7 +238,7 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
     flow->next = flow->next || other->next;
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         if (flow->held[k] != other->held[k])
-            tir_fault(v, op, "%s differ in the stages of ring %" PRIu32 " that are not given back",
+            tir_fault(v, op, "%s differ in the stages of pipeline %" PRIu32 " that are not given back",
                       ways, k);
         if (flow->stage[k] != other->stage[k])
             flow->stage[k] = 0;
@@ -254,7 +254,7 @@ read_behind(const TirVal *value)
         def = def->args[0]->def;
     if (def == NULL || def->op != TIR_SHARED_READ)
         return NULL;
-    return def->shared->is_ring || def->shared->is_joint ? def : NULL;
+    return def->shared->is_pipeline || def->shared->is_joint ? def : NULL;
 }
 
 static void
@@ -270,8 +270,8 @@ check_product(Verifier *v, const TirOp *op, Flow *flow)
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *read = read_behind(op->args[k]);
         if (read == NULL && k == right)
-            tir_fault(v, op, "its right operand is in no ring");
-        if (read == NULL || !read->shared->is_ring) /* barriers of the consumers guard the others */
+            tir_fault(v, op, "its right operand is in no pipeline");
+        if (read == NULL || !read->shared->is_pipeline) /* barriers of the consumers guard the others */
             continue;
         uint32_t stage = v->stage_of[read->results[0]->id];
         if (stage == 0 || flow->stage[read->shared->id] != stage)
@@ -300,27 +300,27 @@ check_wait(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
 {
-    const TirShared *ring = op->shared;
+    const TirShared *pipeline = op->shared;
 
     if (op->own) { /* it takes none */
-        flow->stage[ring->id] = ++v->stages;
+        flow->stage[pipeline->id] = ++v->stages;
         return;
     }
-    if (flow->held[ring->id] == ring->stages)
-        tir_fault(v, op, "waits for a stage of a ring that is all held");
-    flow->held[ring->id]++;
-    flow->stage[ring->id] = ++v->stages;
+    if (flow->held[pipeline->id] == pipeline->stages)
+        tir_fault(v, op, "waits for a stage of a pipeline that is all held");
+    flow->held[pipeline->id]++;
+    flow->stage[pipeline->id] = ++v->stages;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].ring == ring;
+            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].pipeline == pipeline;
     }
 }
 
 static void
 check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
 {
-    const TirShared *ring = op->shared;
-    uint32_t *held = &flow->held[ring->id];
+    const TirShared *pipeline = op->shared;
+    uint32_t *held = &flow->held[pipeline->id];
 
     if (*held == 0) {
         tir_fault(v, op, "gives back a stage that is not held");
@@ -330,30 +330,30 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++) {
             const StageUse *use = &flow->in_flight[i].stages[k];
-            read = read || (use->ring == ring && use->behind + 1 >= *held);
+            read = read || (use->pipeline == pipeline && use->behind + 1 >= *held);
         }
     }
     if (read)
         tir_fault(v, op, "gives back a stage that a product still reads");
     if (--*held == 0)
-        flow->stage[ring->id] = 0;
+        flow->stage[pipeline->id] = 0;
 }
 
-/* What leaves over a stage of a ring is written to the one waited for last, which no product reads. */
+/* What leaves over a stage of a pipeline is written to the one waited for last, which no product reads. */
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
-    const TirShared *ring = op->shared->aliases == 0 ? NULL : v->fn->shared.at[op->shared->aliases - 1];
+    const TirShared *pipeline = op->shared->aliases == 0 ? NULL : v->fn->shared.at[op->shared->aliases - 1];
     bool read = false;
 
-    if (ring == NULL)
+    if (pipeline == NULL)
         return;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            read = read || (flow->in_flight[i].stages[k].ring == ring && flow->in_flight[i].stages[k].behind == 0);
+            read = read || (flow->in_flight[i].stages[k].pipeline == pipeline && flow->in_flight[i].stages[k].behind == 0);
     }
-    if (flow->held[ring->id] == 0)
-        tir_fault(v, op, "is written to a ring of which no stage is held");
+    if (flow->held[pipeline->id] == 0)
+        tir_fault(v, op, "is written to a pipeline of which no stage is held");
     if (read)
         tir_fault(v, op, "is written to a stage that a product still reads");
 }
@@ -455,14 +455,14 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
-            if (op->shared->is_ring)
-                tir_fault(v, op, "writes a ring");
+            if (op->shared->is_pipeline)
+                tir_fault(v, op, "writes a pipeline");
             break;
         case TIR_SHARED_READ:
-            if (!op->shared->is_ring)
+            if (!op->shared->is_pipeline)
                 break;
             if (flow->held[op->shared->id] == 0 && !op->own)
-                tir_fault(v, op, "reads a ring of which no stage is held");
+                tir_fault(v, op, "reads a pipeline of which no stage is held");
             if (flow->stage[op->shared->id] == 0) /* of the iteration before */
                 flow->stage[op->shared->id] = ++v->stages;
             v->stage_of[op->results[0]->id] = flow->stage[op->shared->id];
@@ -498,10 +498,10 @@ tir_check_plan(Verifier *v)
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         bool deferred = v->fn->shared.at[k]->deferred_release;
         if (deferred && flow.held[k] != 1)
-            tir_fault(v, NULL, "ring %" PRIu32 " has a deferred release, but %" PRIu32 " stages of it are held at the end",
+            tir_fault(v, NULL, "pipeline %" PRIu32 " has a deferred release, but %" PRIu32 " stages of it are held at the end",
                       k, flow.held[k]);
         if (!deferred && flow.held[k] > 0)
-            tir_fault(v, NULL, "%" PRIu32 " stages of ring %" PRIu32 " are not given back",
+            tir_fault(v, NULL, "%" PRIu32 " stages of pipeline %" PRIu32 " are not given back",
                       flow.held[k], k);
     }
 }

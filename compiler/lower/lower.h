@@ -37,15 +37,15 @@ typedef struct Borrowed {
     bool packed;
 } Borrowed;
 
-/* Where a role is on its way around a ring. */
-typedef struct RingCursor {
+/* Where a role is on its way around a pipeline. */
+typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
-    bool follows;       /* they are another ring's, which moves on for both */
-    struct RingCursor *oldest; /* of a ring with a release lag: at the stage to be released next; NULL: it is
+    bool follows;       /* they are another pipeline's, which moves on for both */
+    struct PipelineCursor *oldest; /* of a pipeline with a release lag: at the stage to be released next; NULL: it is
                                   the one waited for last, and a release moves on */
     LirReg base;        /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
-} RingCursor;
+} PipelineCursor;
 
 /* A scalar that a tile begins with, found before the tile does. */
 typedef struct HeadValue {
@@ -87,10 +87,10 @@ typedef struct Role {
     LirReg next_pingpong;      /* number of the barrier that the next consumer waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */
-    RingCursor *rings;     /* by number of the buffer */
-    RingCursor tiles;      /* of the ring of tile numbers */
+    PipelineCursor *pipelines;     /* by number of the buffer */
+    PipelineCursor tiles;      /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
-    bool tiles_stay;       /* it moves on at the end of a tile, for rings that follow it */
+    bool tiles_stay;       /* it moves on at the end of a tile, for pipelines that follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_additions.c */
     uint32_t n_places;
 } Role;
@@ -119,7 +119,7 @@ typedef struct Lowering {
     VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
                                branch must not use what was computed inside */
     Role *role;        /* NULL: the kernel has no roles */
-    const char **map_names; /* of parameters, by number of the ring */
+    const char **map_names; /* of parameters, by number of the pipeline */
     TileHead *head;    /* NULL: a tile is found when it begins */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     const bool *at_once; /* by value: is made where it stands (passes/homes.h); NULL: nothing has a home */
@@ -234,9 +234,9 @@ bool lower_has_home(const Lowering *lo, const TirVal *value);
 void lower_at_once(Lowering *lo, TirVal *value);
 void lower_group_mma(Lowering *lo, TirOp *op);
 /* Makes the descriptors of a stage for the products that read it, ahead of the wait for it. */
-void lower_describe_ring(Lowering *lo, const TirOp *wait);
+void lower_describe_pipeline(Lowering *lo, const TirOp *wait);
 
-/* ---- roles and rings (lower_roles.c, lower_rings.c) ---- */
+/* ---- roles and pipelines (lower_roles.c, lower_pipelines.c) ---- */
 
 /* The body of a kernel with a plan: all roles. */
 void lower_roles(Lowering *lo);
@@ -281,7 +281,7 @@ TirBlock *lower_find_additions(Lowering *lo);
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a consumer: leaves the tile to its warp; of that warp: adds it. */
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a stage of a ring. */
+/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that one lane of the warp has, always the same. */
 LirReg lower_elect(Lowering *lo);
@@ -301,7 +301,7 @@ Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
 /* Whether a value is less than it would be in any program where a consumer lies in front of its axis: tiles are
  * counted from the end, and it depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
-/* The address of the tensor map for copies to a ring, or from a staging buffer. */
+/* The address of the tensor map for copies to a pipeline, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const TirShared *shared);
 /* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
  * dimension of the tensor map out. */
@@ -318,15 +318,15 @@ void lower_consumer_release(Lowering *lo, TirOp *op);
 /* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_tma_load(Lowering *lo, TirOp *op);
-/* The cursors of all rings for the role being lowered, at the first stages. */
-void lower_begin_rings(Lowering *lo);
-/* One thread sets up the barriers of all rings. */
+/* The cursors of all pipelines for the role being lowered, at the first stages. */
+void lower_begin_pipelines(Lowering *lo);
+/* One thread sets up the barriers of all pipelines. */
 void lower_init_barriers(Lowering *lo);
 /* Waits until the phase of a barrier has ended. */
 void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
 /* A cursor at the first of several stages, or past it. */
-RingCursor lower_new_cursor(Lowering *lo);
-void lower_advance(Lowering *lo, RingCursor *cursor, uint32_t stages);
+PipelineCursor lower_new_cursor(Lowering *lo);
+void lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages);
 /* Tensor maps as parameters. */
 void lower_add_maps(Lowering *lo);
 /* A launcher's expression on sizes, computed by the kernel. */

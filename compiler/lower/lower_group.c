@@ -160,7 +160,7 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
     return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
 }
 
-/* The descriptors of a ring's current stage, one for each step of 16 along the contracted dimension,
+/* The descriptors of a pipeline's current stage, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
 static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
@@ -171,11 +171,11 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
 {
     const TirOp *read = operand->read;
     bool contiguous = operand->contiguous;
-    const TirShared *ring = read->shared;
+    const TirShared *pipeline = read->shared;
     if (read->joint)
         return describe_joint(lo, read, contiguous, first, end, block);
-    RingCursor *cursor = &lo->role->rings[ring->id];
-    const SharedLayout *layout = ring->layout;
+    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
+    const SharedLayout *layout = pipeline->layout;
     int32_t panel = layout->rows * SWIZZLE_BYTES;
     int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
@@ -190,7 +190,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
                              ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
                              : inner * SWIZZLE_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : panel);
-        out[s] = descriptor_at(lo, base, (int64_t)ring->offset + offset, leading, first + 1 == end);
+        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, leading, first + 1 == end);
     }
     return out;
 }
@@ -215,7 +215,7 @@ share_bytes(const TirOp *read, int32_t panel)
 }
 
 /* The same for the parts of all consumers, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a ring stacked; of one of them this consumer's share only. */
+ * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only. */
 static LirReg *
 describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
                int32_t block)
@@ -232,7 +232,7 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
     start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
     LirReg base = lower_described(lo, start);
     if (shared->stages > 1) {
-        LirReg stage = lo->role->rings[shared->id].stage;
+        LirReg stage = lo->role->pipelines[shared->id].stage;
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(stage_bytes >> 4),
                        lir_reg(base));
     }
@@ -255,24 +255,24 @@ describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
  * are 63.  ptxas does not move them to where they are used, but takes other registers. */
 enum { MOST_AHEAD = 8 };
 
-/* Products in `block` and the blocks in it that read `ring`; the wait of another stage ends it. */
+/* Products in `block` and the blocks in it that read `pipeline`; the wait of another stage ends it. */
 static void
-describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *ring)
+describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *pipeline)
 {
-    RingCursor *cursor = &lo->role->rings[ring->id];
+    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_CONSUMER_WAIT && op->shared == ring)
+        if (op->op == TIR_CONSUMER_WAIT && op->shared == pipeline)
             return;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            describe_for(lo, op->blocks[k], 0, ring);
+            describe_for(lo, op->blocks[k], 0, pipeline);
         for (uint32_t k = 0; op->op == TIR_MMA && op->async && k < 2; k++) {
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
             GroupOperand operand = {.read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
-            if (read == NULL || read->joint || read->shared != ring || steps_of(op) > MOST_AHEAD ||
+            if (read == NULL || read->joint || read->shared != pipeline || steps_of(op) > MOST_AHEAD ||
                 operand.part != NULL)
                 continue;
             cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);
@@ -281,9 +281,9 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
 }
 
 void
-lower_describe_ring(Lowering *lo, const TirOp *wait)
+lower_describe_pipeline(Lowering *lo, const TirOp *wait)
 {
-    RingCursor *cursor = &lo->role->rings[wait->shared->id];
+    PipelineCursor *cursor = &lo->role->pipelines[wait->shared->id];
     uint32_t at = 0;
 
     cursor->described[0] = cursor->described[1] = NULL;

@@ -650,22 +650,22 @@ copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
     }
 }
 
-/* Of a copy by the threads of a role; to a ring, by one warp of the producer. */
+/* Of a copy by the threads of a role; to a pipeline, by one warp of the producer. */
 static CopyPlan
 plan_copy(Lowering *lo, TirOp *op)
 {
-    bool ring = op->shared->is_ring;
-    CopyPlan plan = {.access = access_begin(lo, op, ring ? 0 : 1), .shared = op->shared};
+    bool pipeline = op->shared->is_pipeline;
+    CopyPlan plan = {.access = access_begin(lo, op, pipeline ? 0 : 1), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
 
-    plan.stage_base = lower_stage_base(lo, op->shared, ring ? NULL : op->args[0]);
-    plan.threads = ring ? WARP_LANES : (int32_t)lo->fn->warps * WARP_LANES;
+    plan.stage_base = lower_stage_base(lo, op->shared, pipeline ? NULL : op->args[0]);
+    plan.threads = pipeline ? WARP_LANES : (int32_t)lo->fn->warps * WARP_LANES;
     plan.chunk = copy_chunk(access);
     plan.rows = layout->rows;
     plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
     plan.cols = layout->cols * access->bytes / plan.chunk;
-    if (ring && !access->row.there)
+    if (pipeline && !access->row.there)
         plan.cols = plan.tile_chunks;
     return plan;
 }

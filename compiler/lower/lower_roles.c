@@ -12,7 +12,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/plan.h"
 
-enum { MANY_RINGS = 4 };
+enum { MANY_PIPELINES = 4 };
 
 LirReg
 lower_zero(Lowering *lo)
@@ -524,7 +524,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
 
     begin_numbers(lo, &n);
     lo->role->numbers = &n;
-    lower_begin_rings(lo);
+    lower_begin_pipelines(lo);
     if (plan->balance_swap)
         begin_alternating(lo);
     if (!lo->role->producer)
@@ -689,20 +689,20 @@ set_registers(Lowering *lo, LirOpcode op, uint32_t n)
         lir_emit(&lo->b, op, 0, 1, &operand);
 }
 
-/* The rings that the producer fills, as bits by id. */
+/* The pipelines that the producer fills, as bits by id. */
 static uint64_t
-rings_filled(const TirBlock *block)
+pipelines_filled(const TirBlock *block)
 {
-    uint64_t rings = 0;
+    uint64_t pipelines = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_TMA_LOAD)
-            rings |= (uint64_t)1 << op->shared->id % 64;
+            pipelines |= (uint64_t)1 << op->shared->id % 64;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            rings |= rings_filled(op->blocks[k]);
+            pipelines |= pipelines_filled(op->blocks[k]);
     }
-    return rings;
+    return pipelines;
 }
 
 /* Warp `warp` of the producer's group adds what consumer `warp` - 1 leaves; others do nothing. */
@@ -777,8 +777,8 @@ lower_roles(Lowering *lo)
     }
     LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
-    bool hoist = lo->b.hoist; /* many rings, and tiles to draw: more than its few registers hold */
-    bool many = __builtin_popcountll(rings_filled(plan->producer)) >= MANY_RINGS;
+    bool hoist = lo->b.hoist; /* many pipelines, and tiles to draw: more than its few registers hold */
+    bool many = __builtin_popcountll(pipelines_filled(plan->producer)) >= MANY_PIPELINES;
     lo->b.hoist = hoist && !(plan->dynamic && many);
     lower_tiles(lo, plan->producer);
     lo->b.hoist = hoist;

@@ -38,11 +38,11 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
-    if (shared->aliases != 0) { /* this consumer's part of the current stage of the ring */
-        const TirShared *ring = lo->fn->shared.at[shared->aliases - 1];
-        int64_t stage_bytes = ring->bytes / ring->stages, part = stage_bytes / lo->fn->plan->consumers;
+    if (shared->aliases != 0) { /* this consumer's part of the current stage of the pipeline */
+        const TirShared *pipeline = lo->fn->shared.at[shared->aliases - 1];
+        int64_t stage_bytes = pipeline->bytes / pipeline->stages, part = stage_bytes / lo->fn->plan->consumers;
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
-        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->rings[ring->id].stage),
+        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->pipelines[pipeline->id].stage),
                             lir_int(stage_bytes), lir_reg(base.reg));
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
@@ -51,8 +51,8 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         int64_t part = shared->bytes / shared->stages / lo->fn->plan->consumers;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
-    } else if (shared->is_ring) { /* its current stage */
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].stage),
+    } else if (shared->is_pipeline) { /* its current stage */
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     } else if (lo->role != NULL && lo->fn->plan->consumers > 1) {
@@ -65,7 +65,7 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     if (shared->is_joint && shared->stages == 1)
         return base;
     if (shared->is_joint) {
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->rings[shared->id].stage),
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     }
@@ -461,7 +461,7 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const SharedLayout *layout = op->shared->layout;
 
     if (op->shared->is_joint && op->shared->stages > 1) { /* the stage that was not written last */
-        LirReg stage = lo->role->rings[op->shared->id].stage;
+        LirReg stage = lo->role->pipelines[op->shared->id].stage;
         LirOperand turn[] = {lir_reg(stage), lir_reg(stage), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);
     }

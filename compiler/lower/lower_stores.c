@@ -2,9 +2,9 @@
  * (passes/roles_store.c).
  *
  * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
- * group writes some panels and meets, the lane asks for the stores.  Over a stage of a ring: each warp
+ * group writes some panels and meets, the lane asks for the stores.  Over a stage of a pipeline: each warp
  * writes its own rows and asks for them itself, since it need not wait for anybody; it waits until they
- * have been read when it gives the stage back (lower_rings.c).
+ * have been read when it gives the stage back (lower_pipelines.c).
  *
  * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": what a thread writes is there
  * for asynchronous operations behind a fence.proxy.async, and the end of a wgmma or of a copy to shared
@@ -185,7 +185,7 @@ has_own_rows(const Lowering *lo, const TirVal *value)
     return own;
 }
 
-/* Over a stage of a ring: nothing has left from there since it was filled, and there is room for all.  Where
+/* Over a stage of a pipeline: nothing has left from there since it was filled, and there is room for all.  Where
  * a warp writes rows of others, whose products have read them, these must be there, too. */
 static void
 store_over(Lowering *lo, TirOp *op)

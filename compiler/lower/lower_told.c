@@ -1,8 +1,8 @@
-/* lower_told.c - tiles that are drawn: a counter in global memory, and the ring of numbers through which the
+/* lower_told.c - tiles that are drawn: a counter in global memory, and the pipeline of numbers through which the
  * producer tells the others what it has drawn.
  *
  *     counter   the next tile's number, without those of the first tiles; blocks that have ended
- *     ring      TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
+ *     pipeline      TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
  *
  * The producer finds the indices, by itself: they are many instructions, and it has little else to do.
  */

@@ -13,7 +13,7 @@
  * reads it.  Consumers that meet at barriers go the same way (check_roles.c), so that what one does in a
  * epoch they all do.
  *
- * A ring with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
+ * A pipeline with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
  * here; the tile gives that back, and leaves the one that it waited for.
  *
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
@@ -53,7 +53,7 @@ struct ConsumerFacts {
 typedef struct InFlight {
     const TirOp *op;
     const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
-    uint32_t stage[2];           /* .. which stage: of a ring counted since the tile began, from 1 on */
+    uint32_t stage[2];           /* .. which stage: of a pipeline counted since the tile began, from 1 on */
     const TirVal *registers[2]; /* operands in registers */
 } InFlight;
 
@@ -61,7 +61,7 @@ enum { JOINT_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes t
 
 /* Epochs between barriers of all consumers, from 1 on, in which .. */
 typedef struct Epochs {
-    uint32_t written[JOINT_STAGES]; /* .. a stage was last written or waited for (of rings: [0]) */
+    uint32_t written[JOINT_STAGES]; /* .. a stage was last written or waited for (of pipelines: [0]) */
     uint32_t read[JOINT_STAGES];    /* .. the last product ended that read all consumers' parts of it */
 } Epochs;
 
@@ -73,8 +73,8 @@ typedef struct Consumer {
     VEC(InFlight) in_flight;
     const TirVal **lives; /* by home: whose registers they are now */
     const TirVal ***before; /* by region: the same before it */
-    uint32_t *waited, *released; /* by ring */
-    uint32_t *left_over;         /* by ring: the stage that results were written to; 0: none */
+    uint32_t *waited, *released; /* by pipeline */
+    uint32_t *left_over;         /* by pipeline: the stage that results were written to; 0: none */
     uint32_t *stage_of;           /* by id of a shared_read: the stage it stands for */
     uint32_t epoch;            /* between barriers of all consumers: which, from 1 on */
     Epochs *epochs;        /* by buffer */
@@ -191,9 +191,9 @@ fail(Consumer *b, const TirOp *other, const char *text)
 
 /* "$K_1" */
 static const char *
-ring_name(Consumer *b, const TirShared *ring)
+pipeline_name(Consumer *b, const TirShared *pipeline)
 {
-    return arena_printf(b->facts->arena, "$%s_%u", ring->name == NULL ? "" : ring->name, ring->id);
+    return arena_printf(b->facts->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
 }
 
 /* ---- registers ---- */
@@ -282,26 +282,26 @@ static bool
 read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
 {
     const Epochs *epochs = &b->epochs[read->shared->id];
-    uint32_t written = epochs->written[read->shared->is_ring ? 0 : stage];
-    uint32_t before = epochs->read[read->shared->is_ring ? 0 : stage];
+    uint32_t written = epochs->written[read->shared->is_pipeline ? 0 : stage];
+    uint32_t before = epochs->read[read->shared->is_pipeline ? 0 : stage];
 
     if (written == 0)
         return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
-                                          ring_name(b, read->shared)));
-    if (!read->shared->is_ring && written < before && before < b->epoch)
+                                          pipeline_name(b, read->shared)));
+    if (!read->shared->is_pipeline && written < before && before < b->epoch)
         return fail(b, read, arena_printf(b->facts->arena,
                                           "%s is read again before anything new is written to it",
-                                          ring_name(b, read->shared)));
+                                          pipeline_name(b, read->shared)));
     if (written == b->epoch)
         return fail(b, read,
                     arena_printf(b->facts->arena,
                                  "the other consumers' parts of %s are read without a barrier of all consumers "
                                  "behind what brings them",
-                                 ring_name(b, read->shared)));
+                                 pipeline_name(b, read->shared)));
     return true;
 }
 
-/* Of this consumer's part of a tile, whichever it is: what holds of each part's ring holds of it. */
+/* Of this consumer's part of a tile, whichever it is: what holds of each part's pipeline holds of it. */
 static bool
 read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
@@ -311,12 +311,12 @@ read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (*stage <= b->released[first + p])
             return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                              ring_name(b, b->facts->fn->shared.at[first + p])));
+                                              pipeline_name(b, b->facts->fn->shared.at[first + p])));
         if (b->waited[first + p] > *stage)
             return fail(b, read,
                         arena_printf(b->facts->arena,
                                      "a stage of %s is read after the next one was waited for",
-                                     ring_name(b, b->facts->fn->shared.at[first + p])));
+                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
     }
     return true;
 }
@@ -325,35 +325,35 @@ read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 static bool
 read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
-    uint32_t ring = read->shared->id;
+    uint32_t pipeline = read->shared->id;
 
     if (read->own)
         return read_own_stage(b, read, stage);
 
-    if (!read->shared->is_ring) {
-        *stage = b->written_stage[ring];
+    if (!read->shared->is_pipeline) {
+        *stage = b->written_stage[pipeline];
         return read_all_parts(b, read, *stage);
     }
     *stage = b->stage_of[read->results[0]->id];
-    if (*stage <= b->released[ring])
+    if (*stage <= b->released[pipeline])
         return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                          ring_name(b, read->shared)));
-    if (*stage != b->waited[ring])
+                                          pipeline_name(b, read->shared)));
+    if (*stage != b->waited[pipeline])
         return fail(b, read,
                     arena_printf(b->facts->arena,
                                  "a stage of %s is read after the next one was waited for",
-                                 ring_name(b, read->shared)));
-    if (*stage == b->left_over[ring])
+                                 pipeline_name(b, read->shared)));
+    if (*stage == b->left_over[pipeline])
         return fail(b, read,
                     arena_printf(b->facts->arena, "a stage of %s is read after results were written to it",
-                                 ring_name(b, read->shared)));
+                                 pipeline_name(b, read->shared)));
     return !read->joint || read_all_parts(b, read, *stage);
 }
 
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_ring || shared->is_joint;
+    return shared->is_pipeline || shared->is_joint;
 }
 
 static bool
@@ -453,7 +453,7 @@ wait_for_products(Consumer *b, int64_t most)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             if (read != NULL && read->joint)
-                b->epochs[read->shared->id].read[read->shared->is_ring ? 0 : flight->stage[k]] =
+                b->epochs[read->shared->id].read[read->shared->is_pipeline ? 0 : flight->stage[k]] =
                     b->epoch;
         }
     }
@@ -465,32 +465,32 @@ wait_for_products(Consumer *b, int64_t most)
 static bool
 wait_for_stage(Consumer *b, const TirOp *op)
 {
-    uint32_t ring = op->shared->id;
-    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? RING_HELD_WITH_LAG : RING_HELD_MOST;
+    uint32_t pipeline = op->shared->id;
+    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST;
 
     if (op->own) { /* its stage is taken later */
         vec_push(b->facts->arena, b->events, op);
         return true;
     }
-    if (b->waited[ring] - b->released[ring] >= most)
+    if (b->waited[pipeline] - b->released[pipeline] >= most)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "another stage of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
-                                 ring_name(b, op->shared)));
-    if (op->shared->deferred_release && b->waited[ring] > 1)
+                                 pipeline_name(b, op->shared)));
+    if (op->shared->deferred_release && b->waited[pipeline] > 1)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a second stage of %s is waited for in a tile, which the lowering does "
                                  "not keep apart",
-                                 ring_name(b, op->shared)));
-    b->waited[ring]++;
-    b->epochs[ring].written[0] = b->epoch;
+                                 pipeline_name(b, op->shared)));
+    b->waited[pipeline]++;
+    b->epochs[pipeline].written[0] = b->epoch;
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
 
-/* The next stage of each part's ring, behind a wait for this consumer's. */
+/* The next stage of each part's pipeline, behind a wait for this consumer's. */
 static bool
 take_own_stage(Consumer *b, const TirOp *op)
 {
@@ -501,12 +501,12 @@ take_own_stage(Consumer *b, const TirOp *op)
     if (last == 0 || !b->events->at[last - 1]->own)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
-                                 ring_name(b, op->shared)));
+                                 pipeline_name(b, op->shared)));
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (b->waited[first + p] != b->released[first + p])
             return fail(b, NULL,
                         arena_printf(b->facts->arena, "a part of a tile is read while a stage of %s is held",
-                                     ring_name(b, b->facts->fn->shared.at[first + p])));
+                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
     }
     b->stage_of[op->results[0]->id] = b->waited[first] + 1;
     return true;
@@ -515,15 +515,15 @@ take_own_stage(Consumer *b, const TirOp *op)
 static bool
 take_stage(Consumer *b, const TirOp *op)
 {
-    uint32_t ring = op->shared->id;
+    uint32_t pipeline = op->shared->id;
 
     if (op->own)
         return take_own_stage(b, op);
-    if (b->waited[ring] == b->released[ring])
+    if (b->waited[pipeline] == b->released[pipeline])
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
-                                 ring_name(b, op->shared)));
-    b->stage_of[op->results[0]->id] = b->waited[ring];
+                                 pipeline_name(b, op->shared)));
+    b->stage_of[op->results[0]->id] = b->waited[pipeline];
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
@@ -531,42 +531,42 @@ take_stage(Consumer *b, const TirOp *op)
 static bool
 release_stage(Consumer *b, const TirOp *op)
 {
-    uint32_t ring = op->shared->id;
+    uint32_t pipeline = op->shared->id;
 
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (!ask_for(b, op->args[k]))
             return false;
     }
-    if (b->waited[ring] == b->released[ring])
+    if (b->waited[pipeline] == b->released[pipeline])
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a stage of %s is released that was not waited for",
-                                 ring_name(b, op->shared)));
-    b->released[ring]++;
-    if (b->released[ring] == b->left_over[ring])
+                                 pipeline_name(b, op->shared)));
+    b->released[pipeline]++;
+    if (b->released[pipeline] == b->left_over[pipeline])
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a stage of %s is released while results leave from it",
-                                 ring_name(b, op->shared)));
+                                 pipeline_name(b, op->shared)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             bool same = read != NULL && (read->shared == op->shared ||
                                          (read->own && op->shared->of_consumer > 0 &&
-                                          read->shared->id + op->shared->of_consumer - 1 == ring));
-            if (same && flight->stage[k] == b->released[ring])
+                                          read->shared->id + op->shared->of_consumer - 1 == pipeline));
+            if (same && flight->stage[k] == b->released[pipeline])
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
                                          "a stage of %s is released while a product that reads it may "
                                          "still run",
-                                         ring_name(b, op->shared)));
+                                         pipeline_name(b, op->shared)));
         }
     }
-    if (b->epochs[ring].read[0] == b->epoch)
+    if (b->epochs[pipeline].read[0] == b->epoch)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a stage of %s is released without a barrier of all consumers behind the "
                                  "products that read all of it",
-                                 ring_name(b, op->shared)));
+                                 pipeline_name(b, op->shared)));
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
@@ -580,7 +580,7 @@ write_part(Consumer *b, const TirOp *op)
 
     if (buffer->stages > JOINT_STAGES)
         return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u stages, more than %d",
-                                          ring_name(b, buffer), buffer->stages, JOINT_STAGES));
+                                          pipeline_name(b, buffer), buffer->stages, JOINT_STAGES));
     bool running = false;
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
@@ -593,7 +593,7 @@ write_part(Consumer *b, const TirOp *op)
                     arena_printf(b->facts->arena,
                                  "a stage of %s is written without a barrier of all consumers behind the "
                                  "products that read it",
-                                 ring_name(b, buffer)));
+                                 pipeline_name(b, buffer)));
     b->epochs[buffer->id].written[stage] = b->epoch;
     return true;
 }
@@ -604,29 +604,29 @@ write_part(Consumer *b, const TirOp *op)
 static bool
 write_aliased(Consumer *b, const TirOp *op)
 {
-    const TirShared *ring = b->facts->fn->shared.at[op->shared->aliases - 1];
-    uint32_t stage = b->waited[ring->id];
+    const TirShared *pipeline = b->facts->fn->shared.at[op->shared->aliases - 1];
+    uint32_t stage = b->waited[pipeline->id];
 
-    if (stage < 2 || stage == b->released[ring->id])
+    if (stage < 2 || stage == b->released[pipeline->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
                                           "results are written to a stage of %s that was not waited for",
-                                          ring_name(b, ring)));
-    if (stage == b->left_over[ring->id])
+                                          pipeline_name(b, pipeline)));
+    if (stage == b->left_over[pipeline->id])
         return fail(b, NULL, arena_printf(b->facts->arena,
                                           "a stage of %s is written while results leave from it",
-                                          ring_name(b, ring)));
+                                          pipeline_name(b, pipeline)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
-            if (flight->read[k] != NULL && flight->read[k]->shared == ring && flight->stage[k] == stage)
+            if (flight->read[k] != NULL && flight->read[k]->shared == pipeline && flight->stage[k] == stage)
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
                                          "results are written to a stage of %s while a product that "
                                          "reads it may still run",
-                                         ring_name(b, ring)));
+                                         pipeline_name(b, pipeline)));
         }
     }
-    b->left_over[ring->id] = stage;
+    b->left_over[pipeline->id] = stage;
     return true;
 }
 
@@ -705,7 +705,7 @@ do_op(Consumer *b, const TirOp *op)
                         arena_printf(b->facts->arena,
                                      "%s is written without a barrier of all consumers behind the "
                                      "addition that reads it",
-                                     ring_name(b, op->shared)));
+                                     pipeline_name(b, op->shared)));
         b->epochs[op->shared->id].written[0] = b->epoch;
         break;
     case TIR_TMA_STORE:
@@ -717,7 +717,7 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         break;
     case TIR_SHARED_READ:
-        if (!op->shared->is_ring)
+        if (!op->shared->is_pipeline)
             return true;
         return take_stage(b, op);
     case TIR_FOR:
@@ -780,19 +780,19 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
            RoleFault *fault)
 {
     Arena *arena = facts->arena;
-    uint32_t values = facts->fn->next_id + 1, rings = facts->fn->shared.n + 1;
+    uint32_t values = facts->fn->next_id + 1, pipelines = facts->fn->shared.n + 1;
     Consumer b = {.facts = facts,
               .events = events,
               .fault = fault,
               .lives = arena_array(arena, const TirVal *, facts->homes + 1),
               .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
-              .waited = arena_array(arena, uint32_t, rings),
-              .released = arena_array(arena, uint32_t, rings),
-              .left_over = arena_array(arena, uint32_t, rings),
+              .waited = arena_array(arena, uint32_t, pipelines),
+              .released = arena_array(arena, uint32_t, pipelines),
+              .left_over = arena_array(arena, uint32_t, pipelines),
               .stage_of = arena_array(arena, uint32_t, values),
               .epoch = 1,
-              .epochs = arena_array(arena, Epochs, rings),
-              .written_stage = arena_array(arena, uint32_t, rings),
+              .epochs = arena_array(arena, Epochs, pipelines),
+              .written_stage = arena_array(arena, uint32_t, pipelines),
               .made = arena_array(arena, bool, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
@@ -813,7 +813,7 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
             return fail(&b, NULL,
                         arena_printf(arena,
                                      "no barrier of all consumers follows the products that read all of %s",
-                                     ring_name(&b, facts->fn->shared.at[k])));
+                                     pipeline_name(&b, facts->fn->shared.at[k])));
         }
     }
     if (b.turn != NULL) {
@@ -821,13 +821,13 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
         return fail(&b, NULL, "a ping-pong turn is not passed on when the tile is done");
     }
     for (uint32_t i = events->n; i-- > 0;) {
-        const TirShared *ring = events->at[i]->shared;
-        if (ring == NULL || b.waited[ring->id] - b.released[ring->id] == ring->deferred_release)
+        const TirShared *pipeline = events->at[i]->shared;
+        if (pipeline == NULL || b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->deferred_release)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL, arena_printf(arena, ring->deferred_release ? "%s is not left with a stage when the tile is done"
+        return fail(&b, NULL, arena_printf(arena, pipeline->deferred_release ? "%s is not left with a stage when the tile is done"
                                                               : "a stage of %s is still held when the tile is done",
-                                           ring_name(&b, ring)));
+                                           pipeline_name(&b, pipeline)));
     }
     return true;
 }
@@ -844,7 +844,7 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_CONSUMER_BARRIER;
 
     (void)block;
-    if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_ring)) &&
+    if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_pipeline)) &&
         walk_is_channel(op))
         vec_push(l->arena, l->events, op);
     return true;

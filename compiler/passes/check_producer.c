@@ -6,7 +6,7 @@ typedef struct Producer {
     const TirFn *fn;
     RoleEvents *events;
     RoleFault *fault;
-    uint32_t *part; /* by ring: the one that comes next */
+    uint32_t *part; /* by pipeline: the one that comes next */
 } Producer;
 
 static bool

@@ -2,7 +2,7 @@
  *
  *   level    tile IR, all fields filled in, with a plan
  *   does     runs the producer and the consumers over small launches (role_cases.c): every number of
- *            iterations from none to one that takes each ring around several times, for each consumer
+ *            iterations from none to one that takes each pipeline around several times, for each consumer
  *            that can have its own, and tile after tile when blocks are persistent
  *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
  *            the operation and what the roles had done
@@ -15,10 +15,10 @@
  *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
  *    and waits of a consumer alternate, and a wait lets it pass only when the stage is full; so a consumer
  *    arrives once at each phase of a barrier, and phases never lap each other.
- * 2. Counts: in every tile each consumer waits for as many stages of each ring as are filled, and releases
- *    as many.  So a tile leaves the rings as it found them.
- * 3. Contents: the n-th stage of a ring that a consumer reads holds what the kernel, before it was parted,
- *    has the consumer load at that place (roles_stagger.c: at another, one for all rings): same coordinates.
+ * 2. Counts: in every tile each consumer waits for as many stages of each pipeline as are filled, and releases
+ *    as many.  So a tile leaves the pipelines as it found them.
+ * 3. Contents: the n-th stage of a pipeline that a consumer reads holds what the kernel, before it was parted,
+ *    has the consumer load at that place (roles_stagger.c: at another, one for all pipelines): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
  *    stays so until its role takes it, because what it needs - filled stages, released stages, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
@@ -82,7 +82,7 @@ typedef struct Checker {
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences;
-    uint32_t stages;         /* of the deepest ring */
+    uint32_t stages;         /* of the deepest pipeline */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;      /* along the consumer axis */
@@ -184,9 +184,9 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
 
 /* "$K_1" */
 static const char *
-ring_name(Checker *c, const TirShared *ring)
+pipeline_name(Checker *c, const TirShared *pipeline)
 {
-    return arena_printf(c->arena, "$%s_%u", ring->name == NULL ? "" : ring->name, ring->id);
+    return arena_printf(c->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
 }
 
 /* ---- one role ---- */
@@ -222,7 +222,7 @@ same_way(const WalkWay *a, const WalkWay *b)
     return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
 }
 
-/* Sorts what a role did by rings. */
+/* Sorts what a role did by pipelines. */
 static void
 sort_events(Checker *c, RoleRun *run)
 {
@@ -253,7 +253,7 @@ sort_events(Checker *c, RoleRun *run)
     run->events.n = n;
 }
 
-/* Loops of more iterations than take every ring around twice do nothing new. */
+/* Loops of more iterations than take every pipeline around twice do nothing new. */
 static void
 cut_short(Checker *c, RoleRun *run)
 {
@@ -361,13 +361,13 @@ static bool
 check_counts(Checker *c, const TileRun *tile)
 {
     for (uint32_t k = 0; k < c->fn->shared.n; k++) {
-        const TirShared *ring = c->fn->shared.at[k];
-        for (uint32_t role = 1; ring->is_ring && role <= c->consumers; role++) {
+        const TirShared *pipeline = c->fn->shared.at[k];
+        for (uint32_t role = 1; pipeline->is_pipeline && role <= c->consumers; role++) {
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u", filled,
-                        ring_name(c, ring), role_name(c, role), awaited);
+                        pipeline_name(c, pipeline), role_name(c, role), awaited);
             return false;
         }
     }
@@ -377,7 +377,7 @@ check_counts(Checker *c, const TileRun *tile)
 typedef struct Collector {
     Checker *c;
     const Walk *walk;
-    Places *places; /* by ring and part; of loads, by ring */
+    Places *places; /* by pipeline and part; of loads, by pipeline */
 } Collector;
 
 static bool
@@ -451,13 +451,13 @@ say_place(Checker *c, const char *what, const Place *place)
     buf_add(out, "]\n");
 }
 
-/* What one consumer reads of one ring is what it is to load, in this order; where programs begin their loops
- * apart, in the same one as with all rings that have as many: `order`, which the first of them sets. */
+/* What one consumer reads of one pipeline is what it is to load, in this order; where programs begin their loops
+ * apart, in the same one as with all pipelines that have as many: `order`, which the first of them sets. */
 static bool
-check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring,
+check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
            const Places *filled, const Places *wanted, Order *order)
 {
-    const RoleEvents *stages = &tile->role[role]->stages[ring->id];
+    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->fn->plan->staggered;
@@ -477,7 +477,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
         if (c->fn->plan->joint) /* it takes part in what others have to do, all of it masked */
             continue;
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
-                    ring_name(c, ring), role_name(c, role));
+                    pipeline_name(c, pipeline), role_name(c, role));
         say_place(c, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
         if (reads < wanted->n)
@@ -494,7 +494,7 @@ check_ring(Checker *c, const TileRun *tile, uint32_t role, const TirShared *ring
     if (reads == wanted->n && alike)
         return true;
     begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
-                ring_name(c, ring), alike ? ", but should" : " in its own order, of", wanted->n);
+                pipeline_name(c, pipeline), alike ? ", but should" : " in its own order, of", wanted->n);
     return false;
 }
 
@@ -508,17 +508,17 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     const Places *first = collect_places(c, c->copies, 0);
     c->tile_index[axis]++;
     for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
-        const TirShared *ring = c->fn->shared.at[k];
+        const TirShared *pipeline = c->fn->shared.at[k];
         const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
         uint32_t same = 0;
-        if (!ring->paired)
+        if (!pipeline->paired)
             continue;
         while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
             same++;
         if (same == a->n && same == b->n)
             continue;
         begin_fault(c, tile, "the two blocks of a pair fill stage %u of %s with halves of different tiles",
-                    same + 1, ring_name(c, ring));
+                    same + 1, pipeline_name(c, pipeline));
         for (uint32_t block = 0; block < PAIR; block++) {
             const Places *own = block == 0 ? a : b;
             if (same >= own->n)
@@ -557,10 +557,10 @@ check_contents(Checker *c, TileRun *tile)
         Places *wanted = collect_places(c, c->loads, role);
         Order order = {0};
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
-            const TirShared *ring = c->fn->shared.at[k];
+            const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
-            if (ring->is_ring &&
-                !check_ring(c, tile, role, ring, &filled[at + (ring->per_consumer ? role - 1 : 0)],
+            if (pipeline->is_pipeline &&
+                !check_pipeline(c, tile, role, pipeline, &filled[at + (pipeline->per_consumer ? role - 1 : 0)],
                             &wanted[at], &order))
                 return false;
         }
@@ -624,23 +624,23 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to tell or hear the next tile\n");
         return;
     }
-    const TirShared *ring = op->shared;
+    const TirShared *pipeline = op->shared;
     buf_printf(out, "in tile %u ", t->tile[role]);
-    if (ring == NULL) {
+    if (pipeline == NULL) {
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers" : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
-        uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
-        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", ring_name(c, ring),
-                   ring->stages, t->copied[ring->id][block][part]);
+        uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", pipeline_name(c, pipeline),
+                   pipeline->stages, t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / (1 + c->consumers), consumer = k % (1 + c->consumers);
-            if (consumer > 0 && (of == block || ring->paired) && (!ring->per_consumer || consumer - 1 == part))
+            if (consumer > 0 && (of == block || pipeline->paired) && (!pipeline->per_consumer || consumer - 1 == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
-                           t->released[ring->id][of][consumer - 1]);
+                           t->released[pipeline->id][of][consumer - 1]);
         }
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
-                   t->waited[ring->id][block][own - 1] + 1, ring_name(c, ring));
+                   t->waited[pipeline->id][block][own - 1] + 1, pipeline_name(c, pipeline));
     }
     buf_add(out, " at\n");
     say_op(c, op);
@@ -821,7 +821,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        if (fn->shared.at[k]->is_ring && fn->shared.at[k]->stages > c.stages)
+        if (fn->shared.at[k]->is_pipeline && fn->shared.at[k]->stages > c.stages)
             c.stages = fn->shared.at[k]->stages;
     }
     for (uint32_t k = 0; k < 2; k++) {

@@ -5,9 +5,9 @@
 #include "compiler/ir/isa.h"
 #include "compiler/passes/role_walk.h"
 
-/* How many stages of a ring a consumer may hold at once: the lowering has one cursor for each ring, which
+/* How many stages of a pipeline a consumer may hold at once: the lowering has one cursor for each pipeline, which
  * a release moves on; of those that lag, one for waits and one for releases. */
-enum { RING_HELD_MOST = 1, RING_HELD_WITH_LAG = 2 };
+enum { PIPELINE_HELD_MOST = 1, PIPELINE_HELD_WITH_LAG = 2 };
 
 /* What a role does to others, in order: copies; or waits, shared_reads of what
  * they bring, releases, ping-pong. */
@@ -37,7 +37,7 @@ bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram
 
 enum {
     MOST_TILES = 4,                     /* one after the other */
-    PAIR = 2,                           /* blocks that share rings, at most */
+    PAIR = 2,                           /* blocks that share pipelines, at most */
     MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1), /* of a block in the grid, as far as contents go */
     MOST_ROLES = PAIR * (1 + MOST_CONSUMERS)
 };
@@ -47,8 +47,8 @@ typedef struct RoleRun {
     WalkWay way;
     WalkWay class;     /* the same with long loops cut short */
     RoleEvents events;
-    uint32_t *counts;  /* by ring: stages that it fills, or waits for */
-    RoleEvents *stages; /* by ring, of a consumer: the shared_read of each stage; NULL: let pass */
+    uint32_t *counts;  /* by pipeline: stages that it fills, or waits for */
+    RoleEvents *stages; /* by pipeline, of a consumer: the shared_read of each stage; NULL: let pass */
 } RoleRun;
 
 /* A tile of one block: the runs of the producer and the consumers. */
@@ -63,7 +63,7 @@ typedef struct Sequence {
     uint32_t n;
 } Sequence;
 
-/* How far each role is, and what has gone through each ring; a role's number is that in its block, and
+/* How far each role is, and what has gone through each pipeline; a role's number is that in its block, and
  * 1 + consumers more in a pair's second one. */
 typedef struct Together {
     const TirFn *fn;
@@ -71,8 +71,8 @@ typedef struct Together {
     uint32_t consumers, roles;          /* in a block; in all */
     uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
-    uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by ring, block and part */
-    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by ring, block and consumer */
+    uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
+    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];
     uint32_t turn[PAIR];            /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
     uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all consumers */

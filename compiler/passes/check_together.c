@@ -2,7 +2,7 @@
  * against each other.
  *
  * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
- * pair each producer fills half of every stage of the paired rings, in both blocks: a stage is full when
+ * pair each producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when
  * both have, and neither fills it again before the consumers of both blocks have given it back.
  */
 #include "compiler/passes/check_roles.h"
@@ -43,12 +43,12 @@ begin_tile(Together *t, uint32_t role)
 }
 
 static uint32_t
-filled(const Together *t, const TirShared *ring, uint32_t block, uint32_t part)
+filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t part)
 {
-    const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[ring->id];
+    const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
     uint32_t own = copied[block][part];
 
-    if (!ring->paired)
+    if (!pipeline->paired)
         return own;
     return own < copied[1 - block][part] ? own : copied[1 - block][part];
 }
@@ -56,16 +56,16 @@ filled(const Together *t, const TirShared *ring, uint32_t block, uint32_t part)
 static bool
 take_copy(Together *t, uint32_t block, const TirOp *op)
 {
-    const TirShared *ring = op->shared;
-    uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
-    uint32_t *copied = &t->copied[ring->id][block][part];
+    const TirShared *pipeline = op->shared;
+    uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+    uint32_t *copied = &t->copied[pipeline->id][block][part];
 
     for (uint32_t reader = 0; reader < PAIR; reader++) {
-        if (reader != block && !ring->paired)
+        if (reader != block && !pipeline->paired)
             continue;
         for (uint32_t b = 0; b < t->consumers; b++) {
-            if ((!ring->per_consumer || b == part) &&
-                *copied - t->released[ring->id][reader][b] >= ring->stages)
+            if ((!pipeline->per_consumer || b == part) &&
+                *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
                 return false;
         }
     }
@@ -76,7 +76,7 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
 static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
-    const TirShared *ring = op->shared;
+    const TirShared *pipeline = op->shared;
     uint32_t block = role / (1 + t->consumers), consumer = role % (1 + t->consumers) - 1;
 
     if (op->op == TIR_PINGPONG_WAIT) {
@@ -99,8 +99,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         passed[consumer]++;
         return true;
     }
-    uint32_t id = ring->id, part = ring->per_consumer ? consumer : 0;
-    if (op->own) /* of the rings for parts of a tile this consumer's */
+    uint32_t id = pipeline->id, part = pipeline->per_consumer ? consumer : 0;
+    if (op->own) /* of the pipelines for parts of a tile this consumer's */
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
@@ -108,7 +108,7 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         t->released[id][block][consumer]++;
         return true;
     }
-    if (t->waited[id][block][consumer] == filled(t, ring, block, part))
+    if (t->waited[id][block][consumer] == filled(t, pipeline, block, part))
         return false;
     t->waited[id][block][consumer]++;
     return true;
@@ -132,15 +132,15 @@ Together *
 roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
 {
     Together *t = arena_new(arena, Together);
-    uint32_t rings = fn->shared.n + 1;
+    uint32_t pipelines = fn->shared.n + 1;
 
     t->fn = fn;
     t->sequence = sequence;
     t->consumers = fn->plan->consumers;
     t->roles = (1 + t->consumers) * (fn->plan->paired ? PAIR : 1);
-    t->copied = arena_alloc(arena, rings * sizeof *t->copied);
-    t->waited = arena_alloc(arena, rings * sizeof *t->waited);
-    t->released = arena_alloc(arena, rings * sizeof *t->released);
+    t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
+    t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
+    t->released = arena_alloc(arena, pipelines * sizeof *t->released);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =

@@ -7,7 +7,7 @@
  *            first left open; so is the program of warp groups that go from tile to tile.
  *   leaves   barrier operations
  *
- * Stages of one ring are kept apart by the schedule and are not looked at here.
+ * Stages of one pipeline are kept apart by the schedule and are not looked at here.
  */
 #include <string.h>
 
@@ -28,11 +28,11 @@ typedef struct Syncer {
 } Syncer;
 
 static bool
-conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_ring)
+conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_pipeline)
 {
     for (uint32_t k = 0; k < s->fn->shared.n && k < 64; k++) {
         const TirShared *other = s->fn->shared.at[k];
-        if ((open >> k & 1) == 0 || (other == shared && is_ring))
+        if ((open >> k & 1) == 0 || (other == shared && is_pipeline))
             continue;
         if (other->offset < shared->offset + shared->bytes &&
             shared->offset < other->offset + other->bytes)
@@ -61,9 +61,9 @@ sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
     if (op->op == TIR_BARRIER)
         *open = (Open){0};
     for (uint32_t k = 0; k < n; k++) {
-        if (conflicts(s, open->written, uses[k].shared, uses[k].is_ring))
+        if (conflicts(s, open->written, uses[k].shared, uses[k].is_pipeline))
             needed = true;
-        if (uses[k].writes && conflicts(s, open->read, uses[k].shared, uses[k].is_ring))
+        if (uses[k].writes && conflicts(s, open->read, uses[k].shared, uses[k].is_pipeline))
             needed = true;
     }
     if (needed)

@@ -4,10 +4,10 @@
  *   needs    px->plan.consumers: how many warp groups compute (0: no plan is wanted)
  *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
  *            programs can share a block (`consumers`: each one is run by a warp group, and what does
- *            not depend on the axis is loaded once for all), and decides which loads become rings,
+ *            not depend on the axis is loaded once for all), and decides which loads become pipelines,
  *            which products have swap_ab, and whether products of one iteration are computed under
  *            the arithmetic of the next
- *   leaves   fn->plan, fn->warps; rings, without place, on the loads they replace; products marked
+ *   leaves   fn->plan, fn->warps; pipelines, without place, on the loads they replace; products marked
  *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
  *            and a remark says why; the kernel then goes the way that every target has.
  *
@@ -443,30 +443,30 @@ result_registers(const Planner *p, bool pipelined)
     return total;
 }
 
-/* ---- rings ---- */
+/* ---- pipelines ---- */
 
 static TirShared *
-make_ring(Planner *p, TirOp *load, uint32_t stages)
+make_pipeline(Planner *p, TirOp *load, uint32_t stages)
 {
     TirType type = load->results[0]->type;
-    TirShared *ring = arena_new(p->fn->arena, TirShared);
+    TirShared *pipeline = arena_new(p->fn->arena, TirShared);
     bool apart = false;
 
     for (uint32_t k = 0; k < load->n_args; k++)
         apart = apart || p->depends[load->args[k]->id];
-    ring->id = p->fn->shared.n;
-    ring->name = load->tensor->name;
-    ring->dtype = type.dtype;
-    ring->rows = type.rank == 2 ? type.dim[0] : 1;
-    ring->cols = type.dim[type.rank - 1];
-    ring->stages = stages;
-    ring->is_ring = true;
-    ring->per_consumer = apart;
-    vec_push(p->fn->arena, &p->fn->shared, ring);
-    return ring;
+    pipeline->id = p->fn->shared.n;
+    pipeline->name = load->tensor->name;
+    pipeline->dtype = type.dtype;
+    pipeline->rows = type.rank == 2 ? type.dim[0] : 1;
+    pipeline->cols = type.dim[type.rank - 1];
+    pipeline->stages = stages;
+    pipeline->is_pipeline = true;
+    pipeline->per_consumer = apart;
+    vec_push(p->fn->arena, &p->fn->shared, pipeline);
+    return pipeline;
 }
 
-/* Stages of the rings of the main loop. */
+/* Stages of the pipelines of the main loop. */
 static uint32_t
 stages_of(const Planner *p)
 {
@@ -475,9 +475,9 @@ stages_of(const Planner *p)
     return pinned > 0 ? pinned : p->px->plan.stages;
 }
 
-/* The parts of a tile have rings one behind the other. */
+/* The parts of a tile have pipelines one behind the other. */
 static void
-make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
+make_pipelines_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
 {
     const TirOp *own = operand->def;
 
@@ -486,13 +486,13 @@ make_rings_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
     for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
         TirOp *load = own->args[k]->def;
         if (load->shared == NULL)
-            load->shared = make_ring(p, load, stages);
+            load->shared = make_pipeline(p, load, stages);
         load->shared->of_consumer = k + 1;
     }
 }
 
 static void
-make_rings(Planner *p)
+make_pipelines(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
@@ -506,10 +506,10 @@ make_rings(Planner *p)
         p->fn->plan->joint |= op->joint;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = load_behind(op->args[k]);
-            make_rings_of_parts(p, op->args[k], stages);
+            make_pipelines_of_parts(p, op->args[k], stages);
             if (load == NULL || load->shared != NULL)
                 continue;
-            load->shared = make_ring(p, load, load->parent == body ? stages : hints->q_stages);
+            load->shared = make_pipeline(p, load, load->parent == body ? stages : hints->q_stages);
         }
     }
 }
@@ -603,7 +603,7 @@ plan_drawing(Planner *p)
     if (!fn->plan->persistent)
         return;
     fn->plan->dynamic = true;
-    if (!fn->plan->lookahead) { /* there consumers can spare none; rings that are filled together take few */
+    if (!fn->plan->lookahead) { /* there consumers can spare none; pipelines that are filled together take few */
         const Target *target = p->px->target;
         fn->plan->producer_registers = target->drawing_registers[fn->plan->consumers].producer;
         fn->plan->consumer_registers = target->drawing_registers[fn->plan->consumers].consumer;
@@ -873,7 +873,7 @@ pass_plan(PassContext *px, TirFn *fn)
     int32_t results = (int32_t)result_registers(&p, false), registers = (int32_t)fn->plan->consumer_registers;
     fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
     fn->warps = 4;
-    make_rings(&p);
+    make_pipelines(&p);
     pair_blocks(&p);
     count_blocks(fn);
     plan_drawing(&p);

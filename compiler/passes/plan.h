@@ -41,7 +41,7 @@ bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
  * kernel is half done then. */
 const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
 
-/* plan_pairs.c: how two blocks share out the filling of a ring's stage: each copies every second panel
+/* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second panel
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
 typedef struct PairShare {
     bool possible, by_panels;
@@ -49,13 +49,13 @@ typedef struct PairShare {
 } PairShare;
 
 /* `access`: the load or the copy of it. */
-PairShare pair_share(const TirOp *access, const TirShared *ring);
-/* Of a plan whose rings are made: NULL, or why neighbouring blocks can not share what they load, and where. */
+PairShare pair_share(const TirOp *access, const TirShared *pipeline);
+/* Of a plan whose pipelines are made: NULL, or why neighbouring blocks can not share what they load, and where. */
 const char *plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where);
 /* Lets them. */
 void plan_pairs(TirFn *fn);
 
-/* plan_order.c: the order of tiles, for a plan whose rings are made; `body` is the main loop's. */
+/* plan_order.c: the order of tiles, for a plan whose pipelines are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 
 /* plan_joint.c: what each consumer computes of a product of all consumers; no rows: it can not be divided. */

@@ -11,13 +11,13 @@
 #include "compiler/passes/plan.h"
 
 PairShare
-pair_share(const TirOp *access, const TirShared *ring)
+pair_share(const TirOp *access, const TirShared *pipeline)
 {
     PairShare share = {0};
-    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(ring->dtype);
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(pipeline->dtype);
     uint32_t ranges = 0;
 
-    share.by_panels = share.possible = (ring->cols + width - 1) / width % 2 == 0;
+    share.by_panels = share.possible = (pipeline->cols + width - 1) / width % 2 == 0;
     for (uint32_t d = 0; d + 1 < access->tensor->rank && !share.by_panels; d++) {
         if (access->index[d].kind == INDEX_SCALAR)
             continue;
@@ -29,21 +29,21 @@ pair_share(const TirOp *access, const TirShared *ring)
     return share;
 }
 
-/* Counts the rings whose tiles can be halved; with `mark`, they become paired. */
+/* Counts the pipelines whose tiles can be halved; with `mark`, they become paired. */
 static uint32_t
-count_rings(const TirBlock *block, bool mark)
+count_pipelines(const TirBlock *block, bool mark)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_ring && !op->shared->per_consumer) {
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_pipeline && !op->shared->per_consumer) {
             bool possible = pair_share(op, op->shared).possible;
             op->shared->paired = mark && possible;
             n += possible;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_rings(op->blocks[k], mark);
+            n += count_pipelines(op->blocks[k], mark);
     }
     return n;
 }
@@ -77,7 +77,7 @@ plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
-    if (count_rings(fn->body, false) == 0)
+    if (count_pipelines(fn->body, false) == 0)
         return "neighbouring blocks have no tile in common that can be halved";
     return NULL;
 }
@@ -85,6 +85,6 @@ plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
 void
 plan_pairs(TirFn *fn)
 {
-    count_rings(fn->body, true);
+    count_pipelines(fn->body, true);
     fn->plan->paired = true;
 }

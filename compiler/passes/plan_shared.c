@@ -102,7 +102,7 @@ collect_op(Planner *p, const TirOp *op)
 }
 
 /* Walks the program in order.  A buffer read in a loop, by a read made before the loop, stays
- * alive until the loop ends; a ring is alive over the whole loop. */
+ * alive until the loop ends; a pipeline is alive over the whole loop. */
 static void
 collect_block(Planner *p, const TirBlock *block)
 {
@@ -270,7 +270,7 @@ overlap(const Usage *a, const Usage *b)
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_ring || shared->is_joint || shared->is_staging;
+    return shared->is_pipeline || shared->is_joint || shared->is_staging;
 }
 
 /* Whether a product starts between two places of a block: who waits for nothing behind it does before. */
@@ -284,11 +284,11 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
     return starts;
 }
 
-/* Whether `sharer` is filled, waited for and given back wherever `ring` is, once a block of operations:
+/* Whether `sharer` is filled, waited for and given back wherever `pipeline` is, once a block of operations:
  * filled and waited for behind it, given back before.  What is read from it must stay behind a product
  * that stands before the wait: ptxas would move it to the front, and the product starts late. */
 static bool
-goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
+goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sharer)
 {
     static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE};
     bool goes = true;
@@ -297,7 +297,7 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
         uint32_t n[2] = {0, 0}, at[2] = {0, 0};
         for (uint32_t i = 0; i < block->ops.n; i++) {
             const TirOp *op = block->ops.at[i];
-            if (op->op != steps[s] || (op->shared != ring && op->shared != sharer))
+            if (op->op != steps[s] || (op->shared != pipeline && op->shared != sharer))
                 continue;
             n[op->shared == sharer]++;
             at[op->shared == sharer] = i;
@@ -310,91 +310,91 @@ goes_with(const TirBlock *block, const TirShared *ring, const TirShared *sharer)
     for (uint32_t i = 0; i < block->ops.n && goes; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks && goes; k++)
-            goes = goes_with(op->blocks[k], ring, sharer);
+            goes = goes_with(op->blocks[k], pipeline, sharer);
     }
     return goes;
 }
 
-/* A vector needs no barriers of its own where a ring before it goes around with it: who has waited for
- * the ring has waited for the vector, and gives it back with the ring. */
+/* A vector needs no barriers of its own where a pipeline before it goes around with it: who has waited for
+ * the pipeline has waited for the vector, and gives it back with the pipeline. */
 static void
 find_ride(Planner *p, TirShared *vector)
 {
     vector->shares_barrier = 0;
     for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
-        const TirShared *ring = p->fn->shared.at[k];
-        if (ring->is_ring && ring->shares_barrier == 0 && !ring->per_consumer && !ring->release_lag &&
-            ring->stages == vector->stages && goes_with(p->fn->plan->producer, ring, vector) &&
-            goes_with(p->fn->body, ring, vector))
+        const TirShared *pipeline = p->fn->shared.at[k];
+        if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer && !pipeline->release_lag &&
+            pipeline->stages == vector->stages && goes_with(p->fn->plan->producer, pipeline, vector) &&
+            goes_with(p->fn->body, pipeline, vector))
             vector->shares_barrier = k + 1;
     }
 }
 
-/* Rings: panels of 128 bytes, as TMA writes them and products read them, at
+/* Pipelines: panels of 128 bytes, as TMA writes them and products read them, at
  * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
  * there are lie behind, once for each consumer.  Returns where those begin. */
 static uint32_t
-place_rings(Planner *p)
+place_pipelines(Planner *p)
 {
     TirPlan *plan = p->fn->plan;
     uint32_t offset = 0;
 
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
-        TirShared *ring = p->fn->shared.at[k];
-        if (!is_of_roles(ring) || ring->is_vector)
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!is_of_roles(pipeline) || pipeline->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
-        int32_t element = element_bytes(ring), panel = SWIZZLE_BYTES / element;
-        *layout = (SharedLayout){.rows = round_up(ring->rows, 8),
-                                 .cols = round_up(ring->cols, panel),
+        int32_t element = element_bytes(pipeline), panel = SWIZZLE_BYTES / element;
+        *layout = (SharedLayout){.rows = round_up(pipeline->rows, 8),
+                                 .cols = round_up(pipeline->cols, panel),
                                  .pitch = SWIZZLE_BYTES,
                                  .bits = 3,
                                  .panels = true};
-        ring->layout = layout;
-        if (ring->aliases != 0) {
-            const TirShared *below = p->fn->shared.at[ring->aliases - 1];
-            ring->offset = below->offset;
+        pipeline->layout = layout;
+        if (pipeline->aliases != 0) {
+            const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];
+            pipeline->offset = below->offset;
             if (p->px->report != NULL)
-                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", ring->name, below->name);
+                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", pipeline->name, below->name);
             continue;
         }
-        ring->offset = offset;
-        ring->bytes = (uint32_t)(layout->rows * layout->cols * element) * ring->stages *
-                      (ring->per_consumer || !ring->is_ring ? plan->consumers : 1);
-        offset += (ring->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
+        pipeline->offset = offset;
+        pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
+                      (pipeline->per_consumer || !pipeline->is_pipeline ? plan->consumers : 1);
+        offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
-                       ring->is_ring ? "ring" : "buffer", ring->name,
-                       ring->stages,
-                       ring->per_consumer ? " for each warp group"
-                       : ring->paired ? ", filled by two blocks"
+                       pipeline->is_pipeline ? "pipeline" : "buffer", pipeline->name,
+                       pipeline->stages,
+                       pipeline->per_consumer ? " for each warp group"
+                       : pipeline->paired ? ", filled by two blocks"
                                       : "",
-                       ring->bytes);
+                       pipeline->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
-        TirShared *ring = p->fn->shared.at[k];
-        if (!ring->is_vector)
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!pipeline->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         *layout = (SharedLayout){.rows = 1,
-                                 .cols = ring->cols,
-                                 .pitch = round_up(ring->cols * element_bytes(ring), BOX_ALIGN)};
-        ring->layout = layout;
-        ring->offset = offset;
-        ring->bytes = (uint32_t)layout->pitch * ring->stages;
-        offset += ring->bytes;
+                                 .cols = pipeline->cols,
+                                 .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
+        pipeline->layout = layout;
+        pipeline->offset = offset;
+        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages;
+        offset += pipeline->bytes;
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
-        TirShared *ring = p->fn->shared.at[k];
-        if (!ring->is_ring)
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!pipeline->is_pipeline)
             continue;
-        find_ride(p, ring);
-        if (ring->shares_barrier != 0) {
-            ring->barriers = p->fn->shared.at[ring->shares_barrier - 1]->barriers;
+        find_ride(p, pipeline);
+        if (pipeline->shares_barrier != 0) {
+            pipeline->barriers = p->fn->shared.at[pipeline->shares_barrier - 1]->barriers;
             continue;
         }
-        ring->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * ring->stages * (ring->per_consumer ? plan->consumers : 1);
+        pipeline->barriers = offset;
+        offset += 2 * MBARRIER_BYTES * pipeline->stages * (pipeline->per_consumer ? plan->consumers : 1);
     }
     if (plan->reg_pressure > 1 || plan->joint) {
         plan->mark = offset;
@@ -402,7 +402,7 @@ place_rings(Planner *p)
     }
     if (plan->dynamic) {
         plan->tiles = offset = (offset + 15) / 16 * 16;
-        offset += TILE_RING_BYTES;
+        offset += TILE_PIPELINE_BYTES;
     }
     return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }
@@ -445,7 +445,7 @@ place_buffers(Planner *p)
     p->fn->shared_bytes = total;
     if (p->fn->plan == NULL)
         return;
-    uint32_t begin = place_rings(p);
+    uint32_t begin = place_pipelines(p);
     for (uint32_t k = 0; k < n; k++) {
         if (!is_of_roles(p->fn->shared.at[k]))
             p->fn->shared.at[k]->offset += begin;

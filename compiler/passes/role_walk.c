@@ -62,7 +62,7 @@ walk_is_channel(const TirOp *op)
         return op->async;
     case TIR_SHARED_READ:
     case TIR_LOAD:
-        return op->shared != NULL && op->shared->is_ring;
+        return op->shared != NULL && op->shared->is_pipeline;
     default:
         return false;
     }

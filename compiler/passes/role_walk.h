@@ -26,7 +26,7 @@ typedef VEC(int32_t) WalkWay;
 
 /* What of a program is looked at, beside what decides which way it goes. */
 typedef enum WalkKeep {
-    WALK_CHANNELS = 1, /* what roles do to each other, products, loads that became rings */
+    WALK_CHANNELS = 1, /* what roles do to each other, products, loads that became pipelines */
     WALK_PLACES = 2,   /* the places of copies and of such loads are computed */
     WALK_TILES = 4     /* everything */
 } WalkKeep;

@@ -1,8 +1,8 @@
 /* roles.c - a planned kernel becomes a producer and the program of the computing warp groups.
  *
  *   level    tile IR with a plan (pass `plan`)
- *   does     replaces loads by waits for rings and reads of them, and writes the producer, which
- *            fills the rings (roles_order.c: in which order).  With `pipelined`, the
+ *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
+ *            fills the pipelines (roles_order.c: in which order).  With `pipelined`, the
  *            main loop is pipelined by one stage: products whose operands are computed from other
  *            products ("late") run while the next iteration's arithmetic does:
  *
@@ -26,12 +26,12 @@
 #include "compiler/passes/tir_util.h"
 
 static void
-list_ring(Roles *r, TirOp *load)
+list_pipeline(Roles *r, TirOp *load)
 {
     if (r->fn->plan->pipelined && r->stage1[load->results[0]->id])
-        vec_push(r->fn->arena, &r->stage1_rings, load);
+        vec_push(r->fn->arena, &r->stage1_pipelines, load);
     else
-        vec_push(r->fn->arena, &r->stage0_rings, load);
+        vec_push(r->fn->arena, &r->stage0_pipelines, load);
 }
 
 /* Whether an operation writes memory, or one in its blocks. */
@@ -48,7 +48,7 @@ writes_memory(const TirOp *op)
 }
 
 static void
-list_rings(Roles *r, OpList *once)
+list_pipelines(Roles *r, OpList *once)
 {
     TirOp *tile = roles_carrier(r);
 
@@ -58,12 +58,12 @@ list_rings(Roles *r, OpList *once)
             vec_push(r->fn->arena, once, op);
     }
     if (tile != NULL) /* before the vectors that share its barriers */
-        list_ring(r, tile);
+        list_pipeline(r, tile);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         r->has_effects |= writes_memory(op);
         if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
-            list_ring(r, op);
+            list_pipeline(r, op);
     }
 }
 
@@ -286,17 +286,17 @@ roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first,
     }
 }
 
-/* Whether every ring of the loop has two stages: its roles then need not agree on the order in which
- * they go from ring to ring. */
+/* Whether every pipeline of the loop has two stages: its roles then need not agree on the order in which
+ * they go from pipeline to pipeline. */
 static bool
 has_stages(const Roles *r)
 {
     bool has = true;
 
-    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        has = has && r->stage0_rings.at[k]->shared->stages > 1;
-    for (uint32_t k = 0; k < r->stage1_rings.n; k++)
-        has = has && r->stage1_rings.at[k]->shared->stages > 1;
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        has = has && r->stage0_pipelines.at[k]->shared->stages > 1;
+    for (uint32_t k = 0; k < r->stage1_pipelines.n; k++)
+        has = has && r->stage1_pipelines.at[k]->shared->stages > 1;
     return has;
 }
 
@@ -354,10 +354,10 @@ pass_roles(PassContext *px, TirFn *fn)
                     r.not_pipelined);
     if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
         plan->reg_pressure = 1;
-    roles_ring_vectors(&r);
+    roles_pipeline_vectors(&r);
     if (plan->divided)
         roles_narrow_vectors(&r);
-    list_rings(&r, &r.once);
+    list_pipelines(&r, &r.once);
     roles_find_places(&r);
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
     bool beside = (plan->consumers > 1 || plan->paired) && !plan->divided;
@@ -377,7 +377,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->joint)
         r.span_all = plan->consumers > 1 && !plan->divided; /* which all have the same anyway */
     if (!plan->pipelined)
-        roles_order_rings(&r);
+        roles_order_pipelines(&r);
     plan->staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
 

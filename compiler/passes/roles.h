@@ -20,10 +20,10 @@ typedef struct StagedVector {
     TirShared *buffer;
 } StagedVector;
 
-/* A store behind the loop, and the ring in whose stage of this tile its value is written for TMA. */
+/* A store behind the loop, and the pipeline in whose stage of this tile its value is written for TMA. */
 typedef struct StorePlace {
     const TirOp *store;
-    TirShared *ring;
+    TirShared *pipeline;
 } StorePlace;
 
 /* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
@@ -47,7 +47,7 @@ typedef struct Roles {
     int8_t *level;                         /* by value: how many products deep */
     bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
     TirShared *exchange; /* where consumers give each other parts of an operand; NULL: nowhere */
-    OpList stage0_rings, stage1_rings; /* loads of the loop, in the order in which they are filled */
+    OpList stage0_pipelines, stage1_pipelines; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;      /* of the loop, copied ahead */
     bool bounds_differ;             /* the consumers' iterations are not the same */
     TirVal *extent;                 /* of the consumer axis, before everything else */
@@ -60,11 +60,11 @@ typedef struct Roles {
     TirVal *first, *producer_first; /* where tiles are counted from the end, in each of the two: the index of
                                        the block's first program, as it was last read */
     bool backwards; /* the main loop goes from its last iteration to its first */
-    OpList once;       /* loads into rings that are filled once for a tile */
+    OpList once;       /* loads into pipelines that are filled once for a tile */
     bool once_given_back;
     bool staggers; /* consumers begin long tiles apart */
     TirVal *delay; /* of this consumer, in this tile, until it is emitted */
-    VEC(StorePlace) places; /* of results that leave over a stage of such a ring */
+    VEC(StorePlace) places; /* of results that leave over a stage of such a pipeline */
     TirVal *head;      /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
     TirVal **splits;   /* .. and the places between the loop's segments */
     bool *only_tested; /* by value: nothing but masks under a test need it */
@@ -127,10 +127,10 @@ TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *num
 
 /* ---- roles_order.c ---- */
 
-/* Before the producer is made: the order in which it fills the rings of a loop that is not pipelined. */
-void roles_order_rings(Roles *r);
-/* Whether `op` is a product that reads the ring behind `load`, itself or through a part or a transpose. */
-bool roles_reads_ring(const TirOp *op, const TirOp *load);
+/* Before the producer is made: the order in which it fills the pipelines of a loop that is not pipelined. */
+void roles_order_pipelines(Roles *r);
+/* Whether `op` is a product that reads the pipeline behind `load`, itself or through a part or a transpose. */
+bool roles_reads_pipeline(const TirOp *op, const TirOp *load);
 
 /* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
  * `turn` makes each segment the one as far from the other end. */
@@ -150,12 +150,12 @@ bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 /* A map for uniform scalars: from readings of the grid that do nothing else, in the given iteration
  * of the main loop. */
 CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
-void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer);
-/* A copy of `op`; a load from a ring becomes a wait and a reading. `all_masks`: of every segment.
+void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer);
+/* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
  */
 void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
-/* Gives rings back; `pin`, or NULL: only behind what makes this value. */
-void roles_release(TirBuilder *b, const OpList *rings, TirVal *pin);
+/* Gives pipelines back; `pin`, or NULL: only behind what makes this value. */
+void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
 /* The loop with other bounds and initial values, without operations.  Its inner bounds are those
  * that `outer` gives, `least` or NULL the least they may be. */
 TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
@@ -172,17 +172,17 @@ void roles_set_results(const Roles *r, CloneMap *map, const TirOp *op);
 /* Goes where the range has an iteration; where it has none, results are `initial`. */
 TirOp *roles_if_any(Roles *r, Range range, TirVal *const *initial);
 
-/* A buffer that is no ring. */
+/* A buffer that is no pipeline. */
 TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
                             uint32_t stages);
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
-/* The load on whose ring vectors can share barriers: of the tile that is waited for first and comes for all consumers, as
+/* The load on whose pipeline vectors can share barriers: of the tile that is waited for first and comes for all consumers, as
  * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
 TirOp *roles_carrier(const Roles *r);
-/* Makes rings of those that TMA can bring for all consumers. */
-void roles_ring_vectors(Roles *r);
+/* Makes pipelines of those that TMA can bring for all consumers. */
+void roles_pipeline_vectors(Roles *r);
 /* Lists the others of the loop. */
 void roles_find_vectors(Roles *r);
 /* How a load of the loop is staged; NULL: it is not. */
@@ -221,15 +221,15 @@ void roles_pass_rest(Roles *r);
 void roles_settle_first(TirFn *fn);
 /* .. and of consumers that divide its tiles. */
 void roles_divided(Roles *r, CloneMap *map, Range range);
-/* Before rings are listed: parts of vectors that have none become loads of their own. */
+/* Before pipelines are listed: parts of vectors that have none become loads of their own. */
 void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);
 void roles_sums(Roles *r, CloneMap *map, Range range);
-/* Whether stage 1 reads nothing of the rings that are filled once for a tile. */
+/* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
-/* roles_store.c: finds results that leave over the stages of rings that are filled once for a tile. */
+/* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */
 void roles_find_places(Roles *r);
-/* Gives back the stages of rings that are filled once for a tile: of this tile, or, of those over which
+/* Gives back the stages of pipelines that are filled once for a tile: of this tile, or, of those over which
  * results leave, that of the tile before (`deferred`). */
 void roles_give_back_once(Roles *r, bool deferred);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */

@@ -31,7 +31,7 @@ typedef struct Divided {
     bool *done;        /* by place in the loop's body: it is in the order */
     VEC(WrittenPart) written_parts;
     ValueList in_flight;  /* results of products that may still run, in order of their issue */
-    bool *released;    /* by ring */
+    bool *released;    /* by pipeline */
     bool met;          /* behind what reads the buffers of parts, nothing was written since */
     bool written;      /* some part, and the consumers have not met since */
     bool copied;       /* the next iteration's vectors .. */
@@ -125,14 +125,14 @@ static void
 read_own(Divided *d, const TirOp *own)
 {
     TirBuilder *b = &d->r->b;
-    TirShared *ring = own->args[0]->def->shared;
+    TirShared *pipeline = own->args[0]->def->shared;
 
     b->span = own->args[0]->def->span;
-    roles_plain(b, TIR_CONSUMER_WAIT, ring, 0);
+    roles_plain(b, TIR_CONSUMER_WAIT, pipeline, 0);
     b->block->ops.at[b->block->ops.n - 1]->own = true;
     TirVal *stage = tir_const_int(b, 0);
     TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &own->results[0]->type);
-    read->shared = ring;
+    read->shared = pipeline;
     read->own = true;
     read->results[0]->name = own->results[0]->name;
     clone_set(d->map, own->results[0], read->results[0]);
@@ -181,9 +181,9 @@ order_iteration(Divided *d)
         if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
             order_with_needs(d, op->args[2]->def);
     }
-    for (uint32_t k = 0; k < d->r->stage0_rings.n; k++) { /* in the order in which they are filled */
+    for (uint32_t k = 0; k < d->r->stage0_pipelines.n; k++) { /* in the order in which they are filled */
         for (uint32_t i = 0; i < body->ops.n; i++) {
-            if (is_first_product(d, body->ops.at[i]) && roles_reads_ring(body->ops.at[i], d->r->stage0_rings.at[k]))
+            if (is_first_product(d, body->ops.at[i]) && roles_reads_pipeline(body->ops.at[i], d->r->stage0_pipelines.at[k]))
                 order_with_needs(d, body->ops.at[i]);
         }
     }
@@ -226,20 +226,20 @@ reads_vector(const TirOp *op, const TirOp *load)
     return false;
 }
 
-/* Gives back the rings whose last product has ended; what comes stands from place `from` on. */
+/* Gives back the pipelines whose last product has ended; what comes stands from place `from` on. */
 static void
 release_ended(Divided *d, uint32_t from)
 {
-    const OpList *rings = &d->r->stage0_rings;
+    const OpList *pipelines = &d->r->stage0_pipelines;
 
-    for (uint32_t k = 0; k < rings->n; k++) {
-        const TirOp *load = rings->at[k];
+    for (uint32_t k = 0; k < pipelines->n; k++) {
+        const TirOp *load = pipelines->at[k];
         bool busy = d->released[k];
         for (uint32_t i = from; i < d->order.n && !busy; i++)
-            busy = d->order.at[i] == load || roles_reads_ring(d->order.at[i], load) ||
+            busy = d->order.at[i] == load || roles_reads_pipeline(d->order.at[i], load) ||
                    reads_vector(d->order.at[i], load);
         for (uint32_t i = 0; i < d->in_flight.n && !busy; i++)
-            busy = roles_reads_ring(d->in_flight.at[i]->def, load);
+            busy = roles_reads_pipeline(d->in_flight.at[i]->def, load);
         if (busy)
             continue;
         d->released[k] = true;
@@ -359,7 +359,7 @@ roles_divided(Roles *r, CloneMap *map, Range range)
     Divided d = {.r = r,
                  .map = map,
                  .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
-                 .released = arena_array(r->fn->arena, bool, r->stage0_rings.n + 1)};
+                 .released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + 1)};
 
     roles_find_vectors(r);
     if (r->vectors.n > 0) {

@@ -12,7 +12,7 @@
  * Of a loop with segments those without masks can be like that, and the others as they were: masks
  * and the result of the next product together take more registers than there are.
  *
- * A consumer holds two stages of that ring then.  The loop ends when the product has: one that a loop's
+ * A consumer holds two stages of that pipeline then.  The loop ends when the product has: one that a loop's
  * first instructions would wait for makes ptxas wait for all of them.
  */
 #include "compiler/passes/roles.h"

@@ -1,6 +1,6 @@
-/* roles_order.c - the order in which the producer fills the rings of the main loop.
+/* roles_order.c - the order in which the producer fills the pipelines of the main loop.
  *
- * One warp fills them all, and waits for a free stage of one after the other: rings that are given back
+ * One warp fills them all, and waits for a free stage of one after the other: pipelines that are given back
  * first are filled first.  In the order in which they are read, a tile that is read to the end of an
  * iteration keeps one that was free half an iteration before from being fetched, and then both are
  * fetched at once, each behind the other.
@@ -9,12 +9,12 @@
  *     filled         dO(i + 2) under the last products of iteration i, Q(i + 2) at its end
  *
  * Who reads may wait for them in another order: the producer fills all of an iteration before it
- * begins the next, so a ring's stage is given back by an iteration whose tiles are all there.
+ * begins the next, so a pipeline's stage is given back by an iteration whose tiles are all there.
  */
 #include "compiler/passes/roles.h"
 
 bool
-roles_reads_ring(const TirOp *op, const TirOp *load)
+roles_reads_pipeline(const TirOp *op, const TirOp *load)
 {
     for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
         const TirOp *def = op->args[k]->def;
@@ -42,7 +42,7 @@ first_tile(const Roles *r)
     return NULL;
 }
 
-/* The place in the loop's body of the last product that reads the ring behind `load`; vectors stay
+/* The place in the loop's body of the last product that reads the pipeline behind `load`; vectors stay
  * behind the first tile, whose barriers they may share. */
 static uint32_t
 last_reader(const Roles *r, const TirOp *load)
@@ -52,7 +52,7 @@ last_reader(const Roles *r, const TirOp *load)
     if (load->shared->is_vector && !r->fn->plan->divided && first_tile(r) != NULL)
         load = first_tile(r);
     for (uint32_t i = 0; i < r->body->ops.n; i++)
-        last = roles_reads_ring(r->body->ops.at[i], load) ? i : last;
+        last = roles_reads_pipeline(r->body->ops.at[i], load) ? i : last;
     return last;
 }
 
@@ -66,21 +66,21 @@ is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
 }
 
 void
-roles_order_rings(Roles *r)
+roles_order_pipelines(Roles *r)
 {
-    OpList *rings = &r->stage0_rings;
+    OpList *pipelines = &r->stage0_pipelines;
 
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
      * gives back its own: with one stage that would have to be filled first. */
-    for (uint32_t i = 0; i < rings->n && !r->fn->plan->divided; i++) {
-        if (rings->at[i]->shared->stages < 2)
+    for (uint32_t i = 0; i < pipelines->n && !r->fn->plan->divided; i++) {
+        if (pipelines->at[i]->shared->stages < 2)
             return;
     }
-    for (uint32_t i = 1; i < rings->n; i++) {
-        TirOp *load = rings->at[i];
+    for (uint32_t i = 1; i < pipelines->n; i++) {
+        TirOp *load = pipelines->at[i];
         uint32_t k = i;
-        for (; k > 0 && is_free_before(r, load, rings->at[k - 1]); k--)
-            rings->at[k] = rings->at[k - 1];
-        rings->at[k] = load;
+        for (; k > 0 && is_free_before(r, load, pipelines->at[k - 1]); k--)
+            pipelines->at[k] = pipelines->at[k - 1];
+        pipelines->at[k] = load;
     }
 }

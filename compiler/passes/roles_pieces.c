@@ -17,10 +17,10 @@ roles_uniform_map(Roles *r, TirVal *iteration)
 }
 
 void
-roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *ring, int64_t integer)
+roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer)
 {
     TirOp *op = tir_op_new(b, opcode, 0, NULL, 0, NULL);
-    op->shared = ring;
+    op->shared = pipeline;
     op->integer = integer;
 }
 
@@ -40,7 +40,7 @@ roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t 
     return buffer;
 }
 
-/* Waits for the ring that stands for `load` and reads it. */
+/* Waits for the pipeline that stands for `load` and reads it. */
 static void
 emit_read(Roles *r, CloneMap *map, const TirOp *load)
 {
@@ -68,11 +68,11 @@ roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks)
 }
 
 void
-roles_release(TirBuilder *b, const OpList *rings, TirVal *pin)
+roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin)
 {
-    for (uint32_t k = 0; k < rings->n; k++) {
+    for (uint32_t k = 0; k < pipelines->n; k++) {
         TirOp *op = tir_op_new(b, TIR_CONSUMER_RELEASE, pin != NULL, &pin, 0, NULL);
-        op->shared = rings->at[k]->shared;
+        op->shared = pipelines->at[k]->shared;
     }
 }
 

@@ -113,7 +113,7 @@ order_early(Roles *r, OpList *out)
     return at;
 }
 
-/* Stage 0, with the late one of `before` (NULL: none) behind its products.  Rings of products of stage 0
+/* Stage 0, with the late one of `before` (NULL: none) behind its products.  Pipelines of products of stage 0
  * are released when the statistics are there that the long arithmetic needs: an
  * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
  * above all arithmetic otherwise. */
@@ -128,7 +128,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     for (uint32_t i = 0; i < order.n; i++) {
         const TirOp *op = order.at[i];
         if (i > last && !released && is_exponential(op) && op->results[0]->type.rank == 2) {
-            roles_release(&r->b, &r->stage0_rings, pin);
+            roles_release(&r->b, &r->stage0_pipelines, pin);
             released = true;
         }
         if (op->op == TIR_MMA && before == NULL && r->delay != NULL) {
@@ -156,10 +156,10 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
     }
     if (!released)
-        roles_release(&r->b, &r->stage0_rings, pin);
+        roles_release(&r->b, &r->stage0_pipelines, pin);
     if (before != NULL) {
         roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
-        roles_release(&r->b, &r->stage1_rings, NULL);
+        roles_release(&r->b, &r->stage1_pipelines, NULL);
         emit_late(r, before, true);
     }
 }
@@ -284,7 +284,7 @@ emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
         left[r->left.n] = roles_begin_rest(r, end, true);
     ask_for_next(r);
     tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
-    roles_release(&r->b, &r->stage1_rings, NULL);
+    roles_release(&r->b, &r->stage1_pipelines, NULL);
     emit_late(r, tail, true);
 }
 

@@ -1,4 +1,4 @@
-/* roles_producer.c - the warp that fills the rings, for all consumers of a block.
+/* roles_producer.c - the warp that fills the pipelines, for all consumers of a block.
  *
  * It goes through the iterations that some consumer of the block has, and computes them by itself from
  * the index of the block.
@@ -88,7 +88,7 @@ roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
     return map;
 }
 
-/* The copies that fill one stage of the ring behind `load`, for iteration `iteration` (NULL: the
+/* The copies that fill one stage of the pipeline behind `load`, for iteration `iteration` (NULL: the
  * load stands before the loop). */
 static void
 produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
@@ -227,13 +227,13 @@ roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
 
 /* Of the iteration with number `number`; NULL: before the loop. */
 static void
-produce_list(Roles *r, const OpList *rings, TirVal *block_index, TirVal *base, TirVal *number)
+produce_list(Roles *r, const OpList *pipelines, TirVal *block_index, TirVal *base, TirVal *number)
 {
-    if (rings->n == 0)
+    if (pipelines->n == 0)
         return;
     TirVal *iteration = number == NULL ? NULL : roles_iteration(r, &r->pb, base, number);
-    for (uint32_t k = 0; k < rings->n; k++)
-        produce(r, rings->at[k], block_index, iteration);
+    for (uint32_t k = 0; k < pipelines->n; k++)
+        produce(r, pipelines->at[k], block_index, iteration);
 }
 
 /* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages are
@@ -278,8 +278,8 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     if (!r->fn->plan->pipelined) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         b->block = loop->blocks[0];
-        produce_list(r, &r->stage0_rings, index, range.base, b->block->params.at[0]);
-        produce_list(r, &r->stage1_rings, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->stage0_pipelines, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->stage1_pipelines, index, range.base, b->block->params.at[0]);
         tir_yield(b, 0, NULL);
         b->block = around;
     } else {
@@ -290,18 +290,18 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
             produce_list(r, &r->once, index, NULL, NULL);
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->stage0_rings, index, range.base, range.lo);
+        produce_list(r, &r->stage0_pipelines, index, range.base, range.lo);
         if (behind)
             produce_list(r, &r->once, index, NULL, NULL);
         TirVal *one = tir_const_int(b, 1);
         TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
         b->block = loop->blocks[0];
         TirVal *iv = b->block->params.at[0];
-        produce_list(r, &r->stage0_rings, index, range.base, iv);
-        produce_list(r, &r->stage1_rings, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        produce_list(r, &r->stage0_pipelines, index, range.base, iv);
+        produce_list(r, &r->stage1_pipelines, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
-        produce_list(r, &r->stage1_rings, index, range.base,
+        produce_list(r, &r->stage1_pipelines, index, range.base,
                      tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = around;

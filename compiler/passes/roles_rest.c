@@ -6,7 +6,7 @@
  *                for .. { consumer_wait K; consumer_release K; consumer_wait V; consumer_release V }
  *
  *            Behind a pipelined loop that is a chain of waits with nothing under it.  So what needs not wait for
- *            the last product is done while that runs: how many there are, and rings that no product reads any
+ *            the last product is done while that runs: how many there are, and pipelines that no product reads any
  *            more; the others come behind what is stored:
  *
  *                acc = mma .., v async
@@ -23,15 +23,15 @@
 #include "compiler/passes/tir_util.h"
 
 static void
-let_pass(Roles *r, const OpList *rings)
+let_pass(Roles *r, const OpList *pipelines)
 {
-    for (uint32_t k = 0; k < rings->n; k++) {
-        roles_plain(&r->b, TIR_CONSUMER_WAIT, rings->at[k]->shared, 0);
-        roles_plain(&r->b, TIR_CONSUMER_RELEASE, rings->at[k]->shared, 0);
+    for (uint32_t k = 0; k < pipelines->n; k++) {
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, pipelines->at[k]->shared, 0);
+        roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipelines->at[k]->shared, 0);
     }
 }
 
-/* NULL: not of those rings. */
+/* NULL: not of those pipelines. */
 static void
 pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
 {
@@ -52,7 +52,7 @@ pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *l
 void
 roles_pass_by(Roles *r, TirVal *from, TirVal *to)
 {
-    pass_by(r, from, to, &r->stage0_rings, &r->stage1_rings);
+    pass_by(r, from, to, &r->stage0_pipelines, &r->stage1_pipelines);
 }
 
 bool
@@ -111,7 +111,7 @@ most_apart(const Roles *r, const TirVal *value)
     }
 }
 
-/* Whether all that a consumer with iterations of its own has behind it fits in the stages of each ring. */
+/* Whether all that a consumer with iterations of its own has behind it fits in the stages of each pipeline. */
 static bool
 fits_stages(const Roles *r)
 {
@@ -119,10 +119,10 @@ fits_stages(const Roles *r)
     int64_t most = lo > hi ? lo : hi;
     bool fits = lo >= 0 && hi >= 0;
 
-    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        fits = fits && most <= r->stage0_rings.at[k]->shared->stages;
-    for (uint32_t k = 0; k < r->stage1_rings.n; k++)
-        fits = fits && most <= r->stage1_rings.at[k]->shared->stages;
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        fits = fits && most <= r->stage0_pipelines.at[k]->shared->stages;
+    for (uint32_t k = 0; k < r->stage1_pipelines.n; k++)
+        fits = fits && most <= r->stage1_pipelines.at[k]->shared->stages;
     return fits;
 }
 
@@ -138,7 +138,7 @@ roles_begin_rest(Roles *r, TirVal *end, bool under)
         roles_pass_by(r, none, n);
         return none;
     }
-    pass_by(r, none, n, &r->stage0_rings, NULL);
+    pass_by(r, none, n, &r->stage0_pipelines, NULL);
     return n;
 }
 
@@ -150,6 +150,6 @@ roles_pass_rest(Roles *r)
         roles_pass_by(r, rest.lo, rest.hi);
         return;
     }
-    const OpList *early = fits_stages(r) ? NULL : &r->stage0_rings; /* they have been passed by */
-    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->stage1_rings);
+    const OpList *early = fits_stages(r) ? NULL : &r->stage0_pipelines; /* they have been passed by */
+    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->stage1_pipelines);
 }

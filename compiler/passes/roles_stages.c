@@ -274,7 +274,7 @@ split_branches(Roles *r, TirBlock *block)
     return false;
 }
 
-/* Whether some stage of a ring would be read by both stages: it would have to be kept for another
+/* Whether some stage of a pipeline would be read by both stages: it would have to be kept for another
  * iteration. */
 static bool
 shares_stages(const Roles *r)

@@ -134,12 +134,12 @@ is_read_by_rows(const Roles *r, const TirVal *tile)
 /* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
  * the swizzle, 8 rows. */
 static bool
-fits_stage(const TirShared *ring, const TirVal *value, int64_t panels)
+fits_stage(const TirShared *pipeline, const TirVal *value, int64_t panels)
 {
-    int64_t stage = padded_bytes(ring->rows, ring->cols, dtype_bits(ring->dtype) / 8);
+    int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
-    return ring->per_consumer && ring->stages >= 2 && !ring->deferred_release && ring->rows == value->type.dim[0] &&
-           ring->rows % ROWS_OF_WARPS == 0 && stage >= panels * padded_bytes(ring->rows, SWIZZLE_BYTES, 1);
+    return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release && pipeline->rows == value->type.dim[0] &&
+           pipeline->rows % ROWS_OF_WARPS == 0 && stage >= panels * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
 
 void
@@ -151,13 +151,13 @@ roles_find_places(Roles *r)
         const TirOp *store = r->old->ops.at[i];
         int64_t panels = panels_to_store(r, store);
         for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
-            TirShared *ring = r->once.at[k]->shared;
-            if (!fits_stage(ring, store->args[store->n_args - 1], panels) ||
-                !has_rows_along_one(store, ring->rows) ||
+            TirShared *pipeline = r->once.at[k]->shared;
+            if (!fits_stage(pipeline, store->args[store->n_args - 1], panels) ||
+                !has_rows_along_one(store, pipeline->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
-            ring->deferred_release = true;
-            vec_push(r->fn->arena, &r->places, ((StorePlace){store, ring}));
+            pipeline->deferred_release = true;
+            vec_push(r->fn->arena, &r->places, ((StorePlace){store, pipeline}));
             break;
         }
     }
@@ -167,9 +167,9 @@ void
 roles_give_back_once(Roles *r, bool deferred)
 {
     for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
-        TirShared *ring = r->once.at[k]->shared;
-        if (ring->deferred_release == deferred)
-            roles_plain(&r->b, TIR_CONSUMER_RELEASE, ring, 0);
+        TirShared *pipeline = r->once.at[k]->shared;
+        if (pipeline->deferred_release == deferred)
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipeline, 0);
     }
 }
 
@@ -185,7 +185,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
         return false;
     const TirVal *value = store->args[store->n_args - 1];
     for (uint32_t k = 0; k < r->places.n; k++)
-        below = r->places.at[k].store == store ? r->places.at[k].ring : below;
+        below = r->places.at[k].store == store ? r->places.at[k].pipeline : below;
     if (below == NULL)
         panels = panels_that_fit(r, value->type.dim[0], panels);
     if (panels == 0)

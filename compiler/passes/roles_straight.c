@@ -341,7 +341,7 @@ order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
             op->args[2]->def->parent == r->body)
             order_with_needs(r, out, done, op->args[2]->def);
     }
-    /* Other vectors of rings last of all: ptxas moves a load that stands before other work
+    /* Other vectors of pipelines last of all: ptxas moves a load that stands before other work
      * to behind the products' start, which waits for the tensor unit.  Where the first product began
      * an iteration ahead, registers are scarce: there they are read where they are used. */
     for (uint32_t i = 0; i < n && !lookahead; i++) {
@@ -384,13 +384,13 @@ adds_joint(const TirOp *op)
     return def != NULL && def->op == TIR_MMA && def->joint;
 }
 
-/* Gives back the rings whose last product has ended: none of those to come, from place `from` on and
+/* Gives back the pipelines whose last product has ended: none of those to come, from place `from` on and
  * in `meanwhile`, and none in flight reads them. */
 static void
 release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t from,
               const InFlight *in_flight, bool *released)
 {
-    const OpList *lists[] = {&r->stage0_rings, &r->stage1_rings};
+    const OpList *lists[] = {&r->stage0_pipelines, &r->stage1_pipelines};
     uint32_t n = 0;
 
     for (uint32_t j = 0; j < 2; j++) {
@@ -400,11 +400,11 @@ release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t f
             bool busy = released[n];
             for (uint32_t i = from; i < order->n && !busy; i++)
                 busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
-                       roles_reads_ring(order->at[i], load);
+                       roles_reads_pipeline(order->at[i], load);
             for (uint32_t i = 0; i < meanwhile->n && !busy; i++)
-                busy = roles_reads_ring(meanwhile->at[i], load);
+                busy = roles_reads_pipeline(meanwhile->at[i], load);
             for (uint32_t i = 0; i < in_flight->results.n && !busy; i++)
-                busy = roles_reads_ring(in_flight->results.at[i]->def, load);
+                busy = roles_reads_pipeline(in_flight->results.at[i]->def, load);
             if (busy)
                 continue;
             released[n] = true;
@@ -448,7 +448,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     InFlight in_flight = {0};
     const ValueList none = {0};
     OpList order = {0}, meanwhile = {0};
-    bool *released = arena_array(r->fn->arena, bool, r->stage0_rings.n + r->stage1_rings.n + 1);
+    bool *released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1);
     bool copied = false, turn = false, joint = r->fn->plan->joint;
     uint32_t products = 0;
     TirVal *begun = NULL;
@@ -541,17 +541,17 @@ emit_loop(Roles *r, CloneMap *map, Range range, TirVal **values)
 
 /* Lets what is emitted from now on come from `body`, a copy of the loop's. */
 static void
-use_body(Roles *r, TirBlock *body, OpList rings)
+use_body(Roles *r, TirBlock *body, OpList pipelines)
 {
     r->body = r->loop->blocks[0] = body;
-    r->stage0_rings = rings;
+    r->stage0_pipelines = pipelines;
     roles_mark(r);
 }
 
-/* A copy of the body whose products begin with what is subtracted from them; its rings to `rings`.  (A loop that is not pipelined
+/* A copy of the body whose products begin with what is subtracted from them; its pipelines to `pipelines`.  (A loop that is not pipelined
  * has no late ones.) */
 static TirBlock *
-preloaded_body(Roles *r, OpList *rings)
+preloaded_body(Roles *r, OpList *pipelines)
 {
     Arena *arena = r->fn->arena;
     TirBlock *body = r->body, *copy = tir_block_new(r->fn);
@@ -566,8 +566,8 @@ preloaded_body(Roles *r, OpList *rings)
     }
     for (uint32_t k = 0; k < body->params.n; k++)
         vec_push(arena, &copy->params, body->params.at[k]);
-    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        vec_push(arena, rings, clone_of(&map, r->stage0_rings.at[k]->results[0])->def);
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        vec_push(arena, pipelines, clone_of(&map, r->stage0_pipelines.at[k]->results[0])->def);
     r->loop->blocks[0] = copy;
     plan_preload(r->fn, copy);
     r->loop->blocks[0] = body;
@@ -581,7 +581,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookah
 {
     TirVal *from = range.lo;
     TirBlock *body = r->body;
-    OpList rings = r->stage0_rings, others = {0};
+    OpList pipelines = r->stage0_pipelines, others = {0};
     TirBlock *preloaded = preloaded_body(r, &others);
 
     for (uint32_t k = 0; k < r->loop->n_segments; k++) {
@@ -594,7 +594,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookah
         } else {
             use_body(r, preloaded, others);
             emit_loop(r, &own, part, values);
-            use_body(r, body, rings);
+            use_body(r, body, pipelines);
         }
         from = part.hi;
     }

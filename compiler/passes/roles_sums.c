@@ -7,7 +7,7 @@
  *     for ..  { wait for stages, start products; wait for the products before, release their stages }
  *     wait for products, release the last stages
  *
- * A consumer holds two stages of each ring then.
+ * A consumer holds two stages of each pipeline then.
  */
 #include "compiler/passes/roles.h"
 
@@ -54,7 +54,7 @@ roles_only_sums(const Roles *r)
     const TirOp *yield = block_yield(r->body);
     uint32_t products = 0;
 
-    if (r->has_effects || r->fn->plan->joint || r->stage1_rings.n > 0)
+    if (r->has_effects || r->fn->plan->joint || r->stage1_pipelines.n > 0)
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
@@ -97,7 +97,7 @@ static void
 end_iteration(Roles *r, uint32_t running)
 {
     roles_plain(&r->b, TIR_MMA_WAIT, NULL, running);
-    roles_release(&r->b, &r->stage0_rings, NULL);
+    roles_release(&r->b, &r->stage0_pipelines, NULL);
 }
 
 void
@@ -107,8 +107,8 @@ roles_sums(Roles *r, CloneMap *map, Range range)
     TirBlock *around = r->b.block;
     TirVal **values = roles_initial(r, map, 0);
 
-    for (uint32_t k = 0; k < r->stage0_rings.n; k++)
-        r->stage0_rings.at[k]->shared->release_lag = true;
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        r->stage0_pipelines.at[k]->shared->release_lag = true;
     TirOp *branch = roles_if_any(r, range, values);
 
     CloneMap head = clone_map_copy(r->fn, map);

@@ -2,7 +2,7 @@
  * is computed.
  *
  * A load from global memory takes longer than anything else that products wait for.  Where its
- * tensor is aligned as TMA wants it, a vector has a ring like a tile.  Else each
+ * tensor is aligned as TMA wants it, a vector has a pipeline like a tile.  Else each
  * warp group copies its own to one of two stages, while an iteration reads the other.  One barrier an
  * iteration is enough, which stands behind the copies and behind what reads the stage that the next
  * ones go to:
@@ -70,7 +70,7 @@ roles_carrier(const Roles *r)
     return vector == NULL || r->fn->plan->lookahead ? vector : tile;
 }
 
-/* The stages of the loop's rings: of vectors there are as many, so that the producer runs ahead as
+/* The stages of the loop's pipelines: of vectors there are as many, so that the producer runs ahead as
  * far with them. */
 static uint32_t
 stages_of_loop(const Roles *r)
@@ -86,7 +86,7 @@ stages_of_loop(const Roles *r)
 }
 
 void
-roles_ring_vectors(Roles *r)
+roles_pipeline_vectors(Roles *r)
 {
     uint32_t stages = stages_of_loop(r);
 
@@ -108,7 +108,7 @@ roles_ring_vectors(Roles *r)
         }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
                                       op->results[0]->type.dim[0], stages);
-        op->shared->is_ring = op->shared->is_vector = true;
+        op->shared->is_pipeline = op->shared->is_vector = true;
     }
 }
 

@@ -41,8 +41,8 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     case TIR_CONVERT:
         for (uint32_t k = 0; k < op->n_args && k < 2; k++) {
             const TirOp *read = view_source(op->args[k], &transposed);
-            /* rings have their own barriers */
-            if (read != NULL && !read->shared->is_ring && !read->shared->is_joint)
+            /* pipelines have their own barriers */
+            if (read != NULL && !read->shared->is_pipeline && !read->shared->is_joint)
                 out[n++] = (SharedUse){read->shared, true, false, read->shared->stages > 1};
         }
         if (op->op == TIR_CONVERT && op->shared != NULL)

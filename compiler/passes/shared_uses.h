@@ -14,7 +14,7 @@ const TirOp *view_part(const TirVal *value);
 typedef struct SharedUse {
     TirShared *shared;
     bool reads, writes;
-    bool is_ring; /* the schedule keeps the stages apart */
+    bool is_pipeline; /* the schedule keeps the stages apart */
 } SharedUse;
 
 enum { MAX_SHARED_USES = 4 };

@@ -66,7 +66,7 @@ GroupClocks timeline_model(Arena *arena, const Target *target, const TirFn *fn,
 /* Whether an operation writes a tile to shared memory, for TMA to take it from
  * there. */
 bool timeline_goes_through_shared(const TirOp *op);
-/* Bytes that one copy into a ring brings. */
+/* Bytes that one copy into a pipeline brings. */
 int64_t timeline_copy_bytes(const TirOp *copy);
 
 /* ---- timeline_run.c: the roles side by side ---- */

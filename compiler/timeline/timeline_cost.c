@@ -71,11 +71,11 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
 int64_t
 timeline_copy_bytes(const TirOp *copy)
 {
-    const TirShared *ring = copy->shared;
-    int64_t element = dtype_bits(ring->dtype) / 8, width = SWIZZLE_BYTES / element;
-    int64_t cols = ring->layout != NULL ? ring->layout->cols : ring->cols;
+    const TirShared *pipeline = copy->shared;
+    int64_t element = dtype_bits(pipeline->dtype) / 8, width = SWIZZLE_BYTES / element;
+    int64_t cols = pipeline->layout != NULL ? pipeline->layout->cols : pipeline->cols;
 
-    return ring->rows * ((cols + width - 1) / width * width) * element;
+    return pipeline->rows * ((cols + width - 1) / width * width) * element;
 }
 
 bool

@@ -8,9 +8,9 @@
 enum { WARPS = 4, CHUNK = 16, BARRIER_BYTES = 8, TILE_BYTES = 16 };
 
 static uint32_t
-parts_of(const TirFn *fn, const TirShared *ring)
+parts_of(const TirFn *fn, const TirShared *pipeline)
 {
-    return ring->per_consumer ? fn->plan->consumers : 1;
+    return pipeline->per_consumer ? fn->plan->consumers : 1;
 }
 
 static void
@@ -20,7 +20,7 @@ print_roles(const TirFn *fn, Buf *out)
     const char *axis = plan->divided ? NULL : fn->grid.at[plan->consumer_axis].name;
 
     buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
-                    "thread 0 copies tiles into rings%s\n",
+                    "thread 0 copies tiles into pipelines%s\n",
                plan->producer_registers, plan->dynamic ? ", and draws what tile is next" : "");
     for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
         char warps[24];
@@ -80,12 +80,12 @@ print_buffers(const TirFn *fn, Buf *out)
         snprintf(stages, sizeof stages, "%u", shared->stages);
         if (fn->plan != NULL && (shared->per_consumer || shared->is_staging))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, fn->plan->consumers);
-        const char *what = shared->is_ring
-                               ? shared->per_consumer ? "ring, each consumer its own"
-                                 : shared->paired ? "ring, for all consumers, filled with the other block"
-                                                  : "ring, for all consumers"
+        const char *what = shared->is_pipeline
+                               ? shared->per_consumer ? "pipeline, each consumer its own"
+                                 : shared->paired ? "pipeline, for all consumers, filled with the other block"
+                                                  : "pipeline, for all consumers"
                            : shared->is_joint   ? "each consumer writes its part, all read it"
-                           : shared->aliases != 0  ? "on its way to memory, over a ring's stage"
+                           : shared->aliases != 0  ? "on its way to memory, over a pipeline's stage"
                            : shared->is_staging ? "on its way to memory, a consumer each"
                                                 : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
@@ -97,16 +97,16 @@ print_buffers(const TirFn *fn, Buf *out)
     }
 }
 
-/* The copy that fills a ring: it says what a stage's barrier expects. */
+/* The copy that fills a pipeline: it says what a stage's barrier expects. */
 static const TirOp *
-find_copy(const TirBlock *block, const TirShared *ring)
+find_copy(const TirBlock *block, const TirShared *pipeline)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i], *found = NULL;
-        if (op->op == TIR_TMA_LOAD && op->shared == ring)
+        if (op->op == TIR_TMA_LOAD && op->shared == pipeline)
             return op;
         for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
-            found = find_copy(op->blocks[k], ring);
+            found = find_copy(op->blocks[k], pipeline);
         if (found != NULL)
             return found;
     }
@@ -131,24 +131,24 @@ print_barriers(const TirFn *fn, Buf *out)
 
     buf_add(out, "  barriers         number      at  arrivals\n");
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        const TirShared *ring = fn->shared.at[k];
-        if (!ring->is_ring)
+        const TirShared *pipeline = fn->shared.at[k];
+        if (!pipeline->is_pipeline)
             continue;
-        uint32_t parts = parts_of(fn, ring), readers = WARPS * (ring->per_consumer ? 1 : plan->consumers);
-        readers *= ring->paired ? 2 : 1;
-        const TirOp *copy = find_copy(plan->producer, ring);
-        const char *name = timeline_buffer_name(arena, ring);
-        const char *who = ring->per_consumer ? "its consumer" : "all consumers";
-        print_barrier(out, arena_printf(arena, "%s full", name), ring->stages, parts, ring->barriers,
+        uint32_t parts = parts_of(fn, pipeline), readers = WARPS * (pipeline->per_consumer ? 1 : plan->consumers);
+        readers *= pipeline->paired ? 2 : 1;
+        const TirOp *copy = find_copy(plan->producer, pipeline);
+        const char *name = timeline_buffer_name(arena, pipeline);
+        const char *who = pipeline->per_consumer ? "its consumer" : "all consumers";
+        print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts, pipeline->barriers,
                       1,
                       arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
                                    copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
-                                   ring->paired ? ", half of them from the other block" : "", who,
-                                   ring->per_consumer ? "s" : ""));
-        print_barrier(out, arena_printf(arena, "%s empty", name), ring->stages, parts,
-                      ring->barriers + BARRIER_BYTES * ring->stages * parts, readers,
+                                   pipeline->paired ? ", half of them from the other block" : "", who,
+                                   pipeline->per_consumer ? "s" : ""));
+        print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
+                      pipeline->barriers + BARRIER_BYTES * pipeline->stages * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
-                                   ring->paired ? " in both blocks" : ""));
+                                   pipeline->paired ? " in both blocks" : ""));
     }
     if (plan->dynamic) {
         print_barrier(out, "next tile told", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,

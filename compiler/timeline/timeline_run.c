@@ -22,11 +22,11 @@ typedef struct Moment {
 
 typedef VEC(Moment) Moments;
 
-typedef struct RingState {
+typedef struct PipelineState {
     Moments full[MOST_CONSUMERS];     /* by part */
     Moments released[MOST_CONSUMERS]; /* by consumer */
     uint32_t copied[MOST_CONSUMERS], waited[MOST_CONSUMERS];
-} RingState;
+} PipelineState;
 
 typedef struct RoleState {
     double time;
@@ -56,7 +56,7 @@ typedef struct Run {
     const Target *target;
     const TirFn *fn;
     Timeline *line;
-    RingState *rings;
+    PipelineState *pipelines;
     RoleState role[TIMELINE_ROLES];
     double unit_free[UNIT_COUNT];
     uint32_t turn; /* the consumer whose turn it is, or was last given */
@@ -212,19 +212,19 @@ static Need
 need_of_copy(const Run *run, const TirOp *op)
 {
     Need need = at_once(&run->role[0]);
-    const TirShared *ring = op->shared;
-    const RingState *state = &run->rings[ring->id];
-    uint32_t part = ring->per_consumer ? (uint32_t)op->integer : 0;
-    uint32_t n = state->copied[part] + ring->deferred_release; /* of such one is held from the start */
+    const TirShared *pipeline = op->shared;
+    const PipelineState *state = &run->pipelines[pipeline->id];
+    uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+    uint32_t n = state->copied[part] + pipeline->deferred_release; /* of such one is held from the start */
     const char *text = arena_printf(run->arena, "an empty stage of %s",
-                                    timeline_buffer_name(run->arena, ring));
+                                    timeline_buffer_name(run->arena, pipeline));
 
-    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= ring->stages; consumer++) {
-        if (ring->per_consumer && consumer != part)
+    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= pipeline->stages; consumer++) {
+        if (pipeline->per_consumer && consumer != part)
             continue;
-        if (state->released[consumer].n <= n - ring->stages)
+        if (state->released[consumer].n <= n - pipeline->stages)
             return (Need){0};
-        need_moment(&need, state->released[consumer].at[n - ring->stages], text);
+        need_moment(&need, state->released[consumer].at[n - pipeline->stages], text);
     }
     return need;
 }
@@ -261,11 +261,11 @@ need_of(const Run *run, uint32_t role)
     case TIR_TMA_LOAD: return need_of_copy(run, op);
     case TIR_MMA_WAIT: return need_of_products(run, role, op);
     case TIR_CONSUMER_WAIT: {
-        const RingState *ring = &run->rings[op->shared->id + (op->own ? consumer : 0)];
-        const Moments *full = &ring->full[op->shared->per_consumer ? consumer : 0];
-        if (full->n <= ring->waited[consumer])
+        const PipelineState *pipeline = &run->pipelines[op->shared->id + (op->own ? consumer : 0)];
+        const Moments *full = &pipeline->full[op->shared->per_consumer ? consumer : 0];
+        if (full->n <= pipeline->waited[consumer])
             return (Need){0};
-        need_moment(&need, full->at[ring->waited[consumer]],
+        need_moment(&need, full->at[pipeline->waited[consumer]],
                     arena_printf(run->arena, "a full stage of %s",
                                  timeline_buffer_name(run->arena, op->shared)));
         return need;
@@ -336,17 +336,17 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     RoleState *state = &run->role[role];
     const TirOp *op = step->op;
     OpCost cost = timeline_cost(run->target, op, step->weight);
-    RingState *ring = op->shared != NULL ? &run->rings[op->shared->id] : NULL;
+    PipelineState *pipeline = op->shared != NULL ? &run->pipelines[op->shared->id] : NULL;
     uint32_t consumer = role - 1, part = 0;
     Moment moment;
 
     switch (op->op) {
-    case TIR_CONSUMER_WAIT: ring->waited[consumer] += !op->own; return; /* else it takes no stage */
+    case TIR_CONSUMER_WAIT: pipeline->waited[consumer] += !op->own; return; /* else it takes no stage */
     case TIR_CONSUMER_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         if (op->shared->deferred_release && state->taken.at > moment.at)
             moment = state->taken;
-        vec_push(run->arena, &ring->released[consumer], moment);
+        vec_push(run->arena, &pipeline->released[consumer], moment);
         return;
     case TIR_PINGPONG_WAIT: run->pingpong_taken = true; return;
     case TIR_PINGPONG_ARRIVE:
@@ -365,8 +365,8 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     if (op->op == TIR_TMA_LOAD) {
         part = op->shared->per_consumer ? (uint32_t)op->integer : 0;
         moment.at += run->target->chip.copy_clocks;
-        vec_push(run->arena, &ring->full[part], moment);
-        ring->copied[part]++;
+        vec_push(run->arena, &pipeline->full[part], moment);
+        pipeline->copied[part]++;
     } else if (op->op == TIR_MMA && op->async) {
         vec_push(run->arena, &state->products, moment);
     } else if (timeline_goes_through_shared(op)) {
@@ -498,7 +498,7 @@ timeline_run(Arena *arena, const Target *target, const TirFn *fn)
     line->model = timeline_model(arena, target, fn, &line->trace, line->busy);
     *run = (Run){.arena = arena, .target = target, .fn = fn, .line = line};
     run->tiles = fn->plan->persistent ? TILES : 1;
-    run->rings = arena_array(arena, RingState, fn->shared.n + 1);
+    run->pipelines = arena_array(arena, PipelineState, fn->shared.n + 1);
     if (line->model.chain > 0)
         run->latency = target->group_times.chain / count_waits(&line->trace);
     run_all(run);

@@ -1,7 +1,7 @@
 /* timeline_trace.c - runs the programs of the roles over one tile and writes down what they do.
  *
  * The launch is one of the small ones that pass check-roles proves the roles with: the first in which
- * every consumer has iterations enough for each ring to go around, so that what is shown is steady.
+ * every consumer has iterations enough for each pipeline to go around, so that what is shown is steady.
  * Branches that depend on data are counted as seldom as the cost model takes them to be.
  */
 #include "compiler/cost.h"
@@ -225,9 +225,9 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     if (plan->producer == NULL || plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        const TirShared *ring = fn->shared.at[k];
-        if (ring->is_ring && 2 * ring->stages + SPARE_ITERATIONS > wanted)
-            wanted = 2 * ring->stages + SPARE_ITERATIONS;
+        const TirShared *pipeline = fn->shared.at[k];
+        if (pipeline->is_pipeline && 2 * pipeline->stages + SPARE_ITERATIONS > wanted)
+            wanted = 2 * pipeline->stages + SPARE_ITERATIONS;
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < 2; k++) {

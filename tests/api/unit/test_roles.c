@@ -477,7 +477,7 @@ a_missing_last_stage_is_found(void **state)
     expect_none_missed();
 }
 
-/* The producer fills one ring for all iterations before it begins with the other: good as long as
+/* The producer fills one pipeline for all iterations before it begins with the other: good as long as
  * there are stages enough for all, which is not said. */
 static void
 too_few_stages_are_found(void **state)
@@ -506,7 +506,7 @@ too_few_stages_are_found(void **state)
         vec_push(&k.arena, &second->blocks[0]->ops, moved);
         tir_yield(&b, 0, NULL);
         k.fn->plan->original = NULL;
-        expect(&k, &recipes[r], "ring after ring", moved, "for ever");
+        expect(&k, &recipes[r], "pipeline after pipeline", moved, "for ever");
         close_kernel(&k);
     }
     expect_none_missed();
@@ -576,16 +576,16 @@ results_over_stages_are_checked(void **state)
             TirOp *op = op_at(stores.at[i]);
             if (op->shared->aliases == 0)
                 continue;
-            TirShared *ring = k.fn->shared.at[op->shared->aliases - 1];
+            TirShared *pipeline = k.fn->shared.at[op->shared->aliases - 1];
             insert_op(&k, stores.at[i], op);
             expect(&k, &recipes[r], "stored twice", op, "while results leave");
             remove_op(stores.at[i]);
-            ring->deferred_release = false;
+            pipeline->deferred_release = false;
             expect(&k, &recipes[r], "does not stay", op, "was not waited for");
-            ring->deferred_release = true;
+            pipeline->deferred_release = true;
             for (uint32_t j = 0; j < releases.n; j++) {
                 Site under = releases.at[j], behind = {under.block, under.at + 1};
-                if (op_at(under)->shared != ring || op_at(behind)->op != TIR_MMA_WAIT)
+                if (op_at(under)->shared != pipeline || op_at(behind)->op != TIR_MMA_WAIT)
                     continue;
                 insert_op(&k, under, op);
                 expect(&k, &recipes[r], "under a product", op, "may still run");
@@ -670,12 +670,12 @@ halves_of_different_tiles_are_found(void **state)
         Kernel k;
         open_kernel(&k, &recipes[r]);
         for (uint32_t i = 0; i < k.fn->shared.n && k.fn->plan->paired; i++) {
-            TirShared *ring = k.fn->shared.at[i];
-            if (!ring->is_ring || !ring->per_consumer)
+            TirShared *pipeline = k.fn->shared.at[i];
+            if (!pipeline->is_pipeline || !pipeline->per_consumer)
                 continue;
-            ring->paired = true;
-            expect(&k, &recipes[r], "a ring of consumers paired", NULL, "halves of different tiles");
-            ring->paired = false;
+            pipeline->paired = true;
+            expect(&k, &recipes[r], "a pipeline of consumers paired", NULL, "halves of different tiles");
+            pipeline->paired = false;
         }
         close_kernel(&k);
     }

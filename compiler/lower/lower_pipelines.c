@@ -1,10 +1,10 @@
-/* lower_rings.c - rings between roles: stages in shared memory that TMA fills, with
+/* lower_pipelines.c - pipelines between roles: stages in shared memory that TMA fills, with
  * a full and an empty barrier each.
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
- * empty one when a lane of every warp that reads the stage has arrived.  A role goes around a ring
+ * empty one when a lane of every warp that reads the stage has arrived.  A role goes around a pipeline
  * stage by stage; the phase it waits for turns whenever it passes the first stage again.  A vector that
- * shares the barriers of a ring has none of its own: the ring's full ones expect its bytes, too.
+ * shares the barriers of a pipeline has none of its own: the pipeline's full ones expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
@@ -17,36 +17,36 @@ enum { BOTH_BLOCKS = 3 };
 
 /* Parts of a stage that have barriers of their own. */
 static uint32_t
-parts_of(const Lowering *lo, const TirShared *ring)
+parts_of(const Lowering *lo, const TirShared *pipeline)
 {
-    return ring->per_consumer ? lo->fn->plan->consumers : 1;
+    return pipeline->per_consumer ? lo->fn->plan->consumers : 1;
 }
 
-/* Bytes that vectors bring to this ring's barriers, with each stage. */
+/* Bytes that vectors bring to this pipeline's barriers, with each stage. */
 static int64_t
-bytes_of_sharers(const Lowering *lo, const TirShared *ring)
+bytes_of_sharers(const Lowering *lo, const TirShared *pipeline)
 {
     int64_t bytes = 0;
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *vector = lo->fn->shared.at[k];
-        if (vector->shares_barrier == ring->id + 1)
+        if (vector->shares_barrier == pipeline->id + 1)
             bytes += vector->cols * (int32_t)dtype_bits(vector->dtype) / 8;
     }
     return bytes;
 }
 
 static uint32_t
-part_bytes(const Lowering *lo, const TirShared *ring)
+part_bytes(const Lowering *lo, const TirShared *pipeline)
 {
-    return ring->bytes / ring->stages / parts_of(lo, ring);
+    return pipeline->bytes / pipeline->stages / parts_of(lo, pipeline);
 }
 
-RingCursor
+PipelineCursor
 lower_new_cursor(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    RingCursor cursor = {.stage = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
+    PipelineCursor cursor = {.stage = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
     /* A barrier that nobody has completed yet looks as if the phase before had ended: that is what
      * the producer finds at its first round. */
     LirOperand stage[] = {lir_reg(cursor.stage), lir_int(0)};
@@ -57,15 +57,15 @@ lower_new_cursor(Lowering *lo)
     return cursor;
 }
 
-/* The place, counted from 1, of the only operation of a kind with `ring` that is in no loop or branch; 0:
+/* The place, counted from 1, of the only operation of a kind with `pipeline` that is in no loop or branch; 0:
  * there is not exactly one. */
 static uint32_t
-only_place(const TirBlock *body, TirOpcode op, const TirShared *ring)
+only_place(const TirBlock *body, TirOpcode op, const TirShared *pipeline)
 {
     uint32_t n = 0, at = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op != op || body->ops.at[i]->shared != ring)
+        if (body->ops.at[i]->op != op || body->ops.at[i]->shared != pipeline)
             continue;
         n++;
         at = i + 1;
@@ -73,10 +73,10 @@ only_place(const TirBlock *body, TirOpcode op, const TirShared *ring)
     return n == 1 ? at : 0;
 }
 
-/* Whether the producer fills both rings wherever it fills one, once a block and with no loop or branch
- * between, `ring` before `other`. */
+/* Whether the producer fills both pipelines wherever it fills one, once a block and with no loop or branch
+ * between, `pipeline` before `other`. */
 static bool
-filled_together(const Lowering *lo, const TirBlock *block, const TirShared *ring, const TirShared *other)
+filled_together(const Lowering *lo, const TirBlock *block, const TirShared *pipeline, const TirShared *other)
 {
     uint32_t n[2] = {0, 0}, last[2] = {0, 0}, owners = 0, inside = 0;
     bool together;
@@ -84,48 +84,48 @@ filled_together(const Lowering *lo, const TirBlock *block, const TirShared *ring
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         owners += op->n_blocks > 0 && n[0] + n[1] > 0;
-        if (op->op != TIR_TMA_LOAD || (op->shared != ring && op->shared != other))
+        if (op->op != TIR_TMA_LOAD || (op->shared != pipeline && op->shared != other))
             continue;
         n[op->shared == other]++;
         last[op->shared == other] = i;
         inside = owners;
     }
-    together = (n[0] == 0 && n[1] == 0) || (n[0] == parts_of(lo, ring) && n[1] == parts_of(lo, other) &&
+    together = (n[0] == 0 && n[1] == 0) || (n[0] == parts_of(lo, pipeline) && n[1] == parts_of(lo, other) &&
                                             last[0] < last[1] && inside == 0);
     for (uint32_t i = 0; i < block->ops.n && together; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks && together; k++)
-            together = filled_together(lo, op->blocks[k], ring, other);
+            together = filled_together(lo, op->blocks[k], pipeline, other);
     }
     return together;
 }
 
-/* The last ring that the producer fills together with `ring`: one cursor is enough for those.  One that
+/* The last pipeline that the producer fills together with `pipeline`: one cursor is enough for those.  One that
  * draws tiles, where consumers can spare no register, has few. */
 static const TirShared *
-ring_to_fill_with(const Lowering *lo, const TirShared *ring)
+pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
 {
     const TirShared *found = NULL;
 
     for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead; k++) {
         const TirShared *other = lo->fn->shared.at[k];
-        const TirShared *before = found == NULL ? ring : found;
-        if (other->is_ring && other != ring && other != found && other->stages == ring->stages &&
+        const TirShared *before = found == NULL ? pipeline : found;
+        if (other->is_pipeline && other != pipeline && other != found && other->stages == pipeline->stages &&
             filled_together(lo, lo->fn->plan->producer, before, other))
             found = other;
     }
     return found;
 }
 
-/* Rings that are filled once for a tile and have as many stages go around together: one cursor is enough, that
- * of the ring given back last, and consumers that keep it from tile to tile are short of registers.  (What
+/* Pipelines that are filled once for a tile and have as many stages go around together: one cursor is enough, that
+ * of the pipeline given back last, and consumers that keep it from tile to tile are short of registers.  (What
  * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
 static const TirShared *
-ring_to_follow(const Lowering *lo, const TirShared *ring)
+pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
 {
     const TirBlock *body = lo->fn->body;
-    uint32_t first = only_place(body, TIR_CONSUMER_WAIT, ring);
-    uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, ring), last = own;
+    uint32_t first = only_place(body, TIR_CONSUMER_WAIT, pipeline);
+    uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, pipeline), last = own;
     const TirShared *found = NULL;
 
     if (!lo->fn->plan->persistent || !lo->fn->plan->lookahead || first == 0 || own < first)
@@ -134,8 +134,8 @@ ring_to_follow(const Lowering *lo, const TirShared *ring)
         const TirShared *other = lo->fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
         uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!other->is_ring || other->release_lag || other->stages != ring->stages || begins == 0 ||
-            begins > own || ends <= last || ring_to_follow(lo, other) != NULL)
+        if (!other->is_pipeline || other->release_lag || other->stages != pipeline->stages || begins == 0 ||
+            begins > own || ends <= last || pipeline_to_follow(lo, other) != NULL)
             continue;
         last = ends;
         found = other;
@@ -143,63 +143,63 @@ ring_to_follow(const Lowering *lo, const TirShared *ring)
     return found;
 }
 
-/* Whether a ring goes around with that of tile numbers, which then waits for the end of a tile. */
+/* Whether a pipeline goes around with that of tile numbers, which then waits for the end of a tile. */
 static bool
-follows_tiles(const Lowering *lo, const TirShared *ring)
+follows_tiles(const Lowering *lo, const TirShared *pipeline)
 {
     const TirPlan *plan = lo->fn->plan;
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || ring->release_lag || ring->deferred_release || ring->stages != TILE_STAGES)
+    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || pipeline->release_lag || pipeline->deferred_release || pipeline->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)
-        return only_place(body, TIR_CONSUMER_WAIT, ring) != 0 &&
-               only_place(body, TIR_CONSUMER_RELEASE, ring) > only_place(body, TIR_CONSUMER_WAIT, ring);
+        return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
+               only_place(body, TIR_CONSUMER_RELEASE, pipeline) > only_place(body, TIR_CONSUMER_WAIT, pipeline);
     for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
         const TirOp *op = plan->producer->ops.at[i];
-        once = once || (op->op == TIR_TMA_LOAD && op->shared == ring);
+        once = once || (op->op == TIR_TMA_LOAD && op->shared == pipeline);
     }
     return once;
 }
 
 void
-lower_begin_rings(Lowering *lo)
+lower_begin_pipelines(Lowering *lo)
 {
-    lo->role->rings = arena_array(lo->arena, RingCursor, lo->fn->shared.n + 1);
+    lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!lo->fn->shared.at[k]->is_ring && !lo->fn->shared.at[k]->is_joint)
+        if (!lo->fn->shared.at[k]->is_pipeline && !lo->fn->shared.at[k]->is_joint)
             continue;
-        lo->role->rings[k] = lower_new_cursor(lo);
+        lo->role->pipelines[k] = lower_new_cursor(lo);
         if (lo->fn->shared.at[k]->release_lag && !lo->role->producer) {
-            lo->role->rings[k].oldest = arena_new(lo->arena, RingCursor);
-            *lo->role->rings[k].oldest = lower_new_cursor(lo);
+            lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
+            *lo->role->pipelines[k].oldest = lower_new_cursor(lo);
         }
         if (lo->fn->shared.at[k]->lookahead && !lo->role->producer) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
             lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
-            lo->role->rings[k].base = base[0].reg;
+            lo->role->pipelines[k].base = base[0].reg;
         }
     }
     if (lo->fn->plan->dynamic)
         lo->role->tiles = lower_new_cursor(lo);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *ring = lo->fn->shared.at[k];
+        const TirShared *pipeline = lo->fn->shared.at[k];
         const TirShared *other = NULL;
-        if (ring->is_ring && lo->role->producer)
-            other = ring_to_fill_with(lo, ring);
-        else if (ring->is_ring && !ring->release_lag)
-            other = ring_to_follow(lo, ring);
-        const RingCursor *leader = other == NULL ? NULL : &lo->role->rings[other->id];
-        if (ring->is_ring && follows_tiles(lo, other == NULL ? ring : other)) {
+        if (pipeline->is_pipeline && lo->role->producer)
+            other = pipeline_to_fill_with(lo, pipeline);
+        else if (pipeline->is_pipeline && !pipeline->release_lag)
+            other = pipeline_to_follow(lo, pipeline);
+        const PipelineCursor *leader = other == NULL ? NULL : &lo->role->pipelines[other->id];
+        if (pipeline->is_pipeline && follows_tiles(lo, other == NULL ? pipeline : other)) {
             leader = &lo->role->tiles;
             lo->role->tiles_stay = true;
         }
         if (leader != NULL) {
-            lo->role->rings[k].stage = leader->stage;
-            lo->role->rings[k].phase = leader->phase;
-            lo->role->rings[k].follows = true;
+            lo->role->pipelines[k].stage = leader->stage;
+            lo->role->pipelines[k].phase = leader->phase;
+            lo->role->pipelines[k].follows = true;
         }
     }
 }
@@ -212,14 +212,14 @@ lower_init_barriers(Lowering *lo)
     int32_t warps = (int32_t)lo->fn->warps;
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *ring = lo->fn->shared.at[k];
-        if (!ring->is_ring || ring->shares_barrier != 0)
+        const TirShared *pipeline = lo->fn->shared.at[k];
+        if (!pipeline->is_pipeline || pipeline->shares_barrier != 0)
             continue;
-        uint32_t n = ring->stages * parts_of(lo, ring);
-        int32_t readers = ring->per_consumer ? warps : warps * (int32_t)lo->fn->plan->consumers;
-        readers *= ring->paired ? 2 : 1;
+        uint32_t n = pipeline->stages * parts_of(lo, pipeline);
+        int32_t readers = pipeline->per_consumer ? warps : warps * (int32_t)lo->fn->plan->consumers;
+        readers *= pipeline->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
-            LirOperand operands[] = {lir_address(start, ring->barriers + MBARRIER_BYTES * i),
+            LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? 1 : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
@@ -262,43 +262,43 @@ behind_consumers(Lowering *lo, LirReg start, int64_t bytes)
 
 /* Of the tile before the first one: the last stage. */
 static LirReg
-stage_before(Lowering *lo, const TirShared *ring, LirReg stage)
+stage_before(Lowering *lo, const TirShared *pipeline, LirReg stage)
 {
     LirBuilder *b = &lo->b;
 
-    if (ring->stages == 2)
+    if (pipeline->stages == 2)
         return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(stage), lir_int(1));
     LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(stage), lir_int(0));
     LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage), lir_int(-1));
-    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(ring->stages - 1), lir_reg(less), lir_reg(first));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(pipeline->stages - 1), lir_reg(less), lir_reg(first));
 }
 
 /* The address of the current stage's full or empty barrier, in shared memory that begins at `start`;
- * `of_consumer`: of the ring for this consumer's part. */
+ * `of_consumer`: of the pipeline for this consumer's part. */
 static LirOperand
-barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, bool empty, bool of_consumer)
+barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part, bool empty, bool of_consumer)
 {
     LirBuilder *b = &lo->b;
-    const RingCursor *cursor = &lo->role->rings[ring->id];
+    const PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
-    if (empty && ring->deferred_release && !lo->role->producer)
-        stage = stage_before(lo, ring, stage);
-    uint32_t parts = parts_of(lo, ring);
-    int64_t offset = ring->barriers + (empty ? MBARRIER_BYTES * ring->stages * parts : 0);
+    if (empty && pipeline->deferred_release && !lo->role->producer)
+        stage = stage_before(lo, pipeline, stage);
+    uint32_t parts = parts_of(lo, pipeline);
+    int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
 
-    if (of_consumer) /* rings for parts of a tile lie one behind the other, and go around together */
-        start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * ring->stages);
+    if (of_consumer) /* pipelines for parts of a tile lie one behind the other, and go around together */
+        start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
-    if (ring->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
+    if (pipeline->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
-    } else if (ring->per_consumer && lo->role->producer) {
+    } else if (pipeline->per_consumer && lo->role->producer) {
         offset += MBARRIER_BYTES * part;
-    } else if (ring->per_consumer) {
+    } else if (pipeline->per_consumer) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
     }
-    if (ring->stages == 1)
+    if (pipeline->stages == 1)
         return lir_address(start, offset);
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(MBARRIER_BYTES * parts),
                         lir_reg(start));
@@ -306,9 +306,9 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *ring, uint32_t part, boo
 }
 
 static LirOperand
-barrier_at(Lowering *lo, const TirShared *ring, uint32_t part, bool empty)
+barrier_at(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty)
 {
-    return barrier_of(lo, lower_shared_start(lo), ring, part, empty, false);
+    return barrier_of(lo, lower_shared_start(lo), pipeline, part, empty, false);
 }
 
 void
@@ -326,7 +326,7 @@ lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
 
 /* Goes on to the next stage; the phase turns where the cursor comes to stage `turns`. */
 static void
-advance(Lowering *lo, const RingCursor *cursor, uint32_t stages, uint32_t turns)
+advance(Lowering *lo, const PipelineCursor *cursor, uint32_t stages, uint32_t turns)
 {
     LirBuilder *b = &lo->b;
     LirOperand turn[] = {lir_reg(cursor->phase), lir_reg(cursor->phase), lir_int(1)};
@@ -349,7 +349,7 @@ advance(Lowering *lo, const RingCursor *cursor, uint32_t stages, uint32_t turns)
 }
 
 void
-lower_advance(Lowering *lo, RingCursor *cursor, uint32_t stages)
+lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages)
 {
     advance(lo, cursor, stages, 0);
 }
@@ -357,41 +357,41 @@ lower_advance(Lowering *lo, RingCursor *cursor, uint32_t stages)
 void
 lower_consumer_wait(Lowering *lo, TirOp *op)
 {
-    const TirShared *ring = op->shared;
-    RingCursor *cursor = &lo->role->rings[ring->id];
+    const TirShared *pipeline = op->shared;
+    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
 
     /* The start of the stage in the units of descriptors, 16 bytes, before the wait: it does not
-     * depend on it.  Shared addresses have 18 bits.  Where the ring begins is left to descriptors,
-     * which add a constant anyway: all rings then have one base. */
+     * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to descriptors,
+     * which add a constant anyway: all pipelines then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
-    if (ring->per_consumer) {
-        int64_t part = part_bytes(lo, ring) >> 4;
+    if (pipeline->per_consumer) {
+        int64_t part = part_bytes(lo, pipeline) >> 4;
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
     }
-    if (ring->stages > 1)
+    if (pipeline->stages > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
-                       lir_int(ring->bytes / ring->stages >> 4), lir_reg(base));
+                       lir_int(pipeline->bytes / pipeline->stages >> 4), lir_reg(base));
     if (op->own)
-        base = behind_consumers(lo, base, ring->bytes >> 4);
+        base = behind_consumers(lo, base, pipeline->bytes >> 4);
     if (op->own) {
         cursor->base = base;
         cursor->described[0] = cursor->described[1] = NULL;
-        lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), ring, 0, false, true), cursor->phase);
+        lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), pipeline, 0, false, true), cursor->phase);
         return;
     }
-    if (ring->lookahead) { /* the next iteration reads it */
+    if (pipeline->lookahead) { /* the next iteration reads it */
         LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
         lir_emit(b, LIR_MOV_B32, 1, 2, kept);
     } else {
         cursor->base = base;
-        lower_describe_ring(lo, op);
+        lower_describe_pipeline(lo, op);
     }
-    if (ring->shares_barrier == 0)
-        lower_wait_barrier(lo, barrier_at(lo, ring, 0, false), cursor->phase);
+    if (pipeline->shares_barrier == 0)
+        lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
-        lower_advance(lo, cursor, ring->stages);
+        lower_advance(lo, cursor, pipeline->stages);
 }
 
 /* A stage that two blocks fill is empty when the consumers of both have given it back, in each of the two:
@@ -415,11 +415,11 @@ void
 lower_end_pairs(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *ring = lo->fn->shared.at[k];
-        RingCursor *cursor = &lo->role->rings[k];
-        for (uint32_t i = 0; ring->is_ring && ring->paired && i < ring->stages; i++) {
-            lower_wait_barrier(lo, barrier_at(lo, ring, 0, true), cursor->phase);
-            lower_advance(lo, cursor, ring->stages);
+        const TirShared *pipeline = lo->fn->shared.at[k];
+        PipelineCursor *cursor = &lo->role->pipelines[k];
+        for (uint32_t i = 0; pipeline->is_pipeline && pipeline->paired && i < pipeline->stages; i++) {
+            lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, true), cursor->phase);
+            lower_advance(lo, cursor, pipeline->stages);
         }
     }
 }
@@ -446,10 +446,10 @@ pinned_zero(Lowering *lo, TirVal *pin)
 /* The stage of the tile before: the lane that asked for what leaves from there waits until it has been
  * read, and arrives for its warp. */
 static void
-release_before(Lowering *lo, const TirShared *ring)
+release_before(Lowering *lo, const TirShared *pipeline)
 {
     LirBuilder *b = &lo->b;
-    LirOperand at = barrier_at(lo, ring, 0, true), none = lir_int(0);
+    LirOperand at = barrier_at(lo, pipeline, 0, true), none = lir_int(0);
     LirReg asks = lower_elect(lo);
 
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
@@ -459,25 +459,25 @@ release_before(Lowering *lo, const TirShared *ring)
 void
 lower_consumer_release(Lowering *lo, TirOp *op)
 {
-    const TirShared *ring = op->shared;
+    const TirShared *pipeline = op->shared;
     LirBuilder *b = &lo->b;
-    RingCursor *cursor = &lo->role->rings[ring->id];
+    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
-    if (ring->deferred_release) {
-        release_before(lo, ring);
+    if (pipeline->deferred_release) {
+        release_before(lo, pipeline);
         return;
     }
-    if (ring->shares_barrier == 0) { /* else with the ring whose barriers it has, which is given back later */
-        LirReg start = ring->paired ? lo->role->pair_start : lower_shared_start(lo);
-        LirOperand at[] = {barrier_of(lo, start, ring, 0, true, false)};
+    if (pipeline->shares_barrier == 0) { /* else with the pipeline whose barriers it has, which is given back later */
+        LirReg start = pipeline->paired ? lo->role->pair_start : lower_shared_start(lo);
+        LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b, ring->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)->guard =
-            ring->paired ? lo->role->pair_lane : lo->role->first_lane;
+        lir_emit(b, pipeline->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)->guard =
+            pipeline->paired ? lo->role->pair_lane : lo->role->first_lane;
     }
     if (!cursor->follows)
-        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, ring->stages);
+        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
 }
 
 /* ptxas moves arithmetic below a wait for products, where it does not run under them, and
@@ -624,13 +624,13 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
     return box->rank;
 }
 
-/* Rings over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
+/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
 void
 lower_end_tile(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
         if (lo->fn->shared.at[k]->deferred_release)
-            lower_advance(lo, &lo->role->rings[k], lo->fn->shared.at[k]->stages);
+            lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
     }
 }
 
@@ -643,9 +643,9 @@ lower_add_maps(Lowering *lo)
 }
 
 LirReg
-lower_map_address(Lowering *lo, const TirShared *ring)
+lower_map_address(Lowering *lo, const TirShared *pipeline)
 {
-    LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(lo->map_names[ring->id]));
+    LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(lo->map_names[pipeline->id]));
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
@@ -680,39 +680,39 @@ lower_tma_load(Lowering *lo, TirOp *op)
     static const LirOpcode shared_loads[] = {0, LIR_TENSOR_LOAD_BOTH_1, LIR_TENSOR_LOAD_BOTH_2,
                                              LIR_TENSOR_LOAD_BOTH_3, LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
-    const TirShared *ring = op->shared;
+    const TirShared *pipeline = op->shared;
     const TirTensor *tensor = op->tensor;
-    RingCursor *cursor = &lo->role->rings[ring->id];
+    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
-    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, ring);
-    int32_t element = (int32_t)dtype_bits(ring->dtype) / 8, width = panel_width(ring);
+    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, pipeline);
+    int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = panel_width(pipeline);
     LowerBox box;
 
     lower_find_box(lo, op, &box);
-    if (ring->shares_barrier == 0)
-        lower_wait_barrier(lo, barrier_at(lo, ring, part, true), cursor->phase);
-    LirOperand full = barrier_at(lo, ring, part, false);
-    int32_t panels = ring->layout->cols / width, panel = ring->layout->rows * width * element;
+    if (pipeline->shares_barrier == 0)
+        lower_wait_barrier(lo, barrier_at(lo, pipeline, part, true), cursor->phase);
+    LirOperand full = barrier_at(lo, pipeline, part, false);
+    int32_t panels = pipeline->layout->cols / width, panel = pipeline->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_sharers(lo, ring);
+    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_sharers(lo, pipeline);
     LirOperand expect[] = {full, lir_int(bytes)};
-    if (ring->shares_barrier == 0) /* else the ring whose barriers it has has said so */
+    if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
         lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
     LirReg start = lower_shared_start(lo);
-    if (ring->stages > 1)
+    if (pipeline->stages > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
-                        lir_int(ring->bytes / ring->stages), lir_reg(start));
-    int64_t offset = ring->offset + part * part_bytes(lo, ring);
+                        lir_int(pipeline->bytes / pipeline->stages), lir_reg(start));
+    int64_t offset = pipeline->offset + part * part_bytes(lo, pipeline);
     if (parts > 1 && lo->fn->plan->balance_swap) {
-        start = before_consumer(lo, start, part, part_bytes(lo, ring));
-        offset = ring->offset;
+        start = before_consumer(lo, start, part, part_bytes(lo, pipeline));
+        offset = pipeline->offset;
     }
     int32_t step = 1;
-    if (ring->paired)
+    if (pipeline->paired)
         step = own_share(lo, op, &box, panel, &start);
-    LirReg map = lower_map_address(lo, ring);
+    LirReg map = lower_map_address(lo, pipeline);
     for (int32_t p = 0; p < panels; p += step) {
         LirOperand operands[BOX_RANK + 4];
         uint32_t at = 0;
@@ -720,11 +720,11 @@ lower_tma_load(Lowering *lo, TirOp *op)
         operands[at++] = lir_reg(map);
         at += lower_box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;
-        if (ring->paired)
+        if (pipeline->paired)
             operands[at++] = lir_int(BOTH_BLOCKS);
-        lir_emit(b, (ring->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
+        lir_emit(b, (pipeline->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
     }
-    /* The last stage of a ring with deferred release is given back before it is filled for the first time. */
+    /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        advance(lo, cursor, ring->stages, ring->deferred_release ? ring->stages - 1 : 0);
+        advance(lo, cursor, pipeline->stages, pipeline->deferred_release ? pipeline->stages - 1 : 0);
 }
