@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLAN = ("consumers", "stages", "q_stages", "persistent", "dynamic", "pipelined", "pingpong", "divide")
+PLAN = ("consumers", "stages", "q_stages", "persistent", "dynamic", "pipelined", "pingpong", "cooperative")
 CASE = ("kernel", "d", "mask", "seqlen")
 FIELDS = CASE + ("M", "N") + PLAN + ("burst_ms", "sustained_ms")
 BEST = 20
@@ -73,7 +73,7 @@ def iteration_of(features, plan, t):
     clocks += (n - 1) * t["joint"] if features["joint"] else 0
     clocks = max(clocks, work["pipeline_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
-    if plan["stages"] > 1 or work["divided"]:
+    if plan["stages"] > 1 or work["cooperative"]:
         return clocks, 0.0
     if features["joint"]:
         return clocks, t["copy_latency"] + work["tensor"]
@@ -160,7 +160,7 @@ def features_of(tilec, rows):
     """{(case, M, N, consumers): the line of JSON}, checked against this file's own formula."""
     record, found, cases = read_record(), {}, {}
     for row in rows:
-        cases.setdefault(key_of(row), set()).add((row["M"], row["N"], row["divide"]))
+        cases.setdefault(key_of(row), set()).add((row["M"], row["N"], row["cooperative"]))
     for case, wanted in cases.items():
         lines = []
         for divide in sorted({w[2] for w in wanted}):

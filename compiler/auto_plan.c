@@ -155,7 +155,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     /* A warp group without a program keeps registers that the others could use. */
     bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && consumers > 1 && !fn->plan->divided && consumers > trips_extent(fn, w->axis, s->sizes))
+    if (!asked && consumers > 1 && !fn->plan->cooperative && consumers > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; q_stages >= 1 && stages < 2; q_stages--) {
         stages = (uint32_t)((limit - q_stages * once) / loop);
@@ -172,13 +172,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     ConsumerTrips trips =
         trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
     PlanHints plan = {.consumers = consumers,
-                      .divide = fn->plan->divided,
+                      .cooperative = fn->plan->cooperative,
                       .stages = stages,
                       .q_stages = q_stages,
                       .persistent = true,
                       .dynamic = true,
                       .pipelined = true,
-                      .pingpong = consumers > 1 && !fn->plan->divided};
+                      .pingpong = consumers > 1 && !fn->plan->cooperative};
     int64_t left = limit - q_stages * once - stages * loop, panels = consumers * w->panel_bytes;
     if (q_stages > 1 && w->leaves_over)
         panels = 0;
@@ -256,7 +256,7 @@ try_divided(PlanSearch *s, const TileChoice *values)
             TileChoice tiles = *values;
             if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
                 tiles.values[k] = GROUP_ROWS * (int32_t)consumers;
-            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .q_stages = 1, .divide = true};
+            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .q_stages = 1, .cooperative = true};
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
@@ -461,7 +461,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
     buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages, plan->q_stages,
-               plan->divide ? ", dividing tiles" : "", plan->persistent ? "" : ", a tile a block");
+               plan->cooperative ? ", cooperative" : "", plan->persistent ? "" : ", a tile a block");
     buf_add(out, plan->paired ? ", pairs of blocks" : "");
 }
 

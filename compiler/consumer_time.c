@@ -79,7 +79,7 @@ iteration_of_products(const Target *target, const ConsumerWork *work, const Plan
 static double
 copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
-    if (work->divided)
+    if (work->cooperative)
         return 0;
     if (work->joint) /* and so do all others: nothing runs beside its products */
         return times->copy_latency + work->tensor;

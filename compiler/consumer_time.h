@@ -38,7 +38,7 @@ typedef struct ConsumerWork {
     bool positions;              /* it computes with the elements' places, as numbers */
     bool swap_ab;                /* some sum is computed with swap_ab */
     bool joint;                  /* consumers share a product: all have all iterations */
-    bool divided;                /* consumers divide the tiles */
+    bool cooperative;               /* consumers divide the tiles */
     bool lookahead;                /* an iteration's first product begins in the one before */
     bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */

@@ -21,7 +21,7 @@ typedef struct Sum {
     ConsumerWork *work;
     const TirBlock *body;
     uint32_t consumers;
-    bool divided;
+    bool cooperative;
 } Sum;
 
 static double
@@ -195,7 +195,7 @@ add_memory(const Sum *sum)
         if (op->op != TIR_ATOMIC_ADD)
             continue;
         const TirVal *value = op->args[op->n_args - 1];
-        if (sum->divided || value->def == NULL || !value->def->joint)
+        if (sum->cooperative || value->def == NULL || !value->def->joint)
             w->added += (double)tir_type_elements(value->type);
     }
 }
@@ -206,7 +206,7 @@ add_product(const Sum *sum, const TirOp *op)
     ConsumerWork *w = sum->work;
     TirType type = op->results[0]->type;
     JointShare share = {.rows = type.dim[0], .cols = type.dim[1]};
-    bool shares = op->joint && !sum->divided; /* of the parts of all consumers */
+    bool shares = op->joint && !sum->cooperative; /* of the parts of all consumers */
     if (shares)
         share = joint_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
@@ -218,7 +218,7 @@ add_product(const Sum *sum, const TirOp *op)
         left = left->def->args[0];
     bool in_shared = op->joint || (left->def != NULL &&
                                    (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
-    if (op->joint && sum->divided && is_carried(sum->body, op->results[0])) { /* what all consumers write */
+    if (op->joint && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
         w->joint = true;
         w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
         w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
@@ -242,7 +242,7 @@ add_product(const Sum *sum, const TirOp *op)
         return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
-    else if (sum->divided && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
+    else if (sum->cooperative && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
         w->fresh = w->fresh > registers ? w->fresh : registers;
     else
         w->fresh += registers;
@@ -314,7 +314,7 @@ add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 ConsumerWork
 consumer_work(const TirFn *fn, uint32_t consumers)
 {
-    ConsumerWork w = {.axis = fn->plan->consumer_axis, .divided = fn->plan->divided, .lookahead = fn->plan->lookahead};
+    ConsumerWork w = {.axis = fn->plan->consumer_axis, .cooperative = fn->plan->cooperative, .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
     double least = 0;
 
@@ -334,7 +334,7 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {&w, plain->blocks[0], consumers, fn->plan->divided};
+    Sum sum = {&w, plain->blocks[0], consumers, fn->plan->cooperative};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)
@@ -356,6 +356,6 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = fn->plan->lookahead;
     if (w.joint)
-        add_vectors(&w, plain->blocks[0], sum.divided ? consumers : 1);
+        add_vectors(&w, plain->blocks[0], sum.cooperative ? consumers : 1);
     return w;
 }

@@ -11,6 +11,7 @@ static const struct {
     {"overlap", "pipelined"},
     {"slots", "q_stages"},
     {"turns", "pingpong"},
+    {"divide", "cooperative"},
     /* switches */
     {"spread-starts", "stagger-starts"},
     {"stagger-bands", "stagger-consumers"},

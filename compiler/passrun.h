@@ -15,7 +15,7 @@ typedef struct PlanHints {
     bool dynamic;     /* .. drawn from a counter where they differ in length */
     bool pingpong;       /* consumers that have equally many iterations start products one after the other */
     bool paired;      /* blocks run in clusters of two, which share what they load */
-    bool divide;      /* consumers divide the tiles of one program, not the programs among them */
+    bool cooperative;     /* consumers divide the tiles of one program, not the programs among them */
     bool pipelined;   /* products under the arithmetic of the next iteration, if registers allow */
     uint32_t given;   /* bits: what was asked for by name, see plan_is_given */
 } PlanHints;

@@ -13,7 +13,7 @@ typedef struct HintRow {
 static const HintRow rows[] = {
     {"consumers", 1, 4},      {"stages", 1, 8},  {"q_stages", 1, 4},
     {"persistent", 0, 1}, {"pipelined", 0, 1}, {"dynamic", 0, 1},
-    {"pingpong", 0, 1},      {"divide", 0, 1},  {"cluster", 1, 2},
+    {"pingpong", 0, 1},      {"cooperative", 0, 1},  {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -67,7 +67,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .pipelined = values[4] != 0,
                        .dynamic = values[5] != 0,
                        .pingpong = values[6] != 0,
-                       .divide = values[7] != 0,
+                       .cooperative = values[7] != 0,
                        .paired = values[8] == 2,
                        .given = given};
     return true;

@@ -18,7 +18,7 @@ print_plan(const PlanHints *plan, Buf *out)
                "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
                ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
                plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
-               plan->pipelined, plan->pingpong, plan->divide ? ",divide=1" : "", plan->paired ? ",cluster=2" : "");
+               plan->pipelined, plan->pingpong, plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the
@@ -63,12 +63,12 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"stage0\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"
-               "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"divided\":%s,"
+               "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"cooperative\":%s,"
                "\"lookahead\":%s,\"held\":%s,"
                "\"stored\":%.6g,\"pipeline_bytes\":%" PRId64
                ",\"once_bytes\":%" PRId64 "}",
                w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue, w->vectors,
-               w->added, w->divided ? "true" : "false", w->lookahead ? "true" : "false",
+               w->added, w->cooperative ? "true" : "false", w->lookahead ? "true" : "false",
                w->held ? "true" : "false", w->stored,
                w->pipeline_bytes_shared + p->choice.plan.consumers * w->pipeline_bytes_own,
                w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);

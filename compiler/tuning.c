@@ -219,7 +219,7 @@ same_choice(const Measurement *a, const Measurement *b)
     return memcmp(a->values, b->values, sizeof a->values) == 0 && a->warps == b->warps &&
            a->stages == b->stages && p->consumers == q->consumers && p->q_stages == q->q_stages &&
            p->persistent == q->persistent && p->dynamic == q->dynamic && p->pingpong == q->pingpong &&
-           p->pipelined == q->pipelined && p->divide == q->divide && p->paired == q->paired;
+           p->pipelined == q->pipelined && p->cooperative == q->cooperative && p->paired == q->paired;
 }
 
 /* A second measurement of the same choice with the same sizes takes the place of the first. */

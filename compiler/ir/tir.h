@@ -282,8 +282,8 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
     uint32_t consumers;
-    uint32_t consumer_axis;          /* NO_AXIS: `divided` */
-    bool divided;                /* the consumers work on one program together: each has a part of every
+    uint32_t consumer_axis;          /* NO_AXIS: `cooperative` */
+    bool cooperative;               /* the consumers work on one program together: each has a part of every
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* tiles are drawn from a counter, longest first */

@@ -664,8 +664,8 @@ take_plan_line(Reader *r)
     reader_expect(r, "consumers");
     plan->consumers = reader_u32(r);
     plan->consumer_axis = NO_AXIS;
-    plan->divided = reader_accept(r, "divided");
-    if (!plan->divided) {
+    plan->cooperative = reader_accept(r, "cooperative");
+    if (!plan->cooperative) {
         reader_expect(r, "axis");
         plan->consumer_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
         plan->reversed_raster = reader_accept(r, "reversed_raster");

@@ -652,8 +652,8 @@ print_schedule(Printer *p)
     if (fn->plan != NULL) {
         begin_line(p);
         buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
-                   fn->plan->consumers, fn->plan->divided ? "divided" : "axis ",
-                   fn->plan->divided ? "" : grid_name(fn, fn->plan->consumer_axis),
+                   fn->plan->consumers, fn->plan->cooperative ? "cooperative" : "axis ",
+                   fn->plan->cooperative ? "" : grid_name(fn, fn->plan->consumer_axis),
                    fn->plan->reversed_raster ? " reversed_raster" : "",
                    fn->plan->producer_registers, fn->plan->consumer_registers,
                    fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",

@@ -99,14 +99,14 @@ check_facts(Verifier *v)
         return;
     if (plan->consumers < 1 || plan->consumers > MOST_CONSUMERS)
         tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d", plan->consumers, MOST_CONSUMERS);
-    if (plan->divided != (plan->consumer_axis == NO_AXIS) ||
-        (!plan->divided && plan->consumer_axis >= fn->grid.n))
+    if (plan->cooperative != (plan->consumer_axis == NO_AXIS) ||
+        (!plan->cooperative && plan->consumer_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->reversed_raster && (plan->divided || plan->paired || plan->joint || plan->consumers == 1))
+    if (plan->reversed_raster && (plan->cooperative || plan->paired || plan->joint || plan->consumers == 1))
         tir_fault(v, NULL, "tiles are counted from the end, where no consumer may be without a program of its own");
-    if (plan->paired && (plan->divided || plan->dynamic))
+    if (plan->paired && (plan->cooperative || plan->dynamic))
         tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
@@ -129,7 +129,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
             op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
-             (v->fn->plan == NULL || !v->fn->plan->divided)) || op->op == TIR_TMA_REDUCE_ADD ||
+             (v->fn->plan == NULL || !v->fn->plan->cooperative)) || op->op == TIR_TMA_REDUCE_ADD ||
             op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)

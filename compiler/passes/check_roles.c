@@ -198,7 +198,7 @@ set_place(Checker *c, uint32_t role)
 
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         c->setting.grid[k] = c->tile_index[k];
-    if (!plan->divided) {
+    if (!plan->cooperative) {
         c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis], c->consumer_indices);
         if (role > 0)
             c->setting.grid[plan->consumer_axis] = c->setting.first + role - 1;

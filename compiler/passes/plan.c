@@ -250,7 +250,7 @@ is_never_settled(const TirFn *fn, const AccessPair *pair)
 static bool
 check_order(Planner *p)
 {
-    AccessWalk walk = {.fn = p->fn, .settled = p->px->plan.divide ? is_never_settled : is_change_in_place};
+    AccessWalk walk = {.fn = p->fn, .settled = p->px->plan.cooperative ? is_never_settled : is_change_in_place};
 
     access_walk(&walk, p->fn->body);
     if (walk.found.earlier == NULL)
@@ -588,7 +588,7 @@ plan_drawing(Planner *p)
         if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer && op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
-                 (added->def->joint || fn->plan->divided))
+                 (added->def->joint || fn->plan->cooperative))
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
@@ -621,7 +621,7 @@ has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan->divided || plan->paired || plan->joint || plan->consumers == 1)
+    if (plan->cooperative || plan->paired || plan->joint || plan->consumers == 1)
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
@@ -647,7 +647,7 @@ settle_first_programs(TirFn *fn, TirBlock *block)
             continue;
         }
         op->op = TIR_GRID;
-        if (plan->divided || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
+        if (plan->cooperative || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
             continue;
         TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
         TirVal *consumers = tir_const_int(&b, plan->consumers);
@@ -793,7 +793,7 @@ divide_tiles(Planner *p)
 
     if (hints->consumers < 2)
         return refuse(p, where, "one warp group has nobody to divide a tile with");
-    const char *why = plan_divide(p->fn, p->loop, hints->consumers, registers, &where);
+    const char *why = plan_cooperative(p->fn, p->loop, hints->consumers, registers, &where);
     if (why == NULL && try_axis(p, NO_AXIS))
         return true;
     p->fn->body = before;
@@ -829,7 +829,7 @@ pass_plan(PassContext *px, TirFn *fn)
     bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p);
-    if (ok && hints->divide) {
+    if (ok && hints->cooperative) {
         ok = check_order(&p);
         if (ok && hints->consumers > 1)
             plan_preload(fn, p.loop->blocks[0]);
@@ -855,7 +855,7 @@ pass_plan(PassContext *px, TirFn *fn)
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){.consumers = hints->consumers,
                           .consumer_axis = p.axis,
-                          .divided = hints->divide,
+                          .cooperative = hints->cooperative,
                           .persistent = hints->persistent,
                           .pingpong = hints->pingpong && hints->consumers > 1,
                           .producer_registers = px->target->role_registers[hints->consumers].producer,

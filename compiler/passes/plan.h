@@ -36,10 +36,10 @@ typedef struct AxisDependence {
 /* One pass over a block; whether something new was found. */
 bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 
-/* plan_divide.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
+/* plan_cooperative.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
  * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the
  * kernel is half done then. */
-const char *plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
+const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
 
 /* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second panel
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */

@@ -69,7 +69,7 @@ const char *
 plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
 {
     *where = loop->span;
-    if (fn->plan->divided)
+    if (fn->plan->cooperative)
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;

@@ -161,7 +161,7 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = !fn->plan->divided && counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
+        bool of_axis = !fn->plan->cooperative && counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */

@@ -172,8 +172,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (plan->staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (plan->divided)
-        roles_divided(r, map, range);
+    if (plan->cooperative)
+        roles_cooperative(r, map, range);
     else if (plan->pipelined)
         roles_pipelined(r, map, range);
     else if (roles_only_sums(r))
@@ -355,12 +355,12 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
         plan->reg_pressure = 1;
     roles_pipeline_vectors(&r);
-    if (plan->divided)
+    if (plan->cooperative)
         roles_narrow_vectors(&r);
     list_pipelines(&r, &r.once);
     roles_find_places(&r);
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
-    bool beside = (plan->consumers > 1 || plan->paired) && !plan->divided;
+    bool beside = (plan->consumers > 1 || plan->paired) && !plan->cooperative;
     r.bounds_differ = (plan->consumers > 1 && (roles_depends_on_consumer(&r, r.loop->args[0]) ||
                                            roles_depends_on_consumer(&r, r.loop->args[1]))) ||
                       (beside && r.has_effects);
@@ -375,7 +375,7 @@ pass_roles(PassContext *px, TirFn *fn)
     r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-consumers");
     plan->original = r.old;
     if (plan->joint)
-        r.span_all = plan->consumers > 1 && !plan->divided; /* which all have the same anyway */
+        r.span_all = plan->consumers > 1 && !plan->cooperative; /* which all have the same anyway */
     if (!plan->pipelined)
         roles_order_pipelines(&r);
     plan->staggered = roles_can_stagger(&r);
@@ -384,7 +384,7 @@ pass_roles(PassContext *px, TirFn *fn)
     TirBlock *root = tir_block_new(fn);
     r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
     CloneMap map = clone_map(fn);
-    TirVal *own = plan->divided ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
+    TirVal *own = plan->cooperative ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
     if (beside) {
         extent = r.extent = clone_host(&r.b, fn->grid.at[plan->consumer_axis].extent);
         there = roles_is_there(&r, &r.b, own, extent);

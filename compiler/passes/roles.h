@@ -220,7 +220,7 @@ void roles_pass_rest(Roles *r);
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
 /* .. and of consumers that divide its tiles. */
-void roles_divided(Roles *r, CloneMap *map, Range range);
+void roles_cooperative(Roles *r, CloneMap *map, Range range);
 /* Before pipelines are listed: parts of vectors that have none become loads of their own. */
 void roles_narrow_vectors(Roles *r);
 bool roles_only_sums(const Roles *r);

@@ -10,7 +10,7 @@
 TirVal *
 roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
-    if (r->fn->plan->divided) /* there is no such axis */
+    if (r->fn->plan->cooperative) /* there is no such axis */
         return NULL;
     TirVal *first = r->fn->plan->reversed_raster
                         ? block_index
@@ -316,7 +316,7 @@ roles_make_producer(Roles *r)
 
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = NULL, *extent = NULL;
-    if (!r->fn->plan->divided) {
+    if (!r->fn->plan->cooperative) {
         index = read_grid(r, b, r->fn->plan->reversed_raster ? TIR_GRID_FIRST : TIR_GRID, true);
         r->producer_first = r->fn->plan->reversed_raster ? index : NULL;
         extent = clone_host(b, r->fn->grid.at[r->fn->plan->consumer_axis].extent);

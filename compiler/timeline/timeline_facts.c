@@ -17,7 +17,7 @@ static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const char *axis = plan->divided ? NULL : fn->grid.at[plan->consumer_axis].name;
+    const char *axis = plan->cooperative ? NULL : fn->grid.at[plan->consumer_axis].name;
 
     buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
                     "thread 0 copies tiles into pipelines%s\n",
@@ -26,7 +26,7 @@ print_roles(const TirFn *fn, Buf *out)
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
         buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps, plan->consumer_registers);
-        if (plan->divided)
+        if (plan->cooperative)
             buf_printf(out, "computes part %u of every tile\n", consumer);
         else if (plan->reversed_raster)
             buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,

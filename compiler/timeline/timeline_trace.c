@@ -112,7 +112,7 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
 
     for (uint32_t k = 0; k < s->fn->grid.n; k++)
         s->setting.grid[k] = s->tile[k];
-    if (!s->fn->plan->divided) {
+    if (!s->fn->plan->cooperative) {
         uint32_t axis = s->fn->plan->consumer_axis;
         s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->consumer_indices);
         if (role > 0)
@@ -131,7 +131,7 @@ count_iterations(Search *s)
     uint32_t least = UINT32_MAX, n;
     uint32_t consumers = s->fn->plan->consumers;
 
-    if (!s->fn->plan->divided) {
+    if (!s->fn->plan->cooperative) {
         int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->consumer_axis], s->consumer_indices);
         if (first < 0 || first + consumers > s->consumer_indices)
             return 0; /* some consumer has no program */
@@ -157,7 +157,7 @@ count_tiles(Search *s)
             s->counts[k] = (n.value + (s->fn->plan->reversed_raster ? s->fn->plan->consumers - 1 : 0)) / s->fn->plan->consumers;
         }
     }
-    return s->fn->plan->divided || s->counts[s->fn->plan->consumer_axis] > 0;
+    return s->fn->plan->cooperative || s->counts[s->fn->plan->consumer_axis] > 0;
 }
 
 /* The sizes of a launch, and the tile: kept over the next launches. */

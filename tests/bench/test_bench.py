@@ -331,7 +331,7 @@ def test_gemm_shapes_and_files(tmp_path):
 def test_plans_to_measure():
     plan = dict.fromkeys(model.PLAN, 1) | {"consumers": 2, "stages": 2, "q_stages": 2}
     work = {"tensor": 512.0, "shared": 400.0, "stage0": 0.5, "first": 0.5, "after": 0.5, "special": 256.0,
-            "issue": 100.0, "vectors": 0.0, "added": 0.0, "divided": False, "lookahead": False, "held": False, "stored": 16384.0,
+            "issue": 100.0, "vectors": 0.0, "added": 0.0, "cooperative": False, "lookahead": False, "held": False, "stored": 16384.0,
             "pipeline_bytes": 32768, "once_bytes": 16384}
     lines = [{"tiles": {"M": 64, "N": n}, "plan": ",".join(f"{k}={v}" for k, v in plan.items()), "joint": False,
               "pipelined": True, "variable_trips": False, "sliding": False,

@@ -406,7 +406,7 @@ def written_cases(optional):
                        ways, 3)
     spec = at(400, 300, causal=True, window=100, d=128, dv=128)
     yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128 drawn",
-               backward("attention_bwd_dkdv", spec, random, 128), "consumers=2,stages=1,divide=1", 2)
+               backward("attention_bwd_dkdv", spec, random, 128), "consumers=2,stages=1,cooperative=1", 2)
     # tiles that are counted from the end: the first has one consumer, two, or all; one tile; no mask for what lies
     # in front; a loop that begins at the first program's mask
     for rows in [1, 64, 65, 200, 257, 448]:
@@ -474,12 +474,12 @@ def written_cases(optional):
                      dict(d=128, dv=128, rows=1, keys=1), dict(d=128, dv=128, rows=300, keys=64, right=20)]:
         spec = at(**features)
         yield case(f"attention_bwd {attention.name_of(spec)} M=128",
-                   backward("attention_bwd", spec, random, 128, 64), "consumers=2,stages=1,persistent=0,divide=1", 2)
+                   backward("attention_bwd", spec, random, 128, 64), "consumers=2,stages=1,persistent=0,cooperative=1", 2)
         yield case(f"attention_bwd_dq {attention.name_of(spec)} N=128",
-                   backward("attention_bwd_dq", spec, random, 64, 128), "consumers=2,stages=1,persistent=0,divide=1", 1)
+                   backward("attention_bwd_dq", spec, random, 64, 128), "consumers=2,stages=1,persistent=0,cooperative=1", 1)
         yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128",
                    backward("attention_bwd_dkdv", spec, random, 128, 64),
-                   "consumers=2,stages=1,divide=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
+                   "consumers=2,stages=1,cooperative=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
     # other programs
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "consumers=2"), (130, 72, 200, 1, (64, 72, 32), "consumers=3"),

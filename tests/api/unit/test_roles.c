@@ -52,7 +52,7 @@ static const Recipe recipes[] = {
     {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
     {"attention_bwd.tile", "consumers=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
     {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
-    {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,divide=1", "D=128 M=128 N=64 CAUSAL=true",
+    {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,cooperative=1", "D=128 M=128 N=64 CAUSAL=true",
      "attention_bwd", 0},
     {"attention.tile", "consumers=2,stages=2,q_stages=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
     {"gemm.tile", "consumers=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},

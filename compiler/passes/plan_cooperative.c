@@ -1,4 +1,4 @@
-/* plan_divide.c - warp groups that divide the tiles of one program.
+/* plan_cooperative.c - warp groups that divide the tiles of one program.
  *
  * Where a consumer that is a program of its own would have more sums than registers, the consumers of a block
  * work on one program together.  The main loop goes along some axis in tiles; each consumer has a part of
@@ -647,7 +647,7 @@ check_padding(Divider *d, const TirBlock *block)
 }
 
 const char *
-plan_divide(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where)
+plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where)
 {
     enum { FIX_ROUNDS = 64 };
     uint32_t n = fn->next_id + 1;

@@ -1,4 +1,4 @@
-/* roles_divided.c - the main loop of consumers that divide its tiles.
+/* roles_cooperative.c - the main loop of consumers that divide its tiles.
  *
  * What a product needs of all consumers (`from`) goes through shared memory: each consumer writes its part,
  * they meet, and products read one part after the other.
@@ -351,7 +351,7 @@ emit_iteration(Divided *d)
 }
 
 void
-roles_divided(Roles *r, CloneMap *map, Range range)
+roles_cooperative(Roles *r, CloneMap *map, Range range)
 {
     uint32_t n = r->loop->n_results;
     TirVal **values = roles_initial(r, map, 0);
