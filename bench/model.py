@@ -62,20 +62,20 @@ def iteration_of(features, plan, t):
     work, n = features["work"], plan["consumers"]
     products = norm(work["tensor"], work["shared"], t["port_power"])
     arithmetic = work["special"] + t["issue"] * work["issue"] + t["vector"] * work["vectors"]
-    arithmetic += 0 if features["joint"] else t["round"]
+    arithmetic += 0 if features["coop_k"] else t["round"]
     pipelines = features["pipelined"] and plan["pipelined"]
     ahead = work["lookahead"] and plan["pipelined"] and plan["stages"] > 1
     share = work["stage0"] if pipelines else work["after"] + (0 if ahead else work["first"])
-    straight = not pipelines and not features["joint"]
+    straight = not pipelines and not features["coop_k"]
     share += 0 if straight else t["under"] * (1 - share)
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
                       t["gap"] + (t["gap_straight"] if straight else 0))
-    clocks += (n - 1) * t["joint"] if features["joint"] else 0
+    clocks += (n - 1) * t["coop_k"] if features["coop_k"] else 0
     clocks = max(clocks, work["pipeline_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
     if plan["stages"] > 1 or work["cooperative"]:
         return clocks, 0.0
-    if features["joint"]:
+    if features["coop_k"]:
         return clocks, t["copy_latency"] + work["tensor"]
     return clocks, t["copy_latency"] * (1 if pipelines or work["held"] else t["copy_part"])
 
@@ -97,7 +97,7 @@ def predict(features, plan, t):
     elif plan["q_stages"] == 1:
         pipelines = features["pipelined"] and plan["pipelined"]
         start += (t["stage"] if pipelines else 1) * (t["copy_latency"] + work["once_bytes"] / t["copy_bytes"])
-    masks = t["issue"] * trips["masks"] * n * t["mask"] * (t["mask_joint"] if features["joint"] else 1)
+    masks = t["issue"] * trips["masks"] * n * t["mask"] * (t["mask_coop_k"] if features["coop_k"] else 1)
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
@@ -233,8 +233,8 @@ def report(cases, quiet):
 
 # ---- fitting -------------------------------------------------------------------------------------------
 
-FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "joint", "vector", "added", "tile", "fill",
-          "block", "slot", "idle", "store_bytes", "mask", "mask_joint", "copy_latency", "copy_part")
+FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "coop_k", "vector", "added", "tile", "fill",
+          "block", "slot", "idle", "store_bytes", "mask", "mask_coop_k", "copy_latency", "copy_part")
 
 
 def solved(matrix, right):

@@ -21,7 +21,7 @@ enum {
     MOST_CHOICES = 160,
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OTHER_SHARED = 1024,    /* barriers, alignment */
-    JOINT_SHARED = 512      /* the same where all large buffers are counted */
+    COOP_K_SHARED = 512      /* the same where all large buffers are counted */
 };
 
 typedef struct PlanSearch {
@@ -72,7 +72,7 @@ registers_needed(const ConsumerWork *w)
     enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
     int64_t needed = w->accumulators + w->fresh;
 
-    if (!w->joint)
+    if (!w->coop_k)
         return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0) +
                (w->vectors > 0 ? VECTOR_REGISTERS : 0);
     needed += w->vector + FEW_REGISTERS; /* that is added to a tile, or to what it begins with */
@@ -114,7 +114,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
     found->choice.cost.per_work = found->microseconds;
     /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
-    for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->joint; k++) {
+    for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
         if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
             found->choice.cost.per_work *= 1.015;
     }
@@ -146,7 +146,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
 {
     const Target *target = s->px->target;
     int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
-                    (w->joint ? JOINT_SHARED : OTHER_SHARED);
+                    (w->coop_k ? COOP_K_SHARED : OTHER_SHARED);
     uint32_t q_stages = 2, stages = 0;
     int64_t loop = w->pipeline_bytes_shared + consumers * w->pipeline_bytes_own;
     int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
@@ -187,13 +187,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
-    if (!w->joint || (q_stages > 1 && w->lookahead))
+    if (!w->coop_k || (q_stages > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
-    /* A block has one tile; what a joint product leaves of shared memory is as good for a second stage
+    /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a second stage
      * as for nothing, and so it was measured. */
-    plan.q_stages = w->joint ? q_stages : 1;
-    if (w->variable_trips || w->joint)
+    plan.q_stages = w->coop_k ? q_stages : 1;
+    if (w->variable_trips || w->coop_k)
         add_plans(s, values, w, &trips, plan);
 }
 
@@ -225,7 +225,7 @@ try_values(PlanSearch *s, TileChoice *values)
         if (fn == NULL)
             continue;
         some = true;
-        if (fn->plan->joint) {
+        if (fn->plan->coop_k) {
             ConsumerWork w = consumer_work(fn, consumers);
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
                 add_choice(s, values, fn, &w, consumers);

@@ -50,14 +50,14 @@ round_of(uint32_t n, double waited, double under, double second, double gap)
 bool
 consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
-    return plan->pipelined && !work->joint && work->accumulators > 0 && work->fresh > 0 &&
+    return plan->pipelined && !work->coop_k && work->accumulators > 0 && work->fresh > 0 &&
            plan_overlap_fits(target, plan->consumers, work->accumulators + plan_overlap_registers(work->fresh));
 }
 
 bool
 consumer_is_products(const ConsumerWork *work)
 {
-    return work->issue <= 0 && work->special <= 0 && !work->joint;
+    return work->issue <= 0 && work->special <= 0 && !work->coop_k;
 }
 
 static double
@@ -81,7 +81,7 @@ copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
     if (work->cooperative)
         return 0;
-    if (work->joint) /* and so do all others: nothing runs beside its products */
+    if (work->coop_k) /* and so do all others: nothing runs beside its products */
         return times->copy_latency + work->tensor;
     return times->copy_latency * (pipelines || work->held ? 1 : times->copy_part);
 }
@@ -91,7 +91,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
 {
     const ConsumerTimes *times = &target->consumer_times;
     uint32_t n = plan->consumers;
-    bool pipelines = consumer_pipelines(target, work, plan), straight = !pipelines && !work->joint;
+    bool pipelines = consumer_pipelines(target, work, plan), straight = !pipelines && !work->coop_k;
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
@@ -102,7 +102,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
         share += times->under * (1 - share);
     double clocks = round_of(n, c->products * share, c->products * (1 - share), c->arithmetic,
                              times->gap + (straight ? times->gap_straight : 0));
-    clocks += work->joint ? (n - 1) * times->joint : 0;
+    clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
     clocks += times->added * n * work->added;
     c->wait = plan->stages == 1 ? copy_wait(times, work, pipelines) : 0;
@@ -168,7 +168,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     ConsumerClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
                     .arithmetic = work->special + times->issue * work->issue +
                                   times->vector * work->vectors +
-                                  (work->joint ? 0 : times->round)};
+                                  (work->coop_k ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
     bool drawn = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
     bool sliding = work->sliding && whole_waves && trips->each > 0;
@@ -186,7 +186,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     }
     /* Consumers that wait for one another make masks meanwhile, in part. */
     double masks = times->issue * trips->masks * plan->consumers * times->mask *
-                   (work->joint ? times->mask_joint : 1);
+                   (work->coop_k ? times->mask_coop_k : 1);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
     if (drawn) /* the longest come first, the shortest fill the end */

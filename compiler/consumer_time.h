@@ -37,7 +37,7 @@ typedef struct ConsumerWork {
                                     a product with swap_ab has one element in four */
     bool positions;              /* it computes with the elements' places, as numbers */
     bool swap_ab;                /* some sum is computed with swap_ab */
-    bool joint;                  /* consumers share a product: all have all iterations */
+    bool coop_k;                  /* consumers share a product: all have all iterations */
     bool cooperative;               /* consumers divide the tiles */
     bool lookahead;                /* an iteration's first product begins in the one before */
     bool held;                   /* a tile is read from the first products to the last */

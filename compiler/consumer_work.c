@@ -190,12 +190,12 @@ add_memory(const Sum *sum)
 
     for (uint32_t i = 0; i < sum->body->ops.n; i++) {
         const TirOp *op = sum->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !w->joint)
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !w->coop_k)
             w->vectors += op->results[0]->type.dim[0];
         if (op->op != TIR_ATOMIC_ADD)
             continue;
         const TirVal *value = op->args[op->n_args - 1];
-        if (sum->cooperative || value->def == NULL || !value->def->joint)
+        if (sum->cooperative || value->def == NULL || !value->def->coop_k)
             w->added += (double)tir_type_elements(value->type);
     }
 }
@@ -205,10 +205,10 @@ add_product(const Sum *sum, const TirOp *op)
 {
     ConsumerWork *w = sum->work;
     TirType type = op->results[0]->type;
-    JointShare share = {.rows = type.dim[0], .cols = type.dim[1]};
-    bool shares = op->joint && !sum->cooperative; /* of the parts of all consumers */
+    CoopKShare share = {.rows = type.dim[0], .cols = type.dim[1]};
+    bool shares = op->coop_k && !sum->cooperative; /* of the parts of all consumers */
     if (shares)
-        share = joint_share(type, sum->consumers);
+        share = coop_k_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double blocks = rows / GROUP_ROWS;
     double steps = (op->args[0]->type.dim[1] + 15) / 16;
@@ -216,15 +216,15 @@ add_product(const Sum *sum, const TirOp *op)
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->joint || (left->def != NULL &&
+    bool in_shared = op->coop_k || (left->def != NULL &&
                                    (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
-    if (op->joint && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
-        w->joint = true;
+    if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
+        w->coop_k = true;
         w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
         w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
     }
     if (shares) { /* the parts of all consumers, for a share of the result */
-        w->joint = true;
+        w->coop_k = true;
         steps *= sum->consumers;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * 2;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
@@ -238,7 +238,7 @@ add_product(const Sum *sum, const TirOp *op)
     add_waits(w, sum->body, op, steps * blocks * n / 2);
     w->multiplies += rows * n * steps * 16;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
-    if (shares || (op->joint && !is_carried(sum->body, op->results[0])))
+    if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
@@ -355,7 +355,7 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     add_pipelines_of(&w, fn, plain);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = fn->plan->lookahead;
-    if (w.joint)
+    if (w.coop_k)
         add_vectors(&w, plain->blocks[0], sum.cooperative ? consumers : 1);
     return w;
 }

@@ -57,8 +57,8 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
         buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
     buf_add(out, "--plan=");
     print_plan(&p->choice.plan, out);
-    buf_printf(out, "\",\"pipelined\":%s,\"joint\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
-               p->pipelined ? "true" : "false", w->joint ? "true" : "false",
+    buf_printf(out, "\",\"pipelined\":%s,\"coop_k\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
+               p->pipelined ? "true" : "false", w->coop_k ? "true" : "false",
                w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"stage0\":%.6g,\"first\":%.6g,"
@@ -121,7 +121,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             : plan->dynamic && p->work.sliding ? plan->persistent ? "drawn" : "tile, drawn"
             : plan->persistent                ? "persistent"
                                               : "of a tile",
-            p->work.joint   ? "joint"
+            p->work.coop_k   ? "coop_k"
             : p->pipelined ? "pipelined"
                             : "in order",
             memory, p->clocks.iteration, 100 * plan->consumers * p->work.tensor / p->clocks.iteration,

@@ -94,7 +94,7 @@ typedef struct ConsumerTimes {
     double gap;             /* in which a consumer needs no unit, an iteration .. */
     double gap_straight;    /* .. and that much more in straight loops */
     double under;           /* of products that run under arithmetic: the part that is waited for */
-    double joint;           /* where consumers wait for one another, an iteration and other consumer */
+    double coop_k;           /* where consumers wait for one another, an iteration and other consumer */
     double vector;          /* an element of a vector that each consumer loads itself */
     double added;           /* an element that is added to memory from registers */
     double tile;            /* to begin and end a tile of the grid, .. */
@@ -104,7 +104,7 @@ typedef struct ConsumerTimes {
     double idle;            /* of an iteration that other consumers of the block do not have */
     double store_bytes;     /* that one SM of a busy chip writes in a clock */
     double mask;            /* instructions for an element that is masked .. */
-    double mask_joint;      /* .. of which so much counts where consumers wait for one another */
+    double mask_coop_k;      /* .. of which so much counts where consumers wait for one another */
     double copy_latency;    /* of a tile that nothing runs ahead of .. */
     double copy_part;       /* .. of which so much counts where its stage is read in a part of an iteration */
     double pair;            /* an iteration of blocks that run in pairs */

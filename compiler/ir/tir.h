@@ -226,7 +226,7 @@ struct TirOp {
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
-    bool joint;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
+    bool coop_k;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
     bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
     bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
@@ -258,7 +258,7 @@ typedef struct TirShared {
     bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
     bool deferred_release;          /* a consumer gives a stage back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
-    bool is_joint;                 /* no pipeline; each consumer writes a part, all read it in products */
+    bool is_coop_k;                 /* no pipeline; each consumer writes a part, all read it in products */
     bool is_vector;                /* a pipeline of vectors: not swizzled */
     bool is_staging;               /* no pipeline; read by TMA, a consumer each */
     uint32_t aliases;              /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
@@ -298,7 +298,7 @@ typedef struct TirPlan {
     bool balance_swap;            /* in every other tile warp groups have consumers in reverse order */
     uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
-    bool joint;                  /* consumers work on some product together: all have all iterations */
+    bool coop_k;                  /* consumers work on some product together: all have all iterations */
     bool lookahead;                /* the first product of an iteration begins in the one before */
     bool pipelined;             /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */

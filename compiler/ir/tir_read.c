@@ -261,7 +261,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         return;
     case TIR_SHARED_READ:
         op->shared = take_stage(r, args);
-        op->joint = reader_accept(r, "joint");
+        op->coop_k = reader_accept(r, "coop_k");
         op->sliced = reader_accept(r, "sliced");
         op->own = reader_accept(r, "own");
         if (reader_accept(r, "consumer")) {
@@ -338,7 +338,7 @@ take_attributes(Reader *r, TirOp *op)
         }
         op->swap_ab = reader_accept(r, "swap_ab");
         op->async = reader_accept(r, "async");
-        op->joint = reader_accept(r, "joint");
+        op->coop_k = reader_accept(r, "coop_k");
     }
     if (reader_accept(r, "through"))
         op->shared = take_shared(r);
@@ -505,7 +505,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->partial = attributes.partial;
     op->uniform = attributes.uniform;
     op->async = attributes.async;
-    op->joint = attributes.joint;
+    op->coop_k = attributes.coop_k;
     op->sliced = attributes.sliced;
     op->own = attributes.own;
     return op;
@@ -645,7 +645,7 @@ take_shared_line(Reader *r)
         shared->lookahead = shared->release_lag && reader_accept(r, "lookahead");
         shared->deferred_release = reader_accept(r, "deferred_release");
     }
-    shared->is_joint = reader_accept(r, "joint");
+    shared->is_coop_k = reader_accept(r, "coop_k");
     shared->is_staging = reader_accept(r, "staging");
     if (shared->is_staging && reader_accept(r, "aliases"))
         shared->aliases = reader_u32(r) + 1;
@@ -654,7 +654,7 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* consumers 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 joint lookahead
+/* consumers 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 coop_k lookahead
  * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
 static void
 take_plan_line(Reader *r)
@@ -680,7 +680,7 @@ take_plan_line(Reader *r)
     plan->pingpong = reader_accept(r, "pingpong");
     plan->balance_swap = reader_accept(r, "balance_swap");
     plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
-    plan->joint = reader_accept(r, "joint");
+    plan->coop_k = reader_accept(r, "coop_k");
     plan->lookahead = reader_accept(r, "lookahead");
     if (reader_accept(r, "tile_swizzle")) {
         plan->tile_swizzle = reader_u32(r);

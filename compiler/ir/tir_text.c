@@ -458,8 +458,8 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         print_stage(p, op);
-        buf_add(out, op->joint ? op->sliced ? " joint sliced" : " joint" : op->own ? " own" : "");
-        if (op->joint && op->integer > 0)
+        buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k" : op->own ? " own" : "");
+        if (op->coop_k && op->integer > 0)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
         return;
     case TIR_TMA_REDUCE_ADD:
@@ -510,7 +510,7 @@ print_operands(Printer *p, const TirOp *op)
     if (op->op == TIR_MMA && op->swap_ab)
         buf_add(out, " swap_ab");
     if (op->op == TIR_MMA && op->async)
-        buf_add(out, op->joint ? " async joint" : " async");
+        buf_add(out, op->coop_k ? " async coop_k" : " async");
 }
 
 /* Operations that name a buffer among their operands; others, which go through one, name it last. */
@@ -663,7 +663,7 @@ print_schedule(Printer *p)
         buf_add(p->out, fn->plan->balance_swap ? " balance_swap" : "");
         if (fn->plan->reg_pressure > 0)
             buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
-        buf_add(p->out, fn->plan->joint ? " joint" : "");
+        buf_add(p->out, fn->plan->coop_k ? " coop_k" : "");
         buf_add(p->out, fn->plan->lookahead ? " lookahead" : "");
         if (fn->plan->tile_swizzle != 0)
             buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", fn->plan->tile_swizzle,
@@ -694,8 +694,8 @@ print_schedule(Printer *p)
                    " offset %" PRIu32 " bytes %" PRIu32,
                    shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
                    shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
-        if (shared->is_joint || shared->is_staging)
-            buf_add(p->out, shared->is_joint ? " joint" : " staging");
+        if (shared->is_coop_k || shared->is_staging)
+            buf_add(p->out, shared->is_coop_k ? " coop_k" : " staging");
         if (shared->aliases != 0)
             buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
         if (shared->is_pipeline)

@@ -567,7 +567,7 @@ check_types(Verifier *v, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         check_stage(v, op);
-        if (op->joint) /* of all consumers: larger than a part */
+        if (op->coop_k) /* of all consumers: larger than a part */
             return;
         check_fits_shared(v, op, op->results[0]->type);
         return;

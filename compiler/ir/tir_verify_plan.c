@@ -92,7 +92,7 @@ check_facts(Verifier *v)
         if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer || pipeline->is_vector || plan == NULL ||
                              !plan->paired))
             tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such", k);
-        if (pipeline->is_pipeline + pipeline->is_joint + pipeline->is_staging > 1)
+        if (pipeline->is_pipeline + pipeline->is_coop_k + pipeline->is_staging > 1)
             tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
     }
     if (plan == NULL)
@@ -104,7 +104,7 @@ check_facts(Verifier *v)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->reversed_raster && (plan->cooperative || plan->paired || plan->joint || plan->consumers == 1))
+    if (plan->reversed_raster && (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1))
         tir_fault(v, NULL, "tiles are counted from the end, where no consumer may be without a program of its own");
     if (plan->paired && (plan->cooperative || plan->dynamic))
         tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");
@@ -254,7 +254,7 @@ read_behind(const TirVal *value)
         def = def->args[0]->def;
     if (def == NULL || def->op != TIR_SHARED_READ)
         return NULL;
-    return def->shared->is_pipeline || def->shared->is_joint ? def : NULL;
+    return def->shared->is_pipeline || def->shared->is_coop_k ? def : NULL;
 }
 
 static void

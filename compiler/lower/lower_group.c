@@ -163,7 +163,7 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 /* The descriptors of a pipeline's current stage, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
-static LirReg *describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
+static LirReg *describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
                               uint32_t end, int32_t block);
 
 static LirReg *
@@ -172,8 +172,8 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     const TirOp *read = operand->read;
     bool contiguous = operand->contiguous;
     const TirShared *pipeline = read->shared;
-    if (read->joint)
-        return describe_joint(lo, read, contiguous, first, end, block);
+    if (read->coop_k)
+        return describe_coop_k(lo, read, contiguous, first, end, block);
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
     int32_t panel = layout->rows * SWIZZLE_BYTES;
@@ -217,7 +217,7 @@ share_bytes(const TirOp *read, int32_t panel)
 /* The same for the parts of all consumers, one after the other along the contracted dimension: those of
  * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only. */
 static LirReg *
-describe_joint(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
+describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
                int32_t block)
 {
     const TirShared *shared = read->shared;
@@ -272,7 +272,7 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
             GroupOperand operand = {.read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
-            if (read == NULL || read->joint || read->shared != pipeline || steps_of(op) > MOST_AHEAD ||
+            if (read == NULL || read->coop_k || read->shared != pipeline || steps_of(op) > MOST_AHEAD ||
                 operand.part != NULL)
                 continue;
             cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);
@@ -288,9 +288,9 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
 
     cursor->described[0] = cursor->described[1] = NULL;
     /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
-     * stages are, which are read once, and not the several operands of a loop with a joint product. */
+     * stages are, which are read once, and not the several operands of a loop with a cooperative-K product. */
     const TirOp *loop = wait->parent->owner;
-    if (lo->fn->plan->reg_pressure > 0 && (lo->fn->plan->joint || (loop != NULL && loop->op == TIR_FOR)))
+    if (lo->fn->plan->reg_pressure > 0 && (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)
         at++;

@@ -169,7 +169,7 @@ lower_begin_pipelines(Lowering *lo)
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!lo->fn->shared.at[k]->is_pipeline && !lo->fn->shared.at[k]->is_joint)
+        if (!lo->fn->shared.at[k]->is_pipeline && !lo->fn->shared.at[k]->is_coop_k)
             continue;
         lo->role->pipelines[k] = lower_new_cursor(lo);
         if (lo->fn->shared.at[k]->release_lag && !lo->role->producer) {

@@ -47,7 +47,7 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (shared->is_joint || shared->is_staging) { /* this consumer's part of a stage */
+    if (shared->is_coop_k || shared->is_staging) { /* this consumer's part of a stage */
         int64_t part = shared->bytes / shared->stages / lo->fn->plan->consumers;
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
@@ -62,9 +62,9 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     }
     if (stage == NULL)
         return base;
-    if (shared->is_joint && shared->stages == 1)
+    if (shared->is_coop_k && shared->stages == 1)
         return base;
-    if (shared->is_joint) {
+    if (shared->is_coop_k) {
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
@@ -460,7 +460,7 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
 
-    if (op->shared->is_joint && op->shared->stages > 1) { /* the stage that was not written last */
+    if (op->shared->is_coop_k && op->shared->stages > 1) { /* the stage that was not written last */
         LirReg stage = lo->role->pipelines[op->shared->id].stage;
         LirOperand turn[] = {lir_reg(stage), lir_reg(stage), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);

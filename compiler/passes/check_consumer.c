@@ -57,12 +57,12 @@ typedef struct InFlight {
     const TirVal *registers[2]; /* operands in registers */
 } InFlight;
 
-enum { JOINT_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
+enum { COOP_K_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
 
 /* Epochs between barriers of all consumers, from 1 on, in which .. */
 typedef struct Epochs {
-    uint32_t written[JOINT_STAGES]; /* .. a stage was last written or waited for (of pipelines: [0]) */
-    uint32_t read[JOINT_STAGES];    /* .. the last product ended that read all consumers' parts of it */
+    uint32_t written[COOP_K_STAGES]; /* .. a stage was last written or waited for (of pipelines: [0]) */
+    uint32_t read[COOP_K_STAGES];    /* .. the last product ended that read all consumers' parts of it */
 } Epochs;
 
 typedef struct Consumer {
@@ -347,13 +347,13 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
         return fail(b, read,
                     arena_printf(b->facts->arena, "a stage of %s is read after results were written to it",
                                  pipeline_name(b, read->shared)));
-    return !read->joint || read_all_parts(b, read, *stage);
+    return !read->coop_k || read_all_parts(b, read, *stage);
 }
 
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_pipeline || shared->is_joint;
+    return shared->is_pipeline || shared->is_coop_k;
 }
 
 static bool
@@ -452,7 +452,7 @@ wait_for_products(Consumer *b, int64_t most)
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
-            if (read != NULL && read->joint)
+            if (read != NULL && read->coop_k)
                 b->epochs[read->shared->id].read[read->shared->is_pipeline ? 0 : flight->stage[k]] =
                     b->epoch;
         }
@@ -578,9 +578,9 @@ write_part(Consumer *b, const TirOp *op)
     const TirShared *buffer = op->shared;
     uint32_t stage = b->written_stage[buffer->id] ^= buffer->stages > 1;
 
-    if (buffer->stages > JOINT_STAGES)
+    if (buffer->stages > COOP_K_STAGES)
         return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u stages, more than %d",
-                                          pipeline_name(b, buffer), buffer->stages, JOINT_STAGES));
+                                          pipeline_name(b, buffer), buffer->stages, COOP_K_STAGES));
     bool running = false;
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
@@ -713,7 +713,7 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         break;
     case TIR_SHARED_WRITE:
-        if (op->shared->is_joint && !write_part(b, op))
+        if (op->shared->is_coop_k && !write_part(b, op))
             return false;
         break;
     case TIR_SHARED_READ:
@@ -806,7 +806,7 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
         return fail(&b, NULL, "a product may still run when the tile is done");
     }
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) {
-        for (uint32_t stage = 0; stage < JOINT_STAGES; stage++) {
+        for (uint32_t stage = 0; stage < COOP_K_STAGES; stage++) {
             if (b.epochs[k].read[stage] < b.epoch)
                 continue;
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];

@@ -474,7 +474,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
             read[reads++] = k;
             continue;
         }
-        if (c->fn->plan->joint) /* it takes part in what others have to do, all of it masked */
+        if (c->fn->plan->coop_k) /* it takes part in what others have to do, all of it masked */
             continue;
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));

@@ -301,7 +301,7 @@ is_packed(const TirOp *op)
 /* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
  * exchange their parts of the left operand, and each computes a share of the result. */
 static bool
-check_joint(Planner *p, TirOp *op)
+check_coop_k(Planner *p, TirOp *op)
 {
     uint32_t consumers = p->px->plan.consumers;
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
@@ -314,7 +314,7 @@ check_joint(Planner *p, TirOp *op)
         if (p->depends[add->args[k]->id])
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
-    JointShare share = joint_share(op->results[0]->type, consumers);
+    CoopKShare share = coop_k_share(op->results[0]->type, consumers);
     if (consumers > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
@@ -324,7 +324,7 @@ check_joint(Planner *p, TirOp *op)
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
-    op->joint = true;
+    op->coop_k = true;
     op->swap_ab = share.swap_ab;
     return check_load(p, right);
 }
@@ -356,7 +356,7 @@ check_columns(Planner *p, TirOp *op)
         return refuse(p, op->span, "warp groups have no product of these types");
     if (rows != form->m || cols > form->n)
         return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
-    op->joint = true;
+    op->coop_k = true;
     op->swap_ab = false;
     return check_load(p, right) && check_place(p, right);
 }
@@ -379,7 +379,7 @@ check_products(Planner *p)
         TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
             continue;
-        op->joint = false;
+        op->coop_k = false;
         if (is_of_all_consumers(op->args[0])) {
             if (!check_columns(p, op))
                 return false;
@@ -387,7 +387,7 @@ check_products(Planner *p)
         }
         uint8_t along = p->along[op->results[0]->id];
         if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
-            if (!check_joint(p, op))
+            if (!check_coop_k(p, op))
                 return false;
             continue;
         }
@@ -503,7 +503,7 @@ make_pipelines(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->async = true;
-        p->fn->plan->joint |= op->joint;
+        p->fn->plan->coop_k |= op->coop_k;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = load_behind(op->args[k]);
             make_pipelines_of_parts(p, op->args[k], stages);
@@ -588,7 +588,7 @@ plan_drawing(Planner *p)
         if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer && op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
-                 (added->def->joint || fn->plan->cooperative))
+                 (added->def->coop_k || fn->plan->cooperative))
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
@@ -621,7 +621,7 @@ has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan->cooperative || plan->paired || plan->joint || plan->consumers == 1)
+    if (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1)
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
@@ -673,16 +673,16 @@ writes_once_more(const Planner *p, const TirOp *op)
 /* Consumers that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
  * is written there but sums of such products. */
 static bool
-check_joint_writes(Planner *p)
+check_coop_k_writes(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    bool joint = false;
+    bool coop_k = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++)
-        joint = joint || body->ops.at[i]->joint;
-    for (uint32_t i = 0; i < body->ops.n && joint; i++) {
+        coop_k = coop_k || body->ops.at[i]->coop_k;
+    for (uint32_t i = 0; i < body->ops.n && coop_k; i++) {
         const TirOp *op = body->ops.at[i], *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
-        if (writes_once_more(p, op) && (op->op != TIR_ATOMIC_ADD || value == NULL || !value->joint))
+        if (writes_once_more(p, op) && (op->op != TIR_ATOMIC_ADD || value == NULL || !value->coop_k))
             return refuse(p, op->span, "memory is written in a loop that all warp groups go through together");
     }
     return true;
@@ -708,7 +708,7 @@ check_writes(Planner *p)
             return refuse(p, op->span, "memory is written before the main loop, or in a loop around it");
         }
         if (block == p->fn->body)
-            return check_joint_writes(p);
+            return check_coop_k_writes(p);
         inner = block->owner;
     }
 }

@@ -58,14 +58,14 @@ void plan_pairs(TirFn *fn);
 /* plan_order.c: the order of tiles, for a plan whose pipelines are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 
-/* plan_joint.c: what each consumer computes of a product of all consumers; no rows: it can not be divided. */
-typedef struct JointShare {
+/* plan_coop_k.c: what each consumer computes of a product of all consumers; no rows: it can not be divided. */
+typedef struct CoopKShare {
     int32_t rows, cols;
     bool by_rows; /* its rows are a part of the result's; else its columns are */
     bool swap_ab; /* computed with swap_ab */
-} JointShare;
+} CoopKShare;
 
-JointShare joint_share(TirType result, uint32_t consumers);
+CoopKShare coop_k_share(TirType result, uint32_t consumers);
 
 typedef VEC(TirOp *) OpList;
 

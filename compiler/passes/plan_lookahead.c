@@ -111,7 +111,7 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
             lookahead->product = body->ops.at[i];
     }
     TirOp *product = lookahead->product;
-    if (product == NULL || product->joint || !is_zero(product->args[2]) ||
+    if (product == NULL || product->coop_k || !is_zero(product->args[2]) ||
         !list_operand(arena, body, product->args[0], lookahead) ||
         !list_operand(arena, body, product->args[1], lookahead) || lookahead->load == NULL)
         return false;
@@ -126,7 +126,7 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 
 /* Registers of a thread, at least, while the product runs or its result is used: sums that live over
  * iterations, its own result or, if that is more, tiles computed of results that several operations use
- * (the first of them takes its place), the share of a joint product, and what was exchanged for that,
+ * (the first of them takes its place), the share of a cooperative-K product, and what was exchanged for that,
  * which others still read. */
 static int64_t
 registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t consumers)
@@ -139,7 +139,7 @@ registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *produc
     }
     for (uint32_t i = 0; i < loop->blocks[0]->ops.n; i++) {
         const TirOp *op = loop->blocks[0]->ops.at[i];
-        if (op->op == TIR_MMA && op->joint)
+        if (op->op == TIR_MMA && op->coop_k)
             others += tir_type_elements(op->results[0]->type) / consumers +
                       tir_type_elements(op->args[0]->type) / 2;
         if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
@@ -177,11 +177,11 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
 {
     const PlanHints *hints = &px->plan;
     const TirBlock *body = loop->blocks[0];
-    bool joint = false, parts = plan_clean_segments(loop) != 0;
+    bool coop_k = false, parts = plan_clean_segments(loop) != 0;
     Lookahead lookahead;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        joint = joint || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint);
+        coop_k = coop_k || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k);
         const TirOp *op = body->ops.at[i];
         if ((op->op == TIR_MASK && !parts) ||
             (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
@@ -190,7 +190,7 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
             return false;
     }
-    if (!joint || !hints->pipelined || stages < 2 ||
+    if (!coop_k || !hints->pipelined || stages < 2 ||
         !pass_enabled(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
     return registers_with_lookahead(fn, loop, lookahead.product, hints->consumers) <

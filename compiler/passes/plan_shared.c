@@ -270,7 +270,7 @@ overlap(const Usage *a, const Usage *b)
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_pipeline || shared->is_joint || shared->is_staging;
+    return shared->is_pipeline || shared->is_coop_k || shared->is_staging;
 }
 
 /* Whether a product starts between two places of a block: who waits for nothing behind it does before. */
@@ -396,7 +396,7 @@ place_pipelines(Planner *p)
         pipeline->barriers = offset;
         offset += 2 * MBARRIER_BYTES * pipeline->stages * (pipeline->per_consumer ? plan->consumers : 1);
     }
-    if (plan->reg_pressure > 1 || plan->joint) {
+    if (plan->reg_pressure > 1 || plan->coop_k) {
         plan->mark = offset;
         offset += MBARRIER_BYTES;
     }

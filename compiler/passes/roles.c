@@ -256,12 +256,12 @@ forget_scalars(Roles *r, CloneMap *map, uint32_t from)
 }
 
 static uint32_t
-joint_products(const Roles *r)
+coop_k_products(const Roles *r)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++)
-        n += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->joint;
+        n += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->coop_k;
     return n;
 }
 
@@ -345,7 +345,7 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     r.body = r.loop->blocks[0];
     sink_loads(fn, r.body);
-    plan->pipelined = plan->pipelined && !plan->joint;
+    plan->pipelined = plan->pipelined && !plan->coop_k;
     roles_mark(&r);
     if (plan->pipelined)
         plan->pipelined = roles_prepare_pipelined(&r);
@@ -367,14 +367,14 @@ pass_roles(PassContext *px, TirFn *fn)
     choose_first_iteration(&r);
     /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
-    plan->pingpong = plan->pingpong && (plan->joint ? joint_products(&r) == 1
+    plan->pingpong = plan->pingpong && (plan->coop_k ? coop_k_products(&r) == 1
                                               : plan->pipelined && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
     plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&
-                        !plan->joint;
+                        !plan->coop_k;
     r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-consumers");
     plan->original = r.old;
-    if (plan->joint)
+    if (plan->coop_k)
         r.span_all = plan->consumers > 1 && !plan->cooperative; /* which all have the same anyway */
     if (!plan->pipelined)
         roles_order_pipelines(&r);
@@ -390,7 +390,7 @@ pass_roles(PassContext *px, TirFn *fn)
         there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
-    if (plan->joint) /* a consumer reads the others' parts: nobody gives one back before all are done */
+    if (plan->coop_k) /* a consumer reads the others' parts: nobody gives one back before all are done */
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);

@@ -95,7 +95,7 @@ write_part(Divided *d, const TirOp *from)
     WrittenPart written = {part, roles_new_buffer(d->r, part->name != NULL ? part->name : "parts",
                                                   part->type.dtype, part->type.dim[0],
                                                   part->type.dim[1], 1)};
-    written.buffer->is_joint = true;
+    written.buffer->is_coop_k = true;
     vec_push(d->r->fn->arena, &d->written_parts, written);
     TirVal *args[] = {tir_const_int(b, 0), clone_of(d->map, part)};
     tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;
@@ -113,7 +113,7 @@ read_part(Divided *d, const TirOp *from)
     b->span = from->span;
     TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &part->type);
     read->shared = buffer_of(d, part);
-    read->joint = true;
+    read->coop_k = true;
     read->integer = 1 + from->integer;
     read->results[0]->name = part->name;
     clone_set(d->map, from->results[0],
@@ -192,7 +192,7 @@ order_iteration(Divided *d)
             order_with_needs(d, body->ops.at[i]);
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->joint)
+        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k)
             order_with_needs(d, body->ops.at[i]);
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -329,7 +329,7 @@ emit_iteration(Divided *d)
             read_own(d, op);
             continue;
         }
-        if (op->op == TIR_MMA && op->joint) {
+        if (op->op == TIR_MMA && op->coop_k) {
             if (d->written)
                 meet(d);
             read_part(d, op->args[0]->def);

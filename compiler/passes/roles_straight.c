@@ -75,19 +75,19 @@ wait_until(Roles *r, InFlight *in_flight, uint32_t left, const ValueList *before
  * Two stages, so that one barrier an iteration is enough: who has passed it has read the other
  * stage before.  Products in `meanwhile` run while the consumers wait for each other. */
 static void
-emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
+emit_coop_k(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
 {
     TirBuilder *b = &r->b;
     int32_t consumers = (int32_t)r->fn->plan->consumers;
     TirType part = op->args[0]->type, right = op->args[1]->type;
-    JointShare share = joint_share(op->results[0]->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(op->results[0]->type, r->fn->plan->consumers);
     TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * consumers);
     TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
 
     b->span = op->span;
     if (r->exchange == NULL) {
         r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
-        r->exchange->is_joint = true;
+        r->exchange->is_coop_k = true;
     }
     TirVal *stage = tir_const_int(b, 0); /* the next one at each write */
     TirVal *written[] = {stage, clone_of(map, op->args[0])};
@@ -101,22 +101,22 @@ emit_joint(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
         tir_op_new(b, TIR_PINGPONG_WAIT, 0, NULL, 0, NULL);
     TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &left);
     x->shared = r->exchange;
-    x->joint = true;
+    x->coop_k = true;
     x->sliced = share.by_rows;
     TirVal *zero = tir_const_int(b, 0);
     TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
     y->shared = op->args[1]->def->shared;
-    y->joint = true;
+    y->coop_k = true;
     y->sliced = !share.by_rows;
     TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
     TirVal *args[] = {x->results[0], y->results[0], none};
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
-    mma->async = mma->joint = true;
+    mma->async = mma->coop_k = true;
     mma->swap_ab = op->swap_ab;
     clone_set(map, op->results[0], mma->results[0]);
 }
 
-/* The dimension of the tensor that the consumers' shares of a joint product lie along: that of the tile's
+/* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that of the tile's
  * rows or of its columns. */
 static uint32_t
 divided_dimension(const TirOp *add, bool by_rows)
@@ -128,11 +128,11 @@ divided_dimension(const TirOp *add, bool by_rows)
     return d;
 }
 
-/* Through which a consumer's share of a joint product goes to the tensor that `add` adds to. */
+/* Through which a consumer's share of a cooperative-K product goes to the tensor that `add` adds to. */
 static TirShared *
 staging_of(Roles *r, TirOp *add)
 {
-    JointShare share = joint_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
 
     if (add->shared == NULL) {
         add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
@@ -141,14 +141,14 @@ staging_of(Roles *r, TirOp *add)
     return add->shared;
 }
 
-/* The addition of this consumer's share of a joint product. */
+/* The addition of this consumer's share of a cooperative-K product. */
 static void
 emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {
     TirBuilder *b = &r->b;
     TirVal *whole = op->args[op->n_args - 1];
     TirVal *value = clone_of(map, whole);
-    JointShare share = joint_share(whole->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(whole->type, r->fn->plan->consumers);
     uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
     int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
@@ -273,16 +273,16 @@ order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op)
     }
 }
 
-/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the joint one at `joint_at`
+/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the coop_k one at `coop_k_at`
  * needs: it runs while they meet. */
 static bool
-can_run_meanwhile(const Roles *r, uint32_t at, uint32_t joint_at)
+can_run_meanwhile(const Roles *r, uint32_t at, uint32_t coop_k_at)
 {
     const TirOp *op = r->body->ops.at[at];
 
-    if (op->op != TIR_MMA || op->joint || r->level[op->results[0]->id] < 2)
+    if (op->op != TIR_MMA || op->coop_k || r->level[op->results[0]->id] < 2)
         return false;
-    for (uint32_t i = at + 1; i <= joint_at; i++) {
+    for (uint32_t i = at + 1; i <= coop_k_at; i++) {
         if (op_uses_deep(r->body->ops.at[i], op->results[0]))
             return false;
     }
@@ -323,7 +323,7 @@ order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
 {
     Arena *arena = r->fn->arena;
     bool *done = arena_array(arena, bool, r->body->ops.n + 1);
-    uint32_t n = r->body->ops.n, joint_at = n;
+    uint32_t n = r->body->ops.n, coop_k_at = n;
 
     if (roles_carrier(r) != NULL && !lookahead) /* vectors share its barriers */
         order_with_needs(r, out, done, roles_carrier(r));
@@ -331,8 +331,8 @@ order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
         TirOp *op = r->body->ops.at[i];
         if (is_vector(op) && op->shared == NULL)
             order_with_needs(r, out, done, op);
-        if (op->op == TIR_MMA && op->joint)
-            joint_at = i;
+        if (op->op == TIR_MMA && op->coop_k)
+            coop_k_at = i;
     }
     /* What sums begin with is put there while no product runs. */
     for (uint32_t i = 0; i < n; i++) {
@@ -356,15 +356,15 @@ order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
     for (uint32_t i = 0; i < n; i++) {
         TirOp *op = r->body->ops.at[i];
         for (uint32_t k = i + 1; k < n && op->op == TIR_MMA && !done[i]; k++) {
-            TirOp *joint = r->body->ops.at[k];
-            if (joint->op == TIR_MMA && joint->joint && !done[k] &&
-                source_of(joint->args[0]) == source_of(op->args[0]))
-                order_with_needs(r, out, done, joint);
+            TirOp *coop_k = r->body->ops.at[k];
+            if (coop_k->op == TIR_MMA && coop_k->coop_k && !done[k] &&
+                source_of(coop_k->args[0]) == source_of(op->args[0]))
+                order_with_needs(r, out, done, coop_k);
         }
         if (done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
             continue;
         done[i] = true;
-        if (i < joint_at && joint_at < n && !done[joint_at] && can_run_meanwhile(r, i, joint_at))
+        if (i < coop_k_at && coop_k_at < n && !done[coop_k_at] && can_run_meanwhile(r, i, coop_k_at))
             vec_push(arena, meanwhile, op);
         else
             vec_push(arena, out, op);
@@ -377,11 +377,11 @@ order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
 }
 
 static bool
-adds_joint(const TirOp *op)
+adds_coop_k(const TirOp *op)
 {
     const TirOp *def = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1]->def : NULL;
 
-    return def != NULL && def->op == TIR_MMA && def->joint;
+    return def != NULL && def->op == TIR_MMA && def->coop_k;
 }
 
 /* Gives back the pipelines whose last product has ended: none of those to come, from place `from` on and
@@ -449,7 +449,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     const ValueList none = {0};
     OpList order = {0}, meanwhile = {0};
     bool *released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1);
-    bool copied = false, turn = false, joint = r->fn->plan->joint;
+    bool copied = false, turn = false, coop_k = r->fn->plan->coop_k;
     uint32_t products = 0;
     TirVal *begun = NULL;
 
@@ -465,7 +465,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
         for (uint32_t k = in_flight.results.n; k-- > 0;) {
             if (looks_at(op, in_flight.results.at[k]) || begins_with_copy(r, op, in_flight.results.at[k]) ||
                 reads_operand(r, op, in_flight.results.at[k])) {
-                if (!copied && !joint) /* under the products that begin the iteration */
+                if (!copied && !coop_k) /* under the products that begin the iteration */
                     roles_copy_vectors(r, later_iteration(r, map, 1));
                 copied = true;
                 list_computed(r, op, map, &computed);
@@ -478,13 +478,13 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
             wait_until(r, &in_flight, MOST_IN_FLIGHT - 1, &none);
             release_ended(r, &order, &meanwhile, i, &in_flight, released);
         }
-        if (op->op == TIR_MMA && op->joint) {
-            emit_joint(r, map, op, &meanwhile);
+        if (op->op == TIR_MMA && op->coop_k) {
+            emit_coop_k(r, map, op, &meanwhile);
             for (uint32_t k = 0; k < meanwhile.n; k++)
                 vec_push(r->fn->arena, &in_flight.results, meanwhile.at[k]->results[0]);
             meanwhile.n = 0;
             turn = r->fn->plan->pingpong;
-        } else if (adds_joint(op)) {
+        } else if (adds_coop_k(op)) {
             emit_addition(r, map, op);
         } else if (roles_vector(r, op) != NULL) {
             roles_read_vector(r, map, roles_vector(r, op), clone_of(map, r->body->params.at[0]));
@@ -506,7 +506,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     }
     /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
-    if (joint)
+    if (coop_k)
         roles_copy_vectors(r, later_iteration(r, map, 2));
     if (begun != NULL) { /* stages are free before it ends */
         wait_until(r, &in_flight, 1, &none);
@@ -514,7 +514,7 @@ roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     }
     wait_until(r, &in_flight, 0, &none);
     release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
-    if (!joint && r->vectors.n > 0) {
+    if (!coop_k && r->vectors.n > 0) {
         if (!copied)
             roles_copy_vectors(r, later_iteration(r, map, 1));
         roles_vectors_there(r);
@@ -560,7 +560,7 @@ preloaded_body(Roles *r, OpList *pipelines)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
-        if (adds_joint(op)) /* they share it */
+        if (adds_coop_k(op)) /* they share it */
             (void)staging_of(r, op);
         clone_op(&b, &map, op);
     }
@@ -621,7 +621,7 @@ roles_straight(Roles *r, CloneMap *map, Range range)
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
-            if (plan->joint)
+            if (plan->coop_k)
                 roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);

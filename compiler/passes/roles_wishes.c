@@ -12,7 +12,7 @@ roles_check_wishes(const Roles *r)
 {
     const PlanHints *hints = &r->px->plan;
     const TirPlan *plan = r->fn->plan;
-    const char *no_pipelining = plan->joint ? "pipelined=1 does not go with a product that the warp "
+    const char *no_pipelining = plan->coop_k ? "pipelined=1 does not go with a product that the warp "
                                            "groups share out in each iteration"
                              : r->not_pipelined != NULL
                                  ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
@@ -20,7 +20,7 @@ roles_check_wishes(const Roles *r)
                                            "iteration's arithmetic does, and this loop has none";
     const char *no_pingpong =
         plan->consumers < 2     ? "pingpong=1 needs more than one warp group"
-        : plan->joint       ? "pingpong=1 does not go with the products that this loop's warp groups "
+        : plan->coop_k       ? "pingpong=1 does not go with the products that this loop's warp groups "
                               "share out"
         : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
                             : "pingpong=1 needs warp groups that all have the same iterations";

@@ -113,7 +113,7 @@ follows_arithmetic(const TirOp *op)
         if (!lies_in_shared(op->args[k]) || timeline_is_computed(op->args[k]))
             return true;
     }
-    return op->joint;
+    return op->coop_k;
 }
 
 GroupClocks

@@ -47,7 +47,7 @@ print_roles(const TirFn *fn, Buf *out)
                                   : "has one tile of the grid",
                plan->pipelined ? "; products run under the arithmetic of the next iteration" : "",
                plan->pingpong ? "; consumers in ping-pong" : "",
-               plan->joint ? "; consumers share out a product in each iteration" : "");
+               plan->coop_k ? "; consumers share out a product in each iteration" : "");
 }
 
 /* How 16-byte pieces of rows are exchanged. */
@@ -84,7 +84,7 @@ print_buffers(const TirFn *fn, Buf *out)
                                ? shared->per_consumer ? "pipeline, each consumer its own"
                                  : shared->paired ? "pipeline, for all consumers, filled with the other block"
                                                   : "pipeline, for all consumers"
-                           : shared->is_joint   ? "each consumer writes its part, all read it"
+                           : shared->is_coop_k   ? "each consumer writes its part, all read it"
                            : shared->aliases != 0  ? "on its way to memory, over a pipeline's stage"
                            : shared->is_staging ? "on its way to memory, a consumer each"
                                                 : NULL;
@@ -160,7 +160,7 @@ print_barriers(const TirFn *fn, Buf *out)
     if (plan->pingpong)
         buf_printf(out, "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
                    "pingpong", plan->consumers, 2 * WARPS * WARP_LANES);
-    if (plan->joint)
+    if (plan->coop_k)
         buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n", "of all consumers", 1,
                    plan->consumers * WARPS * WARP_LANES);
 }

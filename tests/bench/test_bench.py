@@ -333,7 +333,7 @@ def test_plans_to_measure():
     work = {"tensor": 512.0, "shared": 400.0, "stage0": 0.5, "first": 0.5, "after": 0.5, "special": 256.0,
             "issue": 100.0, "vectors": 0.0, "added": 0.0, "cooperative": False, "lookahead": False, "held": False, "stored": 16384.0,
             "pipeline_bytes": 32768, "once_bytes": 16384}
-    lines = [{"tiles": {"M": 64, "N": n}, "plan": ",".join(f"{k}={v}" for k, v in plan.items()), "joint": False,
+    lines = [{"tiles": {"M": 64, "N": n}, "plan": ",".join(f"{k}={v}" for k, v in plan.items()), "coop_k": False,
               "pipelined": True, "variable_trips": False, "sliding": False,
               "trips": {"blocks": 2048.0, "each": 4096 / n, "most": 4096 / n, "masks": 0.0},
               "work": {**work, "tensor": 4.0 * n, "special": 4.0 * n}} for n in (32, 64, 96, 128)]

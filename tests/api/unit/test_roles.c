@@ -425,7 +425,7 @@ wrong_contents_are_found(void **state)
                 TirVal *was = op->args[a], *one = tir_const_int(&b, 1);
                 op->args[a] = tir_binary(&b, TIR_ADD, was, one);
                 expect(&k, &recipes[r], "one too far", op,
-                       k.fn->plan->joint ? "but should" : "does not hold");
+                       k.fn->plan->coop_k ? "but should" : "does not hold");
                 op->args[a] = was;
                 remove_op(sites.at[i]);
                 remove_op(sites.at[i]);
@@ -523,7 +523,7 @@ exchanges_are_checked(void **state)
         Sites writes = sites_of(&k, TIR_SHARED_WRITE), barriers = sites_of(&k, TIR_CONSUMER_BARRIER);
         for (uint32_t i = 0; i < writes.n; i++) {
             TirOp *op = op_at(writes.at[i]);
-            if (!op->shared->is_joint)
+            if (!op->shared->is_coop_k)
                 continue;
             bool one = op->shared->stages == 1; /* with a barrier before what is written again */
             for (uint32_t j = 0; one && j < barriers.n; j++) {

@@ -1,4 +1,4 @@
-/* plan_joint.c - how consumers divide a product that adds up over what they have apart.
+/* plan_coop_k.c - how consumers divide a product that adds up over what they have apart.
  *
  * Each consumer computes some columns of the result, or some rows, over the parts of all consumers.  A share's
  * instructions have its rows as their 64, or, with swap_ab, its columns.  Of the divisions that the
@@ -18,7 +18,7 @@ enum {
 /* Keeps the division, if instructions can do it with fewer elements read for each step of the
  * contracted dimension. */
 static void
-try_share(JointShare *best, int64_t *least, JointShare share)
+try_share(CoopKShare *best, int64_t *least, CoopKShare share)
 {
     int32_t blocks = (share.swap_ab ? share.cols : share.rows) / GROUP_ROWS;
     int32_t n = share.swap_ab ? share.rows : share.cols;
@@ -31,11 +31,11 @@ try_share(JointShare *best, int64_t *least, JointShare share)
     *least = read;
 }
 
-JointShare
-joint_share(TirType result, uint32_t consumers)
+CoopKShare
+coop_k_share(TirType result, uint32_t consumers)
 {
     int32_t rows = result.dim[0], cols = result.dim[1], n = (int32_t)consumers;
-    JointShare best = {0};
+    CoopKShare best = {0};
     int64_t least = INT64_MAX;
 
     if (n < 2 || rows % 16 != 0)
@@ -45,13 +45,13 @@ joint_share(TirType result, uint32_t consumers)
     int32_t part = cols / n;
     if (cols % n == 0 && part % PANEL_COLUMNS == 0 &&
         (part % PANEL_ELEMENTS == 0 || cols <= PANEL_ELEMENTS)) {
-        try_share(&best, &least, (JointShare){.rows = rows, .cols = part, .swap_ab = true});
-        try_share(&best, &least, (JointShare){.rows = rows, .cols = part});
+        try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part, .swap_ab = true});
+        try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part});
     }
     /* Rows of the exchanged operand begin where the swizzle does. */
     part = rows / n;
     if (rows % n == 0 && part % GROUP_COLS == 0 && cols % PANEL_COLUMNS == 0) {
-        JointShare share = {.rows = part, .cols = cols, .by_rows = true, .swap_ab = true};
+        CoopKShare share = {.rows = part, .cols = cols, .by_rows = true, .swap_ab = true};
         try_share(&best, &least, share);
         share.swap_ab = false;
         try_share(&best, &least, share);
