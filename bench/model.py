@@ -104,7 +104,7 @@ def predict(features, plan, t):
     if features["sliding"] and plan["dynamic"]:
         total = drawn_in_rounds(trips, each, clocks + wait, tile, t["sm_count"])
     elif features["sliding"] and plan["persistent"]:  # the SM that is dealt the most
-        dealt = each / trips["each"] * trips["dealt"]
+        dealt = each / trips["each"] * trips["static"]
         total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
     elif not features["variable_trips"]:
         total = math.ceil(waves) * tile

@@ -89,8 +89,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool draws = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
-    uint32_t registers = draws ? target->drawing_registers[plan.consumers].consumer
+    bool dynamic = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
+    uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
                                : target->role_registers[plan.consumers].consumer;
 
     if (registers_needed(w) > registers)
@@ -121,7 +121,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     return true;
 }
 
-/* The same with programs of a sliding axis dealt out by stride, and with pairs of blocks, where the
+/* The same with programs of a sliding axis under the static scheduler, and with pairs of blocks, where the
  * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
  * quicker (docs/measurements.md).  It deals programs out where consumers can not spare the registers that the
  * counter takes: drawn, they were 3 to 9 % quicker. */
@@ -131,9 +131,9 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const 
     bool fits = add_plan(s, values, w, trips, plan);
 
     if (w->sliding && (s->asked != NULL || !fits)) {
-        PlanHints dealt = plan;
-        dealt.dynamic = false;
-        add_plan(s, values, w, trips, dealt);
+        PlanHints fixed = plan;
+        fixed.dynamic = false;
+        add_plan(s, values, w, trips, fixed);
     }
     plan.paired = true;
     if (s->asked != NULL && s->asked->clusters && w->pairs)

@@ -121,7 +121,7 @@ stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan
 }
 
 double
-consumer_most_dealt(const Target *target, const ConsumerTrips *trips)
+consumer_most_static(const Target *target, const ConsumerTrips *trips)
 {
     double most = 0;
     int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
@@ -170,7 +170,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                                   times->vector * work->vectors +
                                   (work->coop_k ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
-    bool drawn = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
+    bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
@@ -189,15 +189,15 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                    (work->coop_k ? times->mask_coop_k : 1);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
-    if (drawn) /* the longest come first, the shortest fill the end */
+    if (dynamic) /* the longest come first, the shortest fill the end */
         c.total = waves * c.tile;
     else if (work->variable_trips && whole_waves)
-        c.total = ceil(waves) * c.start + c.iteration * consumer_most_dealt(target, trips);
+        c.total = ceil(waves) * c.start + c.iteration * consumer_most_static(target, trips);
     else if (sliding && plan->dynamic && !plan->paired)
         c.total = drawn_in_rounds(target, trips, each, &c);
     else if (sliding && plan->persistent)
         c.total = ceil(waves) * (c.start + masks) +
-                  c.iteration * each / trips->each * consumer_most_dealt(target, trips);
+                  c.iteration * each / trips->each * consumer_most_static(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
     c.total += times->launch;

@@ -69,7 +69,7 @@ typedef struct ConsumerClocks {
 } ConsumerClocks;
 
 /* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
-double consumer_most_dealt(const Target *target, const ConsumerTrips *trips);
+double consumer_most_static(const Target *target, const ConsumerTrips *trips);
 /* How many tiles have at least as many iterations as sample `k`. */
 double consumer_as_long(const ConsumerTrips *trips, uint32_t k);
 /* Of a launch with such `trips`; `whole_waves`: the last tiles leave SMs idle (that needs sizes that

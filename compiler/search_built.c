@@ -21,14 +21,14 @@ print_plan(const PlanHints *plan, Buf *out)
                plan->pipelined, plan->pingpong, plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "");
 }
 
-/* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that is dealt the
- * most, and each length with the number of tiles that are as long or longer. */
+/* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that has the most with a static scheduler,
+ * and each length with the number of tiles that are as long or longer. */
 static void
 print_lengths(const Target *target, const ConsumerTrips *trips, Buf *out)
 {
     const char *between = "";
 
-    buf_printf(out, ",\"dealt\":%.6g,\"lengths\":[", consumer_most_dealt(target, trips));
+    buf_printf(out, ",\"static\":%.6g,\"lengths\":[", consumer_most_static(target, trips));
     for (uint32_t k = 0; k < trips->n; k++) {
         bool again = false;
         for (uint32_t j = 0; j < k; j++)
@@ -118,7 +118,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             "%9" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
             plan->consumers, plan->stages, plan->q_stages,
             plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
-            : plan->dynamic && p->work.sliding ? plan->persistent ? "drawn" : "tile, drawn"
+            : plan->dynamic && p->work.sliding ? plan->persistent ? "dynamic" : "tile, dynamic"
             : plan->persistent                ? "persistent"
                                               : "of a tile",
             p->work.coop_k   ? "coop_k"

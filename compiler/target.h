@@ -177,7 +177,7 @@ typedef struct Target {
     } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
     struct {
         uint32_t producer, consumer;
-    } drawing_registers[TARGET_GROUPS]; /* the same, when the producer also draws tiles */
+    } dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
     int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;

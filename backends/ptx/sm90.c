@@ -68,7 +68,7 @@ const Target target_sm90 = {
      * an H200: docs/measurements.md */
     .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
     .drops_hidden_padding = true,
-    .drawing_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
+    .dynamic_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
     .group_times = {.power_pipelined = 1.73,

@@ -87,7 +87,7 @@ typedef struct TirGridAxis {
     /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
      * is cut short for those at one end of the axis or both. */
     bool sliding;
-    bool short_first; /* more so for the first ones: the axis is turned where programs are drawn */
+    bool short_first; /* more so for the first ones: the axis is reversed under the dynamic scheduler */
     uint32_t sliding_trips; /* iterations of such a program at most; 0: no number bounds them */
 } TirGridAxis;
 
@@ -286,7 +286,7 @@ typedef struct TirPlan {
     bool cooperative;               /* the consumers work on one program together: each has a part of every
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
-    bool dynamic;                /* tiles are drawn from a counter, longest first */
+    bool dynamic;                /* dynamic tile scheduler: work tiles come from a counter, longest first */
     bool paired;                 /* blocks run in clusters of two, neighbours on the consumer axis: what
                                     does not depend on it is fetched once for both */
     uint32_t swizzle_axis, tile_swizzle;  /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,

@@ -107,11 +107,11 @@ check_facts(Verifier *v)
     if (plan->reversed_raster && (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1))
         tir_fault(v, NULL, "tiles are counted from the end, where no consumer may be without a program of its own");
     if (plan->paired && (plan->cooperative || plan->dynamic))
-        tir_fault(v, NULL, "the blocks of a pair draw tiles, or are no neighbours");
+        tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
     if (plan->dynamic && !plan->persistent)
-        tir_fault(v, NULL, "the plan draws tiles, but a block has only one");
+        tir_fault(v, NULL, "the plan has a dynamic scheduler, but a block has only one");
     check_registers(v, "the producer", plan->producer_registers);
     check_registers(v, "a computing warp group", plan->consumer_registers);
 }

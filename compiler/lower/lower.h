@@ -265,9 +265,9 @@ LirReg lower_copy_of(Lowering *lo, LirReg home);
 /* The place of the tile behind the one at hand, or of the first; returns the word, 1: there is none. */
 LirReg lower_count_on(Lowering *lo, bool first);
 void lower_alternate(Lowering *lo);
-/* lower_told.c: the producer draws a number, leaves the counter as it was, and tells the others the indices
+/* lower_scheduler.c: the producer fetches a tile number, leaves the counter as it was, and broadcasts the indices
  * that it found; `none`: there is no further tile. */
-void lower_draw_tile(Lowering *lo, LirReg drawn);
+void lower_fetch_tile(Lowering *lo, LirReg drawn);
 void lower_clear_counter(Lowering *lo, LirReg blocks);
 void lower_tell_tile(Lowering *lo, LirReg none);
 /* The others wait for that, or ask; read it; both, for the predicate that there is none. */

@@ -9,7 +9,7 @@
  *              next_tile      indices, bounds of the next tile -> kept
  *              the last product ends; results leave; other iterations pass by
  *
- * Tiles that are drawn may not be told yet.  A consumer must not wait for that while it holds stages that the
+ * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must not wait for that while it holds stages that the
  * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
  * tile, at the head of the loop, is less code, but there ptxas can not tell that the warp stays together.)
  *

@@ -304,7 +304,7 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
     }
 }
 
-/* ---- tiles of different lengths, drawn from a counter or a block each ---- */
+/* ---- tiles of different lengths, from a counter (dynamic scheduler) or a block each ---- */
 
 /* The largest power of two that is not above `n`. */
 static LirReg
@@ -337,7 +337,7 @@ section_size(Lowering *lo, LirReg others, bool even)
 /* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
  * the axis of variable trips from its long end on, the section's indices side by side. */
 static void
-find_drawn_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3], LirReg others,
+find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3], LirReg others,
                  LirReg section)
 {
     LirBuilder *b = &lo->b;
@@ -366,7 +366,7 @@ find_drawn_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg coun
 static void
 begin_alternating(Lowering *lo)
 {
-    if (lo->fn->plan->dynamic && TILE_STAGES == 2) { /* the stage of the next tile that is told */
+    if (lo->fn->plan->dynamic && TILE_STAGES == 2) { /* the stage of the next tile index */
         lo->role->turned = lo->role->tiles.stage;
         return;
     }
@@ -443,7 +443,7 @@ count_tiles(Lowering *lo, uint32_t variable, LirReg counts[3], LirReg *others)
 
 /* How a role finds its tiles. */
 typedef struct TileNumbers {
-    bool draws, hears, sections;
+    bool fetches, receives, sections;
     uint32_t variable; /* the axis along which tiles differ in length */
     LirReg tile;     /* home: the number of the tile */
     LirReg stride, total, others, section, counts[3], inverses[3];
@@ -455,16 +455,16 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    n->draws = plan->dynamic && lo->role->producer;
-    n->hears = plan->dynamic && !n->draws;
+    n->fetches = plan->dynamic && lo->role->producer;
+    n->receives = plan->dynamic && !n->fetches;
     n->tile = lir_new_home(b, LIR_B32);
     n->variable = tir_length_axis(lo->fn);
     n->variable = n->variable < lo->fn->grid.n ? n->variable : 0; /* any, where programs are not drawn */
-    if (!n->hears)
+    if (!n->receives)
         n->total = count_tiles(lo, n->variable, n->counts, &n->others);
-    n->sections = !n->hears && plan->shared_bytes_each != NULL && (n->draws || !plan->persistent);
+    n->sections = !n->receives && plan->shared_bytes_each != NULL && (n->fetches || !plan->persistent);
     if (n->sections)
-        n->section = section_size(lo, n->others, !n->draws || lo->fn->grid.at[n->variable].sliding);
+        n->section = section_size(lo, n->others, !n->fetches || lo->fn->grid.at[n->variable].sliding);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     if (plan->paired) { /* both blocks of a pair have its number */
@@ -486,7 +486,7 @@ static void
 find_numbered_place(Lowering *lo, const TileNumbers *n)
 {
     if (n->sections)
-        find_drawn_place(lo, n->tile, n->variable, n->counts, n->others, n->section);
+        find_dynamic_place(lo, n->tile, n->variable, n->counts, n->others, n->section);
     else
         find_place(lo, n->tile, n->counts, n->inverses);
 }
@@ -542,16 +542,16 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lir_label(b, again);
     if (keeps) {
         none = lower_take_head(lo);
-    } else if (n.hears) {
+    } else if (n.receives) {
         none = lower_hear_tile(lo);
     } else {
-        if (n.draws && plan->lookahead) { /* few registers: not kept from tile to tile */
+        if (n.fetches && plan->lookahead) { /* few registers: not kept from tile to tile */
             b->share = false;
             n.total = count_tiles(lo, n.variable, n.counts, &n.others);
             b->share = share;
         }
         none = past_tiles(lo, &n);
-        if (n.draws) {
+        if (n.fetches) {
             find_numbered_place(lo, &n);
             lower_tell_tile(lo, none);
         }
@@ -565,16 +565,16 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lower_advance(lo, &lo->role->tiles, TILE_STAGES);
     if (plan->balance_swap && !keeps)
         lower_alternate(lo);
-    if (n.draws) {
+    if (n.fetches) {
         LirReg drawn = lir_new_reg(b, LIR_B32);
-        lower_draw_tile(lo, drawn);
+        lower_fetch_tile(lo, drawn);
         add_stride(lo, &n, drawn);
     } else if (keeps) {
         lower_find_late(lo);
-    } else if (plan->persistent && !n.hears) {
+    } else if (plan->persistent && !n.receives) {
         add_stride(lo, &n, n.tile);
     }
-    if (n.hears) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
+    if (n.receives) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
         LirOperand all = lir_int(-1);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
@@ -582,7 +582,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, end);
-    if (n.draws) {
+    if (n.fetches) {
         b->share = b->share && !plan->lookahead;
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;

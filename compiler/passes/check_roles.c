@@ -621,7 +621,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
 
     buf_printf(out, "    %s ", role_name(c, role));
     if (op == NULL) {
-        buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to tell or hear the next tile\n");
+        buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to send or receive the next tile index\n");
         return;
     }
     const TirShared *pipeline = op->shared;

@@ -25,9 +25,9 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  Where the producer draws tiles, it tells the consumers, TILE_STAGES ahead at
- * most; they hear it and give the stage back at once.  (At `next_tile` they may hear it sooner, if it has been
- * told, and wait for nothing: then others can do what they could, and sooner.) */
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at
+ * most; they receive it and give the stage back at once.  (At `next_tile` they may receive it sooner, if it has been sent,
+ * and wait for nothing: then others can do what they could, and sooner.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {

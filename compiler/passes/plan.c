@@ -605,8 +605,8 @@ plan_drawing(Planner *p)
     fn->plan->dynamic = true;
     if (!fn->plan->lookahead) { /* there consumers can spare none; pipelines that are filled together take few */
         const Target *target = p->px->target;
-        fn->plan->producer_registers = target->drawing_registers[fn->plan->consumers].producer;
-        fn->plan->consumer_registers = target->drawing_registers[fn->plan->consumers].consumer;
+        fn->plan->producer_registers = target->dynamic_registers[fn->plan->consumers].producer;
+        fn->plan->consumer_registers = target->dynamic_registers[fn->plan->consumers].consumer;
     }
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);

@@ -21,7 +21,7 @@ print_roles(const TirFn *fn, Buf *out)
 
     buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
                     "thread 0 copies tiles into pipelines%s\n",
-               plan->producer_registers, plan->dynamic ? ", and draws what tile is next" : "");
+               plan->producer_registers, plan->dynamic ? ", and fetches the next work tile" : "");
     for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
@@ -40,7 +40,7 @@ print_roles(const TirFn *fn, Buf *out)
                            : "");
     }
     buf_printf(out, "    %s %s%s%s%s\n", plan->paired ? "a pair of blocks" : "a block",
-               plan->dynamic      ? "draws tiles of the grid from a counter, the longest first"
+               plan->dynamic      ? "fetches work tiles from a counter, the longest first"
                : plan->persistent ? plan->paired ? "goes through tiles of the grid, two at a time"
                                                  : "goes through tiles of the grid"
                : plan->paired     ? "has two tiles of the grid, side by side"
@@ -151,7 +151,7 @@ print_barriers(const TirFn *fn, Buf *out)
                                    pipeline->paired ? " in both blocks" : ""));
     }
     if (plan->dynamic) {
-        print_barrier(out, "next tile told", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,
+        print_barrier(out, "next tile index", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,
                       1, "the producer; all consumers wait");
         print_barrier(out, "next tile heard", TILE_STAGES, 1,
                       plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES, WARPS * plan->consumers,

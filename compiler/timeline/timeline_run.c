@@ -186,7 +186,7 @@ next_step(const Run *run, uint32_t role)
     return state->tile == 0 || state->step == steps->n ? NULL : &steps->at[state->step];
 }
 
-/* Where the producer draws tiles it tells the consumers, TILE_STAGES ahead at most. */
+/* With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at most. */
 static Need
 need_of_tile(const Run *run, uint32_t role)
 {
@@ -202,7 +202,7 @@ need_of_tile(const Run *run, uint32_t role)
         } else if (role == 0 && next >= TILE_STAGES) {
             if (other->tile <= next - TILE_STAGES)
                 return (Need){0};
-            need_moment(&need, other->begun[next - TILE_STAGES], "a consumer to hear of its tile");
+            need_moment(&need, other->begun[next - TILE_STAGES], "a consumer to receive its tile index");
         }
     }
     return need;

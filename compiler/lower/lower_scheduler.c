@@ -1,5 +1,5 @@
-/* lower_told.c - tiles that are drawn: a counter in global memory, and the pipeline of numbers through which the
- * producer tells the others what it has drawn.
+/* lower_scheduler.c - the dynamic tile scheduler: a counter in global memory, and the pipeline through which the
+ * producer broadcasts the tile indices that it has fetched.
  *
  *     counter   the next tile's number, without those of the first tiles; blocks that have ended
  *     pipeline      TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
@@ -18,7 +18,7 @@ tile_stage(Lowering *lo, int32_t bytes, uint32_t offset)
 
 enum { TILE_FULL = 16 * TILE_STAGES, TILE_EMPTY = TILE_FULL + 8 * TILE_STAGES };
 
-/* The producer tells the others the indices that it found; `none`: there is no further tile. */
+/* The producer broadcasts the indices that it found; `none`: there is no further tile. */
 void
 lower_tell_tile(Lowering *lo, LirReg none)
 {
@@ -37,7 +37,7 @@ lower_tell_tile(Lowering *lo, LirReg none)
         lower_advance(lo, &lo->role->tiles, TILE_STAGES);
 }
 
-/* What the producer has told; returns the word that says that there is no further tile. */
+/* What the producer has broadcast; returns the word that says that there is no further tile. */
 LirReg
 lower_read_tile(Lowering *lo)
 {
@@ -110,7 +110,7 @@ counter_address(Lowering *lo)
 
 /* The next number, without those below the number of blocks, which are taken already. */
 void
-lower_draw_tile(Lowering *lo, LirReg drawn)
+lower_fetch_tile(Lowering *lo, LirReg drawn)
 {
     LirOperand add[] = {lir_reg(drawn), lir_address(counter_address(lo), 0), lir_int(1)};
 
