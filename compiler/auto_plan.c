@@ -179,10 +179,10 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
                       .dynamic = true,
                       .pipelined = true,
                       .pingpong = consumers > 1 && !fn->plan->cooperative};
-    int64_t left = limit - q_stages * once - stages * loop, panels = consumers * w->panel_bytes;
+    int64_t left = limit - q_stages * once - stages * loop, atom_columns = consumers * w->atom_column_bytes;
     if (q_stages > 1 && w->leaves_over)
-        panels = 0;
-    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < panels && left + loop >= panels &&
+        atom_columns = 0;
+    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns && left + loop >= atom_columns &&
         consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where

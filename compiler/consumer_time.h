@@ -25,7 +25,7 @@ typedef struct ConsumerWork {
     double added;          /* elements that it adds to memory from registers */
     double multiplies;     /* of an iteration */
     double stored;         /* bytes that leave after the loop */
-    int64_t panel_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
+    int64_t atom_column_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
     bool leaves_over;      /* it fits the stage of a tile that a consumer loads once (roles_store.c) */
     int64_t pipeline_bytes_shared, pipeline_bytes_own; /* of a stage, of pipelines the loop goes around */
     int64_t once_bytes_shared, once_bytes_own;

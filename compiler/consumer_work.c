@@ -265,7 +265,7 @@ find_loops(ConsumerWork *w, const TirBlock *block)
 static void
 add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 {
-    bool first = w->panel_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
+    bool first = w->atom_column_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
@@ -287,7 +287,7 @@ add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_l
             int64_t bits = dtype_bits(op->tensor->dtype);
             w->stored += (double)(tir_type_elements(type) * bits) / 8;
             if (type.rank == 2 && type.dim[1] * bits / 8 % SWIZZLE_BYTES == 0) {
-                w->panel_bytes += (int64_t)type.dim[0] * SWIZZLE_BYTES;
+                w->atom_column_bytes += (int64_t)type.dim[0] * SWIZZLE_BYTES;
                 add_leaving(w, fn->body, type, bits);
             }
         }

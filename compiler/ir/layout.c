@@ -623,22 +623,22 @@ layout_copies_warps(const Layout *layout)
 int32_t
 shared_offset(const SharedLayout *layout, int32_t row, int32_t byte)
 {
-    int32_t panel = 0;
+    int32_t atom_column = 0;
 
-    if (layout->panels) {
-        panel = byte / layout->pitch * layout->rows * layout->pitch;
+    if (layout->atom_columns) {
+        atom_column = byte / layout->pitch * layout->rows * layout->pitch;
         byte %= layout->pitch;
     }
     int32_t chunk = byte / 16;
     chunk ^= (row >> layout->shift) & ((1 << layout->bits) - 1);
-    return panel + row * layout->pitch + chunk * 16 + byte % 16;
+    return atom_column + row * layout->pitch + chunk * 16 + byte % 16;
 }
 
 void
 shared_layout_print(const SharedLayout *layout, Buf *out)
 {
     buf_printf(out, "{%dx%d pitch %d swizzle %d>>%d%s}", layout->rows, layout->cols, layout->pitch,
-               layout->bits, layout->shift, layout->panels ? " panels" : "");
+               layout->bits, layout->shift, layout->atom_columns ? " atom_columns" : "");
 }
 
 int32_t

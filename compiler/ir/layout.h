@@ -117,7 +117,7 @@ typedef struct SharedLayout {
     int32_t rows, cols; /* physical extents, elements */
     int32_t pitch;      /* bytes from row to row, a multiple of 16 */
     int32_t bits, shift;
-    bool panels;        /* a row continues in the next panel of rows x pitch bytes */
+    bool atom_columns;        /* a row continues in the next swizzle atom column of rows x pitch bytes */
 } SharedLayout;
 
 /* Byte offset of the chunk that holds (row, byte column). */

@@ -357,7 +357,7 @@ reader_shared_layout(Reader *r)
     layout->bits = take_step(r);
     reader_expect(r, ">>");
     layout->shift = take_step(r);
-    layout->panels = reader_accept(r, "panels");
+    layout->atom_columns = reader_accept(r, "atom_columns");
     reader_expect(r, "}");
     return layout;
 }

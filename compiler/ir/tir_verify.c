@@ -389,9 +389,9 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
                   type_text(v, type), shared->rows, shared->cols);
 }
 
-/* Some whole panels of a tile, with all of its rows. */
+/* Some whole swizzle atom columns of a tile, with all of its rows. */
 static void
-check_panels(Verifier *v, const TirOp *op, TirType type)
+check_atom_columns(Verifier *v, const TirOp *op, TirType type)
 {
     const TirShared *shared = op->shared;
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(type.dtype);
@@ -399,7 +399,7 @@ check_panels(Verifier *v, const TirOp *op, TirType type)
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
     if (type.rank != 2 || type.dim[0] != shared->rows || type.dim[1] % width != 0 ||
         shared->cols == 0 || shared->cols % width != 0)
-        tir_fault(v, op, "%s does not go through panels of %" PRId32 " x %" PRId32,
+        tir_fault(v, op, "%s does not go through swizzle atom columns of %" PRId32 " x %" PRId32,
                   type_text(v, type), shared->rows, shared->cols);
 }
 
@@ -545,7 +545,7 @@ check_types(Verifier *v, const TirOp *op)
         if (op->shared == NULL || !op->shared->is_staging)
             tir_fault(v, op, "there is no staging buffer");
         else
-            check_panels(v, op, op->args[op->n_args - 1]->type);
+            check_atom_columns(v, op, op->args[op->n_args - 1]->type);
         return;
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
     case TIR_CONSUMER: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;

@@ -43,7 +43,7 @@ parts_of(const Verifier *v, const TirShared *pipeline)
     return pipeline->per_consumer ? v->fn->plan->consumers : 1;
 }
 
-/* Of a row, in panels. */
+/* Of a row, in swizzle atom columns. */
 static int64_t
 row_bytes(const TirShared *shared)
 {

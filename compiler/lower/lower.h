@@ -281,7 +281,7 @@ TirBlock *lower_find_additions(Lowering *lo);
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a consumer: leaves the tile to its warp; of that warp: adds it. */
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* lower_stores.c: stores a tile through its staging buffer, panel by panel, or over a stage of a pipeline. */
+/* lower_stores.c: stores a tile through its staging buffer, swizzle atom column by swizzle atom column, or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that one lane of the warp has, always the same. */
 LirReg lower_elect(Lowering *lo);
@@ -310,7 +310,7 @@ typedef struct LowerBox {
     Elem at[BOX_RANK];
 } LowerBox;
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
-/* The coordinates of the panel that begins `column` behind the box's beginning; how many. */
+/* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
 void lower_consumer_wait(Lowering *lo, TirOp *op);

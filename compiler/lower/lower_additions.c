@@ -126,13 +126,13 @@ meet(Lowering *lo, uint32_t first, bool waits)
     lir_emit(b, waits ? LIR_BAR_SYNC_SOME : LIR_BAR_ARRIVE_SOME, 0, 2, some);
 }
 
-/* Where in the staging buffer an element lies: panels of 128 bytes, swizzled as TMA
+/* Where in the staging buffer an element lies: swizzle atom columns of 128 bytes, swizzled as TMA
  * reads them. */
 static LirReg
 place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
 {
     LirBuilder *b = &lo->b;
-    int32_t width = SWIZZLE_BYTES / 4, panel = staging->layout->rows * SWIZZLE_BYTES;
+    int32_t width = SWIZZLE_BYTES / 4, atom_column = staging->layout->rows * SWIZZLE_BYTES;
     LirReg r = lower_elem_reg(lo, row, LIR_B32), c = lower_elem_reg(lo, col, LIR_B32);
     LirReg which = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(c), lir_int(5));
     LirReg in = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(c), lir_int(width - 1));
@@ -141,7 +141,7 @@ place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
     turn = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(turn), lir_int(4));
     bytes = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bytes), lir_reg(turn));
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(r), lir_int(SWIZZLE_BYTES), lir_reg(bytes));
-    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(panel), lir_reg(at));
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(which), lir_int(atom_column), lir_reg(at));
 }
 
 /* Where a thread's part begins, if it is kept; else 0. */
@@ -241,7 +241,7 @@ add_tile(Lowering *lo, TirOp *op)
                                      LIR_TMA_REDUCE_ADD_4, LIR_TMA_REDUCE_ADD_5};
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
-    int32_t width = SWIZZLE_BYTES / 4, panel = staging->layout->rows * SWIZZLE_BYTES;
+    int32_t width = SWIZZLE_BYTES / 4, atom_column = staging->layout->rows * SWIZZLE_BYTES;
     LirReg asks = lir_new_reg(b, LIR_PRED);
     LirOperand elected = lir_reg(asks), none = lir_int(0), all = lir_int(-1);
     LowerBox box;
@@ -256,7 +256,7 @@ add_tile(Lowering *lo, TirOp *op)
         LirOperand operands[BOX_RANK + 2] = {lir_reg(map)};
         uint32_t k = 1;
         k += lower_box_coordinates(lo, &box, p * width, operands + k);
-        Elem from = lower_add(lo, base, elem_int(p * panel));
+        Elem from = lower_add(lo, base, elem_int(p * atom_column));
         operands[k++] = lir_address(from.reg, from.integer);
         lir_emit(b, adds[op->tensor->rank], 0, k, operands)->guard = asks;
     }

@@ -84,9 +84,9 @@ is_zero(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
 }
 
-enum { STEP = 16, PANEL_ELEMENTS = SWIZZLE_BYTES / 2 };
+enum { STEP = 16, ATOM_ELEMENTS = SWIZZLE_BYTES / 2 };
 
-/* The high word of a descriptor: 8 rows of a 128-byte panel from one matrix to the next, swizzle of
+/* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, swizzle of
  * 128 bytes (bits 62 and 63 are 1). */
 enum { DESCRIPTOR_HIGH = 1 << 30 | SWIZZLE_SPAN >> 4 };
 
@@ -150,9 +150,9 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
     LirBuilder *b = &lo->b;
     int32_t length = part->results[0]->type.dim[part->axis];
     int64_t bytes = part->axis == 0 ? (int64_t)length * SWIZZLE_BYTES
-                                    : (int64_t)length / PANEL_ELEMENTS * layout->rows * SWIZZLE_BYTES;
+                                    : (int64_t)length / ATOM_ELEMENTS * layout->rows * SWIZZLE_BYTES;
 
-    if (part->axis == 1 && length % PANEL_ELEMENTS != 0) /* inside of a panel */
+    if (part->axis == 1 && length % ATOM_ELEMENTS != 0) /* inside of a swizzle atom column */
         bytes = (int64_t)length * 2;
     if (part->integer >= 0)
         return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part->integer * bytes >> 4));
@@ -176,8 +176,8 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
         return describe_coop_k(lo, read, contiguous, first, end, block);
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
-    int32_t panel = layout->rows * SWIZZLE_BYTES;
-    int32_t leading = contiguous ? 1 : panel >> 4; /* from panel to panel, when it counts */
+    int32_t atom_column = layout->rows * SWIZZLE_BYTES;
+    int32_t leading = contiguous ? 1 : atom_column >> 4; /* from swizzle atom column to swizzle atom column, when it counts */
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
     if (operand->part != NULL)
@@ -187,9 +187,9 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     for (uint32_t s = first; s < end; s++) {
         int32_t inner = (int32_t)s * STEP;
         int32_t offset = contiguous
-                             ? inner / PANEL_ELEMENTS * panel + inner % PANEL_ELEMENTS * 2
+                             ? inner / ATOM_ELEMENTS * atom_column + inner % ATOM_ELEMENTS * 2
                              : inner * SWIZZLE_BYTES;
-        offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : panel);
+        offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
         out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, leading, first + 1 == end);
     }
     return out;
@@ -203,14 +203,14 @@ steps_of(const TirOp *mma)
 
 /* From the start of what consumers exchange to this one's share: rows of the buffer, or columns. */
 static int64_t
-share_bytes(const TirOp *read, int32_t panel)
+share_bytes(const TirOp *read, int32_t atom_column)
 {
     TirType share = read->results[0]->type;
 
     if (share.dim[0] < read->shared->rows)
         return (int64_t)share.dim[0] * SWIZZLE_BYTES;
-    /* whole panels, or all consumers in one */
-    return share.dim[1] % PANEL_ELEMENTS == 0 ? (int64_t)share.dim[1] / PANEL_ELEMENTS * panel
+    /* whole swizzle atom columns, or all consumers in one */
+    return share.dim[1] % ATOM_ELEMENTS == 0 ? (int64_t)share.dim[1] / ATOM_ELEMENTS * atom_column
                                               : 2 * (int64_t)share.dim[1];
 }
 
@@ -224,7 +224,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
     LirBuilder *b = &lo->b;
     int64_t stage_bytes = shared->bytes / shared->stages, part = stage_bytes / lo->fn->plan->consumers;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
-    int32_t panel = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : panel >> 4;
+    int32_t atom_column = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : atom_column >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
 
@@ -237,7 +237,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
                        lir_reg(base));
     }
     if (read->sliced) {
-        int64_t step = share_bytes(read, panel);
+        int64_t step = share_bytes(read, atom_column);
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(step >> 4), lir_reg(base));
     }
@@ -245,7 +245,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * SWIZZLE_BYTES);
-        offset += (int64_t)block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : panel);
+        offset += (int64_t)block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
         out[s] = descriptor_at(lo, base, offset, leading, false);
     }
     return out;

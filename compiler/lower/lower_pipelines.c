@@ -508,15 +508,15 @@ lower_hold(Lowering *lo, TirVal *value)
 
 /* ---- copies ---- */
 
-/* Elements of the last dimension that one copy brings: a panel's, or all of a vector. */
+/* Elements of the last dimension that one copy brings: a swizzle atom column's, or all of a vector. */
 static int32_t
-panel_width(const TirShared *shared)
+atom_column_width(const TirShared *shared)
 {
     return shared->is_vector ? shared->cols
                              : SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
-/* The box of a copy: a panel's width along the last dimension, the tile's rows along the other. */
+/* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
 static LirTensorMap
 map_of(const Lowering *lo, const TirOp *copy)
 {
@@ -533,12 +533,12 @@ map_of(const Lowering *lo, const TirOp *copy)
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
-        map.box[d] = d == 0                                  ? (uint32_t)panel_width(copy->shared)
+        map.box[d] = d == 0                                  ? (uint32_t)atom_column_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
         if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
             map.box[d] /= lo->fn->warps;
-        if (copy->shared->paired && !share.by_panels && dim == share.dim)
+        if (copy->shared->paired && !share.by_atom_columns && dim == share.dim)
             map.box[d] /= 2;
     }
     return map;
@@ -649,17 +649,17 @@ lower_map_address(Lowering *lo, const TirShared *pipeline)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
-/* Moves a copy to what this block of a pair brings: the rows or the first panel in `box`, the place in
- * shared memory.  Returns the distance of its panels. */
+/* Moves a copy to what this block of a pair brings: the rows or the first swizzle atom column in `box`, the place in
+ * shared memory.  Returns the distance of its swizzle atom columns. */
 static int32_t
-own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t panel, LirReg *start)
+own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column, LirReg *start)
 {
     LirBuilder *b = &lo->b;
     uint32_t order[TENSOR_MAX_RANK], d = 0;
     PairShare share = pair_share(op, op->shared);
-    int32_t along = panel_width(op->shared), bytes = panel;
+    int32_t along = atom_column_width(op->shared), bytes = atom_column;
 
-    if (!share.by_panels) {
+    if (!share.by_atom_columns) {
         tir_box_order(op, order);
         while (order[d] != share.dim)
             d++;
@@ -669,7 +669,7 @@ own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t panel, LirReg *s
     Elem rank = elem_reg(lower_pair_rank(lo));
     box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));
     *start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank.reg), lir_int(bytes), lir_reg(*start));
-    return share.by_panels ? 2 : 1;
+    return share.by_atom_columns ? 2 : 1;
 }
 
 void
@@ -685,18 +685,18 @@ lower_tma_load(Lowering *lo, TirOp *op)
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, pipeline);
-    int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = panel_width(pipeline);
+    int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = atom_column_width(pipeline);
     LowerBox box;
 
     lower_find_box(lo, op, &box);
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, barrier_at(lo, pipeline, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, pipeline, part, false);
-    int32_t panels = pipeline->layout->cols / width, panel = pipeline->layout->rows * width * element;
+    int32_t atom_columns = pipeline->layout->cols / width, atom_column = pipeline->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    int64_t bytes = (int64_t)panels * rows * width * element + bytes_of_sharers(lo, pipeline);
+    int64_t bytes = (int64_t)atom_columns * rows * width * element + bytes_of_sharers(lo, pipeline);
     LirOperand expect[] = {full, lir_int(bytes)};
     if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
         lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
@@ -711,12 +711,12 @@ lower_tma_load(Lowering *lo, TirOp *op)
     }
     int32_t step = 1;
     if (pipeline->paired)
-        step = own_share(lo, op, &box, panel, &start);
+        step = own_share(lo, op, &box, atom_column, &start);
     LirReg map = lower_map_address(lo, pipeline);
-    for (int32_t p = 0; p < panels; p += step) {
+    for (int32_t p = 0; p < atom_columns; p += step) {
         LirOperand operands[BOX_RANK + 4];
         uint32_t at = 0;
-        operands[at++] = lir_address(start, offset + (int64_t)p * panel);
+        operands[at++] = lir_address(start, offset + (int64_t)p * atom_column);
         operands[at++] = lir_reg(map);
         at += lower_box_coordinates(lo, &box, p * width, operands + at);
         operands[at++] = full;

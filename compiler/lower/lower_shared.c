@@ -111,7 +111,7 @@ lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64
     uint32_t chunks = (1u << layout->bits) - 1, turned = (uint32_t)row >> layout->shift & chunks;
 
     *offset = (int64_t)row * layout->pitch;
-    if (layout->panels) {
+    if (layout->atom_columns) {
         *offset += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
         byte %= layout->pitch;
     }
@@ -127,9 +127,9 @@ address_operand(Lowering *lo, Elem address)
     return lir_address(address.reg, address.integer);
 }
 
-/* Lanes that lie in several panels, which begin one behind the other. */
+/* Lanes that lie in several swizzle atom columns, which begin one behind the other. */
 static LirOperand
-across_panels(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
+across_atom_columns(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte)
 {
     const SharedLayout *layout = place->layout;
     LirBuilder *b = &lo->b;
@@ -152,9 +152,9 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
     Elem address, start = place->base;
 
-    if (layout->panels && (uint64_t)place->byte_mask + (uint32_t)(byte % layout->pitch) >= (uint64_t)layout->pitch)
-        return across_panels(lo, place, row, byte);
-    if (layout->panels && byte >= layout->pitch) { /* what a lane adds stays in its panel */
+    if (layout->atom_columns && (uint64_t)place->byte_mask + (uint32_t)(byte % layout->pitch) >= (uint64_t)layout->pitch)
+        return across_atom_columns(lo, place, row, byte);
+    if (layout->atom_columns && byte >= layout->pitch) { /* what a lane adds stays in its swizzle atom column */
         start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
         byte %= layout->pitch;
     }

@@ -2,7 +2,7 @@
  * (passes/roles_store.c).
  *
  * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
- * group writes some panels and meets, the lane asks for the stores.  Over a stage of a pipeline: each warp
+ * group writes some swizzle atom columns and meets, the lane asks for the stores.  Over a stage of a pipeline: each warp
  * writes its own rows and asks for them itself, since it need not wait for anybody; it waits until they
  * have been read when it gives the stage back (lower_pipelines.c).
  *
@@ -68,11 +68,11 @@ column_reach(const Layout *layout)
     return reach;
 }
 
-/* The panel that begins at column `first` of a tile, to a panel's place in shared memory: rows of 128
+/* The swizzle atom column that begins at column `first` of a tile, to a swizzle atom column's place in shared memory: rows of 128
  * bytes, swizzled as TMA reads them.  `row`, `col`: of the thread.  Neighbouring lanes
- * may lie in several panels, and of threads that hold copies one writes. */
+ * may lie in several swizzle atom columns, and of threads that hold copies one writes. */
 static void
-write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
+write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
 {
     LirBuilder *b = &lo->b;
     const Layout *layout = value->layout;
@@ -121,7 +121,7 @@ write_panel(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Ele
 
 /* ---- stores ---- */
 
-/* Asks for the store of one panel of a tile, which lies `offset` bytes behind `base`. */
+/* Asks for the store of one swizzle atom column of a tile, which lies `offset` bytes behind `base`. */
 static void
 ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column, Elem base,
               int64_t offset)
@@ -141,23 +141,23 @@ store_staged(Lowering *lo, TirOp *op)
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
-    int32_t panels = value->type.dim[1] / width, places = staging->layout->cols / width;
+    int32_t atom_columns = value->type.dim[1] / width, places = staging->layout->cols / width;
     Elem base = lower_stage_base(lo, staging, NULL);
     Elem row = lower_lane_part(lo, value->layout, 0), col = lower_lane_part(lo, value->layout, 1);
     uint32_t end;
     LowerBox box;
 
     lower_find_box(lo, op, &box);
-    for (int32_t p = 0; p < panels; p++) {
+    for (int32_t p = 0; p < atom_columns; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
-        LirOperand running = lir_int(p == 0 && panels % places != 0 ? 0 : places - 1);
+        LirOperand running = lir_int(p == 0 && atom_columns % places != 0 ? 0 : places - 1);
         Elem here = base;
         here.integer += (int64_t)(p % places) * staging->layout->rows * SWIZZLE_BYTES;
         LirReg asks = begin_asking(lo, &end);
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
-        write_panel(lo, value, p * width, here, row, col);
+        write_atom_column(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
         asks = begin_asking(lo, &end);

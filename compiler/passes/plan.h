@@ -41,10 +41,10 @@ bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
  * kernel is half done then. */
 const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
 
-/* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second panel
+/* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second swizzle atom column
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
 typedef struct PairShare {
-    bool possible, by_panels;
+    bool possible, by_atom_columns;
     uint32_t dim;
 } PairShare;
 

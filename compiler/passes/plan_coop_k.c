@@ -11,8 +11,8 @@
 enum {
     GROUP_COLS = 8,
     GROUP_MOST_COLS = 256,
-    PANEL_COLUMNS = SWIZZLE_BYTES / 4, /* of f32 */
-    PANEL_ELEMENTS = SWIZZLE_BYTES / 2 /* of 16 bits */
+    ATOM_COLUMN_COLUMNS = SWIZZLE_BYTES / 4, /* of f32 */
+    ATOM_ELEMENTS = SWIZZLE_BYTES / 2 /* of 16 bits */
 };
 
 /* Keeps the division, if instructions can do it with fewer elements read for each step of the
@@ -40,17 +40,17 @@ coop_k_share(TirType result, uint32_t consumers)
 
     if (n < 2 || rows % 16 != 0)
         return best;
-    /* A share goes to memory in panels of 128 bytes, whole ones, and its operand is read from whole
-     * panels, or all shares' from one. */
+    /* A share goes to memory in swizzle atom columns of 128 bytes, whole ones, and its operand is read from whole
+     * swizzle atom columns, or all shares' from one. */
     int32_t part = cols / n;
-    if (cols % n == 0 && part % PANEL_COLUMNS == 0 &&
-        (part % PANEL_ELEMENTS == 0 || cols <= PANEL_ELEMENTS)) {
+    if (cols % n == 0 && part % ATOM_COLUMN_COLUMNS == 0 &&
+        (part % ATOM_ELEMENTS == 0 || cols <= ATOM_ELEMENTS)) {
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part, .swap_ab = true});
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part});
     }
     /* Rows of the exchanged operand begin where the swizzle does. */
     part = rows / n;
-    if (rows % n == 0 && part % GROUP_COLS == 0 && cols % PANEL_COLUMNS == 0) {
+    if (rows % n == 0 && part % GROUP_COLS == 0 && cols % ATOM_COLUMN_COLUMNS == 0) {
         CoopKShare share = {.rows = part, .cols = cols, .by_rows = true, .swap_ab = true};
         try_share(&best, &least, share);
         share.swap_ab = false;

@@ -17,8 +17,8 @@ pair_share(const TirOp *access, const TirShared *pipeline)
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(pipeline->dtype);
     uint32_t ranges = 0;
 
-    share.by_panels = share.possible = (pipeline->cols + width - 1) / width % 2 == 0;
-    for (uint32_t d = 0; d + 1 < access->tensor->rank && !share.by_panels; d++) {
+    share.by_atom_columns = share.possible = (pipeline->cols + width - 1) / width % 2 == 0;
+    for (uint32_t d = 0; d + 1 < access->tensor->rank && !share.by_atom_columns; d++) {
         if (access->index[d].kind == INDEX_SCALAR)
             continue;
         ranges++;

@@ -330,7 +330,7 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
-/* Pipelines: panels of 128 bytes, as TMA writes them and products read them, at
+/* Pipelines: swizzle atom columns of 128 bytes, as TMA writes them and products read them, at
  * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
  * there are lie behind, once for each consumer.  Returns where those begin. */
 static uint32_t
@@ -344,12 +344,12 @@ place_pipelines(Planner *p)
         if (!is_of_roles(pipeline) || pipeline->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
-        int32_t element = element_bytes(pipeline), panel = SWIZZLE_BYTES / element;
+        int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
         *layout = (SharedLayout){.rows = round_up(pipeline->rows, 8),
-                                 .cols = round_up(pipeline->cols, panel),
+                                 .cols = round_up(pipeline->cols, atom_column),
                                  .pitch = SWIZZLE_BYTES,
                                  .bits = 3,
-                                 .panels = true};
+                                 .atom_columns = true};
         pipeline->layout = layout;
         if (pipeline->aliases != 0) {
             const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];

@@ -4,7 +4,7 @@
  * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
  * arithmetic beside its products and is pipelined by one stage: consumers with the same number of iterations
  * share the tensor cores evenly, so that they end together, too.  So the end is made short: a consumer
- * writes its tile into a staging buffer, a few panels of 128 bytes at a time, and asks TMA
+ * writes its tile into a staging buffer, a few swizzle atom columns of 128 bytes at a time, and asks TMA
  * to bring it to memory, which clips it at the ends of the tensor.  That spares threads
  * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
  * and the next tile's products start meanwhile.
@@ -59,9 +59,9 @@ padded_bytes(int64_t rows, int64_t cols, int64_t element)
     return (bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
 }
 
-/* How many panels of a tile may be under way at once: all, else two, else one; 0: there is no room. */
+/* How many swizzle atom columns of a tile may be under way at once: all, else two, else one; 0: there is no room. */
 static int64_t
-panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
+atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
     int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, consumers = r->fn->plan->consumers;
 
@@ -73,7 +73,7 @@ panels_that_fit(const Roles *r, int64_t rows, int64_t panels)
         left -= each * shared->stages * (shared->per_consumer || shared->is_staging ? consumers : 1);
     }
     int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
-    return fit >= panels ? panels : fit > 2 ? 2 : fit < 0 ? 0 : fit;
+    return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
 }
 
 static bool
@@ -86,9 +86,9 @@ has_swapped(const Roles *r)
     return false;
 }
 
-/* The panels of a store's tile, if it may leave by TMA and should; else 0. */
+/* The swizzle atom columns of a store's tile, if it may leave by TMA and should; else 0. */
 static int64_t
-panels_to_store(const Roles *r, const TirOp *store)
+atom_columns_to_store(const Roles *r, const TirOp *store)
 {
     const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
@@ -134,12 +134,12 @@ is_read_by_rows(const Roles *r, const TirVal *tile)
 /* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
  * the swizzle, 8 rows. */
 static bool
-fits_stage(const TirShared *pipeline, const TirVal *value, int64_t panels)
+fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
     int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
     return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release && pipeline->rows == value->type.dim[0] &&
-           pipeline->rows % ROWS_OF_WARPS == 0 && stage >= panels * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
+           pipeline->rows % ROWS_OF_WARPS == 0 && stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
 
 void
@@ -149,10 +149,10 @@ roles_find_places(Roles *r)
         return;
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         const TirOp *store = r->old->ops.at[i];
-        int64_t panels = panels_to_store(r, store);
-        for (uint32_t k = 0; k < r->once.n && panels > 0; k++) {
+        int64_t atom_columns = atom_columns_to_store(r, store);
+        for (uint32_t k = 0; k < r->once.n && atom_columns > 0; k++) {
             TirShared *pipeline = r->once.at[k]->shared;
-            if (!fits_stage(pipeline, store->args[store->n_args - 1], panels) ||
+            if (!fits_stage(pipeline, store->args[store->n_args - 1], atom_columns) ||
                 !has_rows_along_one(store, pipeline->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
@@ -178,17 +178,17 @@ bool
 roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
 {
     TirBuilder *b = &r->b;
-    int64_t panels = panels_to_store(r, store);
+    int64_t atom_columns = atom_columns_to_store(r, store);
     const TirShared *below = NULL;
 
-    if (panels == 0)
+    if (atom_columns == 0)
         return false;
     const TirVal *value = store->args[store->n_args - 1];
     for (uint32_t k = 0; k < r->places.n; k++)
         below = r->places.at[k].store == store ? r->places.at[k].pipeline : below;
     if (below == NULL)
-        panels = panels_that_fit(r, value->type.dim[0], panels);
-    if (panels == 0)
+        atom_columns = atom_columns_that_fit(r, value->type.dim[0], atom_columns);
+    if (atom_columns == 0)
         return false;
     TirVal *args[TENSOR_MAX_RANK + 1];
     for (uint32_t k = 0; k < store->n_args; k++)
@@ -200,7 +200,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     op->tensor = store->tensor;
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
-                                  (int32_t)panels * width, 1);
+                                  (int32_t)atom_columns * width, 1);
     op->shared->is_staging = true;
     op->shared->aliases = below == NULL ? 0 : below->id + 1;
     return true;

@@ -485,14 +485,14 @@ def written_cases(optional):
             (200, 136, 96, 3, (64, 64, 64), "consumers=2"), (130, 72, 200, 1, (64, 72, 32), "consumers=3"),
             (70, 520, 264, 2, (64, 256, 64), "consumers=2,stages=3"),
             (300, 64, 128, 0, (128, 64, 128), "consumers=1,stages=2"), (1, 8, 8, 0, (64, 8, 16), "consumers=2"),
-            # several blocks of rows in a consumer; a panel of the result at a time, and all at once
+            # several blocks of rows in a consumer; a swizzle atom column of the result at a time, and all at once
             (300, 392, 72, 2, (128, 192, 64), "consumers=2,stages=2"), (200, 136, 96, 1, (192, 64, 32), "consumers=1"),
             (330, 400, 40, 0, (128, 64, 16), "consumers=3"), (90, 400, 200, 3, (64, 256, 64), "consumers=2,stages=4"),
             # patches of 8 and 3 tiles along m; of 4 pairs and 1
             (700, 48, 32, 0, (64, 16, 32), "consumers=1"), (530, 48, 16, 1, (64, 16, 16), "consumers=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",
                    gemm(random, m, n, k, "bf16", activation, *tiles), plan, 2)
-    # pairs of blocks: whole pairs, one block of two past the end, consumers past it; halves of panels and of rows
+    # pairs of blocks: whole pairs, one block of two past the end, consumers past it; halves of swizzle atom columns and of rows
     for m, n, k, tiles, plan, sms in [
             (256, 264, 200, (64, 128, 64), "consumers=2,stages=3", 4), (300, 136, 96, (64, 64, 32), "consumers=2,stages=1", 2),
             (130, 520, 72, (64, 256, 64), "consumers=1,stages=2,persistent=0", 132),
