@@ -164,9 +164,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         }
         range = roles_numbers(r, &r->b, range, all);
         if (r->backwards)
-            roles_pass_by(r, tir_const_int(&r->b, 0), range.lo);
+            roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
-            roles_pass_by(r, all.lo, range.lo);
+            roles_drain_range(r, all.lo, range.lo);
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
@@ -221,7 +221,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
          k++)
         roles_copy(r, &inside, body->ops.at[k], false);
     if (depth + 1 == r->around.n && roles_has_rest(r))
-        roles_pass_rest(r);
+        roles_drain_rest(r);
     r->counters.n--;
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(&inside, block_yield(body)->args[k]);
@@ -413,7 +413,7 @@ pass_roles(PassContext *px, TirFn *fn)
         r.b.block = root;
     }
     if (r.around.n == 0 && roles_has_rest(&r))
-        roles_pass_rest(&r);
+        roles_drain_rest(&r);
     fn->body = root;
     if (plan->pipelined)
         roles_settle_first(fn);

@@ -70,7 +70,7 @@ typedef struct Roles {
     bool *only_tested; /* by value: nothing but masks under a test need it */
     OpList behind;     /* what stands behind the loop, but is computed under its last product */
     ValueList left;    /* what it leaves */
-    TirVal *rest;      /* how many iterations are still to be passed by, where that is known; else NULL */
+    TirVal *n_drained;      /* how many iterations are still to be drained, where that is known; else NULL */
     ValueList fillers; /* results of branches on the side where nobody reads them */
 } Roles;
 
@@ -206,16 +206,16 @@ void roles_pipelined(Roles *r, CloneMap *map, Range range);
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
 void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
-/* ---- roles_rest.c: iterations that other consumers need and this one lets pass ---- */
+/* ---- roles_drain.c: iterations that other consumers need and this one lets pass ---- */
 
-void roles_pass_by(Roles *r, TirVal *from, TirVal *to);
+void roles_drain_range(Roles *r, TirVal *from, TirVal *to);
 /* Whether there may be some behind a consumer's own. */
 bool roles_has_rest(const Roles *r);
 /* Under the last product of a pipelined loop (`under`), or where a consumer has no iteration: how many are still to be
- * passed by behind `end`. */
+ * drained behind `end`. */
 TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
 /* Behind everything else that is done for the tile. */
-void roles_pass_rest(Roles *r);
+void roles_drain_rest(Roles *r);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);

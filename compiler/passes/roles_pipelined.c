@@ -164,7 +164,7 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
     }
 }
 
-/* Whether what is left to be passed by is found under the last product. */
+/* Whether what is left to be drained is found under the last product. */
 static bool
 counts_rest(const Roles *r)
 {
@@ -409,5 +409,5 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
         clone_set(map, r->loop->results[k], branch->results[k]);
     for (uint32_t k = 0; k < r->left.n; k++)
         clone_set(map, r->left.at[k], branch->results[n + k]);
-    r->rest = counts_rest(r) ? branch->results[types.n - 1] : NULL;
+    r->n_drained = counts_rest(r) ? branch->results[types.n - 1] : NULL;
 }

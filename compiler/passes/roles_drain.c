@@ -1,4 +1,4 @@
-/* roles_rest.c - iterations that other consumers of a block need and this one lets pass.
+/* roles_drain.c - iterations that other consumers of a block need and this one lets pass.
  *
  *   does     the producer copies for all consumers; a consumer waits for tiles that it does not need and gives them back
  *            unread, before its own iterations and behind them:
@@ -23,7 +23,7 @@
 #include "compiler/passes/tir_util.h"
 
 static void
-let_pass(Roles *r, const OpList *pipelines)
+drain_list(Roles *r, const OpList *pipelines)
 {
     for (uint32_t k = 0; k < pipelines->n; k++) {
         roles_plain(&r->b, TIR_CONSUMER_WAIT, pipelines->at[k]->shared, 0);
@@ -33,7 +33,7 @@ let_pass(Roles *r, const OpList *pipelines)
 
 /* NULL: not of those pipelines. */
 static void
-pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
+drain(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
 {
     if (roles_is_same(from, to))
         return;
@@ -42,17 +42,17 @@ pass_by(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *l
 
     r->b.block = loop->blocks[0];
     if (early != NULL)
-        let_pass(r, early);
+        drain_list(r, early);
     if (late != NULL)
-        let_pass(r, late);
+        drain_list(r, late);
     tir_yield(&r->b, 0, NULL);
     r->b.block = around;
 }
 
 void
-roles_pass_by(Roles *r, TirVal *from, TirVal *to)
+roles_drain_range(Roles *r, TirVal *from, TirVal *to)
 {
-    pass_by(r, from, to, &r->stage0_pipelines, &r->stage1_pipelines);
+    drain(r, from, to, &r->stage0_pipelines, &r->stage1_pipelines);
 }
 
 bool
@@ -135,21 +135,21 @@ roles_begin_rest(Roles *r, TirVal *end, bool under)
     if (!fits_stages(r))
         return n;
     if (!under) {
-        roles_pass_by(r, none, n);
+        roles_drain_range(r, none, n);
         return none;
     }
-    pass_by(r, none, n, &r->stage0_pipelines, NULL);
+    drain(r, none, n, &r->stage0_pipelines, NULL);
     return n;
 }
 
 void
-roles_pass_rest(Roles *r)
+roles_drain_rest(Roles *r)
 {
-    if (r->rest == NULL) {
+    if (r->n_drained == NULL) {
         Range rest = find_rest(r, NULL);
-        roles_pass_by(r, rest.lo, rest.hi);
+        roles_drain_range(r, rest.lo, rest.hi);
         return;
     }
-    const OpList *early = fits_stages(r) ? NULL : &r->stage0_pipelines; /* they have been passed by */
-    pass_by(r, tir_const_int(&r->b, 0), r->rest, early, &r->stage1_pipelines);
+    const OpList *early = fits_stages(r) ? NULL : &r->stage0_pipelines; /* they have been drained */
+    drain(r, tir_const_int(&r->b, 0), r->n_drained, early, &r->stage1_pipelines);
 }
