@@ -66,10 +66,10 @@ def iteration_of(features, plan, t):
     pipelines = features["pipelined"] and plan["pipelined"]
     ahead = work["lookahead"] and plan["pipelined"] and plan["stages"] > 1
     share = work["stage0"] if pipelines else work["after"] + (0 if ahead else work["first"])
-    straight = not pipelines and not features["coop_k"]
-    share += 0 if straight else t["under"] * (1 - share)
+    in_order = not pipelines and not features["coop_k"]
+    share += 0 if in_order else t["under"] * (1 - share)
     clocks = round_of(n, products * share, products * (1 - share), arithmetic,
-                      t["gap"] + (t["gap_straight"] if straight else 0))
+                      t["gap"] + (t["gap_in_order"] if in_order else 0))
     clocks += (n - 1) * t["coop_k"] if features["coop_k"] else 0
     clocks = max(clocks, work["pipeline_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
@@ -233,7 +233,7 @@ def report(cases, quiet):
 
 # ---- fitting -------------------------------------------------------------------------------------------
 
-FITTED = ("port_power", "issue", "round", "gap", "gap_straight", "under", "coop_k", "vector", "added", "tile", "fill",
+FITTED = ("port_power", "issue", "round", "gap", "gap_in_order", "under", "coop_k", "vector", "added", "tile", "fill",
           "block", "slot", "idle", "store_bytes", "mask", "mask_coop_k", "copy_latency", "copy_part")
 
 

@@ -8,8 +8,8 @@
  *
  * A consumer does not wait for all of its products: others run under its own arithmetic, and only keep the
  * tensor cores from the other consumers.  Where products of stage 1 run into the next iteration (pipelined) it
- * waits for those of stage 0, in a straight loop for the first of those of stage 0 and the first of those of stage 1,
- * where an iteration's first product begins in the one before for the latter.  In a straight loop
+ * waits for those of stage 0, in an in-order loop for the first of those of stage 0 and the first of those of stage 1,
+ * where an iteration's first product begins in the one before for the latter.  In an in-order loop
  * two chains of products begin, each with a gap.  Consumers that share a product wait for one another
  * instead, the longer the more there are, and with that for most of the products of all.
  *
@@ -91,17 +91,17 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
 {
     const ConsumerTimes *times = &target->consumer_times;
     uint32_t n = plan->consumers;
-    bool pipelines = consumer_pipelines(target, work, plan), straight = !pipelines && !work->coop_k;
+    bool pipelines = consumer_pipelines(target, work, plan), in_order = !pipelines && !work->coop_k;
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
 
     if (consumer_is_products(work))
         return iteration_of_products(target, work, plan);
-    if (!straight)
+    if (!in_order)
         share += times->under * (1 - share);
     double clocks = round_of(n, c->products * share, c->products * (1 - share), c->arithmetic,
-                             times->gap + (straight ? times->gap_straight : 0));
+                             times->gap + (in_order ? times->gap_in_order : 0));
     clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
     clocks += times->added * n * work->added;

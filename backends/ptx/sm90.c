@@ -16,7 +16,7 @@
  * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
  * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
  * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
- * first wgmma of a chain, and a straight loop has two such chains; 53 clocks are what an iteration
+ * first wgmma of a chain, and an in-order loop has two such chains; 53 clocks are what an iteration
  * computes for rows, whatever its columns; 511 are the exchange between two consumers and its barrier; an
  * element added from registers takes 0.2 clocks; a tile begins and ends with a third of an iteration
  * that nothing runs beside, and its output goes to memory at 11 bytes a clock (2.9 TB/s of the chip);
@@ -82,7 +82,7 @@ const Target target_sm90 = {
                    .issue = 0.436,
                    .round = 53.4,
                    .gap = 206,
-                   .gap_straight = 318,
+                   .gap_in_order = 318,
                    .under = 0.827,
                    .coop_k = 511,
                    .vector = 0.574,

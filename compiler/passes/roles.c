@@ -13,7 +13,7 @@
  *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
  *            is computed under the last products (roles_behind.c).
  *            Waits for products stand where a result is first used.  A loop that does nothing but
- *            add products up waits one iteration behind (roles_sums.c), and what it leaves goes to
+ *            add products up waits one iteration behind (roles_accumulate.c), and what it leaves goes to
  *            memory through shared memory (roles_store.c)
  *   leaves   fn->plan->producer; a body without loads of products
  *
@@ -176,10 +176,10 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
         roles_cooperative(r, map, range);
     else if (plan->pipelined)
         roles_pipelined(r, map, range);
-    else if (roles_only_sums(r))
-        roles_sums(r, map, range);
+    else if (roles_accumulates_only(r))
+        roles_accumulate(r, map, range);
     else
-        roles_straight(r, map, range);
+        roles_in_order(r, map, range);
 }
 
 /* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the

@@ -194,13 +194,13 @@ void roles_vectors_there(Roles *r);
 /* The vector of an iteration. */
 void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration);
 
-/* ---- roles_straight.c, roles_pipelined.c, roles_sums.c: the main loop as it is, pipelined by one stage,
+/* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
  * and with nothing but sums ---- */
 
-void roles_straight(Roles *r, CloneMap *map, Range range);
+void roles_in_order(Roles *r, CloneMap *map, Range range);
 /* An iteration, its first product begun before if `lookahead` is not NULL; the next one's, if it has been
  * begun, else NULL. */
-TirVal *roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
+TirVal *roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
@@ -223,8 +223,8 @@ void roles_settle_first(TirFn *fn);
 void roles_cooperative(Roles *r, CloneMap *map, Range range);
 /* Before pipelines are listed: parts of vectors that have none become loads of their own. */
 void roles_narrow_vectors(Roles *r);
-bool roles_only_sums(const Roles *r);
-void roles_sums(Roles *r, CloneMap *map, Range range);
+bool roles_accumulates_only(const Roles *r);
+void roles_accumulate(Roles *r, CloneMap *map, Range range);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */

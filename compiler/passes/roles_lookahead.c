@@ -1,4 +1,4 @@
-/* roles_lookahead.c - lookahead: a straight loop whose first MMA starts one iteration early.
+/* roles_lookahead.c - lookahead: an in-order loop whose first MMA starts one iteration early.
  *
  * Where consumers share out a product, an iteration ends with what nobody else can do for them: the share
  * goes to shared memory and to TMA.  The first product of the next iteration reads
@@ -51,7 +51,7 @@ emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Lookahead *lookah
     clone_set(map, lookahead->product->results[0], begun);
     read_again(r, map, lookahead);
     lookahead->next = last ? NULL : &next;
-    return roles_straight_iteration(r, map, lookahead);
+    return roles_in_order_iteration(r, map, lookahead);
 }
 
 void

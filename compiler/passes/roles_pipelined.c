@@ -184,7 +184,7 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
         values[k] = clone_of(map, r->loop->args[first + k]);
     if (r->clean_head) {
         r->masks = MASKS_ALL;
-        roles_straight(r, &own, range);
+        roles_in_order(r, &own, range);
         r->masks = MASKS_BY_SEGMENT;
         for (uint32_t k = 0; k < n; k++)
             values[k] = clone_of(&own, r->loop->results[k]);

@@ -93,7 +93,7 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
 
-    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_only_sums(r)) ||
+    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_accumulates_only(r)) ||
         has_swapped(r) || tensor->rank > form->rank || store->n_limits > 0 ||
         tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))

@@ -1,4 +1,4 @@
-/* roles_straight.c - the main loop as it is, its operations in an order that lets products run.
+/* roles_in_order.c - the main loop as it is, its operations in an order that lets products run.
  *
  * A product over all consumers is shared out here: each consumer writes its part of the operand for the
  * others, and adds a share of the result to memory.  Their barrier makes the consumers go in step, so
@@ -442,7 +442,7 @@ later_iteration(Roles *r, const CloneMap *map, int64_t by)
 }
 
 TirVal *
-roles_straight_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
+roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
     enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
     InFlight in_flight = {0};
@@ -531,7 +531,7 @@ emit_loop(Roles *r, CloneMap *map, Range range, TirVal **values)
     TirBlock *around = r->b.block;
 
     TirOp *loop = roles_enter_loop(r, range, n, values, map, NULL);
-    (void)roles_straight_iteration(r, map, NULL);
+    (void)roles_in_order_iteration(r, map, NULL);
     roles_yielded(r, map, values);
     tir_yield(&r->b, n, values);
     r->b.block = around;
@@ -602,7 +602,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookah
 }
 
 void
-roles_straight(Roles *r, CloneMap *map, Range range)
+roles_in_order(Roles *r, CloneMap *map, Range range)
 {
     uint32_t clean;
     TirVal **values = roles_initial(r, map, 0);

@@ -1,4 +1,4 @@
-/* roles_sums.c - a main loop that does nothing but add products up.
+/* roles_accumulate.c - a main loop that does nothing but add products up.
  *
  * Nobody looks at a sum before the loop has ended, so a product need not have ended when the next one
  * starts: each iteration waits for the one before, and gives back what that one has read.
@@ -49,7 +49,7 @@ is_only_added_to(const TirBlock *block, const TirBlock *body, const TirVal *valu
 }
 
 bool
-roles_only_sums(const Roles *r)
+roles_accumulates_only(const Roles *r)
 {
     const TirOp *yield = block_yield(r->body);
     uint32_t products = 0;
@@ -101,7 +101,7 @@ end_iteration(Roles *r, uint32_t running)
 }
 
 void
-roles_sums(Roles *r, CloneMap *map, Range range)
+roles_accumulate(Roles *r, CloneMap *map, Range range)
 {
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
