@@ -76,7 +76,7 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
-    bool adds;             /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
+    bool reduces;            /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg warp;           /* of the warp group, known to be the same in the whole warp */
@@ -91,7 +91,7 @@ typedef struct Role {
     PipelineCursor tiles;      /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay;       /* it moves on at the end of a tile, for pipelines that follow it */
-    KeptPlace places[MAX_KEPT_PLACES]; /* lower_additions.c */
+    KeptPlace places[MAX_KEPT_PLACES]; /* lower_reduce_role.c */
     uint32_t n_places;
 } Role;
 
@@ -275,8 +275,8 @@ void lower_await_tile(Lowering *lo);
 LirReg lower_is_told(Lowering *lo);
 LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
-/* lower_additions.c: the program of the warps that add tiles to memory; NULL: nothing is added so. */
-TirBlock *lower_find_additions(Lowering *lo);
+/* lower_reduce_role.c: the program of the reduce role, warps that add tiles to memory; NULL: nothing is added so. */
+TirBlock *lower_find_reduce_role(Lowering *lo);
 /* At the beginning of a consumer: computes where its threads leave what loops of `block` add, to keep it. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 /* Of a consumer: leaves the tile to its warp; of that warp: adds it. */

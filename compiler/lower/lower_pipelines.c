@@ -628,7 +628,7 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
 void
 lower_end_tile(Lowering *lo)
 {
-    for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->adds; k++) {
+    for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->reduces; k++) {
         if (lo->fn->shared.at[k]->deferred_release)
             lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
     }

@@ -2,7 +2,7 @@
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
- *                        add what consumers leave to memory (lower_additions.c)
+ *                        add what consumers leave to memory (lower_reduce_role.c)
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
  * What decides a branch or a descriptor must be the same for a warp in a way ptxas can see:
@@ -143,7 +143,7 @@ void
 lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 {
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->adds || lo->fn->plan->reg_pressure > 1)
+    if (lo->role->producer || lo->role->reduces || lo->fn->plan->reg_pressure > 1)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -151,7 +151,7 @@ lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 Elem
 lower_lane_grid(Lowering *lo, uint32_t axis)
 {
-    if (lo->role->producer || lo->role->adds || lo->fn->plan->reg_pressure < 2)
+    if (lo->role->producer || lo->role->reduces || lo->fn->plan->reg_pressure < 2)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
 }
@@ -531,7 +531,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lower_quotients(lo, program);
     /* H200, backward, d = 128: 0.2 to 0.4 % (sustained 1 %); where tiles differ in length, and so have loops
      * with and without masks, -0.1 to -0.9 %: other registers for all of them. */
-    if (!lo->role->producer && !lo->role->adds && plan->shared_bytes_each == NULL)
+    if (!lo->role->producer && !lo->role->reduces && plan->shared_bytes_each == NULL)
         lower_keep_places(lo, program, false);
     bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->tile_swizzle == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
@@ -718,14 +718,14 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     lir_open(b, false);
     lir_comment(b, "additions");
     lo->role->producer = false;
-    lo->role->adds = true;
+    lo->role->reduces = true;
     lo->role->group = warp;
     lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     lower_tiles(lo, lo->additions);
     lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
     lir_branch(b, end, 0, false);
     lir_close(b);
-    lo->role->adds = false;
+    lo->role->reduces = false;
     lo->role->group = group;
 }
 

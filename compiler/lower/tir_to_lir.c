@@ -566,7 +566,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
-    lo.additions = lower_find_additions(&lo); /* makes values */
+    lo.additions = lower_find_reduce_role(&lo); /* makes values */
     lo.head = lower_find_head(&lo);           /* likewise */
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = pass_enabled(px, "share");

@@ -1,4 +1,4 @@
-/* lower_additions.c - tiles that consumers add to memory: by warps that do nothing else.
+/* lower_reduce_role.c - tiles that consumers add to memory: by warps that do nothing else.
  *
  * An addition reads shared memory long after it was asked for, and a consumer that waits for that holds up
  * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a warp of the
@@ -29,7 +29,7 @@ again(TirBuilder *b, CloneMap *map, TirVal *value, TirVal **out)
 
 /* The addition without the tile, which lies in the staging buffer. */
 static bool
-take_addition(TirBuilder *b, CloneMap *map, const TirOp *op)
+take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
 {
     TirVal *args[TENSOR_MAX_RANK];
     uint32_t n = op->n_args - 1;
@@ -46,7 +46,7 @@ take_addition(TirBuilder *b, CloneMap *map, const TirOp *op)
     return true;
 }
 
-static bool take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
+static bool take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
 
 /* Appends the loop or the branch with no more than its additions. */
 static bool
@@ -68,7 +68,7 @@ take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
         CloneMap inner = clone_map_copy(b->fn, map);
         if (op->op == TIR_FOR)
             clone_set(&inner, op->blocks[k]->params.at[0], taken->blocks[k]->params.at[0]);
-        if (!take_additions(b, &inner, op->blocks[k]))
+        if (!take_reductions(b, &inner, op->blocks[k]))
             return false;
         tir_yield(b, 0, NULL);
     }
@@ -78,7 +78,7 @@ take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
 
 /* Appends to the builder's block what `block` adds. */
 static bool
-take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
+take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
 {
     CloneMap map = clone_map_copy(b->fn, outer); /* what is made here is not known outside */
 
@@ -86,7 +86,7 @@ take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         bool around = false;
         b->span = op->span;
-        if (op->op == TIR_TMA_REDUCE_ADD && !take_addition(b, &map, op))
+        if (op->op == TIR_TMA_REDUCE_ADD && !take_reduction(b, &map, op))
             return false;
         for (uint32_t k = 0; k < op->n_blocks && !around; k++)
             around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD);
@@ -97,7 +97,7 @@ take_additions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
 }
 
 TirBlock *
-lower_find_additions(Lowering *lo)
+lower_find_reduce_role(Lowering *lo)
 {
     TirFn *fn = lo->fn;
 
@@ -106,7 +106,7 @@ lower_find_additions(Lowering *lo)
     TirBlock *program = tir_block_new(fn);
     TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
     CloneMap map = clone_map(fn);
-    if (!take_additions(&b, &map, fn->body)) {
+    if (!take_reductions(&b, &map, fn->body)) {
         buf_add(lo->px->bugs, "where a tile is added to memory does not follow from the launch\n");
         lo->failed = true;
     }
@@ -268,7 +268,7 @@ add_tile(Lowering *lo, TirOp *op)
 void
 lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
-    if (lo->role->adds)
+    if (lo->role->reduces)
         add_tile(lo, op);
     else
         leave_tile(lo, op);
