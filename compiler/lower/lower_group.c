@@ -5,13 +5,13 @@
  * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
  * written until a wait, and ptxas gives up on running products side by side when an
  * accumulator is copied.  So every chain of values that a product adds to lives in one set of
- * registers, its home (passes/homes.c finds them).
+ * registers, its home (passes/acc_classes.c finds them).
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/homes.h"
+#include "compiler/passes/acc_classes.h"
 #include "compiler/passes/shared_uses.h"
 
 /* ---- homes ---- */
@@ -45,7 +45,7 @@ void
 lower_find_homes(Lowering *lo)
 {
     uint32_t n = lo->fn->next_id + 1;
-    ProductHomes found = product_homes(lo->arena, lo->fn);
+    ProductAccClasses found = product_acc_classes(lo->arena, lo->fn);
 
     lo->homes = arena_array(lo->arena, LirReg *, n);
     lo->at_once = found.at_once;

@@ -1,11 +1,11 @@
 /* check_consumer.c - one role's run over one tile: stages that are held when they are read, products that
  * have ended before anybody looks at or overwrites what is theirs.
  *
- * What a product still running has, and until when: the registers of its sum (its home), the
+ * What a product still running has, and until when: the registers of its sum (its register class), the
  * registers of an operand that is not in shared memory, and the stages of its other operands, until a
- * mma_wait covers it.  Another product may add to the same home meanwhile: those of a warp group run
- * in order.  A home is of one value at a time: who asks for one whose registers another has by then, if
- * only for the next iteration, would get that other.
+ * mma_wait covers it.  Another product may add to the same register class meanwhile: those of a warp group run
+ * in order.  A register class holds one live value. Reading a value after its class was reassigned, even by the next iteration, reads the wrong data.
+ * 
  *
  * What consumers do together.  Between two barriers of all consumers nothing is known of the others' order.  So
  * what all consumers have a part in is read in a later epoch between barriers than it was written or
@@ -17,9 +17,9 @@
  * here; the tile gives that back, and leaves the one that it waited for.
  *
  * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
- * reductions, products, stores, conversions, a yield, or to be in its home.  It keeps it until the
+ * reductions, products, stores, conversions, a yield, or to be in its register class.  It keeps it until the
  * block is run again.  So an operation reads its operands not where it stands but where its result is
- * first asked for, unless homes.c has it made at once.  What only renames registers, or may turn out to, is
+ * first asked for, unless acc_classes.c has it made at once.  What only renames registers, or may turn out to, is
  * not kept: who asks for it reads the registers themselves.
  */
 #include <string.h>
@@ -27,7 +27,7 @@
 #include "compiler/passes/check_roles.h"
 
 #include "compiler/ir/layout.h"
-#include "compiler/passes/homes.h"
+#include "compiler/passes/acc_classes.h"
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
 
@@ -42,9 +42,9 @@ typedef struct Region {
 struct ConsumerFacts {
     Arena *arena;
     const TirFn *fn;
-    const uint32_t *home; /* by id */
-    const bool *at_once;  /* by id (homes.h) */
-    uint32_t homes;       /* how many there are */
+    const uint32_t *acc_class; /* by id */
+    const bool *at_once;  /* by id (acc_classes.h) */
+    uint32_t acc_classes;       /* how many there are */
     bool *renames;        /* by id of the result: may be the operand's own registers */
     VEC(Region) regions;
 };
@@ -71,7 +71,7 @@ typedef struct Consumer {
     RoleFault *fault;
     const TirOp *now;
     VEC(InFlight) in_flight;
-    const TirVal **lives; /* by home: whose registers they are now */
+    const TirVal **lives; /* by register class: whose registers they are now */
     const TirVal ***before; /* by region: the same before it */
     uint32_t *waited, *released; /* by pipeline */
     uint32_t *left_over;         /* by pipeline: the stage that results were written to; 0: none */
@@ -103,7 +103,7 @@ find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
             TirVal *value = op->args[k];
-            bool known = value->type.rank == 0 || f->home[value->id] != 0 || value->def == NULL ||
+            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 || value->def == NULL ||
                          is_inside(value, region->op);
             for (uint32_t j = 0; j < region->inputs.n && !known; j++)
                 known = region->inputs.at[j] == value;
@@ -167,15 +167,15 @@ ConsumerFacts *
 consumer_facts(Arena *arena, const TirFn *fn)
 {
     ConsumerFacts *f = arena_new(arena, ConsumerFacts);
-    ProductHomes homes = product_homes(arena, fn);
+    ProductAccClasses acc_classes = product_acc_classes(arena, fn);
 
     *f = (ConsumerFacts){.arena = arena,
                      .fn = fn,
-                     .home = homes.of,
-                     .at_once = homes.at_once,
+                     .acc_class = acc_classes.of,
+                     .at_once = acc_classes.at_once,
                      .renames = arena_array(arena, bool, fn->next_id + 1)};
     for (uint32_t k = 0; k <= fn->next_id; k++)
-        f->homes = f->home[k] > f->homes ? f->home[k] : f->homes;
+        f->acc_classes = f->acc_class[k] > f->acc_classes ? f->acc_class[k] : f->acc_classes;
     find_facts(f, fn->body);
     return f;
 }
@@ -226,34 +226,34 @@ write_registers(Consumer *b, const TirVal *value)
 }
 
 static bool
-write_home(Consumer *b, uint32_t home)
+write_acc_class(Consumer *b, uint32_t acc_class)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const TirOp *product = b->in_flight.at[i].op;
-        if (b->facts->home[product->results[0]->id] == home)
+        if (b->facts->acc_class[product->results[0]->id] == acc_class)
             return fail(b, product, "the sum of a product is overwritten while it may still run");
     }
     return true;
 }
 
 static bool
-lives_there(Consumer *b, uint32_t home, const TirVal *value)
+lives_there(Consumer *b, uint32_t acc_class, const TirVal *value)
 {
-    const TirVal *lives = b->lives[home];
+    const TirVal *lives = b->lives[acc_class];
 
     return lives == NULL || lives == same_registers(b, value) ||
            fail(b, lives->def, "the result of a product is used when another one has its registers");
 }
 
 static bool
-read_home(Consumer *b, uint32_t home, const TirVal *value)
+read_acc_class(Consumer *b, uint32_t acc_class, const TirVal *value)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const TirOp *product = b->in_flight.at[i].op;
-        if (b->facts->home[product->results[0]->id] == home)
+        if (b->facts->acc_class[product->results[0]->id] == acc_class)
             return fail(b, product, "the result of a product is used before a mma_wait covers it");
     }
-    return lives_there(b, home, value);
+    return lives_there(b, acc_class, value);
 }
 
 /* ---- values ---- */
@@ -360,12 +360,12 @@ static bool
 ask_for(Consumer *b, const TirVal *value)
 {
     const TirOp *def = value->def;
-    uint32_t home = b->facts->home[value->id], stage;
+    uint32_t acc_class = b->facts->acc_class[value->id], stage;
 
     if (value->type.rank == 0)
         return true;
-    if (home != 0 && is_made_at_home(value))
-        return read_home(b, home, value);
+    if (acc_class != 0 && is_made_at_acc_class(value))
+        return read_acc_class(b, acc_class, value);
     if (def == NULL || is_eager(b, def))
         return true;
     if (def->op == TIR_SHARED_READ)
@@ -381,11 +381,11 @@ ask_for(Consumer *b, const TirVal *value)
     return kept || write_registers(b, value);
 }
 
-/* Whether `value` is in the registers of that home from the start. */
+/* Whether `value` is in the registers of that register class from the start. */
 static bool
-stays_at_home(const Consumer *b, uint32_t home, const TirVal *value)
+stays_at_acc_class(const Consumer *b, uint32_t acc_class, const TirVal *value)
 {
-    return home != 0 && home == b->facts->home[value->id] && is_made_at_home(value);
+    return acc_class != 0 && acc_class == b->facts->acc_class[value->id] && is_made_at_acc_class(value);
 }
 
 /* Values go to the registers of others, as if at once. */
@@ -393,17 +393,17 @@ static bool
 assign(Consumer *b, uint32_t n, TirVal *const *to, TirVal *const *from)
 {
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t home = b->facts->home[to[k]->id];
-        bool stays = stays_at_home(b, home, from[k]);
-        if (stays ? !lives_there(b, home, from[k]) : !ask_for(b, from[k]))
+        uint32_t acc_class = b->facts->acc_class[to[k]->id];
+        bool stays = stays_at_acc_class(b, acc_class, from[k]);
+        if (stays ? !lives_there(b, acc_class, from[k]) : !ask_for(b, from[k]))
             return false;
     }
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t home = b->facts->home[to[k]->id];
-        b->lives[home] = same_registers(b, to[k]);
-        if (stays_at_home(b, home, from[k]) || same_registers(b, from[k]) == same_registers(b, to[k]))
+        uint32_t acc_class = b->facts->acc_class[to[k]->id];
+        b->lives[acc_class] = same_registers(b, to[k]);
+        if (stays_at_acc_class(b, acc_class, from[k]) || same_registers(b, from[k]) == same_registers(b, to[k]))
             continue;
-        if (home != 0 ? !write_home(b, home) : !write_registers(b, to[k]))
+        if (acc_class != 0 ? !write_acc_class(b, acc_class) : !write_registers(b, to[k]))
             return false;
     }
     return true;
@@ -415,7 +415,7 @@ static bool
 start_product(Consumer *b, const TirOp *op)
 {
     const TirVal *sum = op->args[2], *result = op->results[0];
-    uint32_t home = b->facts->home[result->id];
+    uint32_t acc_class = b->facts->acc_class[result->id];
     InFlight mma = {.op = op};
     bool transposed;
 
@@ -432,13 +432,13 @@ start_product(Consumer *b, const TirOp *op)
         }
     }
     bool constant = sum->def != NULL && sum->def->op == TIR_CONST;
-    bool there = stays_at_home(b, home, sum);
-    if (!constant && (there ? !lives_there(b, home, sum) : !ask_for(b, sum) || !write_home(b, home)))
+    bool there = stays_at_acc_class(b, acc_class, sum);
+    if (!constant && (there ? !lives_there(b, acc_class, sum) : !ask_for(b, sum) || !write_acc_class(b, acc_class)))
         return false;
-    if (constant && sum->def->number != 0 && !write_home(b, home))
+    if (constant && sum->def->number != 0 && !write_acc_class(b, acc_class))
         return false;
     vec_push(b->facts->arena, &b->in_flight, mma);
-    b->lives[home] = same_registers(b, result);
+    b->lives[acc_class] = same_registers(b, result);
     return true;
 }
 
@@ -659,7 +659,7 @@ begin_region(Consumer *b, const TirOp *op)
     bool products = false;
 
     b->before[region - b->facts->regions.at] =
-        arena_copy(b->facts->arena, b->lives, (b->facts->homes + 1) * sizeof b->lives[0]);
+        arena_copy(b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
     for (uint32_t k = 0; k < region->inputs.n; k++) {
         if (!ask_for(b, region->inputs.at[k]))
             return false;
@@ -730,11 +730,11 @@ do_op(Consumer *b, const TirOp *op)
     default:
         break;
     }
-    bool home = op->n_results == 1 && b->facts->home[op->results[0]->id] != 0;
+    bool acc_class = op->n_results == 1 && b->facts->acc_class[op->results[0]->id] != 0;
     bool effect = op->n_results == 0 || is_eager(b, op);
-    if (!effect && !home && op->n_results == 1 && b->facts->at_once[op->results[0]->id])
+    if (!effect && !acc_class && op->n_results == 1 && b->facts->at_once[op->results[0]->id])
         return ask_for(b, op->results[0]);
-    if (!effect && !home)
+    if (!effect && !acc_class)
         return true; /* made when asked for */
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (!ask_for(b, op->args[k]))
@@ -742,9 +742,9 @@ do_op(Consumer *b, const TirOp *op)
     }
     if (op->n_results == 0)
         return true;
-    b->lives[b->facts->home[op->results[0]->id]] = same_registers(b, op->results[0]);
-    if (home && is_made_at_home(op->results[0]))
-        return write_home(b, b->facts->home[op->results[0]->id]);
+    b->lives[b->facts->acc_class[op->results[0]->id]] = same_registers(b, op->results[0]);
+    if (acc_class && is_made_at_acc_class(op->results[0]))
+        return write_acc_class(b, b->facts->acc_class[op->results[0]->id]);
     return write_registers(b, op->results[0]);
 }
 
@@ -758,7 +758,7 @@ visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
         return do_op(b, op);
     if (moment == WALK_ENTER && op->op == TIR_IF) /* warps may part: each block begins as the first one did */
         memcpy(b->lives, b->before[region_of(b, op) - b->facts->regions.at],
-               (b->facts->homes + 1) * sizeof b->lives[0]);
+               (b->facts->acc_classes + 1) * sizeof b->lives[0]);
     if (moment == WALK_ENTER) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
             const TirOp *inner = op->blocks[k]->ops.at[i];
@@ -784,7 +784,7 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
     Consumer b = {.facts = facts,
               .events = events,
               .fault = fault,
-              .lives = arena_array(arena, const TirVal *, facts->homes + 1),
+              .lives = arena_array(arena, const TirVal *, facts->acc_classes + 1),
               .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
               .waited = arena_array(arena, uint32_t, pipelines),
               .released = arena_array(arena, uint32_t, pipelines),

@@ -603,7 +603,7 @@ results_over_stages_are_checked(void **state)
 }
 
 /* The result that an iteration began with, asked for when the next one's has ended, which would have had its
- * registers: it gets others (homes.c), and nothing is wrong. */
+ * registers: it gets others (acc_classes.c), and nothing is wrong. */
 static void
 late_uses_have_registers_of_their_own(void **state)
 {

@@ -1,36 +1,36 @@
-/* homes.c - sums of products that live in one set of registers.
+/* acc_classes.c - sums of products that live in one set of registers.
  *
  * A product of a warp group runs on after its instruction, and its accumulator may be neither copied
  * nor moved meanwhile.  So every chain of values that a product adds to - carried by loops, passed
- * through branches, scaled in between - lives in one set of registers, its home.
+ * through branches, scaled in between - lives in one set of registers, its register class.
  *
  * What is computed from a result alone, while other products run, takes its place: it lives where the
  * result did.  ptxas does not find that by itself when nearly all registers are taken.
  *
- * Two values share a home only if neither is overwritten by the other while it may still be asked for: a sum that
- * is used again after more was added to it is copied first, and products that begin with the copy have a home of
+ * Two values share a register class only if neither is overwritten by the other while it may still be asked for: a sum that
+ * is used again after more was added to it is copied first, and products that begin with the copy have a register class of
  * their own.
  *
- * The lowering makes what is pure when it is asked for.  What is made of a value at home is made at once if the
- * home has another value when it is asked for:
+ * The lowering makes what is pure when it is asked for.  What is made of a value in a register class is made at once if the register class
+ * has another value when it is asked for:
  *
  *     x = mul acc, 0.5            at once
  *     acc2 = mma p, v, acc        the registers of acc
  *     y = add acc2, x
  */
-#include "compiler/passes/homes.h"
+#include "compiler/passes/acc_classes.h"
 #include "compiler/passes/tir_util.h"
 
-typedef struct Homes {
+typedef struct AccClasses {
     const TirFn *fn;
     uint32_t *parent;    /* union of values, by id */
     bool *product;       /* by class: some product's result is in it */
     uint32_t *next;      /* by id: another value of the class, around */
     const TirVal **value; /* by id */
-} Homes;
+} AccClasses;
 
 static uint32_t
-root_of(Homes *h, uint32_t id)
+root_of(AccClasses *h, uint32_t id)
 {
     while (h->parent[id] != id)
         id = h->parent[id] = h->parent[h->parent[id]];
@@ -93,7 +93,7 @@ is_known(const TirVal *value, const TirOp *op)
 }
 
 bool
-is_made_at_home(const TirVal *value)
+is_made_at_acc_class(const TirVal *value)
 {
     const TirOp *def = value->def;
     return def == NULL ||
@@ -107,7 +107,7 @@ is_overwritten(const TirVal *value, const TirVal *by)
 {
     const TirOp *op = by->def != NULL ? by->def : by->block->owner; /* else: what a loop carries */
 
-    if (!is_made_at_home(value) || op == NULL || value == by)
+    if (!is_made_at_acc_class(value) || op == NULL || value == by)
         return false;
     if (value->block == by->block && value->def == NULL && by->def == NULL)
         return true; /* carried side by side */
@@ -117,7 +117,7 @@ is_overwritten(const TirVal *value, const TirVal *by)
 }
 
 static bool
-can_join(const Homes *h, uint32_t a, uint32_t b)
+can_join(const AccClasses *h, uint32_t a, uint32_t b)
 {
     uint32_t x = a;
 
@@ -136,7 +136,7 @@ can_join(const Homes *h, uint32_t a, uint32_t b)
 /* Lets two values share their registers, unless one of them, or of those that share theirs, would be overwritten
  * while it is needed.  Then the lowering copies. */
 static void
-join(Homes *h, const TirVal *a, const TirVal *b)
+join(AccClasses *h, const TirVal *a, const TirVal *b)
 {
     uint32_t x = root_of(h, a->id), y = root_of(h, b->id), next;
 
@@ -163,7 +163,7 @@ is_zero(const TirVal *value)
 
 /* What a loop carries and what it leaves. */
 static void
-join_carried(Homes *h, const TirBlock *block)
+join_carried(AccClasses *h, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -178,7 +178,7 @@ join_carried(Homes *h, const TirBlock *block)
 
 /* Values that are the same tile as it goes around loops and through branches. */
 static void
-join_flow(Homes *h, const TirBlock *block)
+join_flow(AccClasses *h, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -209,7 +209,7 @@ join_flow(Homes *h, const TirBlock *block)
 
 /* What is computed from a tile of a chain and goes into the chain again is computed in place. */
 static void
-join_in_place(Homes *h, const TirBlock *block)
+join_in_place(AccClasses *h, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -231,7 +231,7 @@ join_in_place(Homes *h, const TirBlock *block)
 /* The operand that an elementwise operation could take the place of: a tile of its type that nothing
  * else uses; NULL. */
 static TirVal *
-replaced_by(Homes *h, const TirVal *value)
+replaced_by(AccClasses *h, const TirVal *value)
 {
     const TirOp *op = value->def;
     TirVal *found = NULL;
@@ -253,7 +253,7 @@ replaced_by(Homes *h, const TirVal *value)
 }
 
 static void
-join_held(Homes *h, const TirBlock *block)
+join_held(AccClasses *h, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -271,9 +271,9 @@ join_held(Homes *h, const TirBlock *block)
     }
 }
 
-/* Numbers the homes in the order in which their values are first made. */
+/* Numbers the register classes in the order in which their values are first made. */
 static void
-number_homes(Homes *h, const TirBlock *block, uint32_t *of_class, uint32_t *next, uint32_t *out)
+number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uint32_t *next, uint32_t *out)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -289,24 +289,24 @@ number_homes(Homes *h, const TirBlock *block, uint32_t *of_class, uint32_t *next
             out[value->id] = of_class[class];
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            number_homes(h, op->blocks[k], of_class, next, out);
+            number_acc_classes(h, op->blocks[k], of_class, next, out);
     }
 }
 
 /* ---- what is made at once ---- */
 
 typedef struct AtOnce {
-    const uint32_t *home;
-    uint64_t *reads;    /* by value: the homes, as bits, that it is made of when it is asked for */
+    const uint32_t *acc_class;
+    uint64_t *reads;    /* by value: the register classes, as bits, that it is made of when it is asked for */
     uint32_t *last_use; /* by value: the last place in its block that uses it */
     bool *at_once;
 } AtOnce;
 
-/* A bit for each home; where there are more of them, some share one. */
+/* A bit for each register class; where there are more of them, some share one. */
 static uint64_t
-home_bit(uint32_t home)
+acc_class_bit(uint32_t acc_class)
 {
-    return home == 0 ? 0 : (uint64_t)1 << (home - 1) % 64;
+    return acc_class == 0 ? 0 : (uint64_t)1 << (acc_class - 1) % 64;
 }
 
 /* Whether the lowering makes the results where the operation stands. */
@@ -318,20 +318,20 @@ is_made_there(const TirOp *op)
            op->op == TIR_SHARED_READ;
 }
 
-/* Homes that get another value in `op`. */
+/* AccClasses that get another value in `op`. */
 static uint64_t
-homes_written(const AtOnce *a, const TirOp *op)
+acc_classes_written(const AtOnce *a, const TirOp *op)
 {
     uint64_t written = 0;
 
     for (uint32_t k = 0; k < op->n_results; k++)
-        written |= home_bit(a->home[op->results[k]->id]);
+        written |= acc_class_bit(a->acc_class[op->results[k]->id]);
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         const TirBlock *block = op->blocks[k];
         for (uint32_t j = 0; j < block->params.n; j++)
-            written |= home_bit(a->home[block->params.at[j]->id]);
+            written |= acc_class_bit(a->acc_class[block->params.at[j]->id]);
         for (uint32_t i = 0; i < block->ops.n; i++)
-            written |= homes_written(a, block->ops.at[i]);
+            written |= acc_classes_written(a, block->ops.at[i]);
     }
     return written;
 }
@@ -349,17 +349,17 @@ note_uses(AtOnce *a, const TirBlock *block, const TirOp *op, uint32_t at)
     }
 }
 
-/* Marks what stands before operation `at`, is asked for behind it, and is made of a home to which it gives another
+/* Marks what stands before operation `at`, is asked for behind it, and is made of a register class to which it gives another
  * value.  (A loop or branch asks for what its blocks use before these run.) */
 static void
 mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
 {
     const TirOp *op = block->ops.at[at];
-    uint64_t written = homes_written(a, op);
+    uint64_t written = acc_classes_written(a, op);
 
     for (uint32_t i = 0; i < at && written != 0; i++) {
         const TirOp *earlier = block->ops.at[i];
-        if (is_made_there(earlier) || a->home[earlier->results[0]->id] != 0)
+        if (is_made_there(earlier) || a->acc_class[earlier->results[0]->id] != 0)
             continue;
         TirVal *value = earlier->results[0];
         if ((a->reads[value->id] & written) != 0 && a->last_use[value->id] > at)
@@ -372,8 +372,8 @@ note_reads(AtOnce *a, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_results; k++) {
         const TirVal *value = op->results[k];
-        a->reads[value->id] = home_bit(a->home[value->id]);
-        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->home[value->id] == 0; j++) {
+        a->reads[value->id] = acc_class_bit(a->acc_class[value->id]);
+        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->acc_class[value->id] == 0; j++) {
             if (!a->at_once[op->args[j]->id])
                 a->reads[value->id] |= a->reads[op->args[j]->id];
         }
@@ -386,7 +386,7 @@ find_at_once(AtOnce *a, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++)
         note_uses(a, block, block->ops.at[i], i);
     for (uint32_t i = 0; i < block->params.n; i++)
-        a->reads[block->params.at[i]->id] = home_bit(a->home[block->params.at[i]->id]);
+        a->reads[block->params.at[i]->id] = acc_class_bit(a->acc_class[block->params.at[i]->id]);
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         mark_before(a, block, i);
@@ -397,7 +397,7 @@ find_at_once(AtOnce *a, const TirBlock *block)
 }
 
 static void
-list_values(Homes *h, const TirBlock *block)
+list_values(AccClasses *h, const TirBlock *block)
 {
     for (uint32_t k = 0; k < block->params.n; k++)
         h->value[block->params.at[k]->id] = block->params.at[k];
@@ -410,11 +410,11 @@ list_values(Homes *h, const TirBlock *block)
     }
 }
 
-ProductHomes
-product_homes(Arena *arena, const TirFn *fn)
+ProductAccClasses
+product_acc_classes(Arena *arena, const TirFn *fn)
 {
-    uint32_t n = fn->next_id + 1, homes = 0;
-    Homes h = {.fn = fn,
+    uint32_t n = fn->next_id + 1, acc_classes = 0;
+    AccClasses h = {.fn = fn,
                .parent = arena_array(arena, uint32_t, n),
                .product = arena_array(arena, bool, n),
                .next = arena_array(arena, uint32_t, n),
@@ -431,8 +431,8 @@ product_homes(Arena *arena, const TirFn *fn)
                       .last_use = arena_array(arena, uint32_t, n),
                       .at_once = arena_array(arena, bool, n)};
     uint32_t *of = arena_array(arena, uint32_t, n);
-    number_homes(&h, fn->body, arena_array(arena, uint32_t, n), &homes, of);
-    at_once.home = of;
+    number_acc_classes(&h, fn->body, arena_array(arena, uint32_t, n), &acc_classes, of);
+    at_once.acc_class = of;
     find_at_once(&at_once, fn->body);
-    return (ProductHomes){of, at_once.at_once};
+    return (ProductAccClasses){of, at_once.at_once};
 }
