@@ -419,7 +419,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice values = {0};
 
-    if (!target_has_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
+    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
         return (PlanCandidates){0};
     s.front.arena = trials;
     s.found = arena_array(px->arena, PlanCandidate, MOST_CHOICES);
@@ -508,7 +508,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     Front sample = *front;
     uint32_t n = 0;
 
-    if (!target_has_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
+    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
         return (TileChoices){0};
     sample.arena = trials;
     arena_reset(trials);

@@ -21,7 +21,7 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     Buf bugs;
     PassRun run = {.dump_after = -1, .bugs = &bugs};
 
-    if (!target_has_roles(px.target) || !pass_enabled(&px, "plan"))
+    if (!target_predicts_roles(px.target) || !pass_enabled(&px, "plan"))
         return (Reason){0};
     if (px.warps > 0)
         return (Reason){.text = "--warps fixes the warps of a block"};

@@ -624,9 +624,11 @@ prepare(Search *s)
 {
     Diag *diag = s->px->diag;
 
-    if (!target_has_roles(s->px->target)) {
+    if (!target_predicts_roles(s->px->target)) {
         diag_error(diag, (Span){0},
-                   "%s has no products of warp groups: there are no plans to search",
+                   target_has_roles(s->px->target)
+                       ? "how long warp groups take on %s is not known: there are no plans to search"
+                       : "%s has no products of warp groups: there are no plans to search",
                    s->px->target->name);
         return false;
     }

@@ -212,8 +212,12 @@ const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
 int32_t target_entry_registers(const Target *target, uint32_t consumers);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
+/* The product of a role that computes: a warp group's, else that of each of its four warps, done in line. */
+const MmaForm *target_role_mma(const Target *target, DType dtype);
 /* Whether blocks can be divided into roles: one fetches tiles by tensor copies, whose end is known at barriers,
- * the others take its registers and compute with products of warp groups. */
+ * the others take its registers and compute. */
 bool target_has_roles(const Target *target);
+/* Whether it is known how long kernels with roles take, so that `auto` may choose them. */
+bool target_predicts_roles(const Target *target);
 
 #endif

@@ -603,8 +603,10 @@ compile_lane_ir(Compilation *c)
         return;
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < fns.n; k++) {
-        if (lir_has_roles(fns.at[k]))
+        if (lir_has_roles(fns.at[k]) && arch != NULL)
             arch = target_has_roles(c->target) ? c->target->ptx_target_exact : NULL;
+        if (lir_has_group_mma(fns.at[k]) && target_mma(c->target, BY_WARP_GROUP, DT_BF16) == NULL)
+            arch = NULL;
     }
     if (arch == NULL) {
         diag_error(&c->diag, (Span){0}, "%s has instructions that %s does not have", c->path,

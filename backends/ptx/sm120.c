@@ -4,9 +4,13 @@
  * (128 f32 operations, 16 special ones a clock); RTX Blackwell PRO whitepaper: RTX PRO 6000, 188 SMs at 2.6 GHz,
  * 504 TFLOPS dense 16-bit with f32 sums, which is 1024 flops a clock and SM.  GeForce does half of that.  PTX ISA:
  * stmatrix, griddepcontrol, vector red, mbarrier, tensor copies from sm_90 on; setmaxnreg: sm_120a.  There is no
- * wgmma and no tcgen05.  What loads and additions take is taken to be as on sm_90: not measured.
+ * wgmma and no tcgen05.  Blocks of a cluster have no copies in common (CUTLASS, "Blackwell SM120 GEMMs": clusters
+ * are 1 x 1 x 1), and for a copy to .shared::cluster ptxas 13.0 calls a function, so that it ignores setmaxnreg: the
+ * record has no clusters.  What loads, additions and copies take is taken to be as on sm_90: not measured.
  *
- * So far kernels get no roles here: the passes that make them know consumers that are warp groups only.
+ * Roles: a warp group that copies, and others that compute with mma.sync, each warp 16 of 64 rows; their registers
+ * are those of sm_90, which has as many.  How long such kernels take is not known, so that `auto` does not choose
+ * them: --plan does.
  */
 #include "backends/ptx/targets.h"
 
@@ -32,10 +36,18 @@ const Target target_sm120 = {
         .float_ops = 128,
         .shared_bytes = 128,
         .global_bytes = 32,
+        .copy_bytes = 40,
+        .copy_clocks = 800,
+        .sm_count = 188,
+        .clock_mhz = 2600,
+        .burst_mhz = 2600,
+        .cache_share = 32 << 20, /* of 128 MB (96 in GeForce RTX 5090) */
         .loop_times = H200_LOOPS,
     },
-    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER | CAN_MOVE_REGISTERS,
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_MOVE_REGISTERS,
     .ptx_target_exact = "sm_120a",
+    .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
+    .dynamic_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,

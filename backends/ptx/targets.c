@@ -78,13 +78,23 @@ target_copy(const Target *target, CopyKind kind)
     return NULL;
 }
 
+const MmaForm *
+target_role_mma(const Target *target, DType dtype)
+{
+    const MmaForm *group = target_mma(target, BY_WARP_GROUP, dtype);
+
+    return group != NULL ? group : target_mma(target, BY_WARP, dtype);
+}
+
 bool
 target_has_roles(const Target *target)
 {
-    bool groups = false;
-
-    for (uint32_t i = 0; i < target->n_mma && target->ptx_target_exact != NULL; i++)
-        groups = groups || target->mma[i].issuer == BY_WARP_GROUP;
-    return groups && target_can(target, CAN_COUNT_BYTES | CAN_MOVE_REGISTERS) &&
+    return target->ptx_target_exact != NULL && target_can(target, CAN_COUNT_BYTES | CAN_MOVE_REGISTERS) &&
            target_copy(target, COPY_TENSOR_LOAD) != NULL;
+}
+
+bool
+target_predicts_roles(const Target *target)
+{
+    return target_has_roles(target) && target->consumer_times.block > 0;
 }

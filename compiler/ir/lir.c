@@ -327,6 +327,16 @@ lir_has_roles(const LirFn *fn)
 }
 
 bool
+lir_has_group_mma(const LirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        if (fn->insns.at[i]->op == LIR_WGMMA_SS || fn->insns.at[i]->op == LIR_WGMMA_RS)
+            return true;
+    }
+    return false;
+}
+
+bool
 lir_starts_early(const LirFn *fn)
 {
     for (uint32_t i = 0; i < fn->insns.n; i++) {

@@ -221,6 +221,8 @@ bool lir_read(Arena *arena, Diag *diag, const SourceFile *file, LirFnList *out);
 bool lir_verify(const LirFn *fn, Buf *out);
 /* Whether some instruction exists on one architecture only (LF_ROLES). */
 bool lir_has_roles(const LirFn *fn);
+/* Whether it has products of warp groups. */
+bool lir_has_group_mma(const LirFn *fn);
 /* Whether the kernel waits by itself for those before it in the stream. */
 bool lir_starts_early(const LirFn *fn);
 /* Removes pure instructions and loads whose results nobody reads. */

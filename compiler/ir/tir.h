@@ -229,7 +229,7 @@ struct TirOp {
     bool coop_k;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
     bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
-    bool async;                /* MMA: by a warp group, its result is there after a MMA_WAIT */
+    bool async;                /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
 };
 
 /* An SSA block: its arguments are the induction variable and the carried values of a loop. */

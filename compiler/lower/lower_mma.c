@@ -67,6 +67,17 @@ lane_bit(Lowering *lo, int32_t bit, int32_t to)
     return one;
 }
 
+/* Where the pipeline's stage that was last waited for begins: its cursor may be at the next one by now. */
+static Elem
+stage_waited_for(Lowering *lo, const TirShared *pipeline)
+{
+    LirReg base = lo->role->pipelines[pipeline->id].base; /* in 16 bytes, of a pipeline at 0 */
+    Elem start = elem_reg(lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(base), lir_int(4)));
+
+    start.integer = pipeline->offset;
+    return start;
+}
+
 /* Where each lane's row address of ldmatrix points, for the block at the warp's origin.  Lane bits
  * 0-2 are the row inside a matrix; bits 3 and 4 pick the matrix. */
 static void
@@ -86,7 +97,11 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
         origin_mask = ~(low - 1);
     }
     place->layout = operand->read->shared->layout;
-    place->base = lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
+    /* What a warp group's product reads by itself is described here, too, but never loaded. */
+    bool in_stage = operand->read->shared->is_pipeline &&
+                   target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP;
+    place->base = in_stage ? stage_waited_for(lo, operand->read->shared)
+                          : lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
     /* A left fragment's registers run down the rows first, a right one's along the contracted
      * dimension first. */
     bool outer_first = operand->left;
@@ -247,6 +262,17 @@ right_width(const Lowering *lo, const Operand *right, uint32_t block)
     return four && block + 1 < right->blocks ? 2 : 1;
 }
 
+/* In a role, sums have registers of their own. */
+static LirReg
+in_home(Lowering *lo, const TirVal *result, int32_t r, LirReg sum)
+{
+    if (lo->homes == NULL || lo->homes[result->id] == NULL)
+        return sum;
+    LirOperand move[] = {lir_reg(lo->homes[result->id][r]), lir_reg(sum)};
+    lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
+    return move[0].reg;
+}
+
 void
 lower_mma(Lowering *lo, TirOp *op)
 {
@@ -297,7 +323,7 @@ lower_mma(Lowering *lo, TirOp *op)
         }
     }
     for (int32_t r = 0; r < n; r++)
-        lower_set_elem(lo, result, r, elem_reg(d[r]));
+        lower_set_elem(lo, result, r, elem_reg(in_home(lo, result, r, d[r])));
 }
 
 /* ---- loop-invariant operands ---- */

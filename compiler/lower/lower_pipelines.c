@@ -677,6 +677,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
 {
     static const LirOpcode loads[] = {0, LIR_TENSOR_LOAD_1, LIR_TENSOR_LOAD_2, LIR_TENSOR_LOAD_3,
                                       LIR_TENSOR_LOAD_4, LIR_TENSOR_LOAD_5};
+    static const LirOpcode own_loads[] = {0, LIR_TENSOR_LOAD_OWN_1, LIR_TENSOR_LOAD_OWN_2, LIR_TENSOR_LOAD_OWN_3,
+                                          LIR_TENSOR_LOAD_OWN_4, LIR_TENSOR_LOAD_OWN_5};
     static const LirOpcode shared_loads[] = {0, LIR_TENSOR_LOAD_BOTH_1, LIR_TENSOR_LOAD_BOTH_2,
                                              LIR_TENSOR_LOAD_BOTH_3, LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
@@ -713,6 +715,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     if (pipeline->paired)
         step = own_share(lo, op, &box, atom_column, &start);
     LirReg map = lower_map_address(lo, pipeline);
+    bool clusters = target_can(lo->px->target, CAN_CLUSTER);
     for (int32_t p = 0; p < atom_columns; p += step) {
         LirOperand operands[BOX_RANK + 4];
         uint32_t at = 0;
@@ -722,7 +725,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         operands[at++] = full;
         if (pipeline->paired)
             operands[at++] = lir_int(BOTH_BLOCKS);
-        lir_emit(b, (pipeline->paired ? shared_loads : loads)[tensor->rank], 0, at, operands);
+        lir_emit(b, (pipeline->paired ? shared_loads : clusters ? loads : own_loads)[tensor->rank], 0, at, operands);
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)

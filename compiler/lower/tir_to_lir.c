@@ -395,12 +395,19 @@ lower_into_home(Lowering *lo, TirVal *value)
     }
 }
 
+/* Whether products of a role are those of a warp group. */
+static bool
+has_group_mma(const Lowering *lo)
+{
+    return target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP_GROUP;
+}
+
 static void
 lower_op(Lowering *lo, TirOp *op)
 {
     switch (op->op) {
     case TIR_MMA:
-        if (op->async)
+        if (op->async && has_group_mma(lo))
             lower_group_mma(lo, op);
         else
             lower_mma(lo, op);
@@ -411,7 +418,8 @@ lower_op(Lowering *lo, TirOp *op)
             lower_force(lo, op->args[k]);
         if (op->n_args > 0)
             lower_hold(lo, op->args[0]);
-        lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
+        if (has_group_mma(lo)) /* others are done in line */
+            lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
         break;
     }
     case TIR_CONSUMER_BARRIER:

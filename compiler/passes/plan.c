@@ -300,6 +300,8 @@ is_packed(const TirOp *op)
 
 /* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
  * exchange their parts of the left operand, and each computes a share of the result. */
+static const char no_joint[] = "a product over all warp groups takes instructions that read both operands in shared memory";
+
 static bool
 check_coop_k(Planner *p, TirOp *op)
 {
@@ -315,6 +317,8 @@ check_coop_k(Planner *p, TirOp *op)
             return refuse(p, op->span, "a product over all warp groups is added to places that differ");
     }
     CoopKShare share = coop_k_share(op->results[0]->type, consumers);
+    if ((target_role_mma(p->px->target, op->args[0]->type.dtype)->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
     if (consumers > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
@@ -350,10 +354,12 @@ check_columns(Planner *p, TirOp *op)
 {
     int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = load_behind(op->args[1]);
-    const MmaForm *form = target_mma(p->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
+    const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
 
     if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
         return refuse(p, op->span, "warp groups have no product of these types");
+    if ((form->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
     if (rows != form->m || cols > form->n)
         return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
     op->coop_k = true;
@@ -396,19 +402,23 @@ check_products(Planner *p)
         op->swap_ab = along == 2;
         int32_t rows = op->results[0]->type.dim[op->swap_ab], cols = op->results[0]->type.dim[1 - op->swap_ab];
         int32_t inner = op->args[0]->type.dim[1];
-        const MmaForm *form = target_mma(p->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
+        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
         if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
-        if (rows % form->m != 0 || cols % form->n_step != 0 || cols > form->n)
+        bool by_warps = form->issuer == BY_WARP; /* four of them, side by side; as many columns as fit */
+        int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
+        if (by_warps && rows != each)
+            return refuse(p, op->span, "a product of four warps has 64 rows");
+        if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
             return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swap_ab ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swap_ab ? 0 : 1]);
         if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
             return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
-        if (rows / form->m * cols / 2 + BESIDE_RESULT >
+        if (rows / each * cols / 2 + BESIDE_RESULT >
             (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
             return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
-        if (right == NULL && (form->b & IN_REGISTERS) == 0)
+        if (right == NULL) /* also where instructions could: its layout is that of a left operand */
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
         if (left == NULL && inner % form->k != 0)
             return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
@@ -791,6 +801,8 @@ divide_tiles(Planner *p)
     int32_t registers = (int32_t)p->px->target->role_registers[hints->consumers].consumer;
     Span where = p->loop->span;
 
+    if ((target_role_mma(p->px->target, DT_BF16)->a & IN_SHARED) == 0)
+        return refuse(p, where, "parts of tiles take instructions that read both operands in shared memory");
     if (hints->consumers < 2)
         return refuse(p, where, "one warp group has nobody to divide a tile with");
     const char *why = plan_cooperative(p->fn, p->loop, hints->consumers, registers, &where);

@@ -234,7 +234,7 @@ consumer_share(const Roles *r)
             continue;
         double elements = (double)op->results[0]->type.dim[0] * op->results[0]->type.dim[1];
         if (op->op == TIR_MMA)
-            clocks += 2 * elements * op->args[0]->type.dim[1] / target->chip.mma_flops[BY_WARP_GROUP];
+            clocks += 2 * elements * op->args[0]->type.dim[1] / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
         else if (is_exponential(op))
             clocks += elements / target->chip.special_ops;
     }

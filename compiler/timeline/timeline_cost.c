@@ -38,7 +38,7 @@ product_cost(const Target *target, const TirOp *op)
     double left = lies_in_shared(op->args[op->swap_ab ? 1 : 0]) ? GROUP_ROWS : 0;
     OpCost cost = {.unit = UNIT_TENSOR, .async = op->async};
 
-    cost.clocks = 2 * rows * cols * depth / target->chip.mma_flops[BY_WARP_GROUP];
+    cost.clocks = 2 * rows * cols * depth / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
     cost.bytes = rows / GROUP_ROWS * (left + cols) * depth * 2;
     if (cost.bytes / target->chip.shared_bytes > cost.clocks)
         cost.clocks = cost.bytes / target->chip.shared_bytes;
@@ -166,6 +166,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
     plan.copied = (int64_t)copied;
     busy[UNIT_SHARED] = (bytes + copied) / target->chip.shared_bytes;
     busy[UNIT_COPY] += copied / target->chip.copy_bytes;
-    group_clocks(target, flow, &plan);
+    if (target_predicts_roles(target))
+        group_clocks(target, flow, &plan);
     return plan.clocks;
 }

@@ -189,8 +189,9 @@ timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
         buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
                    fn->name, target->name,
                    has_operation(fn->body, TIR_COPY_ASYNC) ? "; a multistage loop copies ahead" : "");
-        if (why == NULL && !target_has_roles(target))
-            why = "the target has no products of warp groups";
+        if (why == NULL && !target_predicts_roles(target))
+            why = target_has_roles(target) ? "none is chosen for this target: --plan gives one"
+                                           : "the target has no products of warp groups";
         if (why != NULL)
             buf_printf(out, "  no plan      %s\n", why);
         print_launch(fn, out);

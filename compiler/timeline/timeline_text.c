@@ -206,9 +206,11 @@ timeline_times(const Timeline *line, Buf *out)
     const GroupClocks *model = &line->model;
     bool some = false;
 
-    buf_printf(out, "  an iteration, in clocks: the model says %.0f", model->total);
+    buf_add(out, "  an iteration, in clocks: ");
+    if (model->total > 0)
+        buf_printf(out, "the model says %.0f%s", model->total, line->period > 0 ? ", " : "");
     if (line->period > 0)
-        buf_printf(out, ", the timeline below has one each %.0f", line->period);
+        buf_printf(out, "the timeline below has one each %.0f", line->period);
     buf_add(out, "\n   ");
     for (TimeUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         if (line->busy[unit] > 0)

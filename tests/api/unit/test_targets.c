@@ -53,15 +53,22 @@ test_copies(void **state)
     assert_non_null(target_copy(target_find("sm_120"), COPY_TENSOR_LOAD));
 }
 
-/* Roles take wgmma today, so one target has them; on the chip of another there is no wgmma. */
+/* Two targets can have roles, one of them products of warp groups; on the chip of another there are none. */
 static void
 test_roles(void **state)
 {
     Arena *arena = *state;
 
-    for (uint32_t t = 0; t < tilec_target_count; t++)
-        assert_int_equal(target_has_roles(tilec_targets[t]), strcmp(tilec_targets[t]->name, "sm_90") == 0);
-    const Target *hopper = target_find("sm_90a");
+    for (uint32_t t = 0; t < tilec_target_count; t++) {
+        bool first = strcmp(tilec_targets[t]->name, "sm_90") == 0;
+        bool second = strcmp(tilec_targets[t]->name, "sm_120") == 0;
+        assert_int_equal(target_has_roles(tilec_targets[t]), first || second);
+        assert_int_equal(target_predicts_roles(tilec_targets[t]), first);
+    }
+    const Target *hopper = target_find("sm_90a"), *small = target_find("sm_120");
+    assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16)->issuer);
+    assert_int_equal(BY_WARP, target_role_mma(small, DT_F16)->issuer);
+    assert_false(target_can(small, CAN_CLUSTER));
     assert_int_equal(168, target_entry_registers(hopper, 2));
     assert_int_equal(255, target_entry_registers(hopper, 1));
     const Target *tuned = target_tuned(arena, hopper, target_find("sm_100"));
