@@ -13,6 +13,7 @@
 
 #include "compiler/front.h"
 #include "compiler/ir/layout.h"
+#include "compiler/passrun.h"
 #include "compiler/tuning.h"
 
 enum {

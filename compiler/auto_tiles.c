@@ -11,6 +11,8 @@
 
 #include "compiler/front.h"
 #include "compiler/ir/layout.h"
+#include "compiler/lower/tir_to_lir.h"
+#include "compiler/passrun.h"
 #include "compiler/tuning.h"
 
 enum {
@@ -480,7 +482,7 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     s->autos = asked.asked;
     memcpy(s->names, asked.names, sizeof asked.names);
     s->warps = px->warps;
-    s->stages_pinned = px->stages > 0 || !pass_enabled(px, "pipeline");
+    s->stages_pinned = px->stages > 0 || !switch_is_on(px, "pipeline");
     if (fn != NULL) {
         if (s->warps == 0)
             s->warps = fn->hint_warps;

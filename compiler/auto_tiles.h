@@ -8,6 +8,7 @@
 #define TILEC_AUTO_TILES_H
 
 #include "compiler/cost.h"
+#include "compiler/ir/lir.h"
 
 enum { MAX_AUTO = 8 };
 

@@ -7,7 +7,7 @@
 #ifndef TILEC_CONSUMER_TIME_H
 #define TILEC_CONSUMER_TIME_H
 
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 #include "compiler/trips.h"
 
 enum { CONSUMER_LOOPS = 8 };

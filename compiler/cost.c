@@ -563,7 +563,7 @@ cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
     m.keep_budget = px->target->registers_per_thread - BESIDE_KEPT -
                     accumulator_elements(fn->body) / (WARP_LANES * (int64_t)fn->warps);
-    if (!pass_enabled(px, "keep-operands"))
+    if (!switch_is_on(px, "keep-operands"))
         m.keep_budget = 0;
     m.kept = arena_array(px->arena, const TirVal *, count_ops(fn->body) + 1);
     cost_block(&m, fn->body);

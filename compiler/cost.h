@@ -8,7 +8,7 @@
 #define TILEC_COST_H
 
 #include "compiler/ir/tir.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* What a block asks of its SM, in clocks of the unit that does it. */
 typedef struct CostUnits {

@@ -32,7 +32,7 @@ static const FlagRow flag_rows[] = {
     {"--dump-schedule", FLAG_SCHEDULE, FORM_MAYBE, "FILE.svg",
      "print roles, buffers, barriers and a timeline, or draw them"},
     {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,
-     "the passes in order, and what each does"},
+     "the passes in order and the switches, and what each does"},
     {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only, and print tile IR"},
     {"--report", FLAG_REPORT, FORM_ALONE, NULL,
      "say what the code is made of, before and after ptxas"},
@@ -395,7 +395,7 @@ print_help(void)
          "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
          "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n");
     print_rows(flag_rows, FLAG_ROWS);
-    puts("  -fPASS, -fno-PASS    switch a pass on or off; --list-passes shows them\n"
+    puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
     for (int k = 0; k < AFTER_KINDS; k++)
         printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);

@@ -1,6 +1,5 @@
-/* passrun.c - the table of passes and what runs it: order, switches, checks, dumps, times. */
+/* passrun.c - the table of passes and what runs it: order, -f, checks, dumps, times. */
 #include "compiler/passrun.h"
-#include "compiler/old_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,60 +7,74 @@
 
 #include "compiler/base/near.h"
 
-#define IS_LOWERING_tir false
-#define IS_LOWERING_lir true
-
 const PassInfo pass_table[] = {
-#define PASS(name, level, function, first, needed, help)                                           \
-    {#name, function, first, needed, IS_LOWERING_##level, help},
+#define PASS(name, function, first, needed, help) {#name, function, first, needed, help},
 #include "compiler/passes.def"
 #undef PASS
 };
 const uint32_t pass_count = sizeof pass_table / sizeof pass_table[0];
 
-_Static_assert(sizeof pass_table / sizeof pass_table[0] <= 64,
-               "PassContext.enabled and .disabled have one bit a row");
-
-static char
-plain(char c)
-{
-    return c == '_' ? '-' : c;
-}
+_Static_assert(sizeof pass_table / sizeof pass_table[0] <= 64, "Switched.passes_on has one bit a row");
 
 int32_t
 pass_find(const char *name, size_t n)
 {
-    const char *now = current_name(name, n);
-
-    if (now != NULL) {
-        name = now;
-        n = strlen(now);
-    }
     for (uint32_t k = 0; k < pass_count; k++) {
-        const char *have = pass_table[k].name;
-        size_t i = 0;
-        while (i < n && have[i] != '\0' && plain(have[i]) == plain(name[i]))
-            i++;
-        if (i == n && have[i] == '\0')
+        if (option_is(pass_table[k].name, name, n))
             return (int32_t)k;
     }
     return -1;
 }
 
-const char *
-pass_nearest(const char *name)
+static void
+keep_nearer(const char *have, const char *name, const char **best, uint32_t *least)
 {
-    const char *best = NULL;
+    uint32_t distance = word_distance(name, have);
+
+    if (distance < *least) {
+        *least = distance;
+        *best = have;
+    }
+}
+
+/* There is no such `what`; a misspelt name gets the nearest one of the passes, and of the switches if they count. */
+static void
+name_is_missing(Diag *diag, const char *what, const char *name, bool switches)
+{
+    const char *nearest = NULL;
     uint32_t least = UINT32_MAX;
 
-    for (uint32_t k = 0; k < pass_count; k++) {
-        uint32_t distance = word_distance(name, pass_table[k].name);
-        if (distance < least) {
-            least = distance;
-            best = pass_table[k].name;
-        }
-    }
-    return word_is_near(name, least) ? best : NULL;
+    for (uint32_t k = 0; k < pass_count; k++)
+        keep_nearer(pass_table[k].name, name, &nearest, &least);
+    for (uint32_t k = 0; switches && k < switch_count; k++)
+        keep_nearer(switch_table[k].name, name, &nearest, &least);
+    if (word_is_near(name, least))
+        diag_error(diag, (Span){0}, "there is no %s '%s'; did you mean '%s'?", what, name, nearest);
+    else
+        diag_error(diag, (Span){0}, "there is no %s '%s'; --list-passes shows them", what, name);
+}
+
+void
+pass_is_missing(Diag *diag, const char *name)
+{
+    if (switch_find(name, strlen(name)) >= 0)
+        diag_error(diag, (Span){0}, "'%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
+                   name);
+    else
+        name_is_missing(diag, "pass", name, false);
+}
+
+static void
+list_row(Buf *out, const char *name, const char *kind, int32_t level, bool needed, const char *help)
+{
+    buf_printf(out, "%-18s %-8s", name, kind);
+    if (needed)
+        buf_printf(out, "always ");
+    else if (level > 3)
+        buf_printf(out, "only -f");
+    else
+        buf_printf(out, "-O %d+  ", (int)level);
+    buf_printf(out, "  %s\n", help);
 }
 
 void
@@ -69,12 +82,39 @@ pass_list(Buf *out)
 {
     for (uint32_t k = 0; k < pass_count; k++) {
         const PassInfo *pass = &pass_table[k];
-        const char *when = pass->needed ? "always" : "-O ";
-        buf_printf(out, "%-16s %-9s %s", pass->name, pass->lowering ? "lowering" : "tile IR", when);
-        if (!pass->needed)
-            buf_printf(out, "%d+ ", (int)pass->level);
-        buf_printf(out, "  %s\n", pass->help);
+        list_row(out, pass->name, "tile IR", pass->level, pass->needed, pass->help);
     }
+    for (uint32_t k = 0; k < switch_count; k++) {
+        const SwitchInfo *choice = &switch_table[k];
+        list_row(out, choice->name, "switch", choice->level, false, choice->help);
+    }
+}
+
+static void
+set_row(uint64_t *on, uint64_t *off, int32_t row, bool to)
+{
+    uint64_t bit = (uint64_t)1 << row;
+
+    *on = to ? *on | bit : *on & ~bit;
+    *off = to ? *off & ~bit : *off | bit;
+}
+
+void
+switched_read(Switched *switched, Diag *diag, const char *text)
+{
+    bool off = strncmp(text, "no-", 3) == 0;
+    const char *name = off ? text + 3 : text;
+    int32_t pass = pass_find(name, strlen(name)), row = switch_find(name, strlen(name));
+
+    if (pass < 0 && row < 0)
+        name_is_missing(diag, "pass or switch", name, true);
+    else if (row >= 0)
+        set_row(&switched->on, &switched->off, row, !off);
+    else if (off && pass_table[pass].needed)
+        diag_error(diag, (Span){0}, "the pass '%s' can not be switched off: without it the code would be wrong",
+                   pass_table[pass].name);
+    else
+        set_row(&switched->passes_on, &switched->passes_off, pass, !off);
 }
 
 static bool
@@ -82,9 +122,9 @@ row_enabled(const PassContext *px, uint32_t row)
 {
     uint64_t bit = (uint64_t)1 << row;
 
-    if (pass_table[row].needed || (px->enabled & bit) != 0)
+    if (pass_table[row].needed || (px->switched.passes_on & bit) != 0)
         return true;
-    return (px->disabled & bit) == 0 && px->level >= pass_table[row].level;
+    return (px->switched.passes_off & bit) == 0 && px->level >= pass_table[row].level;
 }
 
 bool
@@ -143,7 +183,7 @@ bool
 passes_run(PassContext *px, TirFn *fn, const PassRun *run)
 {
     for (uint32_t row = 0; row < pass_count; row++)
-        if (pass_table[row].run != NULL && row_enabled(px, row) && !run_row(px, fn, run, row))
+        if (row_enabled(px, row) && !run_row(px, fn, run, row))
             return false;
     return true;
 }
@@ -154,7 +194,7 @@ passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *las
     int32_t end = pass_find(last, strlen(last));
 
     for (int32_t row = 0; row <= end; row++)
-        if (pass_table[row].run != NULL && row_enabled(px, (uint32_t)row) &&
+        if (row_enabled(px, (uint32_t)row) &&
             !run_row(px, fn, run, (uint32_t)row))
             return false;
     return true;
@@ -167,17 +207,7 @@ passes_run_list(PassContext *px, TirFn *fn, const PassRun *run, const char *list
         size_t n = strcspn(list, ",");
         int32_t row = pass_find(list, n);
         if (row < 0) {
-            const char *name = arena_strndup(px->arena, list, n);
-            const char *nearest = pass_nearest(name);
-            diag_error(px->diag, (Span){0}, "there is no pass '%s'%s%s%s", name,
-                       nearest == NULL ? "; --list-passes shows them" : "; did you mean '",
-                       nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
-            return false;
-        }
-        if (pass_table[row].run == NULL) {
-            diag_error(px->diag, (Span){0},
-                       "'%s' is a choice inside the lowering and does not run alone",
-                       pass_table[row].name);
+            pass_is_missing(px->diag, arena_strndup(px->arena, list, n));
             return false;
         }
         if (!run_row(px, fn, run, (uint32_t)row))

@@ -1,6 +1,6 @@
 /* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,q_stages=2". */
 #include "compiler/old_names.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
 
 typedef struct Reason {
     const char *text; /* NULL: nobody looked for a plan */

@@ -4,7 +4,7 @@
 #define TILEC_PLAN_REASON_H
 
 #include "compiler/front.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* What stands against a plan for kernel `name`, and where: "no loop has products (a.tile:12)".  NULL
  * when nobody looked for one. */

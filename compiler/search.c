@@ -15,6 +15,7 @@
 
 #include "compiler/flow.h"
 #include "compiler/group_plans.h"
+#include "compiler/passrun.h"
 #include "compiler/trips.h"
 #include "compiler/passes/tir_util.h"
 

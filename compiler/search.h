@@ -4,7 +4,7 @@
 
 #include "compiler/auto_plan.h"
 #include "compiler/front.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* Tries the tile sizes of `search` on a kernel, with all divisions among warp groups; the list goes
  * to `out`.  `trials` is emptied again and again.  What stands against it goes to px->diag. */

@@ -17,6 +17,7 @@
 #include "compiler/front.h"
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
+#include "compiler/lower/tir_to_lir.h"
 #include "compiler/passrun.h"
 #include "compiler/plan_reason.h"
 #include "compiler/report.h"
@@ -37,7 +38,7 @@ typedef struct Compilation {
     const Target *target;
     Front front;
     TirModule *module;
-    uint64_t enabled, disabled;
+    Switched switched;
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
@@ -53,40 +54,6 @@ tilec_default_options(void)
 }
 
 /* ---- options ---- */
-
-static void
-unknown_pass(Compilation *c, const char *name)
-{
-    const char *nearest = pass_nearest(name);
-
-    diag_error(&c->diag, (Span){0}, "there is no pass '%s'%s%s%s", name,
-               nearest == NULL ? "; --list-passes shows them" : "; did you mean '",
-               nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
-}
-
-/* "swizzle" or "no-swizzle"; the last word about a pass counts. */
-static void
-read_switch(Compilation *c, const char *text)
-{
-    bool off = strncmp(text, "no-", 3) == 0;
-    const char *name = off ? text + 3 : text;
-    int32_t row = pass_find(name, strlen(name));
-
-    if (row < 0) {
-        unknown_pass(c, name);
-        return;
-    }
-    if (off && pass_table[row].needed) {
-        diag_error(&c->diag, (Span){0},
-                   "the pass '%s' can not be switched off: without it the "
-                   "code would be wrong",
-                   pass_table[row].name);
-        return;
-    }
-    uint64_t bit = (uint64_t)1 << row;
-    c->enabled = off ? c->enabled & ~bit : c->enabled | bit;
-    c->disabled = off ? c->disabled | bit : c->disabled & ~bit;
-}
 
 static bool
 ends_with(const char *text, const char *end)
@@ -121,7 +88,7 @@ read_options(Compilation *c)
     if (options->level < 0 || options->level > 3)
         diag_error(&c->diag, (Span){0}, "the level is %d, expected 0 .. 3", options->level);
     for (size_t k = 0; k < options->n_switches; k++)
-        read_switch(c, options->switches[k]);
+        switched_read(&c->switched, &c->diag, options->switches[k]);
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
@@ -135,12 +102,7 @@ read_options(Compilation *c)
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
         if (c->dump_after < 0)
-            unknown_pass(c, options->dump_ir);
-        else if (pass_table[c->dump_after].run == NULL)
-            diag_error(&c->diag, (Span){0},
-                       "'%s' is a choice inside the lowering: there is no "
-                       "tile IR after it",
-                       pass_table[c->dump_after].name);
+            pass_is_missing(&c->diag, options->dump_ir);
     }
     return c->diag.errors == 0;
 }
@@ -227,8 +189,7 @@ pass_context(Compilation *c)
         .diag = &c->diag,
         .target = c->target,
         .level = c->options->level,
-        .enabled = c->enabled,
-        .disabled = c->disabled,
+        .switched = c->switched,
         .warps = c->options->warps,
         .stages = c->options->stages,
         .plan = c->plan,
@@ -740,8 +701,7 @@ time_report(Compilation *c, Buf *out)
     buf_printf(out, "%9.3f ms  front end\n", 1e3 * c->front_seconds);
     buf_printf(out, "%9.3f ms  choosing tiles\n", 1e3 * c->search_seconds);
     for (uint32_t row = 0; row < pass_count; row++)
-        if (pass_table[row].run != NULL)
-            buf_printf(out, "%9.3f ms  %s\n", 1e3 * c->seconds[row], pass_table[row].name);
+        buf_printf(out, "%9.3f ms  %s\n", 1e3 * c->seconds[row], pass_table[row].name);
     buf_printf(out, "%9.3f ms  checks and dumps\n", 1e3 * c->seconds[pass_count]);
     buf_printf(out, "%9.3f ms  lowering\n", 1e3 * c->lower_seconds);
     buf_printf(out, "%9.3f ms  printing\n", 1e3 * c->print_seconds);

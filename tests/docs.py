@@ -140,7 +140,7 @@ def flags(options):
     for program, flags_of in known.items():
         for flag in sorted(flags_of):
             count += 1
-            stem = {"-fPASS": "-f", "-fno-PASS": "-fno-", "-Wno-NAME": "-Wno-"}.get(flag, flag)
+            stem = {"-fNAME": "-f", "-fno-NAME": "-fno-", "-Wno-NAME": "-Wno-"}.get(flag, flag)
             if not re.search(r"(?<![\w-])" + re.escape(stem) + ("" if stem != flag else r"(?![\w-])"), everything):
                 problems.append(f"{program} {flag}: in no document")
     for name in passes:

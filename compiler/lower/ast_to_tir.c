@@ -9,7 +9,7 @@
 
 #include "compiler/base/near.h"
 #include "compiler/lower/ast_to_tir_internal.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* ---- messages ---- */
 

@@ -9,7 +9,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/lir.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* One element: a register plus, for i32, a constant; or a constant. */
 typedef enum ElemKind { ELEM_REG, ELEM_INT, ELEM_FLOAT, ELEM_BOOL } ElemKind;

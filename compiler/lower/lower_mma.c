@@ -258,7 +258,7 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
 static uint32_t
 right_width(const Lowering *lo, const Operand *right, uint32_t block)
 {
-    bool four = pass_enabled(lo->px, "ldmatrix-x4");
+    bool four = switch_is_on(lo->px, "ldmatrix-x4");
     return four && block + 1 < right->blocks ? 2 : 1;
 }
 
@@ -414,7 +414,7 @@ lower_keep_operands(Lowering *lo, TirOp *loop)
     uint32_t before = lo->kept.n;
     int64_t budget = lo->px->target->registers_per_thread - BESIDE_KEPT - held_registers(lo);
 
-    if (pass_enabled(lo->px, "keep-operands"))
+    if (switch_is_on(lo->px, "keep-operands"))
         keep_in_block(lo, loop, loop->blocks[0], &budget);
     return before;
 }

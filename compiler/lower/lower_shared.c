@@ -346,7 +346,7 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     int32_t step[2][LAYOUT_RANK];
     bool transposed;
 
-    if (owner == 0 && pass_enabled(lo->px, "stmatrix") &&
+    if (owner == 0 && switch_is_on(lo->px, "stmatrix") &&
         stores_matrices(lo, value, &transposed, step)) {
         store_matrices(lo, value, shared, base, transposed, step);
         return;

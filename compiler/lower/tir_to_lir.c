@@ -4,10 +4,12 @@
  * lowered at their place; elements of the rest are made when something asks for them (see
  * lower.h).  Before a loop or branch, everything it needs from outside is made.
  */
-#include "compiler/lower/lower.h"
+#include "compiler/lower/tir_to_lir.h"
 
+#include "compiler/lower/lower.h"
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
+#include "compiler/passrun.h"
 
 /* Found with ptxas 13.0 on 190 kernels: those with more alive often spilled, and no longer did without
  * hoisting. */
@@ -562,7 +564,7 @@ add_params(Lowering *lo)
 void
 lower_early_start(Lowering *lo)
 {
-    if (!lo->px->in_sequence || !target_can(lo->px->target, CAN_START_EARLY) || !pass_enabled(lo->px, "early-start"))
+    if (!lo->px->in_sequence || !target_can(lo->px->target, CAN_START_EARLY) || !switch_is_on(lo->px, "early-start"))
         return;
     lir_emit(&lo->b, LIR_GRID_WAIT, 0, 0, NULL);
     lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);
@@ -577,9 +579,9 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     lo.additions = lower_find_reduce_role(&lo); /* makes values */
     lo.head = lower_find_head(&lo);           /* likewise */
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
-    lo.b.share = pass_enabled(px, "share");
+    lo.b.share = switch_is_on(px, "share");
     lo.b.hoist = hoist;
-    lo.b.fold = pass_enabled(px, "fold");
+    lo.b.fold = switch_is_on(px, "fold");
     lo.fast = pass_enabled(px, "fuse");
     lo.out->threads = fn->warps * WARP_LANES;
     lo.out->shared_bytes = fn->shared_bytes;
@@ -605,10 +607,10 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 LirFn *
 lower_kernel(PassContext *px, TirFn *fn)
 {
-    bool hoist = pass_enabled(px, "hoist"), tight = fn->plan != NULL;
+    bool hoist = switch_is_on(px, "hoist"), tight = fn->plan != NULL;
     LirFn *out = lower_once(px, fn, hoist, false);
 
-    if (out == NULL || !pass_enabled(px, "spare-registers"))
+    if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
         LirNeed need = lir_need(out);

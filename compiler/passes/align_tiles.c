@@ -22,7 +22,7 @@
 #include "compiler/passes/affine.h"
 #include "compiler/passes/noop_proof.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* Rows that the origin is a multiple of: vectors of f32, and of 16 bits, stay aligned to 16 bytes. */
 enum { ORIGIN = 16 };

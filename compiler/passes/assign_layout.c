@@ -359,7 +359,7 @@ widen_runs(Inserter *in, const TirOp *store, TirVal *value)
     int32_t bytes = (int32_t)dtype_bits(value->type.dtype) / 8;
 
     if (value->type.rank != 2 || value->layout == NULL || bytes < 2 || layout_is_view(value) ||
-        in->lp->fn->plan == NULL || !pass_enabled(in->lp->px, "stage-output") ||
+        in->lp->fn->plan == NULL || !switch_is_on(in->lp->px, "stage-output") ||
         !tir_is_contiguous(store))
         return value;
     while (value->layout->reg.n > 0 && value->layout->reg.at[0].extent * bytes < 16) {

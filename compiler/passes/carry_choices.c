@@ -12,7 +12,7 @@
  */
 #include "compiler/passes/tir_clone.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef VEC(TirVal *) ValueList;
 

@@ -35,7 +35,7 @@
 #include <string.h>
 
 #include "compiler/passes/role_cases.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 enum {
     MOST_BLOCKS = 100000, /* runs of blocks in one role's run */

@@ -12,7 +12,7 @@
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef struct Deferrer {
     PassContext *px;

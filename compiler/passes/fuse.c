@@ -9,7 +9,7 @@
  * pass is on.
  */
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef struct Fuser {
     PassContext *px;

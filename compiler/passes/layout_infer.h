@@ -4,7 +4,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/layout_store.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef struct LayoutPass {
     PassContext *px;

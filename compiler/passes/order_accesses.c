@@ -16,7 +16,7 @@
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/accesses.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* Whether every element of the tile is in one thread alone. */
 static bool

@@ -19,7 +19,7 @@
  */
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 enum {
     MANY = 3,  /* products of a round */
@@ -298,9 +298,9 @@ pass_order_products(PassContext *px, TirFn *fn)
     o.level = arena_array(px->arena, uint32_t, fn->next_id + 1);
     o.stored = arena_array(px->arena, uint32_t, fn->shared.n + 1);
     order_block(&o, fn->body);
-    if (pass_enabled(px, "raise-additions"))
+    if (switch_is_on(px, "raise-additions"))
         raise_additions(&o, fn->body);
-    if (pass_enabled(px, "delay-copies"))
+    if (switch_is_on(px, "delay-copies"))
         delay_in_loops(&o, fn->body);
     return o.changed;
 }

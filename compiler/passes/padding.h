@@ -9,7 +9,7 @@
 #define TILEC_PASSES_PADDING_H
 
 #include "compiler/passes/linear.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 enum { PADDING_AXES = 2 }; /* of tiles that code is made for: others are refused later */
 

@@ -13,7 +13,7 @@
 
 #include "compiler/passes/shared_uses.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef VEC(TirOp *) OpList;
 

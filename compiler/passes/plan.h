@@ -3,7 +3,7 @@
 #define TILEC_PASSES_PLAN_H
 
 #include "compiler/ir/layout.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 /* Named barriers of a block that has roles: one for each purpose and warp group. */
 enum {

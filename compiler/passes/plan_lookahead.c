@@ -191,7 +191,7 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
             return false;
     }
     if (!coop_k || !hints->pipelined || stages < 2 ||
-        !pass_enabled(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
+        !switch_is_on(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
     return registers_with_lookahead(fn, loop, lookahead.product, hints->consumers) <
            (int64_t)px->target->role_registers[hints->consumers].consumer;

@@ -217,7 +217,7 @@ choose_swizzle(Planner *p, const Usage *usage, SharedLayout *layout)
 {
     AccessList accesses = list_accesses(p->px->arena, usage);
     int32_t least = count_conflicts(p, usage, &accesses, layout, INT32_MAX);
-    bool swizzle = pass_enabled(p->px, "swizzle");
+    bool swizzle = switch_is_on(p->px, "swizzle");
 
     for (int32_t bits = 1; swizzle && bits <= 3; bits++) {
         for (int32_t shift = 0; shift <= 3 && least > 0; shift++) {

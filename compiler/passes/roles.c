@@ -372,7 +372,7 @@ pass_roles(PassContext *px, TirFn *fn)
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
     plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&
                         !plan->coop_k;
-    r.staggers = plan->balance_swap && plan->pipelined && pass_enabled(px, "stagger-consumers");
+    r.staggers = plan->balance_swap && plan->pipelined && switch_is_on(px, "stagger-consumers");
     plan->original = r.old;
     if (plan->coop_k)
         r.span_all = plan->consumers > 1 && !plan->cooperative; /* which all have the same anyway */

@@ -269,7 +269,7 @@ ask_for_next(Roles *r)
     const TirPlan *plan = r->fn->plan;
     uint32_t most = plan->consumer_axis < r->fn->grid.n ? r->fn->grid.at[plan->consumer_axis].sliding_trips : 0;
 
-    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && pass_enabled(r->px, "next-tile"))
+    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && switch_is_on(r->px, "next-tile"))
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
 }
 

@@ -22,7 +22,7 @@ roles_can_stagger(const Roles *r)
 {
     const TirPlan *plan = r->fn->plan;
 
-    if (!pass_enabled(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->coop_k ||
+    if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->coop_k ||
         plan->cooperative || plan->pipelined || plan->consumers < 2 || r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {

@@ -90,7 +90,7 @@ roles_pipeline_vectors(Roles *r)
 {
     uint32_t stages = stages_of_loop(r);
 
-    if (stages == 0 || r->fn->plan->pipelined || !pass_enabled(r->px, "pipeline"))
+    if (stages == 0 || r->fn->plan->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -116,7 +116,7 @@ void
 roles_find_vectors(Roles *r)
 {
     r->vectors.n = 0;
-    for (uint32_t i = 0; i < r->body->ops.n && pass_enabled(r->px, "pipeline"); i++) {
+    for (uint32_t i = 0; i < r->body->ops.n && switch_is_on(r->px, "pipeline"); i++) {
         TirOp *op = r->body->ops.at[i];
         if (!can_copy(r, op))
             continue;

@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef struct Scheduler {
     PassContext *px;
@@ -242,7 +242,7 @@ plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
 {
     LoopPlan plan = {.stages = stages}, turns = {.stages = stages, .turns = true};
 
-    find_groups(s, loop->blocks[0], pass_enabled(s->px, "separate-waits"), &plan);
+    find_groups(s, loop->blocks[0], switch_is_on(s->px, "separate-waits"), &plan);
     if (stages > 1 || !s->pipeline)
         return plan;
     find_groups(s, loop->blocks[0], true, &turns);
@@ -552,7 +552,7 @@ pass_schedule(PassContext *px, TirFn *fn)
 {
     if (fn->plan != NULL) /* the roles are the schedule */
         return false;
-    Scheduler s = {.px = px, .fn = fn, .pipeline = pass_enabled(px, "pipeline")};
+    Scheduler s = {.px = px, .fn = fn, .pipeline = switch_is_on(px, "pipeline")};
 
     fn->warps = px->warps > 0 ? px->warps : choose_warps(fn);
     sink_loads(fn, fn->body);

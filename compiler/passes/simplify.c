@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef VEC(TirOp *) OpList;
 

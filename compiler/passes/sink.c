@@ -7,7 +7,7 @@
  *            its operands rather than copies of them are alive before it
  */
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 static bool
 block_uses(const TirBlock *block, const TirVal *value)

@@ -30,7 +30,7 @@
 #include "compiler/passes/affine.h"
 #include "compiler/passes/noop_proof.h"
 #include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/pass.h"
 
 typedef struct Condition {
     TirOp *mask;
@@ -142,7 +142,7 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
     uint32_t axis = 0, axes = 0;
     const Affine *first = NULL, *last = NULL; /* of the iterations that are not skipped */
 
-    if (!pass_enabled(s->px, "launch-order"))
+    if (!switch_is_on(s->px, "launch-order"))
         return;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t at = 0;

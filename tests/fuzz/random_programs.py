@@ -125,7 +125,7 @@ def write(program, folder):
 
 def optional_passes(tilec):
     said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True)
-    return re.findall(r"^(\S+)\s.* -O ", said.stdout, re.M)
+    return re.findall(r"^(\S+)\s.* (?:-O |only -f)", said.stdout, re.M)
 
 
 def ways(options, random):

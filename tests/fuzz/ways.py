@@ -82,7 +82,7 @@ class Way:
 class Ways:
     def __init__(self, tilec):
         said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True).stdout
-        self.passes = re.findall(r"^(\S+)\s.* -O [14]\+", said, re.M)  # those that -f and -fno- switch
+        self.passes = re.findall(r"^(\S+)\s.* (?:-O 1\+|only -f)", said, re.M)  # those that -f and -fno- switch
         self.tile_ir = re.findall(r"^(\S+)\s+tile IR ", said, re.M)
         said = subprocess.run([tilec, "--help"], capture_output=True, text=True, check=True).stdout
         self.keys = re.findall(r"(\w+)=", re.search(r"^  --plan=LIST .*$", said, re.M)[0].split("warp groups:")[1])

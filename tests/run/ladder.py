@@ -131,7 +131,7 @@ CASES = {"copy": copy_cases, "add": add_cases, "row_softmax": softmax_cases, "ge
 
 def optional_passes(tilec):
     said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True)
-    return re.findall(r"^(\S+)\s.* -O ", said.stdout, re.M)
+    return re.findall(r"^(\S+)\s.* (?:-O |only -f)", said.stdout, re.M)
 
 
 def run(options, case, arch, flags, folder):

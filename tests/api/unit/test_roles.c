@@ -102,7 +102,7 @@ open_kernel(Kernel *k, const Recipe *recipe)
                           .target = target,
                           .level = 3,
                           .bugs = &k->bugs,
-                          .disabled = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
+                          .switched.passes_off = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
     assert_true(plan_hints_read(recipe->plan, &k->px.plan, &fault));
     assert_true(passes_run(&k->px, k->fn, &(PassRun){.dump_after = -1, .bugs = &k->bugs}));
     assert_non_null(k->fn->plan);
