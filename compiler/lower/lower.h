@@ -60,8 +60,8 @@ typedef struct TileHead {
     LirReg grid[3];  /* homes: the indices of the program */
     LirReg none;     /* home, 1: there is no further tile */
     LirReg known;    /* home, 1: all this has been found out */
-    LirReg turned;   /* home: whether consumers are in reverse order in that tile */
-    LirReg turning;  /* .. in the tile found last */
+    LirReg reversed;   /* home: whether consumers are in reverse order in that tile */
+    LirReg reversing;  /* .. in the tile found last */
 } TileHead;
 
 /* Where a thread's part of a tile begins in a staging buffer, known from the beginning of a role. */
@@ -83,7 +83,7 @@ typedef struct Role {
     LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
     LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
-    LirReg turned;         /* 1: in this tile warp groups have consumers in reverse order; else 0 */
+    LirReg reversed;         /* 1: in this tile warp groups have consumers in reverse order; else 0 */
     LirReg next_pingpong;      /* number of the barrier that the next consumer waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */

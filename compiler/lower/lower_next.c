@@ -127,7 +127,7 @@ keep_head(Lowering *lo, LirReg none)
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         keep(lo, &head->grid[k], lower_operand(lo, lo->role->grid[k]));
     if (lo->fn->plan->balance_swap)
-        keep(lo, &head->turned, lir_reg(lo->role->turned));
+        keep(lo, &head->reversed, lir_reg(lo->role->reversed));
     keep(lo, &head->none, lir_reg(none));
 }
 
@@ -138,7 +138,7 @@ find_tile(Lowering *lo, bool first)
     Role now = *lo->role; /* whose indices stay those of the tile at hand */
 
     lir_open(&lo->b, false);
-    lo->role->turned = lo->head->turning;
+    lo->role->reversed = lo->head->reversing;
     if (lo->fn->plan->balance_swap && !first)
         lower_alternate(lo);
     LirReg none = lo->fn->plan->dynamic ? lower_read_tile(lo) : lower_count_on(lo, first);
@@ -146,7 +146,7 @@ find_tile(Lowering *lo, bool first)
     lir_close(&lo->b);
     memcpy(lo->role->grid, now.grid, sizeof now.grid);
     memcpy(lo->role->lane_grid, now.lane_grid, sizeof now.lane_grid);
-    lo->role->turned = now.turned;
+    lo->role->reversed = now.reversed;
 }
 
 static void
@@ -161,7 +161,7 @@ void
 lower_find_first(Lowering *lo)
 {
     lo->head->known = lir_new_home(&lo->b, LIR_B32);
-    lo->head->turning = lo->role->turned;
+    lo->head->reversing = lo->role->reversed;
     if (lo->fn->plan->dynamic)
         lower_await_tile(lo);
     find_tile(lo, true);
@@ -206,7 +206,7 @@ lower_take_head(Lowering *lo)
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         lower_set_program(lo, k, lower_copy_of(lo, head->grid[k]));
     if (lo->fn->plan->balance_swap)
-        lo->role->turned = lower_copy_of(lo, head->turned);
+        lo->role->reversed = lower_copy_of(lo, head->reversed);
     for (uint32_t k = 0; k < head->values.n; k++) {
         const HeadValue *kept = &head->values.at[k];
         lower_clear(lo, kept->value);

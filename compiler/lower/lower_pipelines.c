@@ -244,9 +244,9 @@ static LirReg
 before_consumer(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
 {
     LirBuilder *b = &lo->b;
-    int64_t there = part * bytes, turned = (lo->fn->plan->consumers - 1 - part) * bytes;
-    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned),
-                        lir_int(turned - there), lir_reg(start));
+    int64_t there = part * bytes, reversed = (lo->fn->plan->consumers - 1 - part) * bytes;
+    LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->reversed),
+                        lir_int(reversed - there), lir_reg(start));
 
     return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(there));
 }

@@ -98,7 +98,7 @@ swapped_consumer(Lowering *lo, LirReg own)
     LirReg more = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(-2),
                           lir_int(lo->fn->plan->consumers - 1));
 
-    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->turned), lir_reg(more),
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->reversed), lir_reg(more),
                    lir_reg(own));
 }
 
@@ -367,23 +367,23 @@ static void
 begin_alternating(Lowering *lo)
 {
     if (lo->fn->plan->dynamic && TILE_STAGES == 2) { /* the stage of the next tile index */
-        lo->role->turned = lo->role->tiles.stage;
+        lo->role->reversed = lo->role->tiles.stage;
         return;
     }
-    LirOperand turned[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
+    LirOperand reversed[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
 
-    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, turned);
-    lo->role->turned = turned[0].reg;
+    lir_emit(&lo->b, LIR_MOV_B32, 1, 2, reversed);
+    lo->role->reversed = reversed[0].reg;
 }
 
 void
 lower_alternate(Lowering *lo)
 {
-    if (lo->role->turned == lo->role->tiles.stage)
+    if (lo->role->reversed == lo->role->tiles.stage)
         return;
-    LirOperand turned = lir_reg(lo->role->turned);
+    LirOperand reversed = lir_reg(lo->role->reversed);
 
-    lir_emit(&lo->b, LIR_XOR_B32, 1, 3, (LirOperand[]){turned, turned, lir_int(1)});
+    lir_emit(&lo->b, LIR_XOR_B32, 1, 3, (LirOperand[]){reversed, reversed, lir_int(1)});
 }
 
 /* Whether a number follows from parameters and constants alone. */
