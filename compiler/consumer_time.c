@@ -16,7 +16,7 @@
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
  * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
  * a stage is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
- * leaves its result turned, which costs more to store.  Of the last tiles of a launch there may be
+ * leaves its result transposed, which costs more to store.  Of the last tiles of a launch there may be
  * fewer than the chip has room for.
  *
  * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what

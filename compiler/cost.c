@@ -597,7 +597,7 @@ cost_settle(const Target *target, uint32_t alive, Cost *cost)
 
 /* ---- the guess ---- */
 
-/* Whether `value` is loaded, perhaps turned. */
+/* Whether `value` is loaded, perhaps transposed. */
 static const TirOp *
 load_of(const TirVal *value)
 {

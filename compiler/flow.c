@@ -1,7 +1,7 @@
 /* flow.c - follows products through tile arithmetic.
  *
  * Every value knows of which products it is made: element by element (`same`), element by element
- * of their transposes (`turned`), or as a row or column of statistics (`along`).  A walk in the
+ * of their transposes (`transposed`), or as a row or column of statistics (`along`).  A walk in the
  * order of the program spreads that; loops are walked until nothing changes.  From it follow
  *
  *   - what is divided alike: products whose results meet element by element, or meet statistics of
@@ -24,9 +24,9 @@ enum { MOST_ROUNDS = 32 };
 typedef uint32_t Products; /* a set: bit i is product i */
 
 typedef struct Origin {
-    Products same, turned;
+    Products same, transposed;
     Products along[2];        /* statistics: dimension d of this value runs along .. */
-    Products turned_along[2]; /* .. the rows, or the columns, of these products */
+    Products transposed_along[2]; /* .. the rows, or the columns, of these products */
     bool carried;             /* of something that the main loop carries */
 } Origin;
 
@@ -89,10 +89,10 @@ add_origin(Reader *r, const TirVal *to, Origin from)
     Origin *at = origin(r, to), old = *at;
 
     at->same |= from.same;
-    at->turned |= from.turned;
+    at->transposed |= from.transposed;
     for (uint32_t d = 0; d < 2; d++) {
         at->along[d] |= from.along[d];
-        at->turned_along[d] |= from.turned_along[d];
+        at->transposed_along[d] |= from.transposed_along[d];
     }
     at->carried |= from.carried;
     r->changed |= memcmp(&old, at, sizeof old) != 0;
@@ -181,7 +181,7 @@ meet(Reader *r, const Origin *all)
     /* statistics along the rows of the one are rows of the other, and so with columns */
     for (uint32_t d = 0; d < 2; d++) {
         join_all(r->parent_division, all->along[d], first_of(same));
-        tie_all(r, all->turned_along[d], first_of(same));
+        tie_all(r, all->transposed_along[d], first_of(same));
     }
 }
 
@@ -193,10 +193,10 @@ walk_elementwise(Reader *r, const TirOp *op)
     for (uint32_t k = 0; k < op->n_args; k++) {
         const Origin *from = origin(r, op->args[k]);
         all.same |= from->same;
-        all.turned |= from->turned;
+        all.transposed |= from->transposed;
         for (uint32_t d = 0; d < 2; d++) {
             all.along[d] |= from->along[d];
-            all.turned_along[d] |= from->turned_along[d];
+            all.transposed_along[d] |= from->transposed_along[d];
         }
         all.carried |= from->carried;
     }
@@ -204,7 +204,7 @@ walk_elementwise(Reader *r, const TirOp *op)
         meet(r, &all);
     if (all.same != 0) { /* statistics that went in are no longer to be seen in it */
         memset(all.along, 0, sizeof all.along);
-        memset(all.turned_along, 0, sizeof all.turned_along);
+        memset(all.transposed_along, 0, sizeof all.transposed_along);
     }
     add_origin(r, op->results[0], all);
 }
@@ -221,17 +221,17 @@ walk_reduce(Reader *r, const TirOp *op)
     for (uint32_t k = 0; k < r->flow->n_products; k++) {
         if ((whole->same >> k & 1) != 0)
             r->flow->products[k].reduced[op->axis] = true;
-        if ((whole->turned >> k & 1) != 0)
+        if ((whole->transposed >> k & 1) != 0)
             r->flow->products[k].reduced[1 - op->axis] = true;
     }
     if (op->axis == 1) /* one number for each row */
         row.along[0] = whole->same;
     else
-        row.turned_along[0] = whole->same;
+        row.transposed_along[0] = whole->same;
     add_origin(r, to, row);
 }
 
-/* Statistics as a row or column of a tile; `turned_along` becomes `along` where the dimension that
+/* Statistics as a row or column of a tile; `transposed_along` becomes `along` where the dimension that
  * they run along is again the one they were taken from. */
 static void
 walk_expand(Reader *r, const TirOp *op)
@@ -241,10 +241,10 @@ walk_expand(Reader *r, const TirOp *op)
 
     if (op->axis == 1) {
         to.along[0] = from->along[0];
-        to.turned_along[0] = from->turned_along[0];
+        to.transposed_along[0] = from->transposed_along[0];
     } else {
-        to.along[1] = from->turned_along[0];
-        to.turned_along[1] = from->along[0];
+        to.along[1] = from->transposed_along[0];
+        to.transposed_along[1] = from->along[0];
     }
     add_origin(r, op->results[0], to);
 }
@@ -257,8 +257,8 @@ walk_squeeze(Reader *r, const TirOp *op)
 
     if (op->args[0]->type.rank != 2)
         return;
-    to.along[0] = op->axis == 1 ? from->along[0] : from->turned_along[1];
-    to.turned_along[0] = op->axis == 1 ? from->turned_along[0] : from->along[1];
+    to.along[0] = op->axis == 1 ? from->along[0] : from->transposed_along[1];
+    to.transposed_along[0] = op->axis == 1 ? from->transposed_along[0] : from->along[1];
     add_origin(r, op->results[0], to);
 }
 
@@ -266,11 +266,11 @@ static void
 walk_transpose(Reader *r, const TirOp *op)
 {
     Origin from = *origin(r, op->args[0]);
-    Origin to = {.same = from.turned, .turned = from.same, .carried = from.carried};
+    Origin to = {.same = from.transposed, .transposed = from.same, .carried = from.carried};
 
     for (uint32_t d = 0; d < 2; d++) {
-        to.along[d] = from.turned_along[1 - d];
-        to.turned_along[d] = from.along[1 - d];
+        to.along[d] = from.transposed_along[1 - d];
+        to.transposed_along[d] = from.along[1 - d];
     }
     add_origin(r, op->results[0], to);
 }
@@ -388,7 +388,7 @@ add_tile(Reader *r, const TirVal *value, uint32_t product, FlowOperand *operand)
         if (tile.whole)
             tile.cols = round_up(tile.cols, FLOW_ROUND);
     }
-    *operand = (FlowOperand){.origin = FLOW_LOADED, .turned = operand->turned};
+    *operand = (FlowOperand){.origin = FLOW_LOADED, .transposed = operand->transposed};
     while (operand->index < flow->n_tiles && flow->tiles[operand->index].value != value)
         operand->index++;
     if (operand->index == FLOW_TILES)
@@ -406,16 +406,16 @@ add_value(Reader *r, const TirVal *value, FlowOperand *operand)
     FlowValue made = {.value = value,
                       .rows = value->type.dim[0],
                       .cols = value->type.dim[1],
-                      .turned = from->same == 0,
-                      .products = from->same | from->turned,
-                      .product = first_of(from->same != 0 ? from->same : from->turned)};
+                      .transposed = from->same == 0,
+                      .products = from->same | from->transposed,
+                      .product = first_of(from->same != 0 ? from->same : from->transposed)};
 
     if (dtype_bits(value->type.dtype) != 16)
         return refuse(flow, flow->loop->span, "an operand of a product does not have 16 bits");
-    if (from->same != 0 && from->turned != 0)
+    if (from->same != 0 && from->transposed != 0)
         return refuse(flow, flow->loop->span,
                       "an operand is made of a product and of the transpose of one");
-    *operand = (FlowOperand){.origin = FLOW_COMPUTED, .turned = operand->turned};
+    *operand = (FlowOperand){.origin = FLOW_COMPUTED, .transposed = operand->transposed};
     while (operand->index < flow->n_values && flow->values[operand->index].value != value)
         operand->index++;
     if (operand->index == FLOW_TILES)
@@ -431,10 +431,10 @@ read_operand(Reader *r, uint32_t product, const TirVal *value, FlowOperand *oper
     *operand = (FlowOperand){0};
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
         value = value->def->args[0];
-        operand->turned = !operand->turned;
+        operand->transposed = !operand->transposed;
     }
     const Origin *from = origin(r, value);
-    if (from->same != 0 || from->turned != 0)
+    if (from->same != 0 || from->transposed != 0)
         return add_value(r, value, operand);
     return add_tile(r, value, product, operand);
 }
@@ -443,7 +443,7 @@ read_operand(Reader *r, uint32_t product, const TirVal *value, FlowOperand *oper
 static int32_t
 operand_dim(const Flow *flow, FlowOperand operand, uint32_t dim)
 {
-    uint32_t d = operand.turned ? 1 - dim : dim;
+    uint32_t d = operand.transposed ? 1 - dim : dim;
 
     if (operand.origin == FLOW_COMPUTED)
         return d == 0 ? flow->values[operand.index].rows : flow->values[operand.index].cols;
@@ -461,7 +461,7 @@ static bool
 is_whole(const Flow *flow, FlowOperand operand, uint32_t dim)
 {
     return operand.origin == FLOW_LOADED && flow->tiles[operand.index].whole &&
-           (operand.turned ? 1 - dim : dim) == 1;
+           (operand.transposed ? 1 - dim : dim) == 1;
 }
 
 static bool
@@ -485,7 +485,7 @@ read_operands(Reader *r)
             bool fed = left || p->b.origin == FLOW_COMPUTED;
             bool was_fed = was_left || other->b.origin == FLOW_COMPUTED;
             FlowOperand mine = left ? p->a : p->b, its = was_left ? other->a : other->b;
-            if (!fed || !was_fed || left != was_left || mine.turned != its.turned ||
+            if (!fed || !was_fed || left != was_left || mine.transposed != its.transposed ||
                 p->carried != other->carried)
                 continue;
             if (root(r->parent_division, flow->values[mine.index].product) ==
@@ -522,7 +522,7 @@ read_outputs(Reader *r, const TirBlock *block)
         if (op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD)
             continue;
         const TirVal *value = op->args[op->n_args - 1];
-        Products set = origin(r, value)->same | origin(r, value)->turned;
+        Products set = origin(r, value)->same | origin(r, value)->transposed;
         int32_t bytes = (int32_t)dtype_bits(op->tensor->dtype) / 8;
         if (set == 0 || value->type.rank != 2)
             continue;
@@ -538,7 +538,7 @@ static bool
 is_of_products(Reader *r, const TirVal *value)
 {
     const Origin *from = origin(r, value);
-    return from->same != 0 || from->turned != 0;
+    return from->same != 0 || from->transposed != 0;
 }
 
 /* Elements of the arithmetic on products that an iteration does, `weight` of each; masks are left

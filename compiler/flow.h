@@ -30,7 +30,7 @@ typedef struct FlowValue {
     int32_t rows, cols;
     uint32_t products; /* bits: those it is computed of */
     uint32_t product;  /* one of them, with the same rows and columns .. */
-    bool turned;       /* .. or with rows and columns exchanged */
+    bool transposed;       /* .. or with rows and columns exchanged */
 } FlowValue;
 
 typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
@@ -38,7 +38,7 @@ typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
 typedef struct FlowOperand {
     FlowOrigin origin;
     uint32_t index; /* of the tile or the value */
-    bool turned;    /* its transpose is the operand */
+    bool transposed;    /* its transpose is the operand */
 } FlowOperand;
 
 typedef struct FlowProduct {
@@ -65,7 +65,7 @@ typedef struct Flow {
     uint32_t n_values;
     uint32_t divisions;
     /* pairs of products, the rows of the one with statistics of the columns of the other: they are
-     * divided alike when one of them is turned */
+     * divided alike when one of them is transposed */
     uint32_t ties[FLOW_TIES][2];
     uint32_t n_ties;
     int64_t final_bytes;   /* tiles of products that are stored after the loop */

@@ -133,8 +133,8 @@ can_stay(const Flow *flow, const GroupPlan *plan, uint32_t k)
     bool maker_swapped = plan->swapped[flow->products[value->product].division];
     /* the dimension of the value that the instructions have as rows: 0, its rows; and of its maker
      */
-    uint32_t dim = (operand.turned ? 1u : 0u) ^ (right ? 1u : 0u);
-    dim ^= value->turned ? 1u : 0u;
+    uint32_t dim = (operand.transposed ? 1u : 0u) ^ (right ? 1u : 0u);
+    dim ^= value->transposed ? 1u : 0u;
     return dim == (maker_swapped ? 1u : 0u) && maker.col_groups == 1 && view.col_groups == 1 &&
            maker.rows == view.rows;
 }

@@ -388,7 +388,7 @@ operands_text(const Flow *flow, const GroupPlan *plan)
 static void
 print_operand(const Flow *flow, FlowOperand operand, Buf *out)
 {
-    bool turned = operand.turned;
+    bool transposed = operand.transposed;
 
     if (operand.origin == FLOW_LOADED) {
         buf_printf(out, " %s", tile_name(&flow->tiles[operand.index]));
@@ -402,9 +402,9 @@ print_operand(const Flow *flow, FlowOperand operand, Buf *out)
             before = " ";
         }
         buf_char(out, ')');
-        turned = turned != value->turned;
+        transposed = transposed != value->transposed;
     }
-    buf_add(out, turned ? ".T" : "");
+    buf_add(out, transposed ? ".T" : "");
 }
 
 /* "(2) dv += (1).T dO": product 2 accumulates, its left operand is made of product 1. */

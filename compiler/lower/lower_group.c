@@ -323,7 +323,7 @@ is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *produ
     return false;
 }
 
-/* The same of what the fragment is a turned view of, too. */
+/* The same of what the fragment is a transposed view of, too. */
 static bool
 needs_copy(const Lowering *lo, const TirVal *value, const TirOp *product)
 {

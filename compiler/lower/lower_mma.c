@@ -2,7 +2,7 @@
  *
  * The instruction computes a 16 x 8 block from a 16 x 16 block of its left operand and a 16 x 8
  * block of its right one.  A product with swap_ab computes the transposed result, so its left operand
- * is the second of the mma operation, turned.
+ * is the second of the mma operation, transposed.
  *
  * Fragments come from registers when the operand's elements are already in the right threads,
  * else from shared memory by ldmatrix: matrices are 8 rows of 16 bytes, row addresses come from

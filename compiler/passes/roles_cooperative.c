@@ -42,13 +42,13 @@ typedef struct Divided {
 
 /* What a `from` stands for, as it lies in registers: through transposes. */
 static TirVal *
-part_behind(const TirOp *from, bool *turned)
+part_behind(const TirOp *from, bool *transposed)
 {
     TirVal *value = from->args[0];
 
-    *turned = false;
+    *transposed = false;
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
-        *turned = !*turned;
+        *transposed = !*transposed;
         value = value->def->args[0];
     }
     return value;
@@ -84,8 +84,8 @@ static void
 write_part(Divided *d, const TirOp *from)
 {
     TirBuilder *b = &d->r->b;
-    bool turned;
-    TirVal *part = part_behind(from, &turned);
+    bool transposed;
+    TirVal *part = part_behind(from, &transposed);
 
     if (buffer_of(d, part) != NULL)
         return;
@@ -107,8 +107,8 @@ static void
 read_part(Divided *d, const TirOp *from)
 {
     TirBuilder *b = &d->r->b;
-    bool turned;
-    TirVal *part = part_behind(from, &turned), *stage = tir_const_int(b, 0);
+    bool transposed;
+    TirVal *part = part_behind(from, &transposed), *stage = tir_const_int(b, 0);
 
     b->span = from->span;
     TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &part->type);
@@ -117,7 +117,7 @@ read_part(Divided *d, const TirOp *from)
     read->integer = 1 + from->integer;
     read->results[0]->name = part->name;
     clone_set(d->map, from->results[0],
-              turned ? tir_transpose(b, read->results[0]) : read->results[0]);
+              transposed ? tir_transpose(b, read->results[0]) : read->results[0]);
 }
 
 /* This consumer's part of a tile that the producer copies; its stage is taken where all consumers read it. */

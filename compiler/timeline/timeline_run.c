@@ -112,17 +112,17 @@ value_text(const TirVal *value)
 static const char *
 operand_text(Arena *arena, const TirVal *value)
 {
-    bool turned = false;
+    bool transposed = false;
     const char *name;
 
     for (; value->def != NULL && (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_PART);
          value = value->def->args[0])
-        turned = turned != (value->def->op == TIR_TRANSPOSE);
+        transposed = transposed != (value->def->op == TIR_TRANSPOSE);
     if (value->def != NULL && value->def->op == TIR_SHARED_READ)
         name = value->def->shared->name;
     else
         name = value_text(value);
-    return arena_printf(arena, "%s%s", name == NULL ? "a value" : name, turned ? ".T" : "");
+    return arena_printf(arena, "%s%s", name == NULL ? "a value" : name, transposed ? ".T" : "");
 }
 
 const char *
