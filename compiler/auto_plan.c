@@ -235,7 +235,7 @@ try_values(PlanSearch *s, TileChoice *values)
         ConsumerWork w = consumer_work(fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > GROUP_ROWS && (!consumer_is_products(&w) || s->one_block))
+        if (w.rows > GROUP_ROWS && (!consumer_only_mmas(&w) || s->one_block))
             return false;
         for (; consumers <= MOST_CONSUMERS; consumers++) {
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&

@@ -55,23 +55,23 @@ consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHin
 }
 
 bool
-consumer_is_products(const ConsumerWork *work)
+consumer_only_mmas(const ConsumerWork *work)
 {
     return work->issue <= 0 && work->special <= 0 && !work->coop_k;
 }
 
 static double
-iteration_of_products(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     const ConsumerTimes *times = &target->consumer_times;
     double n = plan->consumers;
     double bytes = (double)(work->pipeline_bytes_shared + plan->consumers * work->pipeline_bytes_own);
     double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
     double stages = plan->stages * plan->stages;
-    double busy = unit_norm(unit_norm(n * work->tensor, port, times->products_power), copies,
-                       times->products_power);
+    double busy = unit_norm(unit_norm(n * work->tensor, port, times->mmas_power), copies,
+                       times->mmas_power);
 
-    return (busy + times->products + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
+    return (busy + times->mmas + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
 }
 
 /* What a consumer waits for where a copy begins when its stage has been read.  Consumers that divide tiles have a
@@ -96,11 +96,11 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
 
-    if (consumer_is_products(work))
-        return iteration_of_products(target, work, plan);
+    if (consumer_only_mmas(work))
+        return iteration_of_mmas(target, work, plan);
     if (!in_order)
         share += times->under * (1 - share);
-    double clocks = round_of(n, c->products * share, c->products * (1 - share), c->arithmetic,
+    double clocks = round_of(n, c->mmas * share, c->mmas * (1 - share), c->arithmetic,
                              times->gap + (in_order ? times->gap_in_order : 0));
     clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
@@ -165,7 +165,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
           bool whole_waves)
 {
     const ConsumerTimes *times = &target->consumer_times;
-    ConsumerClocks c = {.products = unit_norm(work->tensor, work->shared, times->port_power),
+    ConsumerClocks c = {.mmas = unit_norm(work->tensor, work->shared, times->port_power),
                     .arithmetic = work->special + times->issue * work->issue +
                                   times->vector * work->vectors +
                                   (work->coop_k ? 0 : times->round)};
@@ -180,7 +180,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
         c.start += times->block;
     else if (plan->q_stages == 1)
         c.start += stage_wait(target, work, plan);
-    if (consumer_is_products(work)) { /* the next tile's copies run under what ends a tile */
+    if (consumer_only_mmas(work)) { /* the next tile's copies run under what ends a tile */
         c.start = plan->persistent ? 0 : times->block;
         whole_waves = true; /* nothing else tells large tiles from small ones */
     }

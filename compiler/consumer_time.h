@@ -56,11 +56,11 @@ ConsumerWork consumer_work(const TirFn *fn, uint32_t consumers);
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
 /* Whether its loop has nothing but products. */
-bool consumer_is_products(const ConsumerWork *work);
+bool consumer_only_mmas(const ConsumerWork *work);
 
 /* Clocks of an SM. */
 typedef struct ConsumerClocks {
-    double products, arithmetic; /* of one consumer and iteration, alone */
+    double mmas, arithmetic; /* of one consumer and iteration, alone */
     double iteration;            /* of all consumers */
     double wait;                 /* of that, for copies; not in a tile's first one */
     double start;                /* to begin and end a tile */

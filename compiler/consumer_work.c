@@ -134,10 +134,10 @@ viewed(const TirVal *value)
 
 /* Whether a product needs nothing that its iteration computes. */
 static bool
-in_stage0(const TirBlock *body, const TirOp *product)
+in_stage0(const TirBlock *body, const TirOp *mma)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        const TirOp *def = viewed(product->args[k])->def;
+        const TirOp *def = viewed(mma->args[k])->def;
         if (def == NULL || (def->op != TIR_LOAD && def->parent == body))
             return false;
     }
@@ -146,9 +146,9 @@ in_stage0(const TirBlock *body, const TirOp *product)
 
 /* What a consumer waits for: of the products that could run one under the other's arithmetic the first. */
 static void
-add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *product, double clocks)
+add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *mma, double clocks)
 {
-    bool early = in_stage0(body, product);
+    bool early = in_stage0(body, mma);
     double *first = early ? &w->first : &w->after;
 
     w->stage0 += early ? clocks : 0;
@@ -156,9 +156,9 @@ add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *product, double cl
 }
 
 static bool
-reads(const TirOp *product, const TirOp *load)
+reads(const TirOp *mma, const TirOp *load)
 {
-    return viewed(product->args[0])->def == load || viewed(product->args[1])->def == load;
+    return viewed(mma->args[0])->def == load || viewed(mma->args[1])->def == load;
 }
 
 /* Whether products of both stages read some tile of the loop. */
@@ -201,7 +201,7 @@ add_memory(const Sum *sum)
 }
 
 static void
-add_product(const Sum *sum, const TirOp *op)
+add_mma(const Sum *sum, const TirOp *op)
 {
     ConsumerWork *w = sum->work;
     TirType type = op->results[0]->type;
@@ -255,7 +255,7 @@ find_loops(ConsumerWork *w, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_loops(w, op->blocks[k]);
-        if (op->op == TIR_FOR && has_own_product(op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
+        if (op->op == TIR_FOR && has_own_mma(op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
             w->loops[w->n_loops++].op = op;
     }
 }
@@ -338,7 +338,7 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)
-            add_product(&sum, op);
+            add_mma(&sum, op);
     }
     for (uint32_t k = 0; k < w.n_loops; k++) {
         const TirBlock *body = w.loops[k].op->blocks[0];

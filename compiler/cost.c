@@ -487,7 +487,7 @@ cost_block(Model *m, const TirBlock *block)
         cost_op(m, op);
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(m->px->target, op);
-            m->units->rounds += has_own_product(op->blocks[0]) ? m->weight : 0;
+            m->units->rounds += has_own_mma(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);
@@ -613,7 +613,7 @@ typedef struct Guess {
     uint32_t warps, stages;
     uint32_t depth; /* of loops */
     int64_t staged; /* bytes of shared memory */
-    bool products;
+    bool mmas;
 } Guess;
 
 /* The fewest bytes that the warps read of a product's operands, over all divisions of it. */
@@ -673,7 +673,7 @@ guess_block(Guess *g, const TirBlock *block)
             TirType type = op->results[0]->type;
             double steps = ceil_div(op->args[0]->type.dim[1], ATOM_K);
             double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
-            g->products = true;
+            g->mmas = true;
             m->cost->work += weight * work;
             m->units->tensor += weight * 2 * steps * ATOM_K *
                                 ceil_div(type.dim[0], ATOM_M) * ATOM_M *
@@ -721,6 +721,6 @@ cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Co
     guess_block(&g, fn->body);
     cost->registers =
         PLAIN_REGISTERS + (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
-    cost->shared_bytes = g.products ? (int32_t)g.staged : 0;
+    cost->shared_bytes = g.mmas ? (int32_t)g.staged : 0;
     finish(px->target, warps, 0, cost);
 }

@@ -21,12 +21,12 @@
 
 enum { MOST_ROUNDS = 32 };
 
-typedef uint32_t Products; /* a set: bit i is product i */
+typedef uint32_t Mmas; /* a set: bit i is product i */
 
 typedef struct Origin {
-    Products same, transposed;
-    Products along[2];        /* statistics: dimension d of this value runs along .. */
-    Products transposed_along[2]; /* .. the rows, or the columns, of these products */
+    Mmas same, transposed;
+    Mmas along[2];        /* statistics: dimension d of this value runs along .. */
+    Mmas transposed_along[2]; /* .. the rows, or the columns, of these products */
     bool carried;             /* of something that the main loop carries */
 } Origin;
 
@@ -34,7 +34,7 @@ typedef struct Reader {
     Flow *flow;
     Origin *origins; /* by value */
     bool changed;
-    uint32_t parent_division[FLOW_PRODUCTS], parent_alive[FLOW_PRODUCTS];
+    uint32_t parent_division[FLOW_MMAS], parent_alive[FLOW_MMAS];
 } Reader;
 
 static bool
@@ -55,7 +55,7 @@ find_loop(const TirBlock *block, const TirOp **best, uint32_t *most)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        uint32_t n = op->op == TIR_FOR ? count_products(op->blocks[0]) : 0;
+        uint32_t n = op->op == TIR_FOR ? count_mmas(op->blocks[0]) : 0;
         if (n > 0 && n >= *most) {
             *most = n;
             *best = op;
@@ -115,44 +115,44 @@ join(uint32_t *parents, uint32_t a, uint32_t b)
 }
 
 static void
-join_all(uint32_t *parents, Products set, uint32_t with)
+join_all(uint32_t *parents, Mmas set, uint32_t with)
 {
-    for (uint32_t k = 0; k < FLOW_PRODUCTS; k++) {
+    for (uint32_t k = 0; k < FLOW_MMAS; k++) {
         if ((set >> k & 1) != 0)
             join(parents, k, with);
     }
 }
 
 static uint32_t
-first_of(Products set)
+first_of(Mmas set)
 {
     uint32_t k = 0;
 
-    while (k < FLOW_PRODUCTS && (set >> k & 1) == 0)
+    while (k < FLOW_MMAS && (set >> k & 1) == 0)
         k++;
     return k;
 }
 
 /* The members of a set that do not accumulate over the loop. */
-static Products
-fresh_of(const Reader *r, Products set)
+static Mmas
+fresh_of(const Reader *r, Mmas set)
 {
-    Products fresh = 0;
+    Mmas fresh = 0;
 
-    for (uint32_t k = 0; k < r->flow->n_products; k++) {
-        if ((set >> k & 1) != 0 && !r->flow->products[k].carried)
-            fresh |= (Products)1 << k;
+    for (uint32_t k = 0; k < r->flow->n_mmas; k++) {
+        if ((set >> k & 1) != 0 && !r->flow->mmas[k].carried)
+            fresh |= (Mmas)1 << k;
     }
     return fresh;
 }
 
 /* Statistics of `set`, taken along the other dimension, meet product `with`. */
 static void
-tie_all(Reader *r, Products set, uint32_t with)
+tie_all(Reader *r, Mmas set, uint32_t with)
 {
     Flow *flow = r->flow;
 
-    for (uint32_t k = 0; k < flow->n_products; k++) {
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
         uint32_t j = 0;
         if ((set >> k & 1) == 0 || k == with)
             continue;
@@ -171,7 +171,7 @@ tie_all(Reader *r, Products set, uint32_t with)
 static void
 meet(Reader *r, const Origin *all)
 {
-    Products same = all->same, fresh = fresh_of(r, same);
+    Mmas same = all->same, fresh = fresh_of(r, same);
 
     if (same == 0)
         return;
@@ -218,11 +218,11 @@ walk_reduce(Reader *r, const TirOp *op)
 
     if (from->type.rank != 2)
         return; /* of statistics: a number, or nothing to do with products */
-    for (uint32_t k = 0; k < r->flow->n_products; k++) {
+    for (uint32_t k = 0; k < r->flow->n_mmas; k++) {
         if ((whole->same >> k & 1) != 0)
-            r->flow->products[k].reduced[op->axis] = true;
+            r->flow->mmas[k].reduced[op->axis] = true;
         if ((whole->transposed >> k & 1) != 0)
-            r->flow->products[k].reduced[1 - op->axis] = true;
+            r->flow->mmas[k].reduced[1 - op->axis] = true;
     }
     if (op->axis == 1) /* one number for each row */
         row.along[0] = whole->same;
@@ -276,29 +276,29 @@ walk_transpose(Reader *r, const TirOp *op)
 }
 
 static uint32_t
-product_of(Reader *r, const TirOp *op)
+mma_of(Reader *r, const TirOp *op)
 {
-    for (uint32_t k = 0; k < r->flow->n_products; k++) {
-        if (r->flow->products[k].op == op)
+    for (uint32_t k = 0; k < r->flow->n_mmas; k++) {
+        if (r->flow->mmas[k].op == op)
             return k;
     }
-    return FLOW_PRODUCTS;
+    return FLOW_MMAS;
 }
 
 static void
-walk_product(Reader *r, const TirOp *op)
+walk_mma(Reader *r, const TirOp *op)
 {
-    uint32_t k = product_of(r, op);
+    uint32_t k = mma_of(r, op);
 
-    if (k == FLOW_PRODUCTS)
+    if (k == FLOW_MMAS)
         return; /* outside of the main loop */
     const Origin *acc = origin(r, op->args[2]);
-    FlowProduct *product = &r->flow->products[k];
-    Products others = acc->same & ~((Products)1 << k);
-    product->carried |= acc->carried;
-    product->onto |= others != 0 && !acc->carried;
+    FlowMma *mma = &r->flow->mmas[k];
+    Mmas others = acc->same & ~((Mmas)1 << k);
+    mma->carried |= acc->carried;
+    mma->onto |= others != 0 && !acc->carried;
     join_all(r->parent_division, others, k);
-    add_origin(r, op->results[0], (Origin){.same = (Products)1 << k | others});
+    add_origin(r, op->results[0], (Origin){.same = (Mmas)1 << k | others});
 }
 
 static void walk_block(Reader *r, const TirBlock *block);
@@ -329,7 +329,7 @@ static void
 walk_op(Reader *r, const TirOp *op)
 {
     switch (op->op) {
-    case TIR_MMA: walk_product(r, op); return;
+    case TIR_MMA: walk_mma(r, op); return;
     case TIR_REDUCE: walk_reduce(r, op); return;
     case TIR_EXPAND: walk_expand(r, op); return;
     case TIR_SQUEEZE: walk_squeeze(r, op); return;
@@ -367,7 +367,7 @@ round_up(int32_t n, int32_t to)
 
 /* The tile in shared memory that an operand is read from. */
 static bool
-add_tile(Reader *r, const TirVal *value, uint32_t product, FlowOperand *operand)
+add_tile(Reader *r, const TirVal *value, uint32_t mma, FlowOperand *operand)
 {
     Flow *flow = r->flow;
     const TirOp *def = value->def;
@@ -375,11 +375,11 @@ add_tile(Reader *r, const TirVal *value, uint32_t product, FlowOperand *operand)
                      .rows = value->type.dim[0],
                      .cols = value->type.dim[1],
                      .name = value->name,
-                     .first_use = product,
+                     .first_use = mma,
                      .in_loop = lies_in(value->block, flow->loop)};
 
     if (dtype_bits(value->type.dtype) != 16)
-        return refuse(flow, flow->products[product].op->span,
+        return refuse(flow, flow->mmas[mma].op->span,
                       "an operand of a product does not have 16 bits");
     if (def != NULL && def->op == TIR_LOAD) {
         const TirTensor *tensor = def->tensor;
@@ -407,8 +407,8 @@ add_value(Reader *r, const TirVal *value, FlowOperand *operand)
                       .rows = value->type.dim[0],
                       .cols = value->type.dim[1],
                       .transposed = from->same == 0,
-                      .products = from->same | from->transposed,
-                      .product = first_of(from->same != 0 ? from->same : from->transposed)};
+                      .mmas = from->same | from->transposed,
+                      .mma = first_of(from->same != 0 ? from->same : from->transposed)};
 
     if (dtype_bits(value->type.dtype) != 16)
         return refuse(flow, flow->loop->span, "an operand of a product does not have 16 bits");
@@ -426,7 +426,7 @@ add_value(Reader *r, const TirVal *value, FlowOperand *operand)
 }
 
 static bool
-read_operand(Reader *r, uint32_t product, const TirVal *value, FlowOperand *operand)
+read_operand(Reader *r, uint32_t mma, const TirVal *value, FlowOperand *operand)
 {
     *operand = (FlowOperand){0};
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
@@ -436,7 +436,7 @@ read_operand(Reader *r, uint32_t product, const TirVal *value, FlowOperand *oper
     const Origin *from = origin(r, value);
     if (from->same != 0 || from->transposed != 0)
         return add_value(r, value, operand);
-    return add_tile(r, value, product, operand);
+    return add_tile(r, value, mma, operand);
 }
 
 /* A dimension of an operand, as it lies in shared memory. */
@@ -469,8 +469,8 @@ read_operands(Reader *r)
 {
     Flow *flow = r->flow;
 
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        FlowProduct *p = &flow->products[k];
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        FlowMma *p = &flow->mmas[k];
         if (!read_operand(r, k, p->op->args[0], &p->a) ||
             !read_operand(r, k, p->op->args[1], &p->b))
             return false;
@@ -480,7 +480,7 @@ read_operands(Reader *r)
         p->open_depth = p->carried && p->a.origin == FLOW_LOADED && p->b.origin == FLOW_LOADED &&
                         !is_whole(flow, p->a, 1) && !is_whole(flow, p->b, 0);
         for (uint32_t j = 0; j < k; j++) { /* fed in the same way: divided in the same way */
-            const FlowProduct *other = &flow->products[j];
+            const FlowMma *other = &flow->mmas[j];
             bool left = p->a.origin == FLOW_COMPUTED, was_left = other->a.origin == FLOW_COMPUTED;
             bool fed = left || p->b.origin == FLOW_COMPUTED;
             bool was_fed = was_left || other->b.origin == FLOW_COMPUTED;
@@ -488,8 +488,8 @@ read_operands(Reader *r)
             if (!fed || !was_fed || left != was_left || mine.transposed != its.transposed ||
                 p->carried != other->carried)
                 continue;
-            if (root(r->parent_division, flow->values[mine.index].product) ==
-                root(r->parent_division, flow->values[its.index].product))
+            if (root(r->parent_division, flow->values[mine.index].mma) ==
+                root(r->parent_division, flow->values[its.index].mma))
                 join(r->parent_division, j, k);
         }
     }
@@ -499,13 +499,13 @@ read_operands(Reader *r)
 /* ---- outputs and arithmetic ---- */
 
 static int32_t
-stored_cols(const Flow *flow, Products set, const TirVal *value)
+stored_cols(const Flow *flow, Mmas set, const TirVal *value)
 {
     int32_t cols = value->type.dim[1];
 
-    for (uint32_t k = 0; k < flow->n_products; k++) { /* rounded up as its operands are */
-        if ((set >> k & 1) != 0 && value->type.dim[1] <= flow->products[k].n)
-            cols = larger(cols, flow->products[k].n);
+    for (uint32_t k = 0; k < flow->n_mmas; k++) { /* rounded up as its operands are */
+        if ((set >> k & 1) != 0 && value->type.dim[1] <= flow->mmas[k].n)
+            cols = larger(cols, flow->mmas[k].n);
     }
     return cols;
 }
@@ -522,12 +522,12 @@ read_outputs(Reader *r, const TirBlock *block)
         if (op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD)
             continue;
         const TirVal *value = op->args[op->n_args - 1];
-        Products set = origin(r, value)->same | origin(r, value)->transposed;
+        Mmas set = origin(r, value)->same | origin(r, value)->transposed;
         int32_t bytes = (int32_t)dtype_bits(op->tensor->dtype) / 8;
         if (set == 0 || value->type.rank != 2)
             continue;
         if (lies_in(op->parent, flow->loop))
-            flow->products[first_of(set)].output_bytes = bytes;
+            flow->mmas[first_of(set)].output_bytes = bytes;
         else
             flow->final_bytes +=
                 (int64_t)value->type.dim[0] * stored_cols(flow, set, value) * bytes;
@@ -535,7 +535,7 @@ read_outputs(Reader *r, const TirBlock *block)
 }
 
 static bool
-is_of_products(Reader *r, const TirVal *value)
+is_of_mmas(Reader *r, const TirVal *value)
 {
     const Origin *from = origin(r, value);
     return from->same != 0 || from->transposed != 0;
@@ -558,7 +558,7 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
             (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)
-            any |= is_of_products(r, op->args[k]);
+            any |= is_of_mmas(r, op->args[k]);
         if (!any)
             continue;
         double elements = weight * (double)tir_type_elements(value->type);
@@ -572,23 +572,23 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
 /* ---- the whole ---- */
 
 static bool
-add_products(Reader *r, const TirBlock *block)
+add_mmas(Reader *r, const TirBlock *block)
 {
     Flow *flow = r->flow;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (count_products(op->blocks[k]) > 0)
+            if (count_mmas(op->blocks[k]) > 0)
                 return refuse(flow, op->span,
                               "a product stands in a branch of the main loop, or in a loop in it");
         }
         if (op->op != TIR_MMA)
             continue;
-        if (flow->n_products == FLOW_PRODUCTS)
+        if (flow->n_mmas == FLOW_MMAS)
             return refuse(flow, op->span, "there are too many products in one loop");
-        uint32_t k = flow->n_products++;
-        flow->products[k] = (FlowProduct){.op = op, .name = op->results[0]->name};
+        uint32_t k = flow->n_mmas++;
+        flow->mmas[k] = (FlowMma){.op = op, .name = op->results[0]->name};
         r->parent_division[k] = r->parent_alive[k] = k;
     }
     return true;
@@ -600,11 +600,11 @@ number_divisions(Reader *r)
 {
     Flow *flow = r->flow;
 
-    for (uint32_t k = 0; k < flow->n_products; k++) {
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
         uint32_t first = root(r->parent_division, k);
-        flow->products[k].division =
-            first == k ? flow->divisions++ : flow->products[first].division;
-        flow->products[k].alive = root(r->parent_alive, k);
+        flow->mmas[k].division =
+            first == k ? flow->divisions++ : flow->mmas[first].division;
+        flow->mmas[k].alive = root(r->parent_alive, k);
     }
 }
 
@@ -616,13 +616,13 @@ flow_read(Arena *arena, const TirFn *fn, Flow *flow)
 
     *flow = (Flow){0};
     find_loop(fn->body, &flow->loop, &most);
-    const TirOp *branch = branch_with_products(fn->body);
+    const TirOp *branch = branch_with_mmas(fn->body);
     if (flow->loop == NULL && branch != NULL)
         return refuse(flow, branch->span, "the products are in a branch");
     if (flow->loop == NULL)
         return refuse(flow, fn->span, "no loop has products");
-    flow->outside = count_products(fn->body) - most;
-    if (!add_products(&r, flow->loop->blocks[0]))
+    flow->outside = count_mmas(fn->body) - most;
+    if (!add_mmas(&r, flow->loop->blocks[0]))
         return false;
     r.origins = arena_array(arena, Origin, fn->next_id + 1);
     for (uint32_t round = 0; round < MOST_ROUNDS; round++) {

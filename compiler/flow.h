@@ -10,7 +10,7 @@
 
 #include "compiler/ir/tir.h"
 
-enum { FLOW_PRODUCTS = 16, FLOW_TILES = 24, FLOW_TIES = 16 };
+enum { FLOW_MMAS = 16, FLOW_TILES = 24, FLOW_TIES = 16 };
 
 /* A tile that is brought from memory to be an operand: of 16-bit elements, in shared memory. */
 typedef struct FlowTile {
@@ -28,8 +28,8 @@ enum { FLOW_ROUND = 32 }; /* elements: the least box of a swizzle with 64 bytes 
 typedef struct FlowValue {
     const TirVal *value;
     int32_t rows, cols;
-    uint32_t products; /* bits: those it is computed of */
-    uint32_t product;  /* one of them, with the same rows and columns .. */
+    uint32_t mmas; /* bits: those it is computed of */
+    uint32_t mma;  /* one of them, with the same rows and columns .. */
     bool transposed;       /* .. or with rows and columns exchanged */
 } FlowValue;
 
@@ -41,7 +41,7 @@ typedef struct FlowOperand {
     bool transposed;    /* its transpose is the operand */
 } FlowOperand;
 
-typedef struct FlowProduct {
+typedef struct FlowMma {
     const TirOp *op;
     const char *name;
     int32_t m, n, k;
@@ -53,12 +53,12 @@ typedef struct FlowProduct {
     bool reduced[2];      /* some reduction runs along this dimension of the result */
     uint32_t division;    /* products of one division are divided among warp groups alike */
     uint32_t alive;       /* fresh results of one set are alive together */
-} FlowProduct;
+} FlowMma;
 
 typedef struct Flow {
     const TirOp *loop;
-    FlowProduct products[FLOW_PRODUCTS];
-    uint32_t n_products;
+    FlowMma mmas[FLOW_MMAS];
+    uint32_t n_mmas;
     FlowTile tiles[FLOW_TILES];
     uint32_t n_tiles;
     FlowValue values[FLOW_TILES];

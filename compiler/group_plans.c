@@ -46,13 +46,13 @@ typedef struct Space {
     uint32_t stages; /* pinned; 0: not */
     GroupPlans *out;
     GroupNeeds *needs;
-    Way ways[FLOW_PRODUCTS][MOST_WAYS];
-    uint32_t n_ways[FLOW_PRODUCTS];
+    Way ways[FLOW_MMAS][MOST_WAYS];
+    uint32_t n_ways[FLOW_MMAS];
     uint32_t tried;
 } Space;
 
 static View
-view_of(const FlowProduct *p, uint32_t consumers, bool swapped, uint32_t row_groups)
+view_of(const FlowMma *p, uint32_t consumers, bool swapped, uint32_t row_groups)
 {
     View view = {p->m, p->n, row_groups, consumers / row_groups};
 
@@ -64,14 +64,14 @@ view_of(const FlowProduct *p, uint32_t consumers, bool swapped, uint32_t row_gro
 static View
 plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 {
-    uint32_t d = flow->products[k].division;
-    return view_of(&flow->products[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
+    uint32_t d = flow->mmas[k].division;
+    return view_of(&flow->mmas[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
 }
 
 /* Whether the instructions can do it, with the registers that a thread has when the block starts (ptxas
  * lets no instruction have more), and reductions stay within a row of threads. */
 static bool
-is_legal(const Target *target, const FlowProduct *p, uint32_t consumers, Way way)
+is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
     int32_t entry = target_entry_registers(target, consumers);
     View view = view_of(p, consumers, way.swapped, way.row_groups);
@@ -96,8 +96,8 @@ find_ways(Space *s, uint32_t consumers)
             for (uint32_t swapped = 0; swapped < 2 && consumers % groups == 0; swapped++) {
                 Way way = {swapped == 1, groups};
                 bool legal = s->n_ways[d] < MOST_WAYS;
-                for (uint32_t k = 0; k < s->flow->n_products; k++) {
-                    const FlowProduct *p = &s->flow->products[k];
+                for (uint32_t k = 0; k < s->flow->n_mmas; k++) {
+                    const FlowMma *p = &s->flow->mmas[k];
                     legal = legal && (p->division != d || is_legal(s->target, p, consumers, way));
                 }
                 if (legal)
@@ -113,7 +113,7 @@ find_ways(Space *s, uint32_t consumers)
 static FlowOperand
 left_operand(const Flow *flow, const GroupPlan *plan, uint32_t k, bool *is_right)
 {
-    const FlowProduct *p = &flow->products[k];
+    const FlowMma *p = &flow->mmas[k];
 
     *is_right = plan->swapped[p->division];
     return *is_right ? p->b : p->a;
@@ -129,8 +129,8 @@ can_stay(const Flow *flow, const GroupPlan *plan, uint32_t k)
     if (operand.origin != FLOW_COMPUTED)
         return false;
     const FlowValue *value = &flow->values[operand.index];
-    View maker = plan_view(flow, plan, value->product), view = plan_view(flow, plan, k);
-    bool maker_swapped = plan->swapped[flow->products[value->product].division];
+    View maker = plan_view(flow, plan, value->mma), view = plan_view(flow, plan, k);
+    bool maker_swapped = plan->swapped[flow->mmas[value->mma].division];
     /* the dimension of the value that the instructions have as rows: 0, its rows; and of its maker
      */
     uint32_t dim = (operand.transposed ? 1u : 0u) ^ (right ? 1u : 0u);
@@ -144,8 +144,8 @@ place_operands(const Flow *flow, GroupPlan *plan)
 {
     plan->from_registers = plan->staged = 0;
     plan->exchanges = false;
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        const FlowProduct *p = &flow->products[k];
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        const FlowMma *p = &flow->mmas[k];
         bool stays = can_stay(flow, plan, k), right;
         FlowOperand left = left_operand(flow, plan, k, &right), other = right ? p->a : p->b;
         if (stays && plan->registers_wanted)
@@ -162,7 +162,7 @@ place_operands(const Flow *flow, GroupPlan *plan)
 /* ---- what it takes ---- */
 
 static int32_t
-accumulator(const FlowProduct *p, uint32_t consumers)
+accumulator(const FlowMma *p, uint32_t consumers)
 {
     return p->m * p->n / (int32_t)(consumers * GROUP_LANES);
 }
@@ -172,8 +172,8 @@ count_registers(const Flow *flow, GroupPlan *plan)
 {
     int32_t kept = 0, most = 0;
 
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        const FlowProduct *p = &flow->products[k];
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        const FlowMma *p = &flow->mmas[k];
         int32_t members = 0, largest = 0;
         if (p->onto)
             continue;
@@ -181,8 +181,8 @@ count_registers(const Flow *flow, GroupPlan *plan)
             kept += accumulator(p, plan->consumers);
             continue;
         }
-        for (uint32_t j = 0; j < flow->n_products; j++) {
-            const FlowProduct *other = &flow->products[j];
+        for (uint32_t j = 0; j < flow->n_mmas; j++) {
+            const FlowMma *other = &flow->mmas[j];
             if (other->alive != p->alive || other->carried || other->onto)
                 continue;
             int32_t n = accumulator(other, plan->consumers);
@@ -219,8 +219,8 @@ shared_bytes(const Flow *flow, const GroupPlan *plan)
     }
     for (uint32_t k = 0; k < flow->n_values; k++)
         rest += (plan->staged >> k & 1) != 0 ? value_bytes(&flow->values[k]) : 0;
-    for (uint32_t k = 0; k < flow->n_products; k++)
-        rest += (int64_t)flow->products[k].m * flow->products[k].n * flow->products[k].output_bytes;
+    for (uint32_t k = 0; k < flow->n_mmas; k++)
+        rest += (int64_t)flow->mmas[k].m * flow->mmas[k].n * flow->mmas[k].output_bytes;
     if (stay == 0) /* what leaves at the end takes the place of the pipelines */
         return pipelines + rest > flow->final_bytes ? pipelines + rest : flow->final_bytes;
     return pipelines + rest + (stay > flow->final_bytes ? stay : flow->final_bytes);
@@ -233,9 +233,9 @@ can_pipeline(const Flow *flow)
 {
     uint32_t fresh = 0, carried = 0;
 
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        fresh += !flow->products[k].carried && !flow->products[k].onto;
-        carried += flow->products[k].carried;
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        fresh += !flow->mmas[k].carried && !flow->mmas[k].onto;
+        carried += flow->mmas[k].carried;
     }
     return fresh == 1 && carried > 0 && flow->n_values > 0;
 }
@@ -295,8 +295,8 @@ count_traffic(const Flow *flow, GroupPlan *plan)
 {
     plan->traffic = plan->copied = 0;
     plan->work = 0;
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        const FlowProduct *p = &flow->products[k];
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
         int64_t left = (plan->from_registers >> k & 1) != 0 ? 0 : GROUP_ROWS;
         int64_t right = view.cols / (int32_t)view.col_groups;
@@ -309,7 +309,7 @@ count_traffic(const Flow *flow, GroupPlan *plan)
         plan->traffic += (plan->staged >> k & 1) != 0 ? value_bytes(&flow->values[k]) : 0;
     for (uint32_t k = 0; k < flow->n_tiles; k++)
         plan->copied += flow->tiles[k].in_loop ? tile_bytes(&flow->tiles[k]) : 0;
-    const FlowProduct *first = &flow->products[0];
+    const FlowMma *first = &flow->mmas[0];
     plan->per_element = (double)plan->traffic / ((double)first->m * first->n);
     if (first->open_depth)
         plan->per_element *= (double)DEPTH_OF_ELEMENT / first->k;
@@ -323,8 +323,8 @@ keeps_ties(const Flow *flow, const GroupPlan *plan)
 {
     for (uint32_t k = 0; k < flow->n_ties; k++) {
         uint32_t a = flow->ties[k][0], b = flow->ties[k][1];
-        if (plan->swapped[flow->products[a].division] ==
-                plan->swapped[flow->products[b].division] ||
+        if (plan->swapped[flow->mmas[a].division] ==
+                plan->swapped[flow->mmas[b].division] ||
             plan_view(flow, plan, a).row_groups != plan_view(flow, plan, b).row_groups)
             return false;
     }

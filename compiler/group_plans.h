@@ -27,8 +27,8 @@ typedef struct GroupPlan {
     uint32_t consumers;
     /* by division: whether products are computed transposed; how many warp groups lie along the
      * rows of the result as the program has it (the others lie along its columns) */
-    bool swapped[FLOW_PRODUCTS];
-    uint8_t row_groups[FLOW_PRODUCTS];
+    bool swapped[FLOW_MMAS];
+    uint8_t row_groups[FLOW_MMAS];
     bool registers_wanted; /* computed left operands stay in registers where they can */
     bool pipelined;        /* the next iteration's first product before this one's arithmetic */
     bool exchanges;        /* some value goes from warp group to warp group */

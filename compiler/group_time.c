@@ -30,7 +30,7 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     double power = plan->pipelined ? times->power_pipelined : times->power_plain;
     c->exchange = plan->exchanges ? times->exchange : 0;
     if (flow->n_values == 0 && arithmetic <= 0) {
-        c->total = unit_norm(c->tensor, c->port, times->power_products) + times->iteration;
+        c->total = unit_norm(c->tensor, c->port, times->power_mmas) + times->iteration;
         return;
     }
     double units = unit_norm(unit_larger(c->tensor, c->port), arithmetic, power);

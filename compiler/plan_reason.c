@@ -65,7 +65,7 @@ has_loop(const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n && !found; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks && !found; k++)
-            found = (op->op == TIR_FOR && count_products(op->blocks[k]) > 0) || has_loop(op->blocks[k]);
+            found = (op->op == TIR_FOR && count_mmas(op->blocks[k]) > 0) || has_loop(op->blocks[k]);
     }
     return found;
 }

@@ -66,7 +66,7 @@ choose_kernel(const Search *s)
     uint32_t most = 0;
 
     for (uint32_t k = 0; module != NULL && k < module->fns.n; k++) {
-        uint32_t n = count_products(module->fns.at[k]->body);
+        uint32_t n = count_mmas(module->fns.at[k]->body);
         if (best == NULL || n > most) {
             best = module->fns.at[k];
             most = n;
@@ -144,7 +144,7 @@ compare_rest(const Row *a, const Row *b)
         c = compare_numbers((double)a->plan.shared_bytes, (double)b->plan.shared_bytes);
     if (c == 0)
         c = compare_numbers(a->plan.consumers, b->plan.consumers);
-    for (uint32_t d = 0; d < FLOW_PRODUCTS && c == 0; d++) {
+    for (uint32_t d = 0; d < FLOW_MMAS && c == 0; d++) {
         c = compare_numbers(a->plan.swapped[d], b->plan.swapped[d]);
         if (c == 0)
             c = compare_numbers(a->plan.row_groups[d], b->plan.row_groups[d]);
@@ -205,11 +205,11 @@ predict(const Target *target, const Trips *trips, const GroupClocks *clocks)
 static void
 keep_names(Search *s, Flow *flow)
 {
-    for (uint32_t k = 0; k < flow->n_products; k++) {
-        const char *name = flow->products[k].name;
-        flow->products[k].op = NULL;
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        const char *name = flow->mmas[k].name;
+        flow->mmas[k].op = NULL;
         if (name != NULL)
-            flow->products[k].name = arena_strndup(s->px->arena, name, strlen(name));
+            flow->mmas[k].name = arena_strndup(s->px->arena, name, strlen(name));
     }
     for (uint32_t k = 0; k < flow->n_tiles; k++) {
         const char *name = flow->tiles[k].name;
@@ -395,8 +395,8 @@ print_operand(const Flow *flow, FlowOperand operand, Buf *out)
     } else {
         const FlowValue *value = &flow->values[operand.index];
         const char *before = " (";
-        for (uint32_t k = 0; k < flow->n_products; k++) {
-            if ((value->products >> k & 1) == 0)
+        for (uint32_t k = 0; k < flow->n_mmas; k++) {
+            if ((value->mmas >> k & 1) == 0)
                 continue;
             buf_printf(out, "%s%" PRIu32, before, k + 1);
             before = " ";
@@ -409,9 +409,9 @@ print_operand(const Flow *flow, FlowOperand operand, Buf *out)
 
 /* "(2) dv += (1).T dO": product 2 accumulates, its left operand is made of product 1. */
 static void
-print_product(const Flow *flow, uint32_t k, Buf *out)
+print_mma(const Flow *flow, uint32_t k, Buf *out)
 {
-    const FlowProduct *p = &flow->products[k];
+    const FlowMma *p = &flow->mmas[k];
 
     buf_printf(out, "(%" PRIu32 ")%s%s%s %s", k + 1, p->name == NULL ? "" : " ",
                p->name == NULL ? "" : p->name, p->output_bytes > 0 ? " (out)" : "",
@@ -441,11 +441,11 @@ print_head(const Search *s, size_t shown, Buf *out)
     for (uint32_t d = 0; d < flow->divisions; d++) {
         const char *before = "";
         buf_printf(out, "  division %" PRIu32 ":  ", d + 1);
-        for (uint32_t k = 0; k < flow->n_products; k++) {
-            if (flow->products[k].division != d)
+        for (uint32_t k = 0; k < flow->n_mmas; k++) {
+            if (flow->mmas[k].division != d)
                 continue;
             buf_add(out, before);
-            print_product(flow, k, out);
+            print_mma(flow, k, out);
             before = ";  ";
         }
         buf_char(out, '\n');

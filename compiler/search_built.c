@@ -80,7 +80,7 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
     buf_printf(out,
                ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
                "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
-               p->clocks.products, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,
+               p->clocks.mmas, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,
                p->clocks.tile, p->microseconds / 1e3);
 }
 

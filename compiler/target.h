@@ -78,7 +78,7 @@ enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups c
 /* What products of warp groups take beside the time of the units: fitted, see there. */
 typedef struct GroupTimes {
     double power_pipelined, power_plain; /* how well arithmetic hides behind products */
-    double power_products; /* how well they and their operands' way hide behind each other, alone */
+    double power_mmas; /* how well they and their operands' way hide behind each other, alone */
     double iteration; /* clocks: of a loop that has nothing but products, each time around */
     double chain;    /* clocks: latencies of what one warp group does one after the other */
     double exchange; /* clocks: a value goes from warp group to warp group */
@@ -111,7 +111,7 @@ typedef struct ConsumerTimes {
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
      * takes beside them, and how much longer it takes where results are transposed */
-    double products_power, products, swap_ab;
+    double mmas_power, mmas, swap_ab;
 } ConsumerTimes;
 
 /* What loops without roles take beside the time of the units, in clocks and as shares of what else they

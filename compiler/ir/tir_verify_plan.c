@@ -258,7 +258,7 @@ read_behind(const TirVal *value)
 }
 
 static void
-check_product(Verifier *v, const TirOp *op, Flow *flow)
+check_mma(Verifier *v, const TirOp *op, Flow *flow)
 {
     InFlight made = {.result = op->results[0]};
     uint32_t right = op->swap_ab ? 0 : 1;
@@ -444,7 +444,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         switch (op->op) {
         case TIR_FOR: walk_loop(v, op, flow); break;
         case TIR_IF: walk_branch(v, op, flow); break;
-        case TIR_MMA: check_product(v, op, flow); break;
+        case TIR_MMA: check_mma(v, op, flow); break;
         case TIR_MMA_WAIT: check_wait(v, op, flow); break;
         case TIR_CONSUMER_WAIT: check_consumer_wait(v, op, flow); break;
         case TIR_CONSUMER_RELEASE: check_consumer_release(v, op, flow); break;

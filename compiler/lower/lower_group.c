@@ -45,7 +45,7 @@ void
 lower_find_homes(Lowering *lo)
 {
     uint32_t n = lo->fn->next_id + 1;
-    ProductAccClasses found = product_acc_classes(lo->arena, lo->fn);
+    MmaAccClasses found = mma_acc_classes(lo->arena, lo->fn);
 
     lo->homes = arena_array(lo->arena, LirReg *, n);
     lo->at_once = found.at_once;
@@ -301,22 +301,22 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
  * is waited for.  Other products may, and what has been written by then is behind its reading; what is made
  * of them element by element is made when it is asked for. */
 static bool
-is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *product)
+is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *mma)
 {
-    bool before = block == product->parent;
+    bool before = block == mma->parent;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool turns = op->op == TIR_TRANSPOSE || (op->op == TIR_CONVERT && op->shared == NULL);
         bool done = before && (op->op == TIR_SHARED_WRITE || op->op == TIR_STORE || op->op == TIR_CONVERT);
-        before = before && op != product;
+        before = before && op != mma;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] == value && op->op != TIR_MMA && !done &&
-                (!turns || is_read_meanwhile(block, op->results[0], product)))
+                (!turns || is_read_meanwhile(block, op->results[0], mma)))
                 return true;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (is_read_meanwhile(op->blocks[k], value, product))
+            if (is_read_meanwhile(op->blocks[k], value, mma))
                 return true;
         }
     }
@@ -325,7 +325,7 @@ is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *produ
 
 /* The same of what the fragment is a transposed view of, too. */
 static bool
-needs_copy(const Lowering *lo, const TirVal *value, const TirOp *product)
+needs_copy(const Lowering *lo, const TirVal *value, const TirOp *mma)
 {
     const TirOp *def = value->def;
 
@@ -333,7 +333,7 @@ needs_copy(const Lowering *lo, const TirVal *value, const TirOp *product)
         value = def->args[0];
         def = value->def;
     }
-    return is_read_meanwhile(lo->fn->body, value, product);
+    return is_read_meanwhile(lo->fn->body, value, mma);
 }
 
 void

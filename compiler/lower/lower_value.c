@@ -198,9 +198,9 @@ lower_mul_const(Lowering *lo, Elem a, int64_t by)
     LirReg reg = shift >= 0
                      ? lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(a.reg), lir_int(shift))
                      : lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(a.reg), lir_int(by));
-    Elem product = elem_reg(reg);
-    product.integer = a.integer * by;
-    return product;
+    Elem mma = elem_reg(reg);
+    mma.integer = a.integer * by;
+    return mma;
 }
 
 LirReg

@@ -255,7 +255,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
 
     /* Every lane counts alike; a loop that may afford it says so (see lower_if). */
-    bool says_so = lo->role != NULL && !lo->role->producer && !has_own_product(body);
+    bool says_so = lo->role != NULL && !lo->role->producer && !has_own_mma(body);
     if (says_so)
         done = same_in_warp(lo, done);
     uint32_t borrowed = lo->borrowed.n;
@@ -320,7 +320,7 @@ lower_for(Lowering *lo, TirOp *op)
     }
     lo->segment = saved;
     lower_drop_operands(lo, kept);
-    if (lo->role != NULL && has_own_product(body))
+    if (lo->role != NULL && has_own_mma(body))
         lir_forget(b);
     uint32_t word = 0;
     for (uint32_t k = 0; k < op->n_results; k++) {

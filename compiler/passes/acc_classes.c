@@ -24,7 +24,7 @@
 typedef struct AccClasses {
     const TirFn *fn;
     uint32_t *parent;    /* union of values, by id */
-    bool *product;       /* by class: some product's result is in it */
+    bool *mma;       /* by class: some product's result is in it */
     uint32_t *next;      /* by id: another value of the class, around */
     const TirVal **value; /* by id */
 } AccClasses;
@@ -143,7 +143,7 @@ join(AccClasses *h, const TirVal *a, const TirVal *b)
     if (x == y || !can_join(h, x, y))
         return;
     h->parent[x] = y;
-    h->product[y] |= h->product[x];
+    h->mma[y] |= h->mma[x];
     next = h->next[x];
     h->next[x] = h->next[y];
     h->next[y] = next;
@@ -185,7 +185,7 @@ join_flow(AccClasses *h, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             join_flow(h, op->blocks[k]);
         if (op->op == TIR_MMA && op->async) {
-            h->product[root_of(h, op->results[0]->id)] = true;
+            h->mma[root_of(h, op->results[0]->id)] = true;
             if (!is_zero(op->args[2]))
                 join(h, op->results[0], op->args[2]);
         }
@@ -216,11 +216,11 @@ join_in_place(AccClasses *h, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             join_in_place(h, op->blocks[k]);
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 ||
-            !h->product[root_of(h, op->results[0]->id)])
+            !h->mma[root_of(h, op->results[0]->id)])
             continue;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (tir_type_eq(op->args[k]->type, op->results[0]->type) &&
-                h->product[root_of(h, op->args[k]->id)]) {
+                h->mma[root_of(h, op->args[k]->id)]) {
                 join(h, op->results[0], op->args[k]);
                 break;
             }
@@ -240,7 +240,7 @@ replaced_by(AccClasses *h, const TirVal *value)
         return NULL;
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
-        bool begun = def == NULL && h->product[root_of(h, op->args[k]->id)]; /* by the lookahead MMA */
+        bool begun = def == NULL && h->mma[root_of(h, op->args[k]->id)]; /* by the lookahead MMA */
         if (op->args[k]->block != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
             (!begun && (def == NULL || (def->op != TIR_MMA &&
                                         (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))))
@@ -261,7 +261,7 @@ join_held(AccClasses *h, const TirBlock *block)
             join_held(h, op->blocks[k]);
         for (uint32_t k = 0; op->op == TIR_MMA_WAIT && k < op->n_args; k++) {
             TirVal *from = op->args[k];
-            while (from != NULL && !h->product[root_of(h, from->id)])
+            while (from != NULL && !h->mma[root_of(h, from->id)])
                 from = replaced_by(h, from);
             /* Only the last one, element by element from the result: what lies between is used by
              * nothing else, so nobody asks for it, or for the result, later. */
@@ -282,7 +282,7 @@ number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uin
                                       ? op->results[k]
                                       : op->blocks[0]->params.at[k - op->n_results + 1];
             uint32_t class = root_of(h, value->id);
-            if (!h->product[class] || value->type.rank != 2)
+            if (!h->mma[class] || value->type.rank != 2)
                 continue;
             if (of_class[class] == 0)
                 of_class[class] = ++*next;
@@ -410,13 +410,13 @@ list_values(AccClasses *h, const TirBlock *block)
     }
 }
 
-ProductAccClasses
-product_acc_classes(Arena *arena, const TirFn *fn)
+MmaAccClasses
+mma_acc_classes(Arena *arena, const TirFn *fn)
 {
     uint32_t n = fn->next_id + 1, acc_classes = 0;
     AccClasses h = {.fn = fn,
                .parent = arena_array(arena, uint32_t, n),
-               .product = arena_array(arena, bool, n),
+               .mma = arena_array(arena, bool, n),
                .next = arena_array(arena, uint32_t, n),
                .value = arena_array(arena, const TirVal *, n)};
 
@@ -434,5 +434,5 @@ product_acc_classes(Arena *arena, const TirFn *fn)
     number_acc_classes(&h, fn->body, arena_array(arena, uint32_t, n), &acc_classes, of);
     at_once.acc_class = of;
     find_at_once(&at_once, fn->body);
-    return (ProductAccClasses){of, at_once.at_once};
+    return (MmaAccClasses){of, at_once.at_once};
 }

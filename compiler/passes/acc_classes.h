@@ -4,15 +4,15 @@
 
 #include "compiler/ir/tir.h"
 
-typedef struct ProductAccClasses {
+typedef struct MmaAccClasses {
     uint32_t *of;  /* by value's id: the number of its register class, from 1 on; 0: it has none */
     bool *at_once; /* by value's id: is made where it stands, and not when it is asked for: something that it
                       is made of is in its register class, and another value is by then */
-} ProductAccClasses;
+} MmaAccClasses;
 
 /* Whether a value with a register class is in its registers from the start, and not moved there. */
 bool is_made_at_acc_class(const TirVal *value);
 
-ProductAccClasses product_acc_classes(Arena *arena, const TirFn *fn);
+MmaAccClasses mma_acc_classes(Arena *arena, const TirFn *fn);
 
 #endif

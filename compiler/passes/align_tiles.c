@@ -81,7 +81,7 @@ is_sum_of_rows(const Aligner *a, const TirOp *op)
 }
 
 static bool
-row_of_product(Aligner *a, const TirOp *op)
+row_of_mma(Aligner *a, const TirOp *op)
 {
     uint8_t left = a->along[op->args[0]->id], right = a->along[op->args[1]->id], along;
 
@@ -115,7 +115,7 @@ is_by_rows(Aligner *a, const TirOp *op)
         return true;
     }
     if (op->op == TIR_MMA)
-        return row_of_product(a, op);
+        return row_of_mma(a, op);
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (is_carried(a, op->args[k]) || (op->args[k] == i && op->results[0] != a->base))
             return false;

@@ -18,18 +18,18 @@
 
 /* ---- choosing the division of products ---- */
 
-enum { MAX_PRODUCTS = 64, MAX_CHOICES = 16 };
+enum { MAX_MMAS = 64, MAX_CHOICES = 16 };
 
 typedef struct Choice {
     bool swap_ab;
     uint32_t warps_m, warps_n;
 } Choice;
 
-typedef struct Product {
+typedef struct Mma {
     TirOp *op;
     uint32_t cluster; /* index of the product that decides for this one */
     uint32_t loops;   /* around it */
-} Product;
+} Mma;
 
 /* A division of all products that was tried, and its cost. */
 typedef struct Tried {
@@ -39,41 +39,41 @@ typedef struct Tried {
 
 typedef struct Chooser {
     LayoutPass *lp;
-    Product products[MAX_PRODUCTS];
+    Mma mmas[MAX_MMAS];
     uint32_t n;
     VEC(Tried) tried;
 } Chooser;
 
 static void
-find_products(Chooser *c, TirBlock *block, uint32_t loops)
+find_mmas(Chooser *c, TirBlock *block, uint32_t loops)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MMA && c->n < MAX_PRODUCTS) {
-            c->products[c->n] = (Product){op, c->n, loops};
+        if (op->op == TIR_MMA && c->n < MAX_MMAS) {
+            c->mmas[c->n] = (Mma){op, c->n, loops};
             c->n++;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_products(c, op->blocks[k], loops + (op->op == TIR_FOR));
+            find_mmas(c, op->blocks[k], loops + (op->op == TIR_FOR));
     }
 }
 
 /* The product whose result reaches `value` through elementwise operations; -1: none. */
 static int32_t
-product_behind(const Chooser *c, const TirVal *value, uint32_t depth)
+mma_behind(const Chooser *c, const TirVal *value, uint32_t depth)
 {
     const TirOp *def = value->def;
 
     if (def == NULL || depth > 24)
         return -1;
     for (uint32_t i = 0; i < c->n; i++) {
-        if (c->products[i].op == def)
+        if (c->mmas[i].op == def)
             return (int32_t)i;
     }
     if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
         return -1;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        int32_t found = product_behind(c, def->args[k], depth + 1);
+        int32_t found = mma_behind(c, def->args[k], depth + 1);
         if (found >= 0)
             return found;
     }
@@ -88,14 +88,14 @@ join_clusters(Chooser *c, TirBlock *block)
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->results[0]->type.rank == 2) {
             int32_t first = -1;
             for (uint32_t k = 0; k < op->n_args; k++) {
-                int32_t found = product_behind(c, op->args[k], 0);
+                int32_t found = mma_behind(c, op->args[k], 0);
                 if (found < 0)
                     continue;
-                uint32_t root = c->products[found].cluster;
+                uint32_t root = c->mmas[found].cluster;
                 if (first >= 0 && (uint32_t)first != root) {
                     for (uint32_t p = 0; p < c->n; p++) {
-                        if (c->products[p].cluster == root)
-                            c->products[p].cluster = (uint32_t)first;
+                        if (c->mmas[p].cluster == root)
+                            c->mmas[p].cluster = (uint32_t)first;
                     }
                 } else {
                     first = (int32_t)root;
@@ -111,11 +111,11 @@ static void
 apply_choice(Chooser *c, uint32_t cluster, Choice choice)
 {
     for (uint32_t p = 0; p < c->n; p++) {
-        if (c->products[p].cluster != cluster)
+        if (c->mmas[p].cluster != cluster)
             continue;
-        c->products[p].op->swap_ab = choice.swap_ab;
-        c->products[p].op->warps_m = choice.warps_m;
-        c->products[p].op->warps_n = choice.warps_n;
+        c->mmas[p].op->swap_ab = choice.swap_ab;
+        c->mmas[p].op->warps_m = choice.warps_m;
+        c->mmas[p].op->warps_n = choice.warps_n;
     }
 }
 
@@ -145,7 +145,7 @@ static bool
 is_present(const Chooser *c, const Choice *of)
 {
     for (uint32_t p = 0; p < c->n; p++) {
-        const TirOp *op = c->products[p].op;
+        const TirOp *op = c->mmas[p].op;
         if (of[p].swap_ab != op->swap_ab || of[p].warps_m != op->warps_m ||
             of[p].warps_n != op->warps_n)
             return false;
@@ -161,7 +161,7 @@ present_cost(Chooser *c, int64_t enough)
     int64_t least = 0;
 
     for (uint32_t p = 0; p < c->n; p++)
-        least += layout_least_cost(c->lp, c->products[p].op, c->products[p].loops);
+        least += layout_least_cost(c->lp, c->mmas[p].op, c->mmas[p].loops);
     if (least >= enough)
         return least;
     for (uint32_t k = c->tried.n; k-- > 0;) { /* most often one of the last */
@@ -171,7 +171,7 @@ present_cost(Chooser *c, int64_t enough)
     layout_infer(c->lp);
     Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp)};
     for (uint32_t p = 0; p < c->n; p++) {
-        const TirOp *op = c->products[p].op;
+        const TirOp *op = c->mmas[p].op;
         tried.of[p] = (Choice){op->swap_ab, op->warps_m, op->warps_n};
     }
     vec_push(c->lp->px->arena, &c->tried, tried);
@@ -184,11 +184,11 @@ choose_divisions(LayoutPass *lp)
     Chooser *c = arena_new(lp->px->arena, Chooser);
 
     c->lp = lp;
-    find_products(c, lp->fn->body, 0);
+    find_mmas(c, lp->fn->body, 0);
     if (lp->fn->plan != NULL) { /* a warp group's product is divided by the instruction */
         for (uint32_t p = 0; p < c->n; p++) {
-            c->products[p].op->warps_m = lp->fn->warps;
-            c->products[p].op->warps_n = 1;
+            c->mmas[p].op->warps_m = lp->fn->warps;
+            c->mmas[p].op->warps_n = 1;
         }
         layout_infer(lp);
         return;
@@ -196,8 +196,8 @@ choose_divisions(LayoutPass *lp)
     join_clusters(c, lp->fn->body);
     for (uint32_t p = 0; p < c->n; p++) {
         Choice choices[MAX_CHOICES];
-        list_choices(c, c->products[p].op, choices);
-        if (c->products[p].cluster == p)
+        list_choices(c, c->mmas[p].op, choices);
+        if (c->mmas[p].cluster == p)
             apply_choice(c, p, choices[0]);
     }
     /* Coordinate descent from "rows over warps": change one cluster at a time while it pays. */
@@ -206,11 +206,11 @@ choose_divisions(LayoutPass *lp)
     for (uint32_t round = 0; improved && round < 4; round++) {
         improved = false;
         for (uint32_t p = 0; p < c->n; p++) {
-            if (c->products[p].cluster != p)
+            if (c->mmas[p].cluster != p)
                 continue;
             Choice choices[MAX_CHOICES];
-            uint32_t n = list_choices(c, c->products[p].op, choices);
-            const TirOp *op = c->products[p].op;
+            uint32_t n = list_choices(c, c->mmas[p].op, choices);
+            const TirOp *op = c->mmas[p].op;
             Choice kept = {op->swap_ab, op->warps_m, op->warps_n};
             for (uint32_t k = 0; k < n; k++) {
                 apply_choice(c, p, choices[k]);

@@ -167,7 +167,7 @@ ConsumerFacts *
 consumer_facts(Arena *arena, const TirFn *fn)
 {
     ConsumerFacts *f = arena_new(arena, ConsumerFacts);
-    ProductAccClasses acc_classes = product_acc_classes(arena, fn);
+    MmaAccClasses acc_classes = mma_acc_classes(arena, fn);
 
     *f = (ConsumerFacts){.arena = arena,
                      .fn = fn,
@@ -229,9 +229,9 @@ static bool
 write_acc_class(Consumer *b, uint32_t acc_class)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
-        const TirOp *product = b->in_flight.at[i].op;
-        if (b->facts->acc_class[product->results[0]->id] == acc_class)
-            return fail(b, product, "the sum of a product is overwritten while it may still run");
+        const TirOp *mma = b->in_flight.at[i].op;
+        if (b->facts->acc_class[mma->results[0]->id] == acc_class)
+            return fail(b, mma, "the sum of a product is overwritten while it may still run");
     }
     return true;
 }
@@ -249,9 +249,9 @@ static bool
 read_acc_class(Consumer *b, uint32_t acc_class, const TirVal *value)
 {
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
-        const TirOp *product = b->in_flight.at[i].op;
-        if (b->facts->acc_class[product->results[0]->id] == acc_class)
-            return fail(b, product, "the result of a product is used before a mma_wait covers it");
+        const TirOp *mma = b->in_flight.at[i].op;
+        if (b->facts->acc_class[mma->results[0]->id] == acc_class)
+            return fail(b, mma, "the result of a product is used before a mma_wait covers it");
     }
     return lives_there(b, acc_class, value);
 }
@@ -412,7 +412,7 @@ assign(Consumer *b, uint32_t n, TirVal *const *to, TirVal *const *from)
 /* ---- operations ---- */
 
 static bool
-start_product(Consumer *b, const TirOp *op)
+start_mma(Consumer *b, const TirOp *op)
 {
     const TirVal *sum = op->args[2], *result = op->results[0];
     uint32_t acc_class = b->facts->acc_class[result->id];
@@ -443,7 +443,7 @@ start_product(Consumer *b, const TirOp *op)
 }
 
 static void
-wait_for_products(Consumer *b, int64_t most)
+wait_for_mmas(Consumer *b, int64_t most)
 {
     uint32_t left = most < b->in_flight.n ? (uint32_t)most : b->in_flight.n;
     uint32_t first = b->in_flight.n - left;
@@ -656,7 +656,7 @@ static bool
 begin_region(Consumer *b, const TirOp *op)
 {
     const Region *region = region_of(b, op);
-    bool products = false;
+    bool mmas = false;
 
     b->before[region - b->facts->regions.at] =
         arena_copy(b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
@@ -670,9 +670,9 @@ begin_region(Consumer *b, const TirOp *op)
     const TirOp *vote = op->args[0]->def;
     for (uint32_t k = 0; k < 2; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            products = products || walk_is_channel(op->blocks[k]->ops.at[i]);
+            mmas = mmas || walk_is_channel(op->blocks[k]->ops.at[i]);
     }
-    if (products && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
+    if (mmas && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
         return fail(b, NULL, "warps of a consumer may part where it meets others or starts products");
     return true;
 }
@@ -690,7 +690,7 @@ do_op(Consumer *b, const TirOp *op)
             if (!ask_for(b, op->args[k]))
                 return false;
         }
-        wait_for_products(b, op->integer);
+        wait_for_mmas(b, op->integer);
         return true;
     case TIR_PINGPONG_WAIT:
     case TIR_PINGPONG_ARRIVE:
@@ -725,7 +725,7 @@ do_op(Consumer *b, const TirOp *op)
         return begin_region(b, op);
     case TIR_MMA:
         if (op->async)
-            return start_product(b, op);
+            return start_mma(b, op);
         break;
     default:
         break;

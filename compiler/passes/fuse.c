@@ -34,7 +34,7 @@ negated(Fuser *f, TirBuilder *b, TirVal *value)
 }
 
 static bool
-is_lone_product(const Fuser *f, const TirVal *value)
+is_lone_mma(const Fuser *f, const TirVal *value)
 {
     return value->def != NULL && value->def->op == TIR_MUL && value->type.dtype == DT_F32 &&
            count_uses(f->fn, value) == 1;
@@ -51,11 +51,11 @@ fused(Fuser *f, TirBuilder *b, const TirOp *op)
     }
     if (op->results[0]->type.dtype != DT_F32 || (op->op != TIR_ADD && op->op != TIR_SUB))
         return NULL;
-    if (is_lone_product(f, x)) {
+    if (is_lone_mma(f, x)) {
         args[0] = x->def->args[0];
         args[1] = x->def->args[1];
         args[2] = op->op == TIR_ADD ? y : negated(f, b, y);
-    } else if (op->op == TIR_ADD && is_lone_product(f, y)) {
+    } else if (op->op == TIR_ADD && is_lone_mma(f, y)) {
         args[0] = y->def->args[0];
         args[1] = y->def->args[1];
         args[2] = x;

@@ -327,7 +327,7 @@ mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
 /* A product adds up where neither operand is padding.  What is zero there need not be finite on the other side, so
  * that both are masked by the pads of both. */
 static void
-imply_product(Implier *im, TirOp *mma)
+imply_mma(Implier *im, TirOp *mma)
 {
     Pads pads[2];
 
@@ -448,7 +448,7 @@ imply_op(Implier *im, TirOp *op)
         op->args[0] = mask_along(im, op->args[0], op->axis, &pads, neutral(op));
     }
     if (op->op == TIR_MMA)
-        imply_product(im, op);
+        imply_mma(im, op);
     if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) {
         for (uint32_t axis = 0; axis < op->args[op->n_args - 1]->type.rank; axis++)
             limit_store(im, op, axis);

@@ -399,8 +399,8 @@ eval_op(Prover *p, const TirOp *op)
             return a->number != 0 ? b : c;
         return b == c ? b : expression(p, op, a, b, c);
     case TIR_FMA: {
-        const Symbol *product = multiply(p, op, a, b);
-        return add_or_subtract(p, op, product, c, false);
+        const Symbol *mma = multiply(p, op, a, b);
+        return add_or_subtract(p, op, mma, c, false);
     }
     case TIR_MMA:
         if ((is_const(a, 0) && is_finite(b)) || (is_const(b, 0) && is_finite(a)))

@@ -234,13 +234,13 @@ lets_copies_pass(const TirOp *op)
 static bool
 may_delay(const Orderer *o, const TirBlock *block)
 {
-    uint32_t products = 0, writes = 0;
+    uint32_t mmas = 0, writes = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
-        products += block->ops.at[i]->op == TIR_MMA;
+        mmas += block->ops.at[i]->op == TIR_MMA;
         writes += block->ops.at[i]->op == TIR_SHARED_WRITE;
     }
-    return products < MANY || (writes > 0 && o->fn->warps >= ALONE);
+    return mmas < MANY || (writes > 0 && o->fn->warps >= ALONE);
 }
 
 static void

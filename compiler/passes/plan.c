@@ -71,14 +71,14 @@ static bool
 find_main_loop(Planner *p)
 {
     const TirBlock *body = p->fn->body;
-    uint32_t all = count_products(body), direct = 0;
+    uint32_t all = count_mmas(body), direct = 0;
 
     for (uint32_t depth = 0; direct == 0; depth++) {
         TirOp *found = NULL;
         for (uint32_t i = 0; i < body->ops.n; i++) {
             TirOp *op = body->ops.at[i];
             direct += op->op == TIR_MMA;
-            if (op->op != TIR_FOR || count_products(op->blocks[0]) == 0)
+            if (op->op != TIR_FOR || count_mmas(op->blocks[0]) == 0)
                 continue;
             if (found != NULL)
                 return refuse(p, op->span, "there are two loops with products");
@@ -93,7 +93,7 @@ find_main_loop(Planner *p)
         if (depth > 0 && found->parent->owner->n_segments > 1)
             return refuse(p, found->span, "the loop around the main loop is split");
     }
-    const TirOp *branch = branch_with_products(body);
+    const TirOp *branch = branch_with_mmas(body);
     if (p->loop == NULL && branch != NULL)
         return refuse(p, branch->span, "the products are in a branch");
     if (p->loop == NULL)
@@ -377,7 +377,7 @@ is_of_all_consumers(const TirVal *value)
 
 /* Whether the consumers may divide the products along the axis; sets swap_ab. */
 static bool
-check_products(Planner *p)
+check_mmas(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
 
@@ -735,7 +735,7 @@ try_axis(Planner *p, uint32_t axis)
     AxisDependence dependence = {axis, p->depends, p->along};
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body); round++)
         ;
-    return check_products(p) && check_writes(p);
+    return check_mmas(p) && check_writes(p);
 }
 
 /* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
@@ -760,7 +760,7 @@ loaded_elements(const Planner *p)
 }
 
 static uint32_t
-swapped_products(const Planner *p)
+swapped_mmas(const Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     uint32_t n = 0;
@@ -782,7 +782,7 @@ choose_axis(Planner *p)
         if (!try_axis(p, axis))
             continue;
         int64_t n = loaded_elements(p);
-        uint32_t swapped = swapped_products(p);
+        uint32_t swapped = swapped_mmas(p);
         if (n > least || (n == least && swapped >= fewest))
             continue;
         least = n;

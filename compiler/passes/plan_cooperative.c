@@ -428,7 +428,7 @@ keep(Divider *d, TirOp *op)
 }
 
 static bool
-divide_product(Divider *d, TirOp *op)
+divide_mma(Divider *d, TirOp *op)
 {
     uint8_t bits = along(d, op->results[0]);
 
@@ -459,7 +459,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
             return refuse(d, op->span, "a tile is an operand of a product and used otherwise, too");
     }
     if (op->op == TIR_MMA) {
-        if (!divide_product(d, op))
+        if (!divide_mma(d, op))
             return false;
         TirOp *add = is_fresh(op) && bits == 1 ? only_addition(op, rest) : NULL;
         int32_t n = add == NULL || op->args[1]->def == NULL || op->args[1]->def->op != TIR_LOAD ||
@@ -519,7 +519,7 @@ divide_body(Divider *d)
         vec_push(d->fn->arena, &before, op);
         if (op->op == TIR_LOAD)
             d->whole[op->results[0]->id] = op->results[0]->type.rank == 1 ||
-                                           feeds_products(d->body, op->results[0]);
+                                           feeds_mmas(d->body, op->results[0]);
     }
     d->body->ops.n = 0;
     d->b.block = d->body;

@@ -106,20 +106,20 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
     Arena *arena = fn->arena;
 
     *lookahead = (Lookahead){0};
-    for (uint32_t i = 0; i < body->ops.n && lookahead->product == NULL; i++) {
+    for (uint32_t i = 0; i < body->ops.n && lookahead->mma == NULL; i++) {
         if (body->ops.at[i]->op == TIR_MMA)
-            lookahead->product = body->ops.at[i];
+            lookahead->mma = body->ops.at[i];
     }
-    TirOp *product = lookahead->product;
-    if (product == NULL || product->coop_k || !is_zero(product->args[2]) ||
-        !list_operand(arena, body, product->args[0], lookahead) ||
-        !list_operand(arena, body, product->args[1], lookahead) || lookahead->load == NULL)
+    TirOp *mma = lookahead->mma;
+    if (mma == NULL || mma->coop_k || !is_zero(mma->args[2]) ||
+        !list_operand(arena, body, mma->args[0], lookahead) ||
+        !list_operand(arena, body, mma->args[1], lookahead) || lookahead->load == NULL)
         return false;
-    if (product->args[2]->block == body)
-        vec_push(arena, &lookahead->needs, product->args[2]->def);
-    vec_push(arena, &lookahead->needs, product);
+    if (mma->args[2]->block == body)
+        vec_push(arena, &lookahead->needs, mma->args[2]->def);
+    vec_push(arena, &lookahead->needs, mma);
     lookahead->of = arena_array(arena, bool, fn->next_id + 1);
-    lookahead->of[product->results[0]->id] = lookahead->of[lookahead->load->results[0]->id] = true;
+    lookahead->of[mma->results[0]->id] = lookahead->of[lookahead->load->results[0]->id] = true;
     mark_made(body, lookahead->of);
     return !lookahead_is_asked(lookahead, block_yield(body));
 }
@@ -129,9 +129,9 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
  * (the first of them takes its place), the share of a cooperative-K product, and what was exchanged for that,
  * which others still read. */
 static int64_t
-registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *product, uint32_t consumers)
+registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *mma, uint32_t consumers)
 {
-    int64_t own = tir_type_elements(product->results[0]->type), kept = 0, others = 0;
+    int64_t own = tir_type_elements(mma->results[0]->type), kept = 0, others = 0;
 
     for (uint32_t k = 0; k < loop->n_results; k++) {
         if (loop->results[k]->type.rank == 2)
@@ -193,6 +193,6 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
     if (!coop_k || !hints->pipelined || stages < 2 ||
         !switch_is_on(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
         return false;
-    return registers_with_lookahead(fn, loop, lookahead.product, hints->consumers) <
+    return registers_with_lookahead(fn, loop, lookahead.mma, hints->consumers) <
            (int64_t)px->target->role_registers[hints->consumers].consumer;
 }

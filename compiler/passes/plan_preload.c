@@ -11,7 +11,7 @@
 
 /* Whether a value follows from loads and constants of the body, or from outside, without products. */
 static bool
-before_products(const TirVal *value, const TirBlock *body, uint32_t depth)
+before_mmas(const TirVal *value, const TirBlock *body, uint32_t depth)
 {
     const TirOp *def = value->def;
 
@@ -22,7 +22,7 @@ before_products(const TirVal *value, const TirBlock *body, uint32_t depth)
     if (def->op == TIR_MMA || def->n_blocks > 0)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!before_products(def->args[k], body, depth + 1))
+        if (!before_mmas(def->args[k], body, depth + 1))
             return false;
     }
     return true;
@@ -53,7 +53,7 @@ plan_preload(TirFn *fn, TirBlock *body)
             count_uses(fn, mma->results[0]) != 1)
             continue;
         /* Only what does not come from products: it has to be there before this one starts. */
-        if (!before_products(op->args[1], body, 0))
+        if (!before_mmas(op->args[1], body, 0))
             continue;
         TirBuilder b = {.fn = fn, .block = body, .at = (int32_t)i, .span = op->span};
         TirVal *args[] = {mma->args[0], mma->args[1], negated(&b, op->args[1])};

@@ -256,7 +256,7 @@ forget_scalars(Roles *r, CloneMap *map, uint32_t from)
 }
 
 static uint32_t
-coop_k_products(const Roles *r)
+coop_k_mmas(const Roles *r)
 {
     uint32_t n = 0;
 
@@ -367,7 +367,7 @@ pass_roles(PassContext *px, TirFn *fn)
     choose_first_iteration(&r);
     /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
-    plan->pingpong = plan->pingpong && (plan->coop_k ? coop_k_products(&r) == 1
+    plan->pingpong = plan->pingpong && (plan->coop_k ? coop_k_mmas(&r) == 1
                                               : plan->pipelined && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
     plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&

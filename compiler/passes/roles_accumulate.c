@@ -52,7 +52,7 @@ bool
 roles_accumulates_only(const Roles *r)
 {
     const TirOp *yield = block_yield(r->body);
-    uint32_t products = 0;
+    uint32_t mmas = 0;
 
     if (r->has_effects || r->fn->plan->coop_k || r->stage1_pipelines.n > 0)
         return false;
@@ -62,7 +62,7 @@ roles_accumulates_only(const Roles *r)
             return false;
         if (op->op != TIR_MMA)
             continue;
-        products++;
+        mmas++;
         if (!is_loaded(op->args[0]) || !is_loaded(op->args[1]) ||
             !begins_with_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
             return false;
@@ -74,23 +74,23 @@ roles_accumulates_only(const Roles *r)
         if (yield->args[k] != next && (next != param || !is_only_added_to(r->body, r->body, param)))
             return false;
     }
-    return products > 0;
+    return mmas > 0;
 }
 
 /* An iteration as far as its products; returns how many it starts. */
 static uint32_t
 start_iteration(Roles *r, CloneMap *map, bool all_masks)
 {
-    uint32_t products = 0;
+    uint32_t mmas = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_YIELD)
             continue;
         roles_copy(r, map, op, all_masks);
-        products += op->op == TIR_MMA;
+        mmas += op->op == TIR_MMA;
     }
-    return products;
+    return mmas;
 }
 
 static void

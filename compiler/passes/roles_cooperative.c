@@ -161,7 +161,7 @@ order_with_needs(Divided *d, TirOp *op)
 }
 
 static bool
-is_first_product(const Divided *d, const TirOp *op)
+is_first_mma(const Divided *d, const TirOp *op)
 {
     return op->op == TIR_MMA && d->r->level[op->results[0]->id] == 1;
 }
@@ -178,17 +178,17 @@ order_iteration(Divided *d)
     }
     for (uint32_t i = 0; i < body->ops.n; i++) { /* put there while no product runs */
         const TirOp *op = body->ops.at[i];
-        if (is_first_product(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
+        if (is_first_mma(d, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
             order_with_needs(d, op->args[2]->def);
     }
     for (uint32_t k = 0; k < d->r->stage0_pipelines.n; k++) { /* in the order in which they are filled */
         for (uint32_t i = 0; i < body->ops.n; i++) {
-            if (is_first_product(d, body->ops.at[i]) && roles_reads_pipeline(body->ops.at[i], d->r->stage0_pipelines.at[k]))
+            if (is_first_mma(d, body->ops.at[i]) && roles_reads_pipeline(body->ops.at[i], d->r->stage0_pipelines.at[k]))
                 order_with_needs(d, body->ops.at[i]);
         }
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (is_first_product(d, body->ops.at[i]))
+        if (is_first_mma(d, body->ops.at[i]))
             order_with_needs(d, body->ops.at[i]);
     }
     for (uint32_t i = 0; i < body->ops.n; i++) {

@@ -431,7 +431,7 @@ place_to_begin(const Lookahead *lookahead, const OpList *order)
 static bool
 is_begun(const Lookahead *lookahead, const TirOp *op)
 {
-    return lookahead != NULL && (op == lookahead->product || op == lookahead->load);
+    return lookahead != NULL && (op == lookahead->mma || op == lookahead->load);
 }
 
 static TirVal *
@@ -450,13 +450,13 @@ roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
     OpList order = {0}, meanwhile = {0};
     bool *released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1);
     bool copied = false, turn = false, coop_k = r->fn->plan->coop_k;
-    uint32_t products = 0;
+    uint32_t mmas = 0;
     TirVal *begun = NULL;
 
     order_iteration(r, lookahead != NULL, &order, &meanwhile);
     uint32_t begin = place_to_begin(lookahead, &order);
     for (uint32_t i = 0; i < order.n; i++)
-        products += order.at[i]->op == TIR_MMA && !is_begun(lookahead, order.at[i]);
+        mmas += order.at[i]->op == TIR_MMA && !is_begun(lookahead, order.at[i]);
     for (uint32_t i = 0; i < order.n; i++) {
         TirOp *op = order.at[i];
         ValueList computed = {0};
@@ -493,13 +493,13 @@ roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
         }
         if (op->op == TIR_MMA) {
             vec_push(r->fn->arena, &in_flight.results, op->results[0]);
-            products--;
+            mmas--;
         }
         if (i == begin) {
             begun = roles_begin_lookahead(r, lookahead->next, lookahead);
             vec_push(r->fn->arena, &in_flight.results, begun);
         }
-        if (turn && products == 0) {
+        if (turn && mmas == 0) {
             tir_op_new(&r->b, TIR_PINGPONG_ARRIVE, 0, NULL, 0, NULL);
             turn = false;
         }

@@ -24,7 +24,7 @@ roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead)
 {
     for (uint32_t k = 0; k < lookahead->needs.n; k++)
         roles_copy(r, map, lookahead->needs.at[k], false);
-    return clone_of(map, lookahead->product->results[0]);
+    return clone_of(map, lookahead->mma->results[0]);
 }
 
 /* The stage that was waited for when the product began. */
@@ -48,7 +48,7 @@ emit_iteration(Roles *r, CloneMap *map, const CloneMap *outer, Lookahead *lookah
 {
     CloneMap next = clone_map_copy(r->fn, outer);
 
-    clone_set(map, lookahead->product->results[0], begun);
+    clone_set(map, lookahead->mma->results[0], begun);
     read_again(r, map, lookahead);
     lookahead->next = last ? NULL : &next;
     return roles_in_order_iteration(r, map, lookahead);

@@ -67,7 +67,7 @@ remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
 static uint32_t
 emit_late(Roles *r, CloneMap *map, bool closing)
 {
-    uint32_t products = 0;
+    uint32_t mmas = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
@@ -75,9 +75,9 @@ emit_late(Roles *r, CloneMap *map, bool closing)
             continue;
         remake_inputs(r, map, op);
         roles_copy(r, map, op, true);
-        products += op->op == TIR_MMA;
+        mmas += op->op == TIR_MMA;
     }
-    return products;
+    return mmas;
 }
 
 static bool
@@ -121,7 +121,7 @@ static void
 emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
 {
     OpList order = {0};
-    uint32_t last = order_early(r, &order), products = 0;
+    uint32_t last = order_early(r, &order), mmas = 0;
     bool released = false, taken = false;
     TirVal *pin = NULL;
 
@@ -148,12 +148,12 @@ emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
         if (i != last)
             continue;
         if (before != NULL)
-            products = emit_late(r, before, false);
+            mmas = emit_late(r, before, false);
         if (taken)
             roles_plain(&r->b, TIR_PINGPONG_ARRIVE, NULL, 0);
         if (before == NULL) /* under the tile's first product: it may have to wait */
             roles_give_back_once(r, true);
-        roles_plain(&r->b, TIR_MMA_WAIT, NULL, products);
+        roles_plain(&r->b, TIR_MMA_WAIT, NULL, mmas);
     }
     if (!released)
         roles_release(&r->b, &r->stage0_pipelines, pin);

@@ -302,7 +302,7 @@ roles_is_closing(const Roles *r, const TirOp *op)
 }
 
 static bool
-is_stage1_product(const Roles *r, const TirVal *value)
+is_stage1_mma(const Roles *r, const TirVal *value)
 {
     return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == r->body &&
            r->stage1[value->id];
@@ -313,7 +313,7 @@ static bool
 looks_at_late(const Roles *r, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (r->closing[op->args[k]->id] || is_stage1_product(r, op->args[k]))
+        if (r->closing[op->args[k]->id] || is_stage1_mma(r, op->args[k]))
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -345,10 +345,10 @@ mark_closing(Roles *r)
     r->closing = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_stage1_product(r, op->args[0]) ||
-                                  is_stage1_product(r, op->args[1]) || r->closing[op->args[0]->id] ||
+        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_stage1_mma(r, op->args[0]) ||
+                                  is_stage1_mma(r, op->args[1]) || r->closing[op->args[0]->id] ||
                                   r->closing[op->args[1]->id] ||
-                                  (is_stage1_product(r, op->args[2]) && begins_with_copy(r, op))))
+                                  (is_stage1_mma(r, op->args[2]) && begins_with_copy(r, op))))
             return false;
         for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
             r->closing[op->results[k]->id] = true;
@@ -358,14 +358,14 @@ mark_closing(Roles *r)
 
 /* Whether `value` has the registers of a product's result, which are written again by the next iteration's. */
 static bool
-has_product_registers(const TirVal *value)
+has_mma_registers(const TirVal *value)
 {
     const TirOp *def = value->def;
 
     if (def == NULL || value->type.rank != 2 || value->type.dtype != DT_F32)
         return false;
     for (uint32_t k = 0; def->op == TIR_IF && k < def->n_blocks; k++) {
-        if (has_product_registers(block_yield(def->blocks[k])->args[value->index]))
+        if (has_mma_registers(block_yield(def->blocks[k])->args[value->index]))
             return true;
     }
     return def->op == TIR_MMA;
@@ -377,7 +377,7 @@ static bool
 reads_early_result(const Roles *r, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] && has_product_registers(op->args[k]))
+        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] && has_mma_registers(op->args[k]))
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {

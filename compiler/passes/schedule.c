@@ -59,10 +59,10 @@ async_bytes(const TirOp *load)
 }
 
 static bool
-is_product_operand(const Scheduler *s, const TirOp *op)
+is_mma_operand(const Scheduler *s, const TirOp *op)
 {
     return op->op == TIR_LOAD && op->results[0]->type.rank == 2 &&
-           dtype_bits(op->tensor->dtype) == 16 && feeds_products(s->fn->body, op->results[0]);
+           dtype_bits(op->tensor->dtype) == 16 && feeds_mmas(s->fn->body, op->results[0]);
 }
 
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the
@@ -176,7 +176,7 @@ find_groups(Scheduler *s, const TirBlock *body, bool separate, LoopPlan *plan)
             writes_tensor(s->fn->body, op->tensor))
             continue;
         bool vector = op->results[0]->type.rank == 1 && dtype_bits(op->tensor->dtype) == 32;
-        if (!vector && !is_product_operand(s, op))
+        if (!vector && !is_mma_operand(s, op))
             continue;
         bool ahead = true, moves = false;
         for (uint32_t k = 0; k < op->n_args; k++) {
@@ -508,7 +508,7 @@ schedule_block(Scheduler *s, TirBlock *block)
         TirOp *op = before.at[i];
         LoopPlan plan = {0};
 
-        if (is_product_operand(s, op)) {
+        if (is_mma_operand(s, op)) {
             stage_once(s, &out, block, op, &deferred);
             continue;
         }

@@ -146,7 +146,7 @@ count_uses_in(const TirBlock *block, const TirVal *value)
 }
 
 bool
-has_own_product(const TirBlock *block)
+has_own_mma(const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         if (block->ops.at[i]->op == TIR_MMA)
@@ -170,7 +170,7 @@ has_operation(const TirBlock *block, TirOpcode sought)
 }
 
 bool
-feeds_products(const TirBlock *block, const TirVal *value)
+feeds_mmas(const TirBlock *block, const TirVal *value)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -180,11 +180,11 @@ feeds_products(const TirBlock *block, const TirVal *value)
             if (op->op == TIR_MMA && k < 2)
                 return true;
             /* read in that block, or in one in it */
-            if (op->op == TIR_TRANSPOSE && feeds_products(op->parent, op->results[0]))
+            if (op->op == TIR_TRANSPOSE && feeds_mmas(op->parent, op->results[0]))
                 return true;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (feeds_products(op->blocks[k], value))
+            if (feeds_mmas(op->blocks[k], value))
                 return true;
         }
     }
@@ -375,7 +375,7 @@ writes_tensor(const TirBlock *block, const TirTensor *tensor)
 }
 
 uint32_t
-count_products(const TirBlock *block)
+count_mmas(const TirBlock *block)
 {
     uint32_t n = 0;
 
@@ -383,7 +383,7 @@ count_products(const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         n += op->op == TIR_MMA;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_products(op->blocks[k]);
+            n += count_mmas(op->blocks[k]);
     }
     return n;
 }
@@ -400,12 +400,12 @@ barrier_before(const TirFn *fn, const TirOp *op)
 }
 
 const TirOp *
-branch_with_products(const TirBlock *block)
+branch_with_mmas(const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; op->op == TIR_IF && k < op->n_blocks; k++) {
-            if (count_products(op->blocks[k]) > 0)
+            if (count_mmas(op->blocks[k]) > 0)
                 return op;
         }
     }

@@ -35,16 +35,16 @@ TirOp *block_yield(const TirBlock *block);
 /* Moves loads (and transposes of them) down to just before their first use in the same block. */
 void sink_loads(TirFn *fn, TirBlock *block);
 /* The products in a block and the blocks in it. */
-uint32_t count_products(const TirBlock *block);
+uint32_t count_mmas(const TirBlock *block);
 /* A barrier of all threads for the place of `op`; the caller puts it into the block. */
 TirOp *barrier_before(const TirFn *fn, const TirOp *op);
 /* The first branch of a block that has products; NULL: none has. */
-const TirOp *branch_with_products(const TirBlock *block);
+const TirOp *branch_with_mmas(const TirBlock *block);
 /* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
-bool has_own_product(const TirBlock *block);
+bool has_own_mma(const TirBlock *block);
 bool has_operation(const TirBlock *block, TirOpcode op);
 /* Whether `value`, or a transpose of it, is an operand of a product in `block` or the blocks in it. */
-bool feeds_products(const TirBlock *block, const TirVal *value);
+bool feeds_mmas(const TirBlock *block, const TirVal *value);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);

@@ -30,7 +30,7 @@ lies_in_shared(const TirVal *value)
 
 /* As the instructions see it: transposed with swap_ab. */
 static OpCost
-product_cost(const Target *target, const TirOp *op)
+mma_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
@@ -93,7 +93,7 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
     double bytes = 0;
 
     if (op->op == TIR_MMA)
-        return product_cost(target, op);
+        return mma_cost(target, op);
     if (op->op == TIR_SHARED_WRITE || timeline_goes_through_shared(op)) {
         bytes = bytes_of(op->args[op->n_args - 1]->type);
         return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};

@@ -32,7 +32,7 @@ typedef struct RoleState {
     double time;
     uint32_t tile, step; /* how many tiles it has begun; what comes next in the last one */
     Moment begun[TILES];
-    Moments products;    /* ends of all that it has asked for */
+    Moments mmas;    /* ends of all that it has asked for */
     uint32_t arrivals, passed; /* barriers of all consumers */
     Moment taken;        /* the last tile that was put into shared memory for memory */
 } RoleState;
@@ -230,14 +230,14 @@ need_of_copy(const Run *run, const TirOp *op)
 }
 
 static Need
-need_of_products(const Run *run, uint32_t role, const TirOp *op)
+need_of_mmas(const Run *run, uint32_t role, const TirOp *op)
 {
     const RoleState *state = &run->role[role];
     Need need = at_once(state);
-    uint32_t n = state->products.n, left = (uint32_t)op->integer;
+    uint32_t n = state->mmas.n, left = (uint32_t)op->integer;
 
     for (uint32_t i = n > MOST_IN_FLIGHT ? n - MOST_IN_FLIGHT : 0; i + left < n; i++) {
-        Moment end = state->products.at[i];
+        Moment end = state->mmas.at[i];
         end.at += run->latency;
         need_moment(&need, end, run->line->spans.at[end.span].text);
     }
@@ -259,7 +259,7 @@ need_of(const Run *run, uint32_t role)
     const TirOp *op = step->op;
     switch (op->op) {
     case TIR_TMA_LOAD: return need_of_copy(run, op);
-    case TIR_MMA_WAIT: return need_of_products(run, role, op);
+    case TIR_MMA_WAIT: return need_of_mmas(run, role, op);
     case TIR_CONSUMER_WAIT: {
         const PipelineState *pipeline = &run->pipelines[op->shared->id + (op->own ? consumer : 0)];
         const Moments *full = &pipeline->full[op->shared->per_consumer ? consumer : 0];
@@ -368,7 +368,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         vec_push(run->arena, &pipeline->full[part], moment);
         pipeline->copied[part]++;
     } else if (op->op == TIR_MMA && op->async) {
-        vec_push(run->arena, &state->products, moment);
+        vec_push(run->arena, &state->mmas, moment);
     } else if (timeline_goes_through_shared(op)) {
         cost = (OpCost){UNIT_COPY, cost.bytes / run->target->chip.copy_bytes, 0, true};
         span = use_unit(run, role, step, cost);
