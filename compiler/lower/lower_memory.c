@@ -534,6 +534,50 @@ limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest
     return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
 }
 
+/* Bytes of chunk `first + chunk` that lie inside the tile: a copy reads no more, as there may be no memory
+ * behind a tensor's last row.  What is left of the chunk is filled with zeros. */
+static LirOperand
+tile_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, Elem chunk)
+{
+    int32_t cut = plan->access.col.length * plan->access.bytes % plan->chunk;
+    int32_t last = plan->tile_chunks - 1; /* that has `cut` bytes */
+
+    if (first > last)
+        return lir_int(0);
+    if (cut == 0 || first + width <= last)
+        return lir_int(plan->chunk);
+    if (chunk.kind == ELEM_INT) /* the panel is the last chunk */
+        return lir_int(cut);
+    LirReg is_last = lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(chunk.reg), lir_int(last - first));
+    return lir_reg(lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(cut), lir_int(plan->chunk), lir_reg(is_last)));
+}
+
+/* Those that lie inside the tensor, too, and in front of all limits. */
+static LirOperand
+inside_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, Elem chunk, LirOperand in_tile)
+{
+    LirBuilder *b = &lo->b;
+    const Axis *col = &plan->access.col;
+    int32_t bytes = plan->access.bytes;
+    Elem column = lower_add(lo, lower_mul_const(lo, chunk, plan->chunk / bytes),
+                            elem_int(first * plan->chunk / bytes));
+    Elem start = col->start == NULL ? elem_int(0) : lower_elem(lo, col->start, 0);
+    LirReg from = lower_elem_reg(lo, lower_add(lo, start, column), LIR_B32);
+    LirReg size = lower_elem_reg(lo, col->size, LIR_B32);
+    LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+
+    for (uint32_t k = 0; k < col->n_limits; k++)
+        rest = limited_rest(lo, col, k, column, rest);
+    rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(bytes));
+    rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
+    rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), in_tile);
+    if (!col->not_negative) { /* a chunk that begins before the row is all outside */
+        LirReg inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(from), lir_int(0));
+        rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(rest), lir_int(0), lir_reg(inside));
+    }
+    return lir_reg(rest);
+}
+
 /* Copies chunks [first, first + width) of each row; width is a power of two. */
 static void
 copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, bool bounded)
@@ -570,27 +614,9 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
         }
         address = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
     }
-    /* Bytes of the row's chunk that lie inside the tensor. */
-    LirOperand bytes = lir_int(padding ? 0 : plan->chunk);
-    if (!padding && bounded && (!access->col.full || access_is_cut(&access->col))) {
-        Elem column = lower_add(lo, lower_mul_const(lo, chunk, plan->chunk / access->bytes),
-                                elem_int(column_bytes / access->bytes));
-        Elem start = access->col.start == NULL ? elem_int(0)
-                                               : lower_elem(lo, access->col.start, 0);
-        LirReg from = lower_elem_reg(lo, lower_add(lo, start, column), LIR_B32);
-        LirReg size = lower_elem_reg(lo, access->col.size, LIR_B32);
-        LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
-        for (uint32_t k = 0; k < access->col.n_limits; k++)
-            rest = limited_rest(lo, &access->col, k, column, rest);
-        rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(access->bytes));
-        rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
-        rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(plan->chunk));
-        if (!access->col.not_negative) { /* a chunk that begins before the row is all outside */
-            LirReg inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(from), lir_int(0));
-            rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(rest), lir_int(0), lir_reg(inside));
-        }
-        bytes = lir_reg(rest);
-    }
+    LirOperand bytes = tile_bytes(lo, plan, first, width, chunk);
+    if (!padding && bounded && (!access->col.full || access_is_cut(&access->col)))
+        bytes = inside_bytes(lo, plan, first, chunk, bytes);
     for (int32_t done = 0; done < plan->rows; done += per_pass) {
         LirReg guard = 0;
         if (first + width > plan->cols) /* of one row */
