@@ -369,6 +369,8 @@ static bool
 variable_address(SimDecode *dx, const PtxOperand *operand, const PtxSymbol *symbol, SimType type)
 {
     uint64_t address = symbol->address + operand->value;
+    if (types[type].bits > 64)
+        return dec_fail(dx, "the address of '%s' cannot be a .b128 operand", symbol->name);
     if (symbol->space == PTX_LOCAL || symbol->space == PTX_PARAM)
         dx->out->frame_relative = true;
     if (symbol->space == PTX_ENTRY_PARAM) /* offset in the block of parameters, made generic */

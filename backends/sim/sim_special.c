@@ -45,7 +45,10 @@ sim_special_find(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
 {
     (void)dx;
     if (*name == 'W' && strcmp(name, "WARP_SZ") == 0) { /* PTX ISA 4.4: predefined constant */
-        *slot = dec_const32(dx, SIM_LANES);
+        uint32_t bits = sim_type_info(type)->bits;
+        if (bits > 64)
+            return dec_fail(dx, "a number cannot be a .b%u operand", bits);
+        *slot = bits == 64 ? dec_const64(dx, SIM_LANES) : dec_const32(dx, SIM_LANES);
         return true;
     }
     if (*name != '%')
