@@ -235,9 +235,9 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     if (!find_mbarrier(warp, lane, (SimSpace)insn->space, address, &m))
         return true;
     size_t agents = cluster->agents, clocks = warp->clock ? SIM_PLANES * agents : 0;
-    SimOp *op = sim_op_new(warp, sizeof(Arrival));
-    Commit *commit = sim_calloc(1, sizeof *commit + clocks * sizeof(uint32_t) + agents);
-    if (!op || !commit || !tw)
+    SimOp *op = tw ? sim_op_new(warp, sizeof(Arrival)) : NULL; /* it owns the commit */
+    Commit *commit = op ? sim_calloc(1, sizeof *commit + clocks * sizeof(uint32_t) + agents) : NULL;
+    if (!commit)
         return false;
     TensorList *list = &tw->issued[lane];
     Arrival *arrival = op->payload;

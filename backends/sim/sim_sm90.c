@@ -71,6 +71,7 @@ sim_sm90_cluster(SimCluster *cluster)
         sim_extension(&cluster->ext[SIM_EXT_SM90], sizeof(Sm90Cluster), release_cluster);
     if (s && !s->arrived) {
         s->agents = cluster->agents;
+        free(s->clock); /* of a try that had no memory for the other one */
         s->arrived = sim_calloc(cluster->agents, sizeof *s->arrived);
         s->clock = sim_calloc(2 * SIM_PLANES * (size_t)cluster->agents, sizeof *s->clock);
         s->done_clock = s->clock ? s->clock + SIM_PLANES * (size_t)cluster->agents : NULL;
