@@ -12,10 +12,18 @@
 
 typedef VEC(TirOp *) OpList;
 
+typedef struct Seen {
+    TirOp *op;
+    uint32_t bucket;
+    uint32_t before; /* of the same bucket: index in `seen` plus 1; 0: none */
+} Seen;
+
 typedef struct Simplifier {
     PassContext *px;
-    TirFn *fn;
-    OpList seen; /* pure operations of the blocks around, in order */
+    VEC(Seen) seen;   /* pure operations of the blocks around, in order */
+    uint32_t *bucket; /* the last one in `seen` with such a hash: its index plus 1; 0: none */
+    uint32_t n_buckets; /* a power of two */
+    TirVal **instead; /* by the id of a value: what stands for it, NULL: itself */
     bool changed;
 } Simplifier;
 
@@ -34,6 +42,49 @@ same_op(const TirOp *a, const TirOp *b)
             return false;
     }
     return true;
+}
+
+static uint32_t
+bucket_of(const Simplifier *s, const TirOp *op)
+{
+    uint64_t hash = (uint64_t)op->op + (uint64_t)op->integer * UINT64_C(31), bits;
+
+    memcpy(&bits, &op->number, sizeof bits);
+    hash = (hash + bits) * UINT64_C(0x9e3779b97f4a7c15);
+    for (uint32_t k = 0; k < op->n_args; k++)
+        hash = (hash + (hash >> 29) + op->args[k]->id + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(hash >> 32) & (s->n_buckets - 1);
+}
+
+/* The last operation of the blocks around that is the same; NULL: none. */
+static TirVal *
+find_same(const Simplifier *s, const TirOp *op)
+{
+    for (uint32_t k = s->bucket[bucket_of(s, op)]; k != 0; k = s->seen.at[k - 1].before) {
+        if (same_op(s->seen.at[k - 1].op, op))
+            return s->seen.at[k - 1].op->results[0];
+    }
+    return NULL;
+}
+
+static void
+remember(Simplifier *s, TirOp *op)
+{
+    uint32_t bucket = bucket_of(s, op);
+    Seen seen = {op, bucket, s->bucket[bucket]};
+
+    vec_push(s->px->arena, &s->seen, seen);
+    s->bucket[bucket] = s->seen.n;
+}
+
+/* At the end of a block: its operations are the last ones of their buckets. */
+static void
+forget(Simplifier *s, uint32_t mark)
+{
+    while (s->seen.n > mark) {
+        const Seen *last = &s->seen.at[--s->seen.n];
+        s->bucket[last->bucket] = last->before;
+    }
 }
 
 static bool
@@ -129,19 +180,21 @@ share_block(Simplifier *s, TirBlock *block)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
+            if (s->instead[op->args[k]->id] != NULL)
+                op->args[k] = s->instead[op->args[k]->id];
+        }
         TirVal *same = op->n_results == 1 ? simpler(s, op) : NULL;
         bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && !op->async;
-        for (uint32_t k = s->seen.n; pure && same == NULL && k-- > 0;) {
-            if (same_op(s->seen.at[k], op))
-                same = s->seen.at[k]->results[0];
-        }
+        if (pure && same == NULL)
+            same = find_same(s, op);
         if (same != NULL) {
-            tir_replace_uses(s->fn, op->results[0], same);
+            s->instead[op->results[0]->id] = same;
             s->changed = true;
             continue;
         }
         if (pure)
-            vec_push(s->px->arena, &s->seen, op);
+            remember(s, op);
         vec_push(s->px->arena, &kept, op);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             share_block(s, op->blocks[k]);
@@ -149,7 +202,7 @@ share_block(Simplifier *s, TirBlock *block)
     block->ops.at = kept.at;
     block->ops.n = kept.n;
     block->ops.cap = kept.cap;
-    s->seen.n = mark;
+    forget(s, mark);
 }
 
 static void
@@ -208,8 +261,12 @@ drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
 bool
 pass_simplify(PassContext *px, TirFn *fn)
 {
-    Simplifier s = {.px = px, .fn = fn};
+    Simplifier s = {.px = px, .n_buckets = 64};
 
+    while (s.n_buckets < fn->next_id)
+        s.n_buckets *= 2;
+    s.bucket = arena_array(px->arena, uint32_t, s.n_buckets);
+    s.instead = arena_array(px->arena, TirVal *, fn->next_id + 1);
     share_block(&s, fn->body);
     uint32_t *uses = arena_array(px->arena, uint32_t, fn->next_id + 1);
     count_block(fn->body, uses);
