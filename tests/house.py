@@ -113,6 +113,10 @@ def compile_examples(tilec):
         for arch in ["sm_80", "sm_86", "sm_90", "sm_100"] if name.endswith(".tile") else []:
             command = [tilec, os.path.join(examples, name), "-arch", arch, "-o", "/dev/null"]
             yield f"{name[:-5]} {arch}", subprocess.run(command, capture_output=True, text=True)
+    large = os.path.join(ROOT, "tests", "large") # thousands of operations: no pass may be quadratic in them
+    for name in sorted(os.listdir(large)):
+        command = [tilec, os.path.join(large, name), "-arch", "sm_90", "-O1", "-o", "/dev/null"]
+        yield f"large/{name[:-5]} sm_90", subprocess.run(command, capture_output=True, text=True)
 
 
 def limits(tilec, counted=None, update=None):

@@ -14,6 +14,9 @@
 typedef struct Fuser {
     PassContext *px;
     TirFn *fn;
+    uint32_t n;       /* values before the pass; what it makes itself is no product of an addition */
+    uint32_t *uses;   /* of those, by id */
+    TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
     bool changed;
 } Fuser;
 
@@ -37,7 +40,7 @@ static bool
 is_lone_mma(const Fuser *f, const TirVal *value)
 {
     return value->def != NULL && value->def->op == TIR_MUL && value->type.dtype == DT_F32 &&
-           count_uses(f->fn, value) == 1;
+           value->id < f->n && f->uses[value->id] == 1;
 }
 
 static TirVal *
@@ -66,29 +69,66 @@ fused(Fuser *f, TirBuilder *b, const TirOp *op)
 }
 
 static void
-fuse_block(Fuser *f, TirBlock *block)
+count_args(Fuser *f, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->id < f->n)
+            f->uses[op->args[k]->id]++;
+    }
+}
+
+static void
+count_block(Fuser *f, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
+        count_args(f, block->ops.at[i]);
+        for (uint32_t k = 0; k < block->ops.at[i]->n_blocks; k++)
+            count_block(f, block->ops.at[i]->blocks[k]);
+    }
+}
+
+/* Writes the block anew: work in proportion to its length, however much is fused.  What was replaced stays,
+ * unused. */
+static void
+fuse_block(Fuser *f, TirBlock *block)
+{
+    TirOp **ops = block->ops.at;
+    uint32_t n = block->ops.n;
+
+    block->ops.at = NULL;
+    block->ops.n = block->ops.cap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        TirOp *op = ops[i];
+        for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
+            if (op->args[k]->id < f->n && f->instead[op->args[k]->id] != NULL)
+                op->args[k] = f->instead[op->args[k]->id];
+        }
         for (uint32_t k = 0; k < op->n_blocks; k++)
             fuse_block(f, op->blocks[k]);
-        if (op->n_results != 1 || op->n_args == 0)
-            continue;
-        TirBuilder b = {.fn = f->fn, .block = block, .at = (int32_t)i, .span = op->span};
-        TirVal *result = fused(f, &b, op);
-        if (result == NULL)
-            continue;
-        result->name = op->results[0]->name;
-        tir_replace_uses(f->fn, op->results[0], result);
-        f->changed = true;
-        i = (uint32_t)b.at; /* the operation itself stands there now, unused */
+        if (op->n_results == 1 && op->n_args > 0) {
+            TirBuilder b = {.fn = f->fn, .block = block, .at = -1, .span = op->span};
+            uint32_t first = block->ops.n;
+            TirVal *result = fused(f, &b, op);
+            for (uint32_t k = first; k < block->ops.n; k++)
+                count_args(f, block->ops.at[k]);
+            if (result != NULL) {
+                result->name = op->results[0]->name;
+                f->instead[op->results[0]->id] = result;
+                f->changed = true;
+            }
+        }
+        vec_push(f->fn->arena, &block->ops, op);
     }
 }
 
 bool
 pass_fuse(PassContext *px, TirFn *fn)
 {
-    Fuser f = {.px = px, .fn = fn};
+    Fuser f = {.px = px, .fn = fn, .n = fn->next_id};
+
+    f.uses = arena_array(px->arena, uint32_t, f.n + 1);
+    f.instead = arena_array(px->arena, TirVal *, f.n + 1);
+    count_block(&f, fn->body);
     fuse_block(&f, fn->body);
     if (f.changed)
         pass_simplify(px, fn);
