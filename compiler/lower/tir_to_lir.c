@@ -252,8 +252,11 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     LirBuilder *b = &lo->b;
     TirBlock *body = loop->blocks[0];
     uint32_t head = lir_new_label(b), end = lir_new_label(b);
-    LirReg done = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(iv), hi);
+    LirReg done = lir_new_reg(b, LIR_PRED);
+    LirOperand at_end[] = {lir_reg(done), lir_reg(iv), hi};
 
+    /* Not shared: the segment before has moved iv, and may end at the same place. */
+    lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
     /* Every lane counts alike; a loop that may afford it says so (see lower_if). */
     bool says_so = lo->role != NULL && !lo->role->producer && !has_own_mma(body);
     if (says_so)
