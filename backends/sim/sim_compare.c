@@ -505,7 +505,7 @@ decode_mov(SimDecode *dx)
         out->exec = mov_pred;
         if (!dec_dst(dx, d, type))
             return false;
-        if (s->kind == PTX_NAME && !s->negated && sim_special_find(dx, s->name, type, &slot))
+        if (s->kind == PTX_NAME && !s->negated && dec_special(dx, s->name, type, &slot))
             return dec_slot(dx, slot);
         if (!dec_pred(dx, s, &negated))
             return false;

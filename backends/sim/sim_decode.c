@@ -377,12 +377,27 @@ variable_address(SimDecode *dx, const PtxOperand *operand, const PtxSymbol *symb
         return sim_type_is_wide(type) ? dec_slot(dx, dec_const64(dx, SIM_WINDOW_PARAM + address))
                                       : dec_fail(dx, "the address of a parameter has 64 bits");
     if (symbol->space == PTX_SHARED)
-        return dec_slot(dx, sim_special_shared_address(dx, address, sim_type_is_wide(type)));
+        return dec_slot(dx, sim_special_shared_address(dx->mod, address, sim_type_is_wide(type)));
     if (sim_type_is_wide(type))
         return dec_slot(dx, dec_const64(dx, address));
     if (symbol->space == PTX_GLOBAL || symbol->space == PTX_CONST)
         return dec_fail(dx, "the address of '%s' has 64 bits", symbol->name);
     return dec_slot(dx, dec_const32(dx, (uint32_t)address));
+}
+
+bool
+dec_special(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
+{
+    if (strcmp(name, "WARP_SZ") == 0) { /* PTX ISA 4.4: predefined constant */
+        if (types[type].bits > 64)
+            return dec_fail(dx, "a number cannot be a .b%u operand", types[type].bits);
+        *slot = types[type].bits == 64 ? dec_const64(dx, SIM_LANES) : dec_const32(dx, SIM_LANES);
+        return true;
+    }
+    uint32_t bits = sim_special_find(name, slot);
+    if (bits > 0 && bits != types[type].bits)
+        return dec_fail(dx, "'%s' has %u bits", name, bits);
+    return bits > 0;
 }
 
 bool
@@ -408,7 +423,7 @@ dec_src(SimDecode *dx, const PtxOperand *operand, SimType type)
     }
     if (operand->kind != PTX_NAME)
         return dec_fail(dx, "a register or a number is expected");
-    if (sim_special_find(dx, operand->name, type, &slot))
+    if (dec_special(dx, operand->name, type, &slot))
         return dec_slot(dx, slot);
     uint32_t index;
     const PtxSymbol *symbol = sim_parse_lookup(dx->src->scope, operand->name, &index);

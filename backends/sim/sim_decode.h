@@ -88,6 +88,8 @@ bool sim_runtime_call(SimDecode *dx, const char *name, size_t results, size_t ar
 /* The state space among the modifiers: .global .shared[::cta|::cluster] .local .const .param. */
 SimSpace dec_space(SimDecode *dx);
 bool dec_slot(SimDecode *dx, SimSlot slot); /* appends a slot as it is */
+/* The slot of a special register, if `name` is one that an operand of this type can read. */
+bool dec_special(SimDecode *dx, const char *name, SimType type, SimSlot *slot);
 
 /* Broadcast constants. */
 SimSlot dec_const32(SimDecode *dx, uint32_t value);

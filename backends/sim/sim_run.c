@@ -12,26 +12,6 @@
 enum { SLICE = 1 << 20, MAX_HOST_THREADS = 256 };
 #define DEFAULT_STEP_LIMIT UINT64_C(400000000)
 
-/* ------------------------------------------------------------------------ extensions */
-
-void *
-sim_extension(SimExtension *ext, size_t size, void (*release)(void *state))
-{
-    if (!ext->state) {
-        ext->state = sim_calloc(1, size);
-        ext->release = release ? release : free;
-    }
-    return ext->state;
-}
-
-void
-sim_extensions_release(SimExtension *ext)
-{
-    for (int i = 0; i < SIM_EXT_COUNT; i++)
-        if (ext[i].state)
-            ext[i].release(ext[i].state);
-}
-
 /* ------------------------------------------------------------------------ clusters */
 
 static void

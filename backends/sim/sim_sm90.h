@@ -2,6 +2,8 @@
  *
  *   sim_sm90_mbarrier.c  mbarrier objects and waits on them (PTX ISA 9.7.13.15)
  *   sim_sm90_bulk.c      cp.async.bulk and its groups, st.async, red.async (9.7.9.25.4, .6)
+ *   sim_sm90_state.c     what they keep on warps, blocks and clusters
+ *   sim_sm90_global.c    the global side of bulk copies: notes, reductions
  *   sim_sm90_tensor.c    cp.async.bulk.tensor: boxes, swizzles (9.7.9.25.5, 5.5)
  *   sim_sm90_map.c       tensormap.replace and the tensormap proxy (9.7.9.26, 9.7.13.16)
  *   sim_sm90_wgmma.c     wgmma: descriptors, products, groups (9.7.15)
@@ -62,6 +64,8 @@ typedef struct Sm90Cta {
     Sm90Barrier **barrier; /* by offset / 8 in shared memory */
     uint32_t barrier_room;
     Sm90Warpgroup *warpgroup[SIM_MAX_WARPS / 4];
+    void (*free_barrier)(Sm90Barrier *); /* set by who makes one */
+    void (*free_warpgroup)(Sm90Warpgroup *);
     int64_t register_pool; /* registers given back and not taken, in units of a warp's 32 threads */
 } Sm90Cta;
 
@@ -86,8 +90,6 @@ typedef struct Sm90Cluster {
 Sm90Warp *sim_sm90_warp(SimWarp *warp);
 Sm90Cta *sim_sm90_cta(SimCta *cta);
 Sm90Cluster *sim_sm90_cluster(SimCluster *cluster);
-void sim_sm90_barrier_free(Sm90Barrier *barrier);
-void sim_sm90_warpgroup_free(Sm90Warpgroup *group);
 
 /* ------------------------------------------------------------------------ mbarrier */
 

@@ -40,8 +40,8 @@ struct Sm90Barrier {
     uint32_t *observed;     /* by agent: how many of them it knows */
 };
 
-void
-sim_sm90_barrier_free(Sm90Barrier *b)
+static void
+barrier_free(Sm90Barrier *b)
 {
     free(b->clock);
     free(b->op);
@@ -74,6 +74,7 @@ make_barrier(SimCta *cta, uint32_t offset)
     if (!s)
         return NULL;
     Sm90Barrier **at = &s->barrier[offset / 8];
+    s->free_barrier = barrier_free;
     if (!*at && (*at = sim_calloc(1, sizeof **at)) != NULL && cta->cluster->run->checks) {
         size_t words = 2 * SIM_PLANES * agents;
         (*at)->clock = sim_calloc(2 * words, sizeof *(*at)->clock);

@@ -49,8 +49,8 @@ typedef struct Payload {
     float *a, *b; /* [64][k] and [k][n]; for integers the same bits are int32_t */
 } Payload;
 
-void
-sim_sm90_warpgroup_free(Sm90Warpgroup *g)
+static void
+warpgroup_free(Sm90Warpgroup *g)
 {
     for (int w = 0; w < WARPS; w++)
         free(g->group[w]);
@@ -65,6 +65,7 @@ warpgroup_of(SimWarp *warp)
     if (!s)
         return NULL;
     Sm90Warpgroup **at = &s->warpgroup[warp->index / WARPS];
+    s->free_warpgroup = warpgroup_free;
     if (!*at)
         *at = sim_calloc(1, sizeof **at);
     return *at;

@@ -40,33 +40,22 @@ static const struct {
     {"%globaltimer_hi", TIMER_HI, 32},
 };
 
-bool
-sim_special_find(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
+uint32_t
+sim_special_find(const char *name, SimSlot *slot)
 {
-    (void)dx;
-    if (*name == 'W' && strcmp(name, "WARP_SZ") == 0) { /* PTX ISA 4.4: predefined constant */
-        uint32_t bits = sim_type_info(type)->bits;
-        if (bits > 64)
-            return dec_fail(dx, "a number cannot be a .b%u operand", bits);
-        *slot = bits == 64 ? dec_const64(dx, SIM_LANES) : dec_const32(dx, SIM_LANES);
-        return true;
-    }
     if (*name != '%')
-        return false;
+        return 0;
     for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
         if (strcmp(specials[i].name, name) == 0) {
-            if (specials[i].bits != sim_type_info(type)->bits)
-                return dec_fail(dx, "'%s' has %u bits", name, specials[i].bits);
             *slot = specials[i].row * 128u | SIM_BANK_SPECIAL;
-            return true;
+            return specials[i].bits;
         }
-    return false;
+    return 0;
 }
 
 SimSlot
-sim_special_shared_address(SimDecode *dx, uint64_t address, bool wide)
+sim_special_shared_address(SimModule *mod, uint64_t address, bool wide)
 {
-    SimModule *mod = dx->mod;
     size_t i = 0;
     while (i < mod->shared_address_count && mod->shared_address[i] != address)
         i++;

@@ -2,18 +2,18 @@
 #ifndef TILEC_SIM_SPECIAL_H
 #define TILEC_SIM_SPECIAL_H
 
-#include "sim_decode.h"
+#include "sim_core.h"
 
 enum { SIM_SPECIAL_BYTES = 64 * 128, SIM_SHARED_ROW_BYTES = 128 + 256 };
 
-/* The slot of a special register, if `name` is one that an operand of this type can read. */
-bool sim_special_find(SimDecode *dx, const char *name, SimType type, SimSlot *slot);
+/* The slot of the special register `name`; returns how many bits it has, 0: there is none. */
+uint32_t sim_special_find(const char *name, SimSlot *slot);
 
 bool sim_special_is_clock(const char *name); /* %clock, %clock64, %globaltimer and their halves */
 
 /* The slot of the address of a shared variable, as a 32- or 64-bit operand.  A block of a cluster
  * sees its own shared memory with its rank above the offset (as SASS builds such addresses). */
-SimSlot sim_special_shared_address(SimDecode *dx, uint64_t address, bool wide);
+SimSlot sim_special_shared_address(SimModule *mod, uint64_t address, bool wide);
 
 void sim_special_fill(SimWarp *warp, uint8_t *bank); /* at the start of a warp */
 void sim_special_refresh_clock(SimWarp *warp);
