@@ -15,21 +15,21 @@ enum { CONSUMER_LOOPS = 8 };
 /* What one consumer asks for. */
 typedef struct ConsumerWork {
     /* clocks of the units that an SM has, in an iteration of the loop that masks least */
-    double tensor;  /* products */
-    double shared;  /* the port of shared memory */
-    double special; /* exp2, .. */
-    double issue;   /* instructions of tile arithmetic, for each of four schedulers */
-    double stage0;         /* shares of the products: those of loaded tiles alone, .. */
-    double first, after;   /* .. the first of these, and of all others */
-    double vectors;        /* elements of vectors that a consumer loads itself, an iteration */
-    double added;          /* elements that it adds to memory from registers */
-    double multiplies;     /* of an iteration */
-    double stored;         /* bytes that leave after the loop */
+    double tensor;               /* products */
+    double shared;               /* the port of shared memory */
+    double special;              /* exp2, .. */
+    double issue;                /* instructions of tile arithmetic, for each of four schedulers */
+    double stage0;               /* shares of the products: those of loaded tiles alone, .. */
+    double first, after;         /* .. the first of these, and of all others */
+    double vectors;              /* elements of vectors that a consumer loads itself, an iteration */
+    double added;                /* elements that it adds to memory from registers */
+    double multiplies;           /* of an iteration */
+    double stored;               /* bytes that leave after the loop */
     int64_t atom_column_bytes;   /* of what may leave through shared memory: 128 bytes of each row; 0: none */
-    bool leaves_over;      /* it fits the stage of a tile that a consumer loads once (roles_store.c) */
+    bool leaves_over;            /* it fits the stage of a tile that a consumer loads once (roles_store.c) */
     int64_t pipeline_bytes_shared, pipeline_bytes_own; /* of a stage, of pipelines the loop goes around */
     int64_t once_bytes_shared, once_bytes_own;
-    int64_t exchange_bytes; /* of a consumer: buffers of products that consumers share out */
+    int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers share out */
     int64_t accumulators, fresh; /* registers of a thread */
     int32_t widest, rows;        /* columns of a product; rows of a consumer's */
     int64_t kept;                /* registers: tiles that are computed and used more than once */
@@ -37,17 +37,17 @@ typedef struct ConsumerWork {
                                     a product with swap_ab has one element in four */
     bool positions;              /* it computes with the elements' places, as numbers */
     bool swap_ab;                /* some sum is computed with swap_ab */
-    bool coop_k;                  /* consumers share a product: all have all iterations */
-    bool cooperative;               /* consumers divide the tiles */
-    bool lookahead;                /* an iteration's first product begins in the one before */
+    bool coop_k;                 /* consumers share a product: all have all iterations */
+    bool cooperative;            /* consumers divide the tiles */
+    bool lookahead;              /* an iteration's first product begins in the one before */
     bool held;                   /* a tile is read from the first products to the last */
     bool program_masks;          /* the program masks elements itself */
     bool pairs;                  /* blocks can run in pairs that share loads */
-    bool variable_trips;                 /* tiles of the grid differ in length */
-    bool sliding;                 /* those at the ends of an axis are shorter than others */
-    TripLoop loops[CONSUMER_LOOPS];     /* those with products; masks in clocks of issue */
+    bool variable_trips;         /* tiles of the grid differ in length */
+    bool sliding;                /* those at the ends of an axis are shorter than others */
+    TripLoop loops[CONSUMER_LOOPS]; /* those with products; masks in clocks of issue */
     uint32_t n_loops;
-    uint32_t axis;                  /* of the grid, which consumers divide */
+    uint32_t axis;               /* of the grid, which consumers divide */
 } ConsumerWork;
 
 /* Of a kernel on which the passes up to `plan` have run, for `consumers` consumers. */
@@ -60,7 +60,7 @@ bool consumer_only_mmas(const ConsumerWork *work);
 
 /* Clocks of an SM. */
 typedef struct ConsumerClocks {
-    double mmas, arithmetic; /* of one consumer and iteration, alone */
+    double mmas, arithmetic;     /* of one consumer and iteration, alone */
     double iteration;            /* of all consumers */
     double wait;                 /* of that, for copies; not in a tile's first one */
     double start;                /* to begin and end a tile */

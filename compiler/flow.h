@@ -30,7 +30,7 @@ typedef struct FlowValue {
     int32_t rows, cols;
     uint32_t mmas; /* bits: those it is computed of */
     uint32_t mma;  /* one of them, with the same rows and columns .. */
-    bool transposed;       /* .. or with rows and columns exchanged */
+    bool transposed; /* .. or with rows and columns exchanged */
 } FlowValue;
 
 typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
@@ -38,7 +38,7 @@ typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
 typedef struct FlowOperand {
     FlowOrigin origin;
     uint32_t index; /* of the tile or the value */
-    bool transposed;    /* its transpose is the operand */
+    bool transposed; /* its transpose is the operand */
 } FlowOperand;
 
 typedef struct FlowMma {

@@ -83,7 +83,7 @@ typedef struct TirGridAxis {
     const HostExpr *extent;
     Span span;
     bool reversed; /* set by launch_order: the axis runs from its last index down */
-    bool variable_trips;   /* likewise: programs along the axis have more or less to do */
+    bool variable_trips; /* likewise: programs along the axis have more or less to do */
     /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
      * is cut short for those at one end of the axis or both. */
     bool sliding;
@@ -212,21 +212,21 @@ struct TirOp {
     TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
     const TirLimit *limits; /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC: n_limits; the operands stand behind .. */
-    uint32_t n_limits;      /* .. those of the indices */
+    uint32_t n_limits;    /* .. those of the indices */
     LoopHints hints;      /* FOR */
 
     /* filled in by passes */
-    uint32_t segments;    /* MASK: bit k: needed in segment k of the loop around it (all when new) */
-    uint32_t n_segments;  /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
-                             operands 2 .. n_segments (after lo and hi, before the initial values) */
-    struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
+    uint32_t segments;         /* MASK: bit k: needed in segment k of the loop around it (all when new) */
+    uint32_t n_segments;       /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
+                                  operands 2 .. n_segments (after lo and hi, before the initial values) */
+    struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
-    bool uniform;               /* GRID: for bounds of loops and branches of a role alone */
-    bool coop_k;                /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
+    bool uniform;              /* GRID: for bounds of loops and branches of a role alone */
+    bool coop_k;               /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
     bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
     bool async;                /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
@@ -245,20 +245,20 @@ typedef struct TirShared {
     const char *name;
     DType dtype;
     int32_t rows, cols;
-    uint32_t stages;                /* pipeline depth */
+    uint32_t stages;               /* pipeline depth */
     const SharedLayout *layout;    /* layout pass */
     uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all stages */
     /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
     bool is_pipeline, per_consumer;
     bool paired;                   /* each block of a pair fills half of every stage, in both */
-    uint32_t of_consumer;              /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
+    uint32_t of_consumer;          /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
                                       for no part */
     bool release_lag;              /* a consumer gives a stage back after it waited for the next one */
-    bool lookahead;                  /* what is waited for in an iteration is read in the next, too */
-    bool deferred_release;          /* a consumer gives a stage back in the tile behind the one that it was
+    bool lookahead;                /* what is waited for in an iteration is read in the next, too */
+    bool deferred_release;         /* a consumer gives a stage back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
-    bool is_coop_k;                 /* no pipeline; each consumer writes a part, all read it in products */
+    bool is_coop_k;                /* no pipeline; each consumer writes a part, all read it in products */
     bool is_vector;                /* a pipeline of vectors: not swizzled */
     bool is_staging;               /* no pipeline; read by TMA, a consumer each */
     uint32_t aliases;              /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
@@ -282,30 +282,30 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
     uint32_t consumers;
-    uint32_t consumer_axis;          /* NO_AXIS: `cooperative` */
-    bool cooperative;               /* the consumers work on one program together: each has a part of every
+    uint32_t consumer_axis;      /* NO_AXIS: `cooperative` */
+    bool cooperative;            /* the consumers work on one program together: each has a part of every
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
     bool dynamic;                /* dynamic tile scheduler: work tiles come from a counter, longest first */
     bool paired;                 /* blocks run in clusters of two, neighbours on the consumer axis: what
                                     does not depend on it is fetched once for both */
-    uint32_t swizzle_axis, tile_swizzle;  /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
-                                    and so many indices of this one, which runs fastest; 0: the
-                                    axes run in their order */
-    bool reversed_raster;               /* tiles are counted from the consumer axis' last program on: the one with
+    uint32_t swizzle_axis, tile_swizzle; /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
+                                            and so many indices of this one, which runs fastest; 0: the
+                                            axes run in their order */
+    bool reversed_raster;        /* tiles are counted from the consumer axis' last program on: the one with
                                     fewer than `consumers` is the first, its first consumers have none */
-    bool pingpong;                  /* ping-pong: consumers start products one after the other */
-    bool balance_swap;            /* in every other tile warp groups have consumers in reverse order */
+    bool pingpong;               /* ping-pong: consumers start products one after the other */
+    bool balance_swap;           /* in every other tile warp groups have consumers in reverse order */
     uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
-    bool coop_k;                  /* consumers work on some product together: all have all iterations */
-    bool lookahead;                /* the first product of an iteration begins in the one before */
-    bool pipelined;             /* products of one iteration run under arithmetic of the next */
+    bool coop_k;                 /* consumers work on some product together: all have all iterations */
+    bool lookahead;              /* the first product of an iteration begins in the one before */
+    bool pipelined;              /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
     uint32_t tiles;              /* plan_shared: offset of the pipeline in which the producer tells the
                                     others what tile is next, when `dynamic` */
     const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the consumer
-                                    axis alone: what the L2 cache should hold while they run */
+                                          axis alone: what the L2 cache should hold while they run */
     uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
                                     lower_hold; 0: none */
     uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
@@ -326,10 +326,10 @@ struct TirFn {
     VEC(TirGridAxis) grid;
     VEC(TirRequire) requires;
     TirBlock *body;
-    uint32_t next_id; /* of the next TirVal */
+    uint32_t next_id;            /* of the next TirVal */
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
-    const char *hint_plan; /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
+    const char *hint_plan;       /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
     Span hint_plan_span;
     /* filled in by passes */
     uint32_t warps;              /* that run `body` together */

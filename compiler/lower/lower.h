@@ -42,7 +42,7 @@ typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
     bool follows;       /* they are another pipeline's, which moves on for both */
     struct PipelineCursor *oldest; /* of a pipeline with a release lag: at the stage to be released next; NULL: it is
-                                  the one waited for last, and a release moves on */
+                                      the one waited for last, and a release moves on */
     LirReg base;        /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
@@ -60,8 +60,8 @@ typedef struct TileHead {
     LirReg grid[3];  /* homes: the indices of the program */
     LirReg none;     /* home, 1: there is no further tile */
     LirReg known;    /* home, 1: all this has been found out */
-    LirReg reversed;   /* home: whether consumers are in reverse order in that tile */
-    LirReg reversing;  /* .. in the tile found last */
+    LirReg reversed; /* home: whether consumers are in reverse order in that tile */
+    LirReg reversing; /* .. in the tile found last */
 } TileHead;
 
 /* Where a thread's part of a tile begins in a staging buffer, known from the beginning of a role. */
@@ -76,19 +76,19 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
-    bool reduces;            /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
+    bool reduces;          /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
     LirReg group;          /* the warp group's number, known to be the same in the whole warp */
     LirReg first_lane;     /* predicate */
     LirReg warp;           /* of the warp group, known to be the same in the whole warp */
     LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
     LirReg pair_start;     /* of shared memory, in that block */
     LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
-    LirReg reversed;         /* 1: in this tile warp groups have consumers in reverse order; else 0 */
-    LirReg next_pingpong;      /* number of the barrier that the next consumer waits at for its turn */
+    LirReg reversed;       /* 1: in this tile warp groups have consumers in reverse order; else 0 */
+    LirReg next_pingpong;  /* number of the barrier that the next consumer waits at for its turn */
     Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
     Elem lane_grid[3];     /* the same, but not known to be */
-    PipelineCursor *pipelines;     /* by number of the buffer */
-    PipelineCursor tiles;      /* of the pipeline of tile numbers */
+    PipelineCursor *pipelines; /* by number of the buffer */
+    PipelineCursor tiles;  /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay;       /* it moves on at the end of a tile, for pipelines that follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_reduce_role.c */
@@ -99,7 +99,7 @@ typedef struct Role {
  * row.  A branch that the vote decides may go on from there. */
 typedef struct Extremes {
     const TirOp *vote;
-    const TirVal *of; /* whose elements; NULL: nothing is known */
+    const TirVal *of;     /* whose elements; NULL: nothing is known */
     ReduceKind kind;
     uint32_t axis;
     const Layout *layout; /* of the rows */
@@ -114,8 +114,8 @@ typedef struct Lowering {
     LirBuilder b;
     TileState *states; /* by TirVal id */
     uint32_t segment;  /* of the innermost split loop */
-    const TirBlock *block;  /* whose operations are being lowered */
-    VEC(TirVal *) kept;     /* operands whose fragments loops keep, the outermost loop's first */
+    const TirBlock *block; /* whose operations are being lowered */
+    VEC(TirVal *) kept; /* operands whose fragments loops keep, the outermost loop's first */
     VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
                                branch must not use what was computed inside */
     Role *role;        /* NULL: the kernel has no roles */

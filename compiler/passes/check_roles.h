@@ -68,7 +68,7 @@ typedef struct Sequence {
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
-    uint32_t consumers, roles;          /* in a block; in all */
+    uint32_t consumers, roles;      /* in a block; in all */
     uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */

@@ -71,10 +71,10 @@ typedef VEC(TirOp *) OpList;
 
 /* The first product of an iteration, when it begins in the one before. */
 typedef struct Lookahead {
-    TirOp *mma, *load;  /* of the body: its operand that is loaded in each iteration */
+    TirOp *mma, *load;      /* of the body: its operand that is loaded in each iteration */
     OpList needs;           /* what makes it, in order, itself the last */
     bool *of;               /* by id: itself, what it loads, what is made of them when asked for */
-    struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
+    struct CloneMap *next;  /* roles: in which the next iteration's begins; NULL: there is none */
 } Lookahead;
 
 /* Whether its programs differ in length, and go in an order that minds it. */

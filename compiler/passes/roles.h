@@ -38,7 +38,7 @@ typedef struct Roles {
     TirBlock *old;                         /* the program as it was */
     TirOp *loop;                           /* the main loop as it was */
     TirBlock *body;                        /* its body */
-    const char *not_pipelined;                /* why the main loop can not be, where that is known */
+    const char *not_pipelined;             /* why the main loop can not be, where that is known */
     OpList around;                         /* the loops around it, the outermost first */
     ValueList counters, producer_counters; /* of those that are being emitted, anew */
     TirBuilder b;                          /* of the computing groups' program */
@@ -46,32 +46,32 @@ typedef struct Roles {
     bool *stage1;                          /* by value: of stage 1 */
     int8_t *level;                         /* by value: how many products deep */
     bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
-    TirShared *exchange; /* where consumers give each other parts of an operand; NULL: nowhere */
+    TirShared *exchange;                   /* where consumers give each other parts of an operand; NULL: nowhere */
     OpList stage0_pipelines, stage1_pipelines; /* loads of the loop, in the order in which they are filled */
-    VEC(StagedVector) vectors;      /* of the loop, copied ahead */
-    bool bounds_differ;             /* the consumers' iterations are not the same */
-    TirVal *extent;                 /* of the consumer axis, before everything else */
-    bool span_all;                  /* every consumer has the iterations of all */
-    bool has_effects;               /* the loop writes memory */
+    VEC(StagedVector) vectors;             /* of the loop, copied ahead */
+    bool bounds_differ;                    /* the consumers' iterations are not the same */
+    TirVal *extent;                        /* of the consumer axis, before everything else */
+    bool span_all;                         /* every consumer has the iterations of all */
+    bool has_effects;                      /* the loop writes memory */
     LiveMasks masks;
-    uint32_t segment; /* the one of MASKS_OF_ONE */
-    bool clean_head; /* the first iteration has no masks; where it would, the loop is not pipelined */
+    uint32_t segment;                      /* the one of MASKS_OF_ONE */
+    bool clean_head;                       /* the first iteration has no masks; where it would, the loop is not pipelined */
     Staggering staggered, producer_staggered; /* in each of the two builders' programs */
-    TirVal *first, *producer_first; /* where tiles are counted from the end, in each of the two: the index of
-                                       the block's first program, as it was last read */
-    bool backwards; /* the main loop goes from its last iteration to its first */
-    OpList once;       /* loads into pipelines that are filled once for a tile */
+    TirVal *first, *producer_first;        /* where tiles are counted from the end, in each of the two: the index of
+                                              the block's first program, as it was last read */
+    bool backwards;                        /* the main loop goes from its last iteration to its first */
+    OpList once;                           /* loads into pipelines that are filled once for a tile */
     bool once_given_back;
-    bool staggers; /* consumers begin long tiles apart */
-    TirVal *delay; /* of this consumer, in this tile, until it is emitted */
-    VEC(StorePlace) places; /* of results that leave over a stage of such a pipeline */
-    TirVal *head;      /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
-    TirVal **splits;   /* .. and the places between the loop's segments */
-    bool *only_tested; /* by value: nothing but masks under a test need it */
-    OpList behind;     /* what stands behind the loop, but is computed under its last product */
-    ValueList left;    /* what it leaves */
-    TirVal *n_drained;      /* how many iterations are still to be drained, where that is known; else NULL */
-    ValueList fillers; /* results of branches on the side where nobody reads them */
+    bool staggers;                         /* consumers begin long tiles apart */
+    TirVal *delay;                         /* of this consumer, in this tile, until it is emitted */
+    VEC(StorePlace) places;                /* of results that leave over a stage of such a pipeline */
+    TirVal *head;                          /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
+    TirVal **splits;                       /* .. and the places between the loop's segments */
+    bool *only_tested;                     /* by value: nothing but masks under a test need it */
+    OpList behind;                         /* what stands behind the loop, but is computed under its last product */
+    ValueList left;                        /* what it leaves */
+    TirVal *n_drained;                     /* how many iterations are still to be drained, where that is known; else NULL */
+    ValueList fillers;                     /* results of branches on the side where nobody reads them */
 } Roles;
 
 /* The first iteration and the one behind the last: as the loop was written, or, when it goes
