@@ -1,11 +1,11 @@
 /* auto_plan.c - choosing a plan for warp groups.
  *
- * A candidate is a value for each parameter that is `auto`, of which those that say how many rows a
- * consumer has are 64 (or more, where nothing is computed between products), and a number of consumers; its
- * blocks go through several tiles of the grid or, where tiles differ in length or consumers share a product,
- * also through one; only through one where they share it and no product begins ahead.  Its kernel is
- * made as far as the pass `plan`; from what an iteration asks of the units consumer_time.c predicts the
- * time of a launch.  What does not fit shared memory or registers is no candidate.
+ * A candidate is a value for each `auto` parameter and a number of consumers.  A consumer has 64 rows, or
+ * more where nothing is computed between products.  Blocks are persistent.  Where work tiles differ in
+ * length, or consumers share a product, one work tile a block is a candidate, too; it is the only one
+ * where they share a product without lookahead.  The candidate's kernel is built up to the pass `plan`;
+ * consumer_time.c predicts the time of a launch from what one iteration asks of the units.  What does not
+ * fit shared memory or registers is not a candidate.
  */
 #include "compiler/auto_plan.h"
 

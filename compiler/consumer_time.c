@@ -7,10 +7,9 @@
  * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers more.
  *
  * A consumer does not wait for all of its products: others run under its own arithmetic, and only keep the
- * tensor cores from the other consumers.  Where products of stage 1 run into the next iteration (pipelined) it
- * waits for those of stage 0, in an in-order loop for the first of those of stage 0 and the first of those of stage 1,
- * where an iteration's first product begins in the one before for the latter.  In an in-order loop
- * two chains of products begin, each with a gap.  Consumers that share a product wait for one another
+ * tensor cores from the other consumers.  In a pipelined loop (products of stage 1 run into the next iteration) it
+ * waits for the products of stage 0; in an in-order loop for the first product of each stage; with lookahead for
+ * the first product of stage 1 only.  In an in-order loop two chains of products begin, each with a gap.  Consumers that share a product wait for one another
  * instead, the longer the more there are, and with that for most of the products of all.
  *
  * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and

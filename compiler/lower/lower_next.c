@@ -1,7 +1,8 @@
 /* lower_next.c - what a tile begins with, found before the one before has ended.
  *
- * A consumer that comes to a tile waits for everything in a row: which tile it is, its indices, the bounds of its
- * loops, the first operands.  Where the program says `next_tile`, it has time: under its last product.
+ * At the start of a work tile a consumer waits for one thing after the other: the tile's number, its indices, the
+ * bounds of its loops, the first operands.  `next_tile` stands where it has time to find them: under the last
+ * product of the tile before.
  *
  *     before the first tile:  indices, bounds -> kept
  *     tile:    indices, bounds <- kept
@@ -9,9 +10,10 @@
  *              next_tile      indices, bounds of the next tile -> kept
  *              the last product ends; results leave; other iterations pass by
  *
- * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must not wait for that while it holds stages that the
- * producer needs first: then it finds the tile behind this one's end.  (One place for that and for the first
- * tile, at the head of the loop, is less code, but there ptxas can not tell that the warp stays together.)
+ * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must not wait for it
+ * while it holds stages that the producer needs first; it then reads the index after the end of this tile.
+ * (Doing that and the first tile in one place, at the head of the loop, would be less code, but there ptxas can not
+ * tell that the warp stays converged.)
  *
  * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the launch;
  * what takes one instruction from others that are kept is computed again.

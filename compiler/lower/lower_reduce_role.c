@@ -1,14 +1,14 @@
-/* lower_reduce_role.c - tiles that consumers add to memory: by warps that do nothing else.
+/* lower_reduce_role.c - the reduce role: warps that add the consumers' tiles to memory, and do nothing else.
  *
- * An addition reads shared memory long after it was asked for, and a consumer that waits for that holds up
- * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a warp of the
- * producer's group, one for each consumer, has TMA add it, and says when it was read:
+ * A TMA reduction reads shared memory long after it was issued, and a consumer that waited for it would hold up
+ * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a reduce warp, one for
+ * each consumer, in the producer's warp group, issues the reduction and signals when the buffer has been read:
  *
- *     consumer    { ..  free: wait;  the tile;  full: arrive  .. }
- *     warp    { free: arrive;  full: wait;  the addition;  until it is read }
+ *     consumer  { ..  free: wait;  the tile;  full: arrive  .. }
+ *     warp      { free: arrive;  full: wait;  the addition;  until it is read }
  *
- * What the warp runs is its consumer's program, of which only the loops and branches around additions are left, and
- * where these go: nothing has to be handed over but the tile.
+ * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
+ * coordinates these need: nothing but the tile has to be handed over.
  *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */

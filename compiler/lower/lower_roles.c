@@ -574,7 +574,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     } else if (plan->persistent && !n.receives) {
         add_stride(lo, &n, n.tile);
     }
-    if (n.receives) { /* or ptxas takes warps for parted at the next tile, for stores that are guarded */
+    if (n.receives) { /* reconverge: after predicated stores ptxas
+                         otherwise assumes divergence and avoids uniform registers */
         LirOperand all = lir_int(-1);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }

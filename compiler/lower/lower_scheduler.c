@@ -2,7 +2,7 @@
  * producer broadcasts the tile indices that it has fetched.
  *
  *     counter   the next tile's number, without those of the first tiles; blocks that have ended
- *     pipeline      TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
+ *     pipeline  TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
  *
  * The producer finds the indices, by itself: they are many instructions, and it has little else to do.
  */

@@ -4,15 +4,15 @@
  * nor moved meanwhile.  So every chain of values that a product adds to - carried by loops, passed
  * through branches, scaled in between - lives in one set of registers, its register class.
  *
- * What is computed from a result alone, while other products run, takes its place: it lives where the
- * result did.  ptxas does not find that by itself when nearly all registers are taken.
+ * A value that is computed from a result alone, while other products run, takes over the registers of the
+ * result.  ptxas does not find that by itself when nearly all registers are taken.
  *
- * Two values share a register class only if neither is overwritten by the other while it may still be asked for: a sum that
- * is used again after more was added to it is copied first, and products that begin with the copy have a register class of
- * their own.
+ * Two values share a register class only if neither overwrites the other while that may still be read: a sum
+ * that is used again after more was added to it is copied first, and products that begin with the copy have a
+ * register class of their own.
  *
- * The lowering makes what is pure when it is asked for.  What is made of a value in a register class is made at once if the register class
- * has another value when it is asked for:
+ * The lowering evaluates pure operations when their result is first read.  An operation on a value in a register
+ * class is evaluated where it stands if the class holds another value by then:
  *
  *     x = mul acc, 0.5            at once
  *     acc2 = mma p, v, acc        the registers of acc

@@ -1,17 +1,17 @@
-/* check_consumer.c - one role's run over one tile: stages that are held when they are read, products that
- * have ended before anybody looks at or overwrites what is theirs.
+/* check_consumer.c - one consumer's run over one tile: a stage is held while it is read, and a product has
+ * ended before its result is read or its operands are overwritten.
  *
- * What a product still running has, and until when: the registers of its sum (its register class), the
- * registers of an operand that is not in shared memory, and the stages of its other operands, until a
- * mma_wait covers it.  Another product may add to the same register class meanwhile: those of a warp group run
- * in order.  A register class holds one live value. Reading a value after its class was reassigned, even by the next iteration, reads the wrong data.
- * 
+ * An asynchronous product owns, until a mma_wait covers it, the registers of its accumulator (its
+ * register class), the registers of an operand that is not in shared memory, and the stages of its other
+ * operands.  Another product may add to the same register class meanwhile: the products of a warp group
+ * run in order.  A register class holds one live value.  Reading a value after its class was reassigned,
+ * even by the next iteration, reads the wrong data.
  *
- * What consumers do together.  Between two barriers of all consumers nothing is known of the others' order.  So
- * what all consumers have a part in is read in a later epoch between barriers than it was written or
- * waited for in, and written again or released in a later one than the last product ended in that
- * reads it.  Consumers that meet at barriers go the same way (check_roles.c), so that what one does in a
- * epoch they all do.
+ * What consumers do together.  Between two barriers of all consumers (an epoch) nothing is known of the
+ * others' order.  So data that all consumers have a part in is read in a later epoch than the one in which
+ * it was written or waited for, and is written again or released in a later epoch than the one in which
+ * the last product that reads it ended.  Consumers that meet at barriers take the same branches
+ * (check_roles.c), so what one does in an epoch they all do.
  *
  * A pipeline with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
  * here; the tile gives that back, and leaves the one that it waited for.

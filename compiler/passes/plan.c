@@ -17,7 +17,7 @@
  * what they have in common once.  So a consumer is a program of the language unchanged, and nothing
  * that the passes know of one has to be learned again for the block.
  *
- * Turning.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
+ * Swapping A and B.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
  * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */

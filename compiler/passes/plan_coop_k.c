@@ -11,7 +11,7 @@
 enum {
     GROUP_COLS = 8,
     GROUP_MOST_COLS = 256,
-    ATOM_COLUMN_COLUMNS = SWIZZLE_BYTES / 4, /* of f32 */
+    ATOM_COLUMNS = SWIZZLE_BYTES / 4, /* of f32 */
     ATOM_ELEMENTS = SWIZZLE_BYTES / 2 /* of 16 bits */
 };
 
@@ -43,14 +43,14 @@ coop_k_share(TirType result, uint32_t consumers)
     /* A share goes to memory in swizzle atom columns of 128 bytes, whole ones, and its operand is read from whole
      * swizzle atom columns, or all shares' from one. */
     int32_t part = cols / n;
-    if (cols % n == 0 && part % ATOM_COLUMN_COLUMNS == 0 &&
+    if (cols % n == 0 && part % ATOM_COLUMNS == 0 &&
         (part % ATOM_ELEMENTS == 0 || cols <= ATOM_ELEMENTS)) {
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part, .swap_ab = true});
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part});
     }
     /* Rows of the exchanged operand begin where the swizzle does. */
     part = rows / n;
-    if (rows % n == 0 && part % GROUP_COLS == 0 && cols % ATOM_COLUMN_COLUMNS == 0) {
+    if (rows % n == 0 && part % GROUP_COLS == 0 && cols % ATOM_COLUMNS == 0) {
         CoopKShare share = {.rows = part, .cols = cols, .by_rows = true, .swap_ab = true};
         try_share(&best, &least, share);
         share.swap_ab = false;

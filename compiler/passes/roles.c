@@ -4,7 +4,7 @@
  *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
  *            fills the pipelines (roles_order.c: in which order).  With `pipelined`, the
  *            main loop is pipelined by one stage: products whose operands are computed from other
- *            products ("late") run while the next iteration's arithmetic does:
+ *            products (stage 1) run while the next iteration's arithmetic does:
  *
  *                first iteration: products of stage 0, arithmetic
  *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
@@ -18,8 +18,8 @@
  *   leaves   fn->plan->producer; a body without loads of products
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
- * consumer lets pass unread what it does not need.  A consumer past the end of its grid axis does nothing, nor one
- * in front of it, where tiles are counted from the end.
+ * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
+ * past the end of its grid axis does nothing; with a reversed raster neither does one before its start.
  */
 #include "compiler/passes/roles.h"
 

@@ -1,13 +1,13 @@
-/* roles_drain.c - iterations that other consumers of a block need and this one lets pass.
+/* roles_drain.c - drains the stages of iterations that other consumers of the block need and this one does not.
  *
- *   does     the producer copies for all consumers; a consumer waits for tiles that it does not need and gives them back
- *            unread, before its own iterations and behind them:
+ *   does     the producer copies for all consumers; a consumer waits for the tiles that it does not need and releases
+ *            them unread, before and after its own iterations:
  *
  *                for .. { consumer_wait K; consumer_release K; consumer_wait V; consumer_release V }
  *
- *            Behind a pipelined loop that is a chain of waits with nothing under it.  So what needs not wait for
- *            the last product is done while that runs: how many there are, and pipelines that no product reads any
- *            more; the others come behind what is stored:
+ *            After a pipelined loop that is a chain of waits with no product to overlap it.  So the work that does
+ *            not depend on the last product is done while it runs: counting the iterations, and draining pipelines
+ *            that no product reads any more.  The other pipelines are drained after the stores:
  *
  *                acc = mma .., v async
  *                n = ..;  for n { consumer_wait K; consumer_release K }

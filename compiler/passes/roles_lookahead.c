@@ -1,8 +1,8 @@
 /* roles_lookahead.c - lookahead: an in-order loop whose first MMA starts one iteration early.
  *
- * Where consumers share out a product, an iteration ends with what nobody else can do for them: the share
- * goes to shared memory and to TMA.  The first product of the next iteration reads
- * a tile that was loaded long before, and one that stays; so it starts before all that:
+ * Where consumers share a product, an iteration ends with work that overlaps no product: the share is written to
+ * shared memory and handed to TMA.  The first product of the next iteration reads one tile that was loaded
+ * long before and one that does not change, so it can start before that:
  *
  *     first product
  *     for all but the last  { iteration, as far as its products;  first product of the next;
@@ -12,8 +12,8 @@
  * Of a loop with segments those without masks can be like that, and the others as they were: masks
  * and the result of the next product together take more registers than there are.
  *
- * A consumer holds two stages of that pipeline then.  The loop ends when the product has: one that a loop's
- * first instructions would wait for makes ptxas wait for all of them.
+ * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead product: if the
+ * first instructions of the next loop waited for it, ptxas would wait for all products.
  */
 #include "compiler/passes/roles.h"
 

@@ -1,8 +1,8 @@
-/* roles_stages.c - which part of the main loop is early, which late.
+/* roles_stages.c - which operations of the main loop are in stage 0, which in stage 1.
  *
- * Late is what is computed from a product of another product, and what only that needs.  A branch
- * with results of both stages becomes two.  Stage 1 ends with what looks at the results of its
- * products, as a sum that is scaled once more: it stands behind the wait for them.
+ * Stage 1: values that depend on a chain of two products, plus operations used only by stage 1.
+ * A branch with results of both stages is split in two.  Stage 1 ends with the operations that read the
+ * results of its products, such as a sum that is scaled once more: they follow the wait for them.
  */
 #include "compiler/passes/roles.h"
 
@@ -274,7 +274,7 @@ split_branches(Roles *r, TirBlock *block)
     return false;
 }
 
-/* Whether some stage of a pipeline would be read by both stages: it would have to be kept for another
+/* Whether some buffer of a pipeline would be read by both stages: it would have to be kept for another
  * iteration. */
 static bool
 shares_stages(const Roles *r)

@@ -4,15 +4,14 @@
  * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
  * arithmetic beside its products and is pipelined by one stage: consumers with the same number of iterations
  * share the tensor cores evenly, so that they end together, too.  So the end is made short: a consumer
- * writes its tile into a staging buffer, a few swizzle atom columns of 128 bytes at a time, and asks TMA
- * to bring it to memory, which clips it at the ends of the tensor.  That spares threads
- * the exchange of elements with their neighbours until each has 16 bytes to store, and the addresses;
- * and the next tile's products start meanwhile.
+ * writes its tile into a staging buffer, a few swizzle atom columns of 128 bytes at a time, and has TMA
+ * store it, which clips it at the ends of the tensor.  Threads then need no addresses, and need not exchange
+ * elements with their neighbours until each has 16 bytes; the next tile's products start meanwhile.
  *
- * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so the stage of
- * that may be the staging buffer: where it has room for the whole tile, and there is a second stage, which
- * the next tile's load goes to.  The consumer gives it back when TMA has read it; who
- * waits for that at once holds the consumer up, so it does so under the next tile's first product (`deferred_release`).
+ * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so that stage
+ * may be the staging buffer, provided it has room for the whole tile and there is a second stage for the next
+ * tile's load.  The consumer releases it when TMA has read it.  Waiting for that at once would stall the
+ * consumer, so it waits under the next tile's first product (`deferred_release`).
  */
 #include "compiler/passes/roles.h"
 
