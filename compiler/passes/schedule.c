@@ -158,7 +158,7 @@ typedef struct Group {
 typedef struct LoopPlan {
     VEC(Group) groups;
     int32_t stages;
-    bool turns; /* one stage, groups take turns */
+    bool alternates; /* one stage: groups alternate in one buffer */
 } LoopPlan;
 
 /* Loads of the loop that can run ahead, in groups, in order of their first use. */
@@ -224,7 +224,7 @@ position_of(const TirBlock *body, const TirOp *op)
 
 /* Whether each group is read to its end before the next one begins. */
 static bool
-can_take_turns(const TirBlock *body, const LoopPlan *plan)
+can_alternate(const TirBlock *body, const LoopPlan *plan)
 {
     for (uint32_t g = 0; g + 1 < plan->groups.n; g++) {
         const Group *group = &plan->groups.at[g];
@@ -240,20 +240,20 @@ can_take_turns(const TirBlock *body, const LoopPlan *plan)
 static LoopPlan
 plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
 {
-    LoopPlan plan = {.stages = stages}, turns = {.stages = stages, .turns = true};
+    LoopPlan plan = {.stages = stages}, alternating = {.stages = stages, .alternates = true};
 
     find_groups(s, loop->blocks[0], switch_is_on(s->px, "separate-waits"), &plan);
     if (stages > 1 || !s->pipeline)
         return plan;
-    find_groups(s, loop->blocks[0], true, &turns);
-    return can_take_turns(loop->blocks[0], &turns) ? turns : plan;
+    find_groups(s, loop->blocks[0], true, &alternating);
+    return can_alternate(loop->blocks[0], &alternating) ? alternating : plan;
 }
 
 /* Groups whose copies are under way when the loop begins. */
 static int64_t
 groups_ahead(const LoopPlan *plan)
 {
-    return plan->turns ? (int64_t)plan->groups.n - 1
+    return plan->alternates ? (int64_t)plan->groups.n - 1
                        : (int64_t)plan->groups.n * (plan->stages - 1);
 }
 
@@ -290,7 +290,7 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
 
     if (parent->owner != NULL && groups_ahead(plan) > 0) /* an earlier run may still read */
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
-    for (uint32_t g = 0; plan->turns && g + 1 < plan->groups.n; g++)
+    for (uint32_t g = 0; plan->alternates && g + 1 < plan->groups.n; g++)
         emit_copies_if(&b, &plan->groups.at[g], tir_const_int(&b, 0), loop, loop->args[0]);
     for (int32_t stage = 0; stage + 1 < plan->stages; stage++) {
         TirVal *iteration = tir_binary(&b, TIR_ADD, loop->args[0], tir_const_int(&b, stage));
@@ -319,7 +319,7 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
     int32_t ahead = plan->stages - 1;
 
-    if (plan->turns) {
+    if (plan->alternates) {
         tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL)->integer = (int64_t)plan->groups.n - 2;
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         if (group == 0) {
