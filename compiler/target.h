@@ -92,7 +92,7 @@ typedef struct ConsumerTimes {
     double issue;           /* of a clock, for an instruction of tile arithmetic */
     double round;           /* arithmetic of an iteration that does not grow with its tiles */
     double gap;             /* in which a consumer needs no unit, an iteration .. */
-    double gap_in_order;    /* .. and that much more in straight loops */
+    double gap_in_order;    /* .. and that much more in in-order loops */
     double under;           /* of products that run under arithmetic: the part that is waited for */
     double coop_k;           /* where consumers wait for one another, an iteration and other consumer */
     double vector;          /* an element of a vector that each consumer loads itself */

@@ -314,7 +314,7 @@ is_of_vectors(const Roles *r, const TirOp *op)
     return some;
 }
 
-/* The order of a straight iteration: vectors are loaded while everything else waits; then products
+/* The order of an in-order iteration: vectors are loaded while everything else waits; then products
  * of loaded tiles; then as it is written, but a product that the consumers share out goes before others
  * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
  * lists go with the shared one. */
