@@ -5,6 +5,7 @@
 
 #include "compiler/lower/ast_to_tir.h"
 #include "dsl/dsl.h"
+#include "dsl/format.h"
 #include "stdlib/stdlib.h"
 
 typedef struct Modules {
@@ -38,14 +39,22 @@ front_parse(Front *front, const SourceFile *file)
     Modules modules = {front->arena, front->options};
     DslLoader loader = {load_module, &modules};
 
-    front->ast = dsl_parse(front->arena, front->diag, file, &loader);
+    if (front->options->emit == TILEC_EMIT_FORMATTED) {
+        front->ast = arena_new(front->arena, Ast);
+        front->ast->main = dsl_parse_module(front->arena, front->diag, file);
+    } else {
+        front->ast = dsl_parse(front->arena, front->diag, file, &loader);
+    }
     return front->diag->errors == 0;
 }
 
 void
-front_print(const Front *front, Buf *out)
+front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs)
 {
-    ast_print(front->ast->main, out);
+    if (front->options->emit != TILEC_EMIT_FORMATTED)
+        ast_print(front->ast->main, out);
+    else if (!dsl_format(front->arena, file, out))
+        buf_printf(bugs, "the layout of %s changes the program\n", file->path);
 }
 
 static const char *

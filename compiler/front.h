@@ -15,10 +15,10 @@ typedef struct Front {
     struct Ast *ast; /* set by front_parse */
 } Front;
 
-/* Parses a file and the modules it uses.  False after errors. */
+/* Parses a file and the modules it uses; no modules where only a new layout is asked for.  False after errors. */
 bool front_parse(Front *front, const SourceFile *file);
-/* The program as the language itself. */
-void front_print(const Front *front, Buf *out);
+/* The program as the language itself: the tree printed, or the file laid out anew. */
+void front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs);
 /* All kernels, or the one that the options name, with middling values for `auto`.  NULL after
  * errors. */
 TirModule *front_module(const Front *front);

@@ -8,6 +8,7 @@
 #include "compiler/command/assemble.h"
 #include "compiler/command/files.h"
 #include "compiler/command/flags.h"
+#include "compiler/command/fmt.h"
 #include "compiler/command/measure.h"
 #include "compiler/command/run.h"
 #include "compiler/tilec.h"
@@ -333,7 +334,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
 static int
 second_input(const char *first, const char *second)
 {
-    static const char *const commands[] = {"search", "run"};
+    static const char *const commands[] = {"search", "run", "fmt"};
 
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
@@ -393,7 +394,8 @@ print_help(void)
 {
     puts("usage: tilec FILE.tile [options]           - reads standard input\n"
          "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
-         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n");
+         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
+         "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -406,6 +408,8 @@ print_help(void)
     print_rows(search_rows, (int)search_row_count);
     puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
     print_rows(run_rows, (int)run_row_count);
+    puts("\nOptions of fmt, which prints the files or standard input, laid out anew (docs/editors.md):");
+    print_rows(fmt_rows, (int)fmt_row_count);
     puts("\n"
          "FILE.ptx in place of FILE.tile goes to ptxas as it is.\n"
          "Without -o, PTX goes to FILE.ptx and a cubin to FILE.cubin in the current folder,\n"
@@ -799,6 +803,9 @@ int
 main(int argc, char **argv)
 {
     Command command = {0};
+
+    if (argc > 1 && strcmp(argv[1], "fmt") == 0)
+        return fmt_files(argc - 2, argv + 2);
     int status = read_command(&command, argc, argv);
 
     if (status == 0)

@@ -169,8 +169,8 @@ read_program(Compilation *c)
         (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
     if (!front_parse(&c->front, file))
         return false;
-    if (c->options->emit == TILEC_EMIT_AST) {
-        front_print(&c->front, &c->output);
+    if (c->options->emit == TILEC_EMIT_AST || c->options->emit == TILEC_EMIT_FORMATTED) {
+        front_print(&c->front, file, &c->output, &c->bugs);
         return false;
     }
     c->module = front_module(&c->front);

@@ -47,7 +47,9 @@ typedef enum TilecEmit {
     TILEC_EMIT_JSON,   /* what the PTX says of itself */
     TILEC_EMIT_AST,    /* the program as the parser understood it */
     TILEC_EMIT_TIR,    /* tile IR before any pass */
-    TILEC_EMIT_LIR     /* lane IR */
+    TILEC_EMIT_LIR,    /* lane IR */
+    TILEC_EMIT_FORMATTED /* the text itself, laid out in the style of the examples, with its comments; only the syntax
+                            is checked, and no module is looked for */
 } TilecEmit;
 
 /* NAME=VALUE for a compile-time parameter. */

@@ -62,7 +62,9 @@ typedef enum Flag {
     FLAG_RUN_SET,
     FLAG_RUN_TOLERANCE,
     FLAG_RUN_SEED,
-    FLAG_RUN_NAN
+    FLAG_RUN_NAN,
+    FLAG_FMT_CHECK,
+    FLAG_FMT_IN_PLACE
 } Flag;
 
 /* How a flag takes its value. */
