@@ -494,6 +494,7 @@ def many(options):
     seeds = [s for s in range(options.first, options.first + options.count) if s not in done]
     count, why, begun = collections.Counter(), collections.Counter(), time.monotonic()
     log = open(options.log, "a", encoding="utf-8") if options.log else None
+    Ways(options.tilec)  # says here what it does not know: a worker that fails to begin is begun again, for ever
     with multiprocessing.Pool(options.jobs, options.begin, [options]) as pool:
         for made in pool.imap_unordered(work, [(options, s) for s in seeds]):
             count["programs"] += 1

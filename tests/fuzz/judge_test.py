@@ -108,7 +108,8 @@ class Tester:
         self.check("refused for a limit" in done.stdout, "the summary says nothing of refused programs")
 
     def texts(self):
-        """Every alternative of every row is in the compiler."""
+        """Every alternative of every row is in the compiler, and every key of plans that it lists has a row."""
+        ways.Ways(self.options.tilec)
         said = ""
         for path in glob.glob(os.path.join(self.options.sources, "**", "*.c"), recursive=True):
             with open(path, encoding="utf-8") as file:

@@ -8,7 +8,7 @@ import subprocess
 
 # The values of a plan's keys.
 PLAN_KEYS = {"consumers": (1, 4), "stages": (1, 4), "q_stages": (1, 2), "persistent": (0, 1), "dynamic": (0, 1),
-             "pipelined": (0, 1), "pingpong": (0, 1), "divide": (0, 1), "cluster": (2, 2)}
+             "pipelined": (0, 1), "pingpong": (0, 1), "cooperative": (0, 1), "cluster": (2, 2)}
 ARCHS = ["sm_80", "sm_90", "sm_100"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
