@@ -4,6 +4,7 @@
     docs.py excerpts --tilec T      blocks that show what the compiler prints, or what a file has;
                                     --update: takes over the numbers of values in blocks that hold
     docs.py flags --tilec T [--tilerun R]
+    docs.py limits --tilec T
 
 An excerpt is a fenced block behind a comment:
 
@@ -18,6 +19,8 @@ registers and labels, so that an excerpt lives as long as what it shows.
 
 flags: every option and every pass that --help and --list-passes show is in some document, and every
 option that a document gives to one of the programs exists.
+
+limits: numbers in the tables of docs/limits.md are the constants and the targets of the sources.
 """
 import argparse
 import glob
@@ -167,15 +170,50 @@ def flags(options):
     return problems, f"{count} options and passes"
 
 
+# ---- limits ----
+
+CHIP = ["shared_per_block", "shared_per_sm", "registers_per_sm", "registers_per_thread", "threads_per_sm",
+        "blocks_per_sm"]  # the columns of the table
+
+
+def number(text):
+    """Of a table or of C: 131,072, 1 << 17, 163 * 1024."""
+    return eval(text.replace(",", ""), {"__builtins__": {}})
+
+
+def limits(_):
+    problems, rows = [], 0
+    sources = [read(path) for folder in ("compiler", "backends/ptx") for suffix in ("h", "c")
+               for path in glob.glob(os.path.join(ROOT, folder, "**", "*." + suffix), recursive=True)]
+    chips = {match[1]: source for source in sources for match in [re.search(r"\.name = \"(sm_\d+)\"", source)] if match}
+    for line in read(os.path.join(ROOT, "docs", "limits.md")).split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if re.fullmatch(r"`[A-Z_]+`", cells[-1]):
+            found = {number(m[1]) for source in sources
+                     for m in re.finditer(rf"\b{cells[-1][1:-1]} = ([\d<* ]+)", source)}
+            have, want = [number(cells[1])], sorted(found)
+        elif re.fullmatch(r"`sm_\d+`", cells[0]):
+            have, target = list(map(number, cells[1:])), cells[0][1:-1]
+            want = [number(re.search(rf"\.{field} = ([\d* ]+)", chips[target])[1]) for field in CHIP]
+            want[:2] = [n // 1024 for n in want[:2]]
+            chips.pop(target)
+        else:
+            continue
+        rows += 1
+        if have != want:
+            problems.append(f"docs/limits.md: {line}\n    the sources have {want}")
+    return problems + [f"docs/limits.md: {name} is not in the table" for name in chips], f"{rows} rows"
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["excerpts", "flags"])
+    parser.add_argument("what", choices=["excerpts", "flags", "limits"])
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun")
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     options.tilec = os.path.abspath(options.tilec)
-    problems, counted = {"excerpts": excerpts, "flags": flags}[options.what](options)
+    problems, counted = {"excerpts": excerpts, "flags": flags, "limits": limits}[options.what](options)
     for problem in problems:
         print(problem)
     print(f"{counted}, {len(problems)} problems")
