@@ -5,6 +5,7 @@
                                     --update: takes over the numbers of values in blocks that hold
     docs.py flags --tilec T [--tilerun R]
     docs.py limits --tilec T
+    docs.py speed --tilec T
 
 An excerpt is a fenced block behind a comment:
 
@@ -21,9 +22,13 @@ flags: every option and every pass that --help and --list-passes show is in some
 option that a document gives to one of the programs exists.
 
 limits: numbers in the tables of docs/limits.md are the constants and the targets of the sources.
+
+speed: the table of speeds in README.md sums up the first table of docs/measurements.md: smallest and greatest
+TFLOPS, and the ratios to cuDNN, their geometric mean and the least.
 """
 import argparse
 import glob
+import math
 import os
 import re
 import shlex
@@ -205,15 +210,37 @@ def limits(_):
     return problems + [f"docs/limits.md: {name} is not in the table" for name in chips], f"{rows} rows"
 
 
+# ---- speed ----
+
+
+def speed(_):
+    groups = {}
+    for line in read(os.path.join(ROOT, "docs", "measurements.md")).split("\n"):
+        match = re.match(r"\| (fwd|bwd) (d\d+) (full|causal) s=\d+ \|", line)
+        if match:
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            for group in (match[1], match[2]), ("all", ""):
+                groups.setdefault(group, []).append((int(cells[1]), float(cells[6])))
+    problems, said = [], read(os.path.join(ROOT, "README.md"))
+    for (way, depth), cases in groups.items():
+        rates, ratios = zip(*cases)
+        name = {"fwd": "forward, ", "bwd": "backward, ", "all": "all"}[way] + depth.replace("d", "head dimension ")
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        row = f"| {name} | {len(cases)} | {min(rates)} to {max(rates)} | {mean:.2f} | {min(ratios):.2f} |"
+        if row not in said:
+            problems.append(f"README.md has no row\n    {row}")
+    return problems, f"{len(groups)} rows"
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["excerpts", "flags", "limits"])
+    parser.add_argument("what", choices=["excerpts", "flags", "limits", "speed"])
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun")
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     options.tilec = os.path.abspath(options.tilec)
-    problems, counted = {"excerpts": excerpts, "flags": flags, "limits": limits}[options.what](options)
+    problems, counted = {"excerpts": excerpts, "flags": flags, "limits": limits, "speed": speed}[options.what](options)
     for problem in problems:
         print(problem)
     print(f"{counted}, {len(problems)} problems")
