@@ -580,6 +580,8 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     if (!low.has_grid)
         fail(&low, kernel->name.span, "kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
              "how many programs run", kernel->name.text);
+    if (low.diag->errors == 0)
+        drop_keeps(&low);
 }
 
 static bool

@@ -211,6 +211,9 @@ TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
 /* What a variable that is declared inside `loops` loops becomes when it is assigned `value`: elements that are padding
  * of ranges of loops further in keep what they had. */
 Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
+/* Behind a kernel's last statement, where it is known what loops carry: assignments of tiles that turned out not to be
+ * over ranges further in are plain. */
+void drop_keeps(Lower *low);
 
 /* ---- ast_to_tir_expr.c ---- */
 

@@ -5,6 +5,8 @@
  * tile may have such padding.  How that is told from elements is the business of passes/imply_masks.c; this file only
  * knows of which loops there may be padding, axis by axis.
  */
+#include <string.h>
+
 #include "compiler/lower/ast_to_tir_internal.h"
 
 static PadLoops *
@@ -161,4 +163,111 @@ keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value)
     TirOp *keep = tir_op_new(&low->b, TIR_KEEP, 2, args, 1, &value->type);
     keep->integer = loops;
     return value_tile(keep->results[0], NULL);
+}
+
+/* ---- at a kernel's end ---- */
+
+/* The innermost loop over whose ranges a tile may be padding, along any axis. */
+static uint32_t
+most_loops(Lower *low, const TirVal *tile)
+{
+    uint32_t most = 0;
+
+    for (uint32_t axis = 0; axis < PAD_AXES; axis++) {
+        uint32_t loops = pad_loops(low, tile, axis);
+        most = loops > most ? loops : most;
+    }
+    return most;
+}
+
+static bool
+is_range(const TirVal *value)
+{
+    return value->def != NULL && (value->def->op == TIR_LOAD || value->def->op == TIR_IOTA);
+}
+
+static void
+forget_pads(Lower *low, const TirVal *value)
+{
+    if (is_range(value))
+        note_pad(low, value, 0, 0); /* what was noted stays */
+    else
+        *pads_of(low, value) = (PadLoops){{0}};
+}
+
+static void
+forget_block(Lower *low, const TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        forget_pads(low, block->params.at[k]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            forget_pads(low, op->results[k]);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            forget_block(low, op->blocks[k]);
+    }
+}
+
+/* A value that may be `from`, too; whether that is news. */
+static bool
+learn_from(Lower *low, const TirVal *value, const TirVal *from)
+{
+    PadLoops before = *pads_of(low, value);
+
+    for (uint32_t axis = 0; axis < PAD_AXES && axis < value->type.rank; axis++)
+        note_pad(low, value, axis, pad_loops(low, from, axis));
+    return memcmp(&before, pads_of(low, value), sizeof before) != 0;
+}
+
+/* Follows the padding through a block; whether something was found that was not known. */
+static bool
+learn_block(Lower *low, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            const TirBlock *inner = op->blocks[k];
+            const TirOp *yield = inner->ops.at[inner->ops.n - 1];
+            for (uint32_t j = 1; op->op == TIR_FOR && j < inner->params.n; j++) {
+                news |= learn_from(low, inner->params.at[j], op->args[j + 1]);
+                news |= learn_from(low, inner->params.at[j], yield->args[j - 1]);
+            }
+            news |= learn_block(low, inner);
+        }
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            PadLoops before = *pads_of(low, op->results[k]);
+            bool plain = op->op == TIR_KEEP && most_loops(low, op->args[0]) <= (uint64_t)op->integer &&
+                         op->integer != INT32_MAX;
+            if (plain)
+                learn_from(low, op->results[k], op->args[0]);
+            else if (!is_range(op->results[k]))
+                note_result(low, op->results[k]);
+            news |= memcmp(&before, pads_of(low, op->results[k]), sizeof before) != 0;
+        }
+    }
+    return news;
+}
+
+static void
+drop_block(Lower *low, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            drop_block(low, op->blocks[k]);
+        if (op->op == TIR_KEEP && op->integer != INT32_MAX && most_loops(low, op->args[0]) <= (uint64_t)op->integer)
+            tir_replace_uses(low->fn, op->results[0], op->args[0]);
+    }
+}
+
+void
+drop_keeps(Lower *low)
+{
+    forget_block(low, low->fn->body);
+    while (learn_block(low, low->fn->body)) {
+    }
+    drop_block(low, low->fn->body);
 }
