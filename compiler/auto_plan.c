@@ -56,7 +56,7 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     px.arena = s->front.arena;
     px.report = NULL;
     px.plan = choice->plan;
-    TirFn *fn = front_kernel(&s->front, s->kernel, choice, NULL);
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
     bool done = fn != NULL && diag->errors == errors && passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;
     diag->errors = errors;

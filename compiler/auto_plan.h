@@ -5,7 +5,6 @@
 #include "compiler/auto_tiles.h"
 #include "compiler/consumer_time.h"
 
-struct Front;
 struct TilecSearch;
 
 /* A plan, and why it is predicted to take what it takes. */
@@ -27,13 +26,13 @@ typedef struct PlanCandidates {
 
 /* All plans of kernel `name` that can be built, for tensors of these sizes; `asked` (NULL: the usual
  * ones) has the values to try for parameters that are `auto`, and the numbers of consumers. */
-PlanCandidates auto_plan_candidates(const struct Front *front, PassContext *px, Arena *trials,
+PlanCandidates auto_plan_candidates(const Front *front, PassContext *px, Arena *trials,
                                     const char *name, const struct TilecSearch *asked,
                                     const int64_t *sizes);
 /* Ways to compile kernel `name` with warp groups that share a block, the best first: what was
  * measured (tuning.h) before what is predicted.  None when the target has no such products, when no
  * plan fits (a remark says why), when something else was measured to be better, or `px` pins none. */
-TileChoices auto_plan_search(const struct Front *front, PassContext *px, Arena *trials,
+TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials,
                              const char *name);
 
 #endif

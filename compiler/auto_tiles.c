@@ -24,20 +24,10 @@ enum {
     SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
 };
 
-bool
-auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value)
+TirFn *
+tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice)
 {
-    AutoTiles *tiles = user;
-
-    if (tiles->kernel == NULL || strcmp(tiles->kernel, kernel) != 0) {
-        tiles->kernel = kernel;
-        tiles->asked = 0;
-    }
-    uint32_t k = tiles->asked < MAX_AUTO ? tiles->asked : MAX_AUTO - 1;
-    tiles->names[k] = param;
-    *value = tiles->choice != NULL ? tiles->choice->values[k] : 64;
-    tiles->asked++;
-    return true;
+    return front_kernel(front, name, &(OpenValues){choice->values, choice->replaced, choice->replacement}, NULL);
 }
 
 typedef struct Search {
@@ -64,7 +54,7 @@ instance(Search *s, const TileChoice *choice)
     uint32_t messages = diag->messages.n, errors = diag->errors;
 
     arena_reset(s->front.arena);
-    TirFn *fn = front_kernel(&s->front, s->kernel, choice, NULL);
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
 
     if (diag->errors != errors)
         fn = NULL;
@@ -305,7 +295,7 @@ settle(Search *s, TileChoice *choice)
     px.report = NULL;
     px.warps = choice->warps;
     px.stages = choice->stages > 0 ? choice->stages : px.stages;
-    TirFn *fn = front_kernel(&front, s->kernel, choice, NULL);
+    TirFn *fn = tile_choice_kernel(&front, s->kernel, choice);
     LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
     if (code == NULL) {
         choice->cost.fits = false;
@@ -519,12 +509,3 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     return choices;
 }
 
-bool
-auto_is_open(const AutoTiles *open, const char *name)
-{
-    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
-        if (strcmp(open->names[k], name) == 0)
-            return true;
-    }
-    return false;
-}

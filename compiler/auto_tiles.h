@@ -8,9 +8,8 @@
 #define TILEC_AUTO_TILES_H
 
 #include "compiler/cost.h"
+#include "compiler/front.h"
 #include "compiler/ir/lir.h"
-
-enum { MAX_AUTO = 8 };
 
 /* One way to compile a kernel. */
 typedef struct TileChoice {
@@ -29,26 +28,13 @@ typedef struct TileChoices {
     uint32_t n;
 } TileChoices;
 
-/* What the front end is given to answer its questions. */
-typedef struct AutoTiles {
-    const TileChoice *choice; /* NULL: some middling one */
-    const char *kernel;       /* the last one asked about .. */
-    uint32_t asked;           /* .. how many of its parameters were .. */
-    const char *names[MAX_AUTO]; /* .. and which */
-} AutoTiles;
+/* The kernel once more, with the values of `choice`.  NULL after errors. */
+TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice);
 
-/* Whether the parameter is left to the compiler. */
-bool auto_is_open(const AutoTiles *open, const char *name);
-
-/* Chooses `param` of `kernel`; `user` is an AutoTiles.  The front end asks in the order in which
- * the parameters are declared. */
-bool auto_tiles_choose(void *user, const char *kernel, const char *param, int32_t *value);
-
-struct Front;
 /* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
  * The report gets a table, and there is a remark about the winner.  None for a kernel without
  * products, and when nothing fits. */
-TileChoices auto_tiles_search(const struct Front *front, PassContext *px, Arena *trials,
+TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials,
                               const char *name);
 
 #endif

@@ -73,6 +73,23 @@ module_of(void *user, const char *function)
     return NULL;
 }
 
+/* Chooses `param` of `kernel`; `user` is an AutoTiles.  Asked in the order in which parameters are declared. */
+static bool
+choose_open(void *user, const char *kernel, const char *param, int32_t *value)
+{
+    AutoTiles *tiles = user;
+
+    if (tiles->kernel == NULL || strcmp(tiles->kernel, kernel) != 0) {
+        tiles->kernel = kernel;
+        tiles->asked = 0;
+    }
+    uint32_t k = tiles->asked < MAX_AUTO ? tiles->asked : MAX_AUTO - 1;
+    tiles->names[k] = param;
+    *value = tiles->open.values != NULL ? tiles->open.values[k] : 64;
+    tiles->asked++;
+    return true;
+}
+
 static TirModule *
 instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
 {
@@ -85,8 +102,8 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         sizes[k] = (Define){options->sizes[k].name, options->sizes[k].value};
     for (size_t k = 0; k < options->n_defines; k++) {
         const char *name = options->defines[k].name, *value = options->defines[k].value;
-        if (tiles->choice != NULL && tiles->choice->replaced == name)
-            value = tiles->choice->replacement;
+        if (name == tiles->open.replaced)
+            value = tiles->open.replacement;
         defines[k] = (Define){name, value};
     }
     AstToTir lowering = {
@@ -98,7 +115,7 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .sizes = sizes,
         .n_sizes = (uint32_t)options->n_sizes,
         .kernel = kernel,
-        .choose = auto_tiles_choose,
+        .choose = choose_open,
         .user = tiles,
         .module_of = module_of,
         .ignore_debug = options->ignore_debug,
@@ -117,9 +134,9 @@ front_module(const Front *front)
 }
 
 TirFn *
-front_kernel(const Front *front, const char *name, const TileChoice *choice, AutoTiles *asked)
+front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked)
 {
-    AutoTiles tiles = {.choice = choice};
+    AutoTiles tiles = {.open = open != NULL ? *open : (OpenValues){0}};
     TirModule *module = instantiate(front, name, &tiles);
 
     if (asked != NULL)
@@ -142,4 +159,14 @@ front_autos(const Front *front, const char *kernel, const char **names, uint32_t
         }
     }
     return n;
+}
+
+bool
+auto_is_open(const AutoTiles *open, const char *name)
+{
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
+        if (strcmp(open->names[k], name) == 0)
+            return true;
+    }
+    return false;
 }

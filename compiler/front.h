@@ -2,10 +2,26 @@
 #ifndef TILEC_FRONT_H
 #define TILEC_FRONT_H
 
-#include "compiler/auto_tiles.h"
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 #include "compiler/tilec.h"
+
+enum { MAX_AUTO = 8 };
+
+/* What parameters get whose default is `auto`. */
+typedef struct OpenValues {
+    const int32_t *values; /* in the order in which they are declared, the last one of MAX_AUTO for all further ones;
+                              NULL: middling ones */
+    const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
+} OpenValues;
+
+/* Which parameters of a kernel are `auto`. */
+typedef struct AutoTiles {
+    OpenValues open;
+    const char *kernel;       /* the last one asked about .. */
+    uint32_t asked;           /* .. how many of its parameters were .. */
+    const char *names[MAX_AUTO]; /* .. and which */
+} AutoTiles;
 
 typedef struct Front {
     Arena *arena;
@@ -22,10 +38,11 @@ void front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs
 /* All kernels, or the one that the options name, with middling values for `auto`.  NULL after
  * errors. */
 TirModule *front_module(const Front *front);
-/* One kernel once more, with the values of `choice` (NULL: middling ones) for `auto`; `asked`, if
+/* One kernel once more, with the values of `open` (NULL: middling ones) for `auto`; `asked`, if
  * not NULL, is told which parameters have that.  NULL after errors. */
-TirFn *front_kernel(const Front *front, const char *name, const TileChoice *choice,
-                    AutoTiles *asked);
+TirFn *front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked);
+/* Whether the parameter is left to the compiler. */
+bool auto_is_open(const AutoTiles *open, const char *name);
 /* The parameters of a kernel whose default is `auto`, pinned or not, in the order of their
  * declaration: at most `most`; returns how many. */
 uint32_t front_autos(const Front *front, const char *kernel, const char **names, uint32_t most);

@@ -236,7 +236,7 @@ try_candidate(Search *s, const TileChoice *choice)
     px.arena = s->front.arena;
     px.report = NULL;
     buf_init(&bugs, px.arena);
-    TirFn *fn = front_kernel(&s->front, s->sample->name, choice, NULL);
+    TirFn *fn = tile_choice_kernel(&s->front, s->sample->name, choice);
     if (fn != NULL && diag->errors == errors && !passes_run_until(&px, fn, &run, "fuse"))
         fn = NULL;
     bool good = fn != NULL && diag->errors == errors;
@@ -501,30 +501,6 @@ print_table(const Search *s, size_t shown, Buf *out)
 }
 
 /* ---- the list as lines of JSON ---- */
-
-void
-search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
-                 const int64_t *sizes, const int32_t *values, Buf *out)
-{
-    bool any = false;
-
-    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
-               target->name, sample->name);
-    for (uint32_t k = 0; k < sample->constants.n; k++) {
-        if (auto_is_open(open, sample->constants.at[k].name))
-            continue;
-        buf_printf(out, "%s\"%s\":\"%s\"", any ? "," : "", sample->constants.at[k].name,
-                   sample->constants.at[k].value);
-        any = true;
-    }
-    buf_add(out, "},\"sizes\":{");
-    for (uint32_t k = 0; k < sample->sizes.n; k++)
-        buf_printf(out, "%s\"%s\":%" PRId64, k > 0 ? "," : "", sample->sizes.at[k].name, sizes[k]);
-    buf_add(out, "},\"tiles\":{");
-    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++)
-        buf_printf(out, "%s\"%s\":%" PRId32, k > 0 ? "," : "", open->names[k], values[k]);
-    buf_add(out, "}");
-}
 
 static void
 print_tile_json(const Search *s, const Row *row, Buf *out)

@@ -11,6 +11,30 @@
 
 enum { KIB = 1024 };
 
+void
+search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
+                 const int64_t *sizes, const int32_t *values, Buf *out)
+{
+    bool any = false;
+
+    buf_printf(out, "{\"tuning\":1,\"target\":\"%s\",\"kernel\":\"%s\",\"constants\":{",
+               target->name, sample->name);
+    for (uint32_t k = 0; k < sample->constants.n; k++) {
+        if (auto_is_open(open, sample->constants.at[k].name))
+            continue;
+        buf_printf(out, "%s\"%s\":\"%s\"", any ? "," : "", sample->constants.at[k].name,
+                   sample->constants.at[k].value);
+        any = true;
+    }
+    buf_add(out, "},\"sizes\":{");
+    for (uint32_t k = 0; k < sample->sizes.n; k++)
+        buf_printf(out, "%s\"%s\":%" PRId64, k > 0 ? "," : "", sample->sizes.at[k].name, sizes[k]);
+    buf_add(out, "},\"tiles\":{");
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++)
+        buf_printf(out, "%s\"%s\":%" PRId32, k > 0 ? "," : "", open->names[k], values[k]);
+    buf_add(out, "}");
+}
+
 static void
 print_plan(const PlanHints *plan, Buf *out)
 {

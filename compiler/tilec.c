@@ -428,7 +428,7 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const cha
     Mark mark = set_mark(c);
 
     for (uint32_t n = 0; n < plans->n; n++) {
-        TirFn *fn = front_kernel(&c->front, before->name, &plans->at[n], NULL);
+        TirFn *fn = tile_choice_kernel(&c->front, before->name, &plans->at[n]);
         LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &plans->at[n]);
         if (c->bugs.n > 0 || (lowered != NULL && fn->plan != NULL)) {
             c->module->fns.at[k] = fn != NULL ? fn : before;
@@ -504,7 +504,7 @@ lower_with_choices(Compilation *c, uint32_t k)
     for (uint32_t n = 0; n < choices.n; n++) {
         go_back(c, before);
         const TileChoice *choice = &choices.at[n];
-        fn = is_made(c, choice) ? choice->fn : front_kernel(&c->front, fn->name, choice, NULL);
+        fn = is_made(c, choice) ? choice->fn : tile_choice_kernel(&c->front, fn->name, choice);
         LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, choice);
         if (lowered != NULL || c->bugs.n > 0) {
             c->module->fns.at[k] = fn != NULL ? fn : c->module->fns.at[k];

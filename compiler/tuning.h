@@ -6,8 +6,9 @@
 #ifndef TILEC_TUNING_H
 #define TILEC_TUNING_H
 
-#include "compiler/auto_tiles.h"
+#include "compiler/front.h"
 #include "compiler/ir/tir.h"
+#include "compiler/pass.h"
 #include "compiler/target.h"
 
 /* What the measurements say is best. */
