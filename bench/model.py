@@ -4,7 +4,7 @@
     python3 bench/model.py --tilec build/tilec --fit [--rounds 200]  # constants that fit better
 
 The measured times are the rows of tests/search/measured_h200.csv (--csv).  What a plan asks of the
-units comes from `tilec search --built --json`; from there on this file computes as compiler/consumer_time.c
+units comes from `tilec search --built --json`; from there on this file computes as compiler/cost/consumer_time.c
 does, with the constants read from backends/ptx/sm90.c, and says so if the two disagree.  --fit changes
 only constants that are properties of the chip (and of the code that tilec makes for it), never one for
 each kernel.  --check BOUND: exit status 1 when one of the 20 best configurations of a case is predicted

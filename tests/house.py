@@ -2,6 +2,7 @@
 """house.py - rules of the house that no compiler checks.
 
     house.py layers            who may include whom
+    house.py circles LIBRARY.. no files that call one another but those that CIRCLES has a reason for
     house.py sizes             no source file of more than 900 lines
     house.py mutable LIBRARY.. the libraries have no mutable data but what MUTABLE has a reason for
     house.py limits TILEC [COUNTED [update]]
@@ -9,6 +10,7 @@
                                which COUNTED counts (count_blocks.c), so that it does not matter how
                                busy the machine is; `update` writes work.txt anew
 """
+import fnmatch
 import os
 import re
 import resource
@@ -17,26 +19,46 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# folder: what its files may include, beside their own folder
+# room: what its files may include beside their own: rooms (without the folders in them), and files.  Every file of
+# compiler/, dsl/ and backends/ is in a room of this table; a room's neighbours stand before it.
 LAYERS = {
     "compiler/base": [],
+    "stdlib": [],
     "dsl": ["compiler/base"],
     "compiler/ir": ["compiler/base"],
-    "compiler/emit": ["compiler/base", "compiler/ir"],
-    "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/after_ptxas.h",
-                         "compiler/sass.h"],
-    "compiler/passes": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/pass.h"],
-    "compiler/timeline": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/cost.h",
-                          "compiler/group_plans.h", "compiler/flow.h", "compiler/passes"],
-    "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/pass.h", "compiler/passrun.h",
-                       "compiler/emit/metadata.h", "compiler/passes", "dsl"],
+    # what rooms share with a target (target.h), and the C API (tilec.h)
+    "compiler": ["compiler/base", "compiler/ir"],
     "backends/ptx": ["compiler/base", "compiler/ir", "compiler/target.h"],
+    "compiler/emit": ["compiler/base", "compiler/ir"],
+    # what a pass is given, the tables of passes and switches, and what runs them
+    "compiler/passes": ["compiler/base", "compiler/ir", "compiler/target.h"],
+    "compiler/passes/util": ["compiler/base", "compiler/ir", "compiler/passes/pass.h"],
+    "compiler/passes/rewrite": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/passes/masks": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/passes/schedule": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/passes/layout": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/passes/place": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util",
+                              "compiler/passes/layout"],
+    "compiler/passes/check": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passes", "compiler/passes/util",
+                       "compiler/passes/schedule/plan.h"],
+    # the tree and tile IR meet here only
+    "compiler/front": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/tilec.h", "compiler/passes/pass.h",
+                       "dsl", "stdlib"],
+    "compiler/cost": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passes/pass.h", "compiler/passes/util",
+                      "compiler/passes/schedule/plan.h"],
+    "compiler/timeline": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/cost", "compiler/passes/util",
+                          "compiler/passes/check/role_cases.h", "compiler/passes/check/role_walk.h"],
+    "compiler/choose": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/tilec.h", "compiler/passes",
+                        "compiler/passes/util", "compiler/front", "compiler/cost", "compiler/lower/tir_to_lir.h"],
+    "compiler/report": ["compiler/base", "compiler/ir", "compiler/target.h"],
+    "compiler/driver": ["compiler/base", "compiler/ir", "compiler", "compiler/passes", "compiler/front", "compiler/cost",
+                        "compiler/timeline", "compiler/choose", "compiler/report", "compiler/emit",
+                        "compiler/lower/tir_to_lir.h", "backends/ptx", "dsl/interpret.h"],
+    "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/report/after_ptxas.h", "compiler/report/sass.h"],
     "backends/sim": [],
     "backends/cuda": ["compiler/base", "backends/sim/sim.h", "backends/sim/launch_args.h"],
 }
-# the tree and tile IR meet here only
-MEETING = re.compile(r"compiler/lower/ast_to_tir\w*\.[ch]$")
-
 
 def sources(*suffixes):
     for folder in ["dsl", "compiler", "backends", "stdlib"]:
@@ -46,27 +68,95 @@ def sources(*suffixes):
                     yield os.path.relpath(os.path.join(where, name), ROOT)
 
 
+def includes(path):
+    """What a file of ours includes of ours, as paths from the root."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
+    folder = os.path.dirname(path)
+    return [name if "/" in name else f"{folder}/{name}" for name in names if not name.endswith(".tab.h")]
+
+
 def layers():
-    bad = []
-    for path in sources(".c", ".h", ".l", ".y"):
-        folder = os.path.dirname(path)
-        if folder not in LAYERS:
+    rooms, bad = list(LAYERS), []
+    for room, others in LAYERS.items():
+        for other in others:
+            home = other if other in LAYERS else os.path.dirname(other)
+            if home not in rooms or rooms.index(home) >= rooms.index(room):
+                bad.append(f"the table lets {room} include {other}, which is no room before it")
+    for path in sources(".c", ".h", ".l", ".y", ".def"):
+        room = os.path.dirname(path)
+        if room not in LAYERS:
+            bad.append(f"{path}: its folder is no room of the table")
             continue
-        with open(os.path.join(ROOT, path)) as file:
-            text = file.read()
-        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
-            if "/" not in name:
-                if name.endswith(".tab.h"):
-                    continue
-                name = f"{folder}/{name}"  # beside the file
-            allowed = any(name == a or name.startswith(a + "/") for a in LAYERS[folder] + [folder])
-            if allowed and name.startswith("dsl/") and folder == "compiler/lower":
-                allowed = bool(MEETING.search(path))
-            if allowed and MEETING.search(path) and name.startswith("compiler/passes"):
-                allowed = False
-            if not allowed:
+        for name in includes(path):
+            if not {name, os.path.dirname(name)} & {room, *LAYERS[room]}:
                 bad.append(f"{path}: may not include {name}")
-    return bad
+    return bad + [f"headers include one another: {' '.join(circle)}" for circle in circles_of(
+        {path: set(includes(path)) for path in sources(".h")})]
+
+
+# Files that call one another: patterns of their names, and why.  A row that nothing needs any more is an error.
+CIRCLES = [
+    (["roles.c", "roles_*.c"], "one pass in fourteen files: loops, branches and stores are emitted by one another; one pipeliner "
+                               "in place of the loop emitters ends that"),
+    (["lower_*.c", "tir_to_lir.c"], "the lowering makes a value when somebody asks for it (lower_elem), whatever operation it is "
+                                    "of; an explicit order of evaluation ends that"),
+    (["ast_to_tir*.c"], "the grammar: statements have expressions, which have calls, which have statements"),
+    (["interpret*.c"], "the grammar, as for ast_to_tir"),
+    (["lir.c", "lir_fold.c"], "building an instruction folds it, and folding builds instructions"),
+]
+
+
+def circles_of(edges):
+    """The strongly connected sets of more than one, of {node: set of nodes} (Tarjan)."""
+    number, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in sorted(edges.get(node, ())):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == number[node]:
+            circle = stack[stack.index(node):]
+            del stack[stack.index(node):]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for node in sorted(edges):
+        if node not in number:
+            visit(node)
+    return found
+
+
+def calls(library):
+    """{file: {file whose functions it names: one of them}} of the members of a library."""
+    said = subprocess.run(["nm", "-A", library], capture_output=True, text=True, check=True).stdout
+    symbols = re.findall(r":([^:\n]+)\.o:\s*(?:[0-9a-f]+)? ([TWU]) (\S+)$", said, re.M)
+    home = {name: member for member, kind, name in symbols if kind != "U"}
+    edges = {}
+    for member, kind, name in symbols:
+        if kind == "U" and home.get(name, member) != member:
+            edges.setdefault(member, {})[home[name]] = name
+    return edges
+
+
+def circles(*libraries):
+    bad, used = [], set()
+    for library in libraries:
+        edges = calls(library)
+        if not edges:
+            bad.append(f"nm shows no calls in {library}")
+        for circle in circles_of(edges):
+            rows = [k for k, (patterns, _) in enumerate(CIRCLES)
+                    if all(any(fnmatch.fnmatch(name, p) for p in patterns) for name in circle)]
+            used |= set(rows)
+            if not rows:
+                which = [f"{a} -> {b} ({name})" for a in circle for b, name in sorted(edges[a].items()) if b in circle]
+                bad.append("files call one another:\n    " + "\n    ".join(which))
+    return bad + [f"no circle needs the row {patterns}" for k, (patterns, _) in enumerate(CIRCLES) if k not in used]
 
 
 def sizes():
@@ -151,7 +241,7 @@ def limits(tilec, counted=None, update=None):
 
 
 def main():
-    checks = {"layers": layers, "sizes": sizes, "mutable": mutable, "limits": limits}
+    checks = {"layers": layers, "circles": circles, "sizes": sizes, "mutable": mutable, "limits": limits}
     bad = checks[sys.argv[1]](*sys.argv[2:])
     for line in bad:
         print(line)

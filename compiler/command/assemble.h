@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "compiler/after_ptxas.h"
+#include "compiler/report/after_ptxas.h"
 
 typedef struct Assembly {
     const char *ptxas; /* NULL: the one that is found */

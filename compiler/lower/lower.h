@@ -9,7 +9,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/lir.h"
-#include "compiler/pass.h"
+#include "compiler/passes/pass.h"
 
 /* One element: a register plus, for i32, a constant; or a constant. */
 typedef enum ElemKind { ELEM_REG, ELEM_INT, ELEM_FLOAT, ELEM_BOOL } ElemKind;
@@ -122,7 +122,7 @@ typedef struct Lowering {
     const char **map_names; /* of parameters, by number of the pipeline */
     TileHead *head;    /* NULL: a tile is found when it begins */
     TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
-    const bool *at_once; /* by value: is made where it stands (passes/acc_classes.h); NULL: nothing has a home */
+    const bool *at_once; /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     Extremes extremes; /* of the last vote */
     const TirOp *voted; /* that vote, in what is lowered under it; NULL */

@@ -5,7 +5,7 @@
  */
 #include "compiler/lower/lower_access.h"
 
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_util.h"
 
 /* ---- addresses ---- */
 

@@ -5,14 +5,14 @@
  * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
  * written until a wait, and ptxas gives up on running products side by side when an
  * accumulator is copied.  So every chain of values that a product adds to lives in one set of
- * registers, its home (passes/acc_classes.c finds them).
+ * registers, its home (passes/util/acc_classes.c finds them).
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/acc_classes.h"
-#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/util/acc_classes.h"
+#include "compiler/passes/util/shared_uses.h"
 
 /* ---- homes ---- */
 

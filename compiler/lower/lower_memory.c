@@ -1,6 +1,6 @@
 /* lower_memory.c - tiles between global memory and registers or shared memory. */
 #include "compiler/lower/lower_access.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum { MANY_ROWS = 16 }; /* of a thread: more addresses than a few registers hold */
 

@@ -9,8 +9,8 @@
  * the lanes (8 each), and `.trans` serves operands whose contracted dimension runs down the rows.
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/shared_uses.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum { ATOM_M = 16, ATOM_N = 8, ATOM_K = 16 };
 

@@ -22,8 +22,8 @@
 
 #include <string.h>
 
-#include "compiler/passes/tir_clone.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_util.h"
 
 typedef VEC(TirVal *) Values;
 

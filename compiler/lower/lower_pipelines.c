@@ -10,8 +10,8 @@
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/plan.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum { BOTH_BLOCKS = 3 };
 

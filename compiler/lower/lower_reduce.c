@@ -1,8 +1,8 @@
 /* lower_reduce.c - reductions: elements of a thread, lanes of a warp, warps of a block, votes. */
 #include "compiler/lower/lower.h"
 
-#include "compiler/passes/shared_uses.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
 
 static Elem
 combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)

@@ -13,9 +13,9 @@
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/plan.h"
-#include "compiler/passes/tir_clone.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_util.h"
 
 /* ---- the program of the warps ---- */
 

@@ -10,7 +10,7 @@
  * Otherwise descriptors go through vector registers.
  */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/plan.h"
+#include "compiler/passes/schedule/plan.h"
 
 enum { MANY_PIPELINES = 4 };
 

@@ -1,6 +1,6 @@
 /* lower_shared.c - addresses in shared memory, and tiles that go through it. */
 #include "compiler/lower/lower.h"
-#include "compiler/passes/shared_uses.h"
+#include "compiler/passes/util/shared_uses.h"
 
 LirReg
 lower_shared_start(Lowering *lo)

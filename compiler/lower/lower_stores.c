@@ -1,5 +1,5 @@
 /* lower_stores.c - results that leave through shared memory, by TMA
- * (passes/roles_store.c).
+ * (passes/schedule/roles_store.c).
  *
  * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
  * group writes some swizzle atom columns and meets, the lane asks for the stores.  Over a stage of a pipeline: each warp
@@ -14,7 +14,7 @@
 #include "compiler/lower/lower_access.h"
 
 #include "compiler/ir/layout.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_util.h"
 
 
 static const LirOpcode stores[] = {0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3,

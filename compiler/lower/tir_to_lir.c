@@ -7,9 +7,9 @@
 #include "compiler/lower/tir_to_lir.h"
 
 #include "compiler/lower/lower.h"
-#include "compiler/passes/shared_uses.h"
-#include "compiler/passes/tir_util.h"
-#include "compiler/passrun.h"
+#include "compiler/passes/passrun.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
 
 /* Found with ptxas 13.0 on 190 kernels: those with more alive often spilled, and no longer did without
  * hoisting. */

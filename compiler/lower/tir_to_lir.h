@@ -3,7 +3,7 @@
 #define TILEC_TIR_TO_LIR_H
 
 #include "compiler/ir/lir.h"
-#include "compiler/pass.h"
+#include "compiler/passes/pass.h"
 
 /* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic. */
 LirFn *lower_kernel(PassContext *px, TirFn *fn);

@@ -7,7 +7,7 @@
 #ifndef TILEC_TIMELINE_TIMELINE_H
 #define TILEC_TIMELINE_TIMELINE_H
 
-#include "compiler/group_plans.h"
+#include "compiler/cost/group_plans.h"
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 

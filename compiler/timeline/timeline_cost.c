@@ -6,7 +6,7 @@
  * or the lanes, masks are left to the few iterations that keep them; copies take the way from
  * the L2 cache.  group_clocks() makes one figure of the sums over an iteration.
  */
-#include "compiler/cost.h"
+#include "compiler/cost/cost.h"
 #include "compiler/ir/layout.h"
 #include "compiler/timeline/timeline.h"
 

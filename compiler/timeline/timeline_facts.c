@@ -1,6 +1,6 @@
 /* timeline_facts.c - roles, buffers and barriers of a kernel as text. */
 #include "compiler/ir/layout.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
 #include <stdio.h>

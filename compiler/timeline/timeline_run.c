@@ -10,7 +10,7 @@
  * A block goes through two tiles with the same program, so that where persistent blocks begin the
  * next tile shows.
  */
-#include "compiler/passes/tir_util.h"
+#include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
 enum { TILES = 2, MOST_IN_FLIGHT = 32 };

@@ -4,10 +4,10 @@
  * every consumer has iterations enough for each pipeline to go around, so that what is shown is steady.
  * Branches that depend on data are counted as seldom as the cost model takes them to be.
  */
-#include "compiler/cost.h"
-#include "compiler/passes/role_cases.h"
-#include "compiler/passes/role_walk.h"
-#include "compiler/passes/tir_util.h"
+#include "compiler/cost/cost.h"
+#include "compiler/passes/check/role_cases.h"
+#include "compiler/passes/check/role_walk.h"
+#include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
 enum { MOST_BLOCKS = 20000, SPARE_ITERATIONS = 6, LEAST_ITERATIONS = 12, DEEPEST = 24 };

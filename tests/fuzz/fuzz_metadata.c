@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/cuda/launch.h"
-#include "compiler/after_ptxas.h"
+#include "compiler/report/after_ptxas.h"
 #include "tests/fuzz/fuzz.h"
 
 const size_t fuzz_choices = 1;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "compiler/after_ptxas.h"
+#include "compiler/report/after_ptxas.h"
 
 typedef struct Recorded {
     Arena arena;

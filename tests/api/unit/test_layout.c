@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "compiler/ir/layout.h"
-#include "compiler/passes/layout_store.h"
+#include "compiler/passes/layout/layout_store.h"
 #include "tests/api/unit/with_arena.h"
 
 static TirType

@@ -12,7 +12,7 @@
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
 #include "compiler/ir/tir.h"
-#include "compiler/passes/noop_proof.h"
+#include "compiler/passes/util/noop_proof.h"
 
 static jmp_buf no_memory;
 

@@ -17,8 +17,8 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
-#include "compiler/front.h"
-#include "compiler/passrun.h"
+#include "compiler/front/front.h"
+#include "compiler/passes/passrun.h"
 
 static jmp_buf no_memory;
 static const char *folder;

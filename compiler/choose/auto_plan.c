@@ -1,0 +1,533 @@
+/* auto_plan.c - choosing a plan for warp groups.
+ *
+ * A candidate is a value for each `auto` parameter and a number of consumers.  A consumer has 64 rows, or
+ * more where nothing is computed between products.  Blocks are persistent.  Where work tiles differ in
+ * length, or consumers share a product, one work tile a block is a candidate, too; it is the only one
+ * where they share a product without lookahead.  The candidate's kernel is built up to the pass `plan`;
+ * consumer_time.c predicts the time of a launch from what one iteration asks of the units.  What does not
+ * fit shared memory or registers is not a candidate.
+ */
+#include "compiler/choose/auto_plan.h"
+
+#include <string.h>
+
+#include "compiler/choose/tuning.h"
+#include "compiler/front/front.h"
+#include "compiler/ir/layout.h"
+#include "compiler/passes/passrun.h"
+
+enum {
+    MOST_STAGES = 4,
+    ENOUGH_STAGES = 3,      /* for a fourth one to be worth less than what follows the loop */
+    MOST_CHOICES = 160,
+    USUAL_TILE = 64,        /* what divides most sizes of tensors */
+    OTHER_SHARED = 1024,    /* barriers, alignment */
+    COOP_K_SHARED = 512      /* the same where all large buffers are counted */
+};
+
+typedef struct PlanSearch {
+    Front front;
+    PassContext *px;
+    const char *kernel;
+    const TilecSearch *asked; /* NULL: nothing */
+    PlanCandidate *found;
+    uint32_t n, autos;
+    AutoTiles open;
+    const int64_t *sizes; /* of the tensors, by index */
+    bool sizes_known;     /* else these are as good as any */
+    bool one_block;       /* only consumers of 64 rows */
+} PlanSearch;
+
+/* ---- one kernel ---- */
+
+/* A kernel for the values of `choice`, as far as the pass `plan`; NULL: there is none.  What is
+ * said about it is dropped. */
+static TirFn *
+planned_kernel(PlanSearch *s, const TileChoice *choice)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *s->px;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    arena_reset(s->front.arena);
+    buf_init(&bugs, s->front.arena);
+    px.arena = s->front.arena;
+    px.report = NULL;
+    px.plan = choice->plan;
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
+    bool done = fn != NULL && diag->errors == errors && passes_run_until(&px, fn, &run, "plan");
+    diag->messages.n = messages;
+    diag->errors = errors;
+    return done && fn->plan != NULL ? fn : NULL;
+}
+
+/* ---- candidates ---- */
+
+/* Registers of a thread, at least.  Where consumers share a product, one tile that is computed takes the
+ * place of a result, and masks are made as they are used. */
+static int64_t
+registers_needed(const ConsumerWork *w)
+{
+    enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
+    int64_t needed = w->accumulators + w->fresh;
+
+    if (!w->coop_k)
+        return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0) +
+               (w->vectors > 0 ? VECTOR_REGISTERS : 0);
+    needed += w->vector + FEW_REGISTERS; /* that is added to a tile, or to what it begins with */
+    if (w->kept > w->fresh / 2)
+        return needed + w->kept - w->fresh / 2;
+    if (w->positions)
+        return needed + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0);
+    return needed;
+}
+
+/* Adds a candidate; false if it takes more registers than a thread has. */
+static bool
+add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips,
+         PlanHints plan)
+{
+    const Target *target = s->px->target;
+    bool dynamic = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
+    uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
+                               : target->role_registers[plan.consumers].consumer;
+
+    if (registers_needed(w) > registers)
+        return false;
+    if (s->n == MOST_CHOICES)
+        return true;
+    PlanCandidate *found = &s->found[s->n++];
+    *found = (PlanCandidate){.choice = *values,
+                             .work = *w,
+                             .trips = *trips,
+                             .clocks = consumer_time(target, w, trips, &plan, s->sizes_known),
+                             .pipelined = consumer_pipelines(target, w, &plan)};
+    found->work.n_loops = 0;
+    found->choice.warps = 4;
+    found->choice.plan = plan;
+    found->shared_bytes =
+        plan.stages * (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
+        plan.q_stages * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
+        plan.consumers * w->exchange_bytes;
+    found->microseconds = found->clocks.total / target->chip.burst_mhz;
+    found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
+    found->choice.cost.per_work = found->microseconds;
+    /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
+    for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
+        if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
+            found->choice.cost.per_work *= 1.015;
+    }
+    return true;
+}
+
+/* The same with programs of a sliding axis under the static scheduler, and with pairs of blocks, where the
+ * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
+ * quicker (docs/measurements.md).  It deals programs out where consumers can not spare the registers that the
+ * counter takes: drawn, they were 3 to 9 % quicker. */
+static void
+add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips, PlanHints plan)
+{
+    bool fits = add_plan(s, values, w, trips, plan);
+
+    if (w->sliding && (s->asked != NULL || !fits)) {
+        PlanHints fixed = plan;
+        fixed.dynamic = false;
+        add_plan(s, values, w, trips, fixed);
+    }
+    plan.paired = true;
+    if (s->asked != NULL && s->asked->clusters && w->pairs)
+        add_plan(s, values, w, trips, plan);
+}
+
+static void
+add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const ConsumerWork *w,
+           uint32_t consumers)
+{
+    const Target *target = s->px->target;
+    int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
+                    (w->coop_k ? COOP_K_SHARED : OTHER_SHARED);
+    uint32_t q_stages = 2, stages = 0;
+    int64_t loop = w->pipeline_bytes_shared + consumers * w->pipeline_bytes_own;
+    int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
+
+    if (loop == 0 || limit <= 0)
+        return;
+    /* A warp group without a program keeps registers that the others could use. */
+    bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
+    if (!asked && consumers > 1 && !fn->plan->cooperative && consumers > trips_extent(fn, w->axis, s->sizes))
+        return;
+    for (; q_stages >= 1 && stages < 2; q_stages--) {
+        stages = (uint32_t)((limit - q_stages * once) / loop);
+        if (q_stages * once > limit)
+            stages = 0;
+        if (stages >= 2 || q_stages == 1)
+            break;
+    }
+    if (s->px->stages > 0) /* pinned */
+        stages = stages >= s->px->stages ? s->px->stages : 0;
+    stages = stages > MOST_STAGES ? MOST_STAGES : stages;
+    if (stages == 0)
+        return;
+    ConsumerTrips trips =
+        trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
+    PlanHints plan = {.consumers = consumers,
+                      .cooperative = fn->plan->cooperative,
+                      .stages = stages,
+                      .q_stages = q_stages,
+                      .persistent = true,
+                      .dynamic = true,
+                      .pipelined = true,
+                      .pingpong = consumers > 1 && !fn->plan->cooperative};
+    int64_t left = limit - q_stages * once - stages * loop, atom_columns = consumers * w->atom_column_bytes;
+    if (q_stages > 1 && w->leaves_over)
+        atom_columns = 0;
+    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns && left + loop >= atom_columns &&
+        consumer_pipelines(target, w, &plan))
+        plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
+    /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
+     * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
+    if (!w->coop_k || (q_stages > 1 && w->lookahead))
+        add_plans(s, values, w, &trips, plan);
+    plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
+    /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a second stage
+     * as for nothing, and so it was measured. */
+    plan.q_stages = w->coop_k ? q_stages : 1;
+    if (w->variable_trips || w->coop_k)
+        add_plans(s, values, w, &trips, plan);
+}
+
+static bool
+consumers_wanted(const PlanSearch *s, uint32_t consumers)
+{
+    if (s->px->plan.consumers != 0)
+        return s->px->plan.consumers == consumers;
+    for (size_t k = 0; s->asked != NULL && k < s->asked->n_groups; k++) {
+        if (s->asked->groups[k] == consumers)
+            return true;
+    }
+    return s->asked == NULL || s->asked->n_groups == 0;
+}
+
+/* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
+ * two at least, and looks different for each number. */
+static bool
+try_values(PlanSearch *s, TileChoice *values)
+{
+    bool some = false;
+
+    for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
+        if (!consumers_wanted(s, consumers))
+            continue;
+        values->plan = (PlanHints){
+            .consumers = consumers, .stages = 2, .q_stages = 1, .pipelined = true};
+        TirFn *fn = planned_kernel(s, values);
+        if (fn == NULL)
+            continue;
+        some = true;
+        if (fn->plan->coop_k) {
+            ConsumerWork w = consumer_work(fn, consumers);
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+                add_choice(s, values, fn, &w, consumers);
+            continue;
+        }
+        ConsumerWork w = consumer_work(fn, 1);
+        /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
+         * products could run under its arithmetic. */
+        if (w.rows > GROUP_ROWS && (!consumer_only_mmas(&w) || s->one_block))
+            return false;
+        for (; consumers <= MOST_CONSUMERS; consumers++) {
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&
+                consumers_wanted(s, consumers))
+                add_choice(s, values, fn, &w, consumers);
+        }
+    }
+    return some;
+}
+
+/* Plans in which consumers divide the tiles of the main loop: 64 rows for each consumer.  A program's sums are
+ * then spread over all consumers, but so are the tiles that it loads: each is used for fewer products.  So
+ * this is for kernels that have no other plan. */
+static void
+try_divided(PlanSearch *s, const TileChoice *values)
+{
+    for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
+        for (uint32_t k = 0; k <= s->autos && consumers_wanted(s, consumers); k++) {
+            TileChoice tiles = *values;
+            if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
+                tiles.values[k] = GROUP_ROWS * (int32_t)consumers;
+            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .q_stages = 1, .cooperative = true};
+            TirFn *fn = planned_kernel(s, &tiles);
+            if (fn == NULL)
+                continue;
+            ConsumerWork w = consumer_work(fn, consumers);
+            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+                add_choice(s, &tiles, fn, &w, consumers);
+        }
+    }
+}
+
+/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers. */
+static bool
+try_pinned_rows(PlanSearch *s, TileChoice *values)
+{
+    const TilecOptions *options = s->front.options;
+
+    for (size_t k = 0; k < options->n_defines; k++) {
+        for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
+            static const char *const rows[] = {"", "64", "128", "192", "256"};
+            if (strcmp(options->defines[k].value, rows[consumers]) != 0)
+                continue;
+            values->replaced = options->defines[k].name;
+            values->replacement = rows[1];
+            PlanHints before = s->px->plan;
+            s->px->plan.consumers = consumers;
+            bool ok = try_values(s, values);
+            s->px->plan = before;
+            if (ok)
+                return true;
+            values->replaced = values->replacement = NULL;
+        }
+    }
+    return false;
+}
+
+/* Those that may be other than 64: one at a time, and of three the large ones together. */
+static void
+try_usual_values(PlanSearch *s, const TileChoice *values)
+{
+    static const int32_t sizes[] = {64, 128, 96, 80, 112, 160, 192, 256, 48, 32};
+    uint32_t n_sizes = sizeof sizes / sizeof sizes[0];
+
+    for (uint32_t index = 1; s->autos == 3 && index < 27; index++) {
+        TileChoice other = *values;
+        for (uint32_t k = 0, rest = index; k < 3; k++, rest /= 3)
+            other.values[k] = GROUP_ROWS << rest % 3;
+        try_values(s, &other);
+    }
+    for (uint32_t k = 0; k < s->autos; k++) {
+        for (uint32_t j = 1; j < n_sizes && s->autos < 3; j++) {
+            TileChoice other = *values;
+            other.values[k] = sizes[j];
+            if (!try_values(s, &other) && j == 1)
+                break;
+        }
+    }
+}
+
+/* The values that the user wants to see, in all combinations; 64 where there is no list. */
+static void
+try_listed_values(PlanSearch *s)
+{
+    size_t total = 1, n[MAX_AUTO];
+    enum { MOST = 256 };
+
+    for (uint32_t k = 0; k < s->autos; k++) {
+        uint32_t list = k < TILEC_OPEN ? k : TILEC_OPEN - 1;
+        n[k] = s->asked->n_tiles[list] > 0 ? s->asked->n_tiles[list] : 1;
+        total *= n[k];
+    }
+    for (size_t index = 0; index < total && index < MOST; index++) {
+        TileChoice values = {0};
+        size_t rest = index;
+        for (uint32_t k = 0; k < MAX_AUTO; k++)
+            values.values[k] = GROUP_ROWS;
+        for (uint32_t k = 0; k < s->autos; k++) {
+            uint32_t list = k < TILEC_OPEN ? k : TILEC_OPEN - 1;
+            if (s->asked->n_tiles[list] > 0)
+                values.values[k] = s->asked->tiles[list][rest % n[k]];
+            rest /= n[k];
+        }
+        try_values(s, &values);
+    }
+}
+
+static bool
+has_lists(const TilecSearch *asked)
+{
+    for (uint32_t k = 0; asked != NULL && k < TILEC_OPEN; k++) {
+        if (asked->n_tiles[k] > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Clocks of the loop for each multiplication. */
+static double
+loop_clocks(const PlanCandidate *found)
+{
+    return found->clocks.iteration / (found->choice.plan.consumers * found->work.multiplies);
+}
+
+static void
+sort_found(PlanSearch *s)
+{
+    for (uint32_t i = 1; i < s->n; i++) {
+        PlanCandidate found = s->found[i];
+        uint32_t k = i;
+        while (k > 0 && found.choice.cost.per_work < s->found[k - 1].choice.cost.per_work) {
+            s->found[k] = s->found[k - 1];
+            k--;
+        }
+        s->found[k] = found;
+    }
+}
+
+/* Of those that are as good for usual sizes, one whose loop is clearly quicker comes first: where sizes
+ * are not known, it gains more in large launches than it may lose in small ones. */
+static void
+prefer_quick_loop(PlanSearch *s)
+{
+    static const double as_good = 1.009; /* two runs of one plan differ by as much */
+    static const double clearly = 0.97;  /* the model's mean error */
+    double limit = as_good * s->found[0].choice.cost.per_work;
+    double quick = clearly * loop_clocks(&s->found[0]);
+    uint32_t best = 0;
+
+    for (uint32_t k = 1; k < s->n && s->found[k].choice.cost.per_work < limit; k++) {
+        if (loop_clocks(&s->found[k]) < quick) {
+            quick = loop_clocks(&s->found[k]);
+            best = k;
+        }
+    }
+    PlanCandidate found = s->found[best];
+    memmove(&s->found[1], &s->found[0], best * sizeof found);
+    s->found[0] = found;
+}
+
+/* Whether the source or the command line says of all sizes what they are most often. */
+static bool
+all_sizes_said(const TirFn *fn)
+{
+    bool all = true;
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        all = all && fn->sizes.at[k].usual != 0;
+    return all;
+}
+
+PlanCandidates
+auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const char *name,
+                     const TilecSearch *asked, const int64_t *sizes)
+{
+    PlanSearch s = {.front = *front,
+                    .px = px,
+                    .kernel = name,
+                    .asked = asked,
+                    .sizes = sizes};
+    Diag *diag = px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    TileChoice values = {0};
+
+    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
+        return (PlanCandidates){0};
+    s.front.arena = trials;
+    s.found = arena_array(px->arena, PlanCandidate, MOST_CHOICES);
+    TirFn *fn = front_kernel(&s.front, name, NULL, &s.open);
+    diag->messages.n = messages;
+    diag->errors = errors;
+    if (fn == NULL)
+        return (PlanCandidates){0};
+    if (sizes == NULL)
+        s.sizes = trips_usual_sizes(px->arena, fn);
+    s.sizes_known = sizes != NULL || all_sizes_said(fn);
+    s.autos = s.open.asked < MAX_AUTO ? s.open.asked : MAX_AUTO;
+    for (uint32_t k = 0; k < MAX_AUTO; k++)
+        values.values[k] = GROUP_ROWS;
+    s.one_block = true; /* what is pinned to more says how many rows a block has, if it can */
+    bool some = !has_lists(asked) && try_values(&s, &values);
+    s.one_block = false;
+    if (has_lists(asked))
+        try_listed_values(&s);
+    else if (some)
+        try_usual_values(&s, &values);
+    else if (!try_pinned_rows(&s, &values))
+        try_values(&s, &values);
+    if (s.n == 0 && !has_lists(asked))
+        try_divided(&s, &values);
+    sort_found(&s);
+    if (!s.sizes_known && s.n > 0)
+        prefer_quick_loop(&s);
+    return (PlanCandidates){s.found, s.n, s.open};
+}
+
+/* ---- choosing ---- */
+
+static void
+print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
+{
+    const PlanHints *plan = &choice->plan;
+
+    for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
+        buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
+    buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages, plan->q_stages,
+               plan->cooperative ? ", cooperative" : "", plan->persistent ? "" : ", a tile a block");
+    buf_add(out, plan->paired ? ", pairs of blocks" : "");
+}
+
+/* What the tuning database says.  True with no plan in `choice`: something else is better. */
+static bool
+take_measured(const Front *front, PassContext *px, const TirFn *sample, const AutoTiles *open,
+              TileChoice *choice)
+{
+    const TilecOptions *options = front->options;
+    TuningChoice measured;
+    Buf text;
+
+    uint32_t messages = px->diag->messages.n;
+    if (options->tuning == NULL)
+        return false;
+    bool found = tuning_find(px->arena, px->diag, options->tuning_path, options->tuning, px->target,
+                             sample, open, true, 0, px->stages, &measured);
+    if (!found || measured.plan.consumers == 0) /* auto_tiles.c reads the file, too, and says it */
+        px->diag->messages.n = messages;
+    if (!found)
+        return false;
+    *choice = (TileChoice){.warps = 4, .plan = measured.plan, .cost = {.fits = true}};
+    memcpy(choice->values, measured.values, sizeof choice->values);
+    if (measured.plan.consumers == 0)
+        return true;
+    buf_init(&text, px->arena);
+    print_values(open, choice, &text);
+    buf_printf(&text, ": the best of %u measured, %.1f us", measured.others + 1,
+               measured.microseconds);
+    diag_remark(px->diag, sample->span, "kernel '%s': %s", sample->name, text.at);
+    if (px->report != NULL)
+        buf_printf(px->report, "tuning database for %s: %s\n", sample->name, text.at);
+    return true;
+}
+
+TileChoices
+auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+{
+    enum { TRIED = 3, SHOWN = 8 };
+    Diag *diag = px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    TileChoice *choices = arena_array(px->arena, TileChoice, TRIED + 1);
+    AutoTiles open = {0};
+    Front sample = *front;
+    uint32_t n = 0;
+
+    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
+        return (TileChoices){0};
+    sample.arena = trials;
+    arena_reset(trials);
+    TirFn *fn = front_kernel(&sample, name, NULL, &open);
+    diag->messages.n = messages;
+    diag->errors = errors;
+    if (fn != NULL && take_measured(front, px, fn, &open, &choices[0])) {
+        if (choices[0].plan.consumers == 0)
+            return (TileChoices){0};
+        n = 1;
+    }
+    PlanCandidates found = auto_plan_candidates(front, px, trials, name, NULL, NULL);
+    for (uint32_t k = 0; k < found.n && k < TRIED; k++)
+        choices[n++] = found.at[k].choice;
+    for (uint32_t k = 0; k < found.n && k < SHOWN && px->report != NULL; k++) {
+        buf_add(px->report, k == 0 && n <= TRIED ? "  * " : "    ");
+        print_values(&found.open, &found.at[k].choice, px->report);
+        buf_printf(px->report, ": predicted %.0f us for usual sizes\n", found.at[k].microseconds);
+    }
+    return (TileChoices){choices, n};
+}

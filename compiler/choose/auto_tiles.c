@@ -1,0 +1,511 @@
+/* auto_tiles.c - the search for tile sizes, warps and stages.
+ *
+ * A coarse grid of powers of two, of which a guess leaves the most promising to be tried out; then
+ * steps from the best one to sizes between; then fewer buffers.  Trying out means front end,
+ * passes up to the plan of shared memory, and the estimate of cost.c.  Where the best one needs
+ * nearly all registers by that estimate, its code is made and tells how many it needs.
+ */
+#include "compiler/choose/auto_tiles.h"
+
+#include <string.h>
+
+#include "compiler/choose/tuning.h"
+#include "compiler/front/front.h"
+#include "compiler/ir/layout.h"
+#include "compiler/lower/tir_to_lir.h"
+#include "compiler/passes/passrun.h"
+
+enum {
+    MAX_TRIED = 64,
+    FULL_WARPS = 8,   /* of an SM, at least */
+    COARSE_TRIED = 8, /* of the grid, after the guess */
+    MAX_SETTLED = 4,  /* choices whose code is made */
+    NOTCH = 16,
+    SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
+};
+
+TirFn *
+tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice)
+{
+    return front_kernel(front, name, &(OpenValues){choice->values, choice->replaced, choice->replacement}, NULL);
+}
+
+typedef struct Search {
+    Front front; /* into the arena of trials */
+    PassContext *px;
+    const char *kernel;
+    TileChoice tried[MAX_TRIED];
+    uint32_t n;
+    uint32_t autos;
+    const char *names[MAX_AUTO];
+    uint32_t warps;     /* pinned; 0: not */
+    bool stages_pinned; /* on the command line or at some loop */
+    bool pipelined;     /* there is a choice of stages */
+    bool products;
+} Search;
+
+/* ---- one candidate ---- */
+
+/* A kernel for a trial.  What is wrong with it is nobody's business: the messages go. */
+static TirFn *
+instance(Search *s, const TileChoice *choice)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+
+    arena_reset(s->front.arena);
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
+
+    if (diag->errors != errors)
+        fn = NULL;
+    diag->messages.n = messages;
+    diag->errors = errors;
+    return fn;
+}
+
+/* Runs the passes and the estimate; false when that can not be. */
+static bool
+try_out(Search *s, const TileChoice *candidate)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *s->px;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *had = &s->tried[k];
+        if (memcmp(had->values, candidate->values, sizeof had->values) == 0 &&
+            had->warps == candidate->warps && had->stages == candidate->stages)
+            return had->cost.fits;
+    }
+    TirFn *fn = s->n < MAX_TRIED ? instance(s, candidate) : NULL;
+    if (fn == NULL)
+        return false;
+    px.arena = s->front.arena;
+    buf_init(&bugs, px.arena);
+    px.report = NULL;
+    px.trial = true;
+    px.warps = candidate->warps;
+    if (candidate->stages != 0)
+        px.stages = candidate->stages;
+    TileChoice *choice = &s->tried[s->n++];
+    *choice = *candidate;
+    bool done = passes_run(&px, fn, &run);
+    if (fn->shared_bytes > 0 || done)
+        cost_estimate(&px, fn, &choice->cost);
+    if (!done && choice->cost.fits) {
+        choice->cost.fits = false;
+        choice->cost.misfit = "the passes";
+    }
+    diag->messages.n = messages;
+    diag->errors = errors;
+    return choice->cost.fits;
+}
+
+static TileChoice *
+best_of(Search *s)
+{
+    TileChoice *best = NULL;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        TileChoice *choice = &s->tried[k];
+        if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
+            best = choice;
+    }
+    return best;
+}
+
+/* ---- what is open ---- */
+
+static void
+look_at(Search *s, const TirBlock *block, uint32_t depth)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        s->products |= op->op == TIR_MMA;
+        s->pipelined |= op->op == TIR_LOAD && depth > 0;
+        s->stages_pinned |= op->op == TIR_FOR && op->hints.stages > 0;
+        for (uint32_t b = 0; b < op->n_blocks; b++)
+            look_at(s, op->blocks[b], depth + (op->op == TIR_FOR));
+    }
+}
+
+/* ---- the rounds ---- */
+
+static int64_t
+largest_product(const TirBlock *block)
+{
+    int64_t most = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int64_t n = op->op == TIR_MMA ? tir_type_elements(op->results[0]->type) : 0;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            int64_t inner = largest_product(op->blocks[b]);
+            n = inner > n ? inner : n;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+typedef struct Coarse {
+    TileChoice *at;
+    uint32_t n;
+} Coarse;
+
+/* All of the grid that might fit, with its guess. */
+static void
+guess_at(Search *s, Coarse *coarse, const TileChoice *values)
+{
+    static const uint32_t warps[] = {8, 4, 2, 1};
+    TirFn *fn = instance(s, values);
+
+    if (fn == NULL)
+        return;
+    int64_t largest = largest_product(fn->body);
+    for (uint32_t k = 0; k < sizeof warps / sizeof warps[0]; k++) {
+        TileChoice *choice = &coarse->at[coarse->n];
+        if (s->warps > 0 ? k > 0 : warps[k] < 4 && largest > SMALL_TILE)
+            break;
+        *choice = *values;
+        choice->warps = s->warps > 0 ? s->warps : warps[k];
+        choice->stages = s->stages_pinned || !s->pipelined ? 0 : 2;
+        uint32_t stages = choice->stages > 0 ? 2 : s->px->stages > 0 ? s->px->stages : 1;
+        cost_guess(s->px, fn, choice->warps, stages, &choice->cost);
+        if (!choice->cost.fits && choice->stages == 2) {
+            choice->stages = 1;
+            cost_guess(s->px, fn, choice->warps, 1, &choice->cost);
+        }
+        coarse->n += choice->cost.fits;
+        if (!choice->cost.fits || choice->stages != 2)
+            continue;
+        if (choice->cost.blocks > 1 || choice->warps >= FULL_WARPS)
+            continue;
+        TileChoice *single = &coarse->at[coarse->n]; /* where two blocks take the place of a small one */
+        *single = *choice;
+        single->stages = 1;
+        cost_guess(s->px, fn, choice->warps, 1, &single->cost);
+        coarse->n += single->cost.fits && single->cost.blocks > choice->cost.blocks;
+    }
+}
+
+static void
+search_grid(Search *s)
+{
+    static const int32_t sizes[] = {32, 64, 128, 16, 256};
+    uint32_t n_sizes = s->autos <= 2 ? 5 : 3, digits = s->autos < 4 ? s->autos : 3, total = 1;
+    Coarse coarse = {0};
+
+    for (uint32_t k = 0; k < digits; k++)
+        total *= n_sizes;
+    coarse.at = arena_array(s->px->arena, TileChoice, 8 * total);
+    for (uint32_t index = 0; index < total; index++) {
+        TileChoice values = {0};
+        uint32_t rest = index;
+        for (uint32_t k = 0; k < MAX_AUTO && s->autos > 0; k++) {
+            if (k >= digits) {
+                values.values[k] = values.values[digits - 1];
+                continue;
+            }
+            values.values[k] = sizes[rest % n_sizes];
+            rest /= n_sizes;
+        }
+        guess_at(s, &coarse, &values);
+    }
+    for (uint32_t round = 0; round < COARSE_TRIED; round++) {
+        TileChoice *best = NULL;
+        for (uint32_t k = 0; k < coarse.n; k++) {
+            TileChoice *choice = &coarse.at[k];
+            if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
+                best = choice;
+        }
+        if (best == NULL)
+            break;
+        best->cost.fits = false; /* taken */
+        if (!try_out(s, best) && best->stages == 2) {
+            best->stages = 1;
+            try_out(s, best);
+        }
+    }
+}
+
+/* Sizes between those of the grid, one parameter at a time; smaller ones only where the best one
+ * spills or the guess likes them. */
+static void
+search_between(Search *s)
+{
+    for (uint32_t k = 0; k < s->autos && k < MAX_AUTO && best_of(s) != NULL; k++) {
+        TileChoice from = *best_of(s);
+        int32_t step = from.values[k] / 4;
+        for (int32_t way = -1; way <= 2; way++) {
+            TileChoice choice = from;
+            choice.values[k] += way * step;
+            if (way == 0 || step < 8 || choice.values[k] % 16 != 0)
+                continue;
+            TirFn *fn = instance(s, &choice);
+            uint32_t stages = choice.stages > 0 ? choice.stages : 1;
+            if (fn == NULL)
+                continue;
+            cost_guess(s->px, fn, choice.warps, stages, &choice.cost);
+            if (choice.cost.fits && (way > 0 || from.cost.spilled > 0))
+                try_out(s, &choice);
+        }
+    }
+}
+
+/* Two buffers in place of one with a little smaller tiles; or one in place of two where the shared
+ * memory that it frees might let one more block in. */
+static void
+search_stages(Search *s)
+{
+    if (s->stages_pinned || !s->pipelined || best_of(s) == NULL)
+        return;
+    TileChoice choice = *best_of(s);
+    const Target *target = s->px->target;
+    int32_t threads = WARP_LANES * (int32_t)choice.warps;
+    for (uint32_t k = 0; choice.stages == 1 && k < s->autos && k < MAX_AUTO; k++) {
+        TileChoice smaller = choice;
+        smaller.stages = 2;
+        smaller.values[k] -= NOTCH;
+        if (smaller.values[k] >= 2 * NOTCH)
+            try_out(s, &smaller);
+    }
+    if (choice.stages == 2 &&
+        (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->chip.registers_per_sm) {
+        choice.stages = 1;
+        try_out(s, &choice);
+    }
+}
+
+/* Makes the code of a choice, for good, and takes account of the registers it needs. */
+static void
+settle(Search *s, TileChoice *choice)
+{
+    Diag *diag = s->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *s->px;
+    Front front = s->front;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    front.arena = px.arena;
+    buf_init(&bugs, px.arena);
+    px.report = NULL;
+    px.warps = choice->warps;
+    px.stages = choice->stages > 0 ? choice->stages : px.stages;
+    TirFn *fn = tile_choice_kernel(&front, s->kernel, choice);
+    LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
+    if (code == NULL) {
+        choice->cost.fits = false;
+        choice->cost.misfit = "the lowering";
+    } else {
+        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks, &choice->cost);
+    }
+    if (diag->messages.n == messages) {
+        choice->fn = fn;
+        choice->code = code;
+    }
+    diag->messages.n = messages;
+    diag->errors = errors;
+}
+
+/* The best choice must not need more registers than ptxas can do with: its code shows that.  A
+ * little smaller, it may do. */
+static void
+search_registers(Search *s)
+{
+    for (uint32_t round = 0; round < MAX_SETTLED; round++) {
+        TileChoice *best = best_of(s);
+        if (best == NULL || best->cost.alive > 0 || !cost_is_tight(s->px->target, &best->cost))
+            return;
+        double before = best->cost.per_work;
+        settle(s, best);
+        if (best->cost.fits && best->cost.per_work <= before)
+            return;
+        TileChoice from = *best;
+        for (uint32_t k = 0; k < s->autos && k < MAX_AUTO; k++) {
+            TileChoice choice = from;
+            choice.values[k] -= NOTCH;
+            choice.cost = (Cost){0};
+            choice.fn = NULL;
+            choice.code = NULL;
+            if (choice.values[k] >= 2 * NOTCH)
+                try_out(s, &choice);
+        }
+    }
+}
+
+/* ---- what is said about it ---- */
+
+static void
+print_choice(const Search *s, const TileChoice *choice, int width, Buf *out)
+{
+    for (uint32_t j = 0; j < s->autos && j < MAX_AUTO; j++)
+        buf_printf(out, "%s=%-*d ", s->names[j], width, choice->values[j]);
+    buf_printf(out, "warps %u", choice->warps);
+    if (choice->stages > 0)
+        buf_printf(out, " stages %u", choice->stages);
+}
+
+/* The unit that is busy for longest. */
+static const char *
+bound_by(const CostUnits *units)
+{
+    const char *name = "products";
+    double most = units->tensor;
+
+    if (units->shared > most) {
+        most = units->shared;
+        name = "shared memory";
+    }
+    if (units->special + units->lanes > most) {
+        most = units->special + units->lanes;
+        name = "arithmetic";
+    }
+    return units->global > most ? "global memory" : name;
+}
+
+/* All that was tried, the cheapest first: clocks of an SM for 1024 multiply-adds, in all and of
+ * each unit. */
+static void
+report_choices(const Search *s, Buf *out)
+{
+    buf_printf(out, "choices for %s, estimated clocks of an SM for each 1024 multiply-adds:\n",
+               s->kernel);
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *choice = &s->tried[k];
+        const Cost *cost = &choice->cost;
+        const CostUnits *units = &cost->units;
+        double each = cost->work > 0 ? 1024 / cost->work : 0;
+        buf_add(out, k == 0 && cost->fits ? "  * " : "    ");
+        print_choice(s, choice, 3, out);
+        if (!cost->fits) {
+            buf_printf(out, "  does not fit: %s; %d registers, %d bytes shared\n", cost->misfit,
+                       cost->registers, cost->shared_bytes);
+            continue;
+        }
+        buf_printf(out,
+                   "  %7.3f: products %.3f shared %.3f special %.3f lanes %.3f global %.3f "
+                   "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM",
+                   cost->per_work, each * units->tensor, each * units->shared,
+                   each * units->special, each * units->lanes, each * units->global,
+                   each * units->atomic, each * units->barriers, cost->registers,
+                   cost->spilled > 0 ? " (spills)" : "", cost->shared_bytes, cost->blocks);
+        if (cost->alive > 0)
+            buf_printf(out, "; %d alive in its code", cost->alive);
+        buf_char(out, '\n');
+    }
+}
+
+/* One line about the winner. */
+static void
+remark_choice(const Search *s, Span span)
+{
+    const TileChoice *best = &s->tried[0];
+    Buf text;
+
+    if (s->n == 0 || !best->cost.fits)
+        return;
+    buf_init(&text, s->px->arena);
+    print_choice(s, best, 0, &text);
+    buf_printf(&text, ": %.2f clocks of an SM for each 1024 multiply-adds, bound by %s",
+               best->cost.per_work, bound_by(&best->cost.units));
+    if (s->n > 1 && s->tried[1].cost.fits) {
+        buf_printf(&text, "; the next of %u tried, ", s->n);
+        print_choice(s, &s->tried[1], 0, &text);
+        buf_printf(&text, ", takes %.1f %% longer",
+                   100 * (s->tried[1].cost.per_work / best->cost.per_work - 1));
+    }
+    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
+    if (s->px->report != NULL)
+        buf_printf(s->px->report, "  %s\n", text.at);
+}
+
+/* What the tuning database says; it goes before all that is only estimated. */
+static bool
+take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
+{
+    const TilecOptions *options = s->front.options;
+    TuningChoice measured;
+    Span span = sample->span; /* trying things out takes the sample's memory */
+    Buf text;
+
+    if (options->tuning == NULL ||
+        !tuning_find(s->px->arena, s->px->diag, options->tuning_path, options->tuning,
+                     s->px->target, sample, asked, false, s->warps, s->px->stages, &measured))
+        return false;
+    TileChoice choice = {.warps = measured.warps > 0 ? measured.warps : s->warps,
+                         .stages = s->px->stages > 0 ? 0 : measured.stages};
+    memcpy(choice.values, measured.values, sizeof choice.values);
+    bool fits = try_out(s, &choice);
+    buf_init(&text, s->px->arena);
+    print_choice(s, &choice, 0, &text);
+    if (fits)
+        buf_printf(&text, ": the best of %u measured, %.1f us", measured.others + 1,
+                   measured.microseconds);
+    else
+        buf_add(&text, ": measured to be the best, but it can not be compiled any more");
+    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
+    if (s->px->report != NULL)
+        buf_printf(s->px->report, "tuning database for %s: %s\n", s->kernel, text.at);
+    s->n = fits ? s->n : 0;
+    return fits;
+}
+
+TileChoices
+auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+{
+    Search *s = arena_new(px->arena, Search);
+    AutoTiles asked = {0};
+    Diag *diag = px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+
+    s->front = *front;
+    s->front.arena = trials;
+    s->px = px;
+    s->kernel = name;
+    TirFn *fn = front_kernel(&s->front, name, NULL, &asked);
+    diag->messages.n = messages;
+    diag->errors = errors;
+    s->autos = asked.asked;
+    memcpy(s->names, asked.names, sizeof asked.names);
+    s->warps = px->warps;
+    s->stages_pinned = px->stages > 0 || !switch_is_on(px, "pipeline");
+    if (fn != NULL) {
+        if (s->warps == 0)
+            s->warps = fn->hint_warps;
+        look_at(s, fn->body, 0);
+        s->pipelined &= s->products;
+    }
+    Span span = fn != NULL ? fn->span : (Span){0};
+    if (fn == NULL || !s->products)
+        return (TileChoices){0};
+    if (take_measured(s, fn, &asked))
+        return (TileChoices){.at = s->tried, .n = 1};
+    search_grid(s);
+    search_between(s);
+    search_stages(s);
+    search_registers(s);
+    /* The cheapest first; those that do not fit last. */
+    for (uint32_t i = 1; i < s->n; i++) {
+        TileChoice choice = s->tried[i];
+        uint32_t k = i;
+        while (k > 0 && choice.cost.fits &&
+               (!s->tried[k - 1].cost.fits ||
+                choice.cost.per_work < s->tried[k - 1].cost.per_work)) {
+            s->tried[k] = s->tried[k - 1];
+            k--;
+        }
+        s->tried[k] = choice;
+    }
+    TileChoices choices = {.at = s->tried};
+    while (choices.n < s->n && s->tried[choices.n].cost.fits)
+        choices.n++;
+    if (px->report != NULL)
+        report_choices(s, px->report);
+    remark_choice(s, span);
+    return choices;
+}
+

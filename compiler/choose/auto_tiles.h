@@ -1,0 +1,40 @@
+/* auto_tiles.h - choosing what a kernel leaves open: the values of parameters whose default is
+ * `auto`, the number of warps, and how many buffers a pipelined load gets.
+ *
+ * Candidates are compiled as far as the plan of shared memory and compared by the cost model
+ * (cost.h); what the user pinned, with -D, --warps, --stages or an attribute, stays as it is.
+ */
+#ifndef TILEC_AUTO_TILES_H
+#define TILEC_AUTO_TILES_H
+
+#include "compiler/cost/cost.h"
+#include "compiler/front/front.h"
+#include "compiler/ir/lir.h"
+
+/* One way to compile a kernel. */
+typedef struct TileChoice {
+    int32_t values[MAX_AUTO]; /* of the `auto` parameters, in the order in which they are asked for;
+                                 the last one holds for all further ones, too */
+    uint32_t warps, stages;   /* 0: as pinned, or the passes' own choice */
+    PlanHints plan;           /* no consumers: no plan for warp groups */
+    const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
+    Cost cost;
+    TirFn *fn;     /* what the passes made of it, .. */
+    LirFn *code;   /* .. and its code, if both were made already and there was nothing to say */
+} TileChoice;
+
+typedef struct TileChoices {
+    TileChoice *at; /* those that fit, the cheapest first */
+    uint32_t n;
+} TileChoices;
+
+/* The kernel once more, with the values of `choice`.  NULL after errors. */
+TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice);
+
+/* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
+ * The report gets a table, and there is a remark about the winner.  None for a kernel without
+ * products, and when nothing fits. */
+TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials,
+                              const char *name);
+
+#endif

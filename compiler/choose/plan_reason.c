@@ -1,0 +1,112 @@
+/* plan_reason.c - asks the pass `plan` for two consumers, with middling sizes for what is open, and keeps
+ * what it says.  What the search for plans hears from its trials is dropped. */
+#include "compiler/choose/plan_reason.h"
+
+#include <string.h>
+
+#include "compiler/passes/passrun.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef struct Reason {
+    const char *text; /* NULL: nobody looked for a plan */
+    Span where;
+} Reason;
+
+static Reason
+ask(const Front *front, const PassContext *context, Arena *trials, const char *name)
+{
+    Diag *diag = context->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *context;
+    Front sample = *front;
+    Buf bugs;
+    PassRun run = {.dump_after = -1, .bugs = &bugs};
+
+    if (!target_predicts_roles(px.target) || !pass_enabled(&px, "plan"))
+        return (Reason){0};
+    if (px.warps > 0)
+        return (Reason){.text = "--warps fixes the warps of a block"};
+    arena_reset(trials);
+    buf_init(&bugs, trials);
+    sample.arena = px.arena = trials;
+    px.report = NULL;
+    px.plan_span = (Span){0};
+    px.plan = (PlanHints){.consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
+    TirFn *fn = front_kernel(&sample, name, NULL, NULL);
+    bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
+    diag->messages.n = messages;
+    diag->errors = errors;
+    if (!ran)
+        return (Reason){0};
+    if (fn->plan != NULL)
+        return (Reason){"none fits its registers and shared memory", fn->span};
+    return (Reason){px.no_plan, px.no_plan_at};
+}
+
+const char *
+plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name)
+{
+    Reason reason = ask(front, px, trials, name);
+    SourcePlace place = diag_place(px->diag, reason.where.lo);
+
+    if (reason.text == NULL || reason.where.lo == 0 || place.file == NULL)
+        return reason.text;
+    const char *slash = strrchr(place.file->path, '/');
+    return arena_printf(px->arena, "%s (%s:%u)", reason.text,
+                        slash == NULL ? place.file->path : slash + 1, place.line);
+}
+
+/* Whether some loop has products: elsewhere nobody expects a plan. */
+static bool
+has_loop(const TirBlock *block)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !found; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks && !found; k++)
+            found = (op->op == TIR_FOR && count_mmas(op->blocks[k]) > 0) || has_loop(op->blocks[k]);
+    }
+    return found;
+}
+
+/* What an error says, without the kernel's name in front, and the warning that it might have been. */
+static const char *
+error_alone(Arena *arena, const TirFn *fn, const char *error)
+{
+    const char *name = arena_printf(arena, "kernel '%s'", fn->name);
+    size_t named = strlen(name);
+
+    if (strncmp(error, name, named) == 0)
+        error += named + strspn(error + named, ": ");
+    const char *end = strstr(error, " [-W");
+    return arena_printf(arena, "%.*s", (int)(end != NULL ? (size_t)(end - error) : strcspn(error, "\n")), error);
+}
+
+uint32_t
+plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn, const char *error)
+{
+    Diag *diag = px->diag;
+    TilecAction action = front->options->no_plan;
+    bool kept_out = px->warps > 0 || fn->hint_warps > 0;
+    bool quiet = action == TILEC_IGNORE || kept_out || !has_loop(fn->body);
+
+    if (quiet && !diag->show_remarks)
+        return 0;
+    Reason reason = error != NULL ? (Reason){error_alone(px->arena, fn, error), fn->span}
+                                  : ask(front, px, trials, fn->name);
+    if (reason.text == NULL)
+        return 0;
+    if (quiet || (diag->show_remarks && action != TILEC_FAIL)) {
+        diag_remark(diag, reason.where, "no plan for warp groups in kernel '%s': %s", fn->name, reason.text);
+        return 0;
+    }
+    Span where = reason.where.lo != 0 ? reason.where : fn->span;
+    if (action == TILEC_FAIL)
+        diag_error(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]", fn->name,
+                   px->target->name, reason.text);
+    else
+        diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]", fn->name,
+                     px->target->name, reason.text);
+    return action != TILEC_FAIL;
+}

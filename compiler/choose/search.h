@@ -1,0 +1,21 @@
+/* search.h - the list of plans for warp groups, for tilec_search. */
+#ifndef TILEC_SEARCH_H
+#define TILEC_SEARCH_H
+
+#include "compiler/choose/auto_plan.h"
+#include "compiler/front/front.h"
+#include "compiler/passes/pass.h"
+
+/* Tries the tile sizes of `search` on a kernel, with all divisions among warp groups; the list goes
+ * to `out`.  `trials` is emptied again and again.  What stands against it goes to px->diag. */
+void search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch *search,
+                Buf *out);
+
+/* The list of plans that can be built, as a table or as JSON. */
+void search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
+                        const TilecSearch *search, const int64_t *sizes, Buf *out);
+/* What a line of the tuning database is about: "{..,"tiles":{..}", to be gone on with. */
+void search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
+                      const int64_t *sizes, const int32_t *values, Buf *out);
+
+#endif

@@ -1,0 +1,33 @@
+/* tuning.h - the tuning database: what was measured, for `auto` to read.
+ *
+ * A text file, one JSON object a line, one measurement an object; lines are only ever added, so
+ * that a search that was broken off goes on where it stopped.  What it means is in docs/search.md.
+ */
+#ifndef TILEC_TUNING_H
+#define TILEC_TUNING_H
+
+#include "compiler/front/front.h"
+#include "compiler/ir/tir.h"
+#include "compiler/passes/pass.h"
+#include "compiler/target.h"
+
+/* What the measurements say is best. */
+typedef struct TuningChoice {
+    int32_t values[MAX_AUTO]; /* of the open parameters, in their order */
+    uint32_t warps, stages;   /* 0: not said */
+    PlanHints plan;           /* no consumers: no warp groups */
+    double microseconds;      /* of the measurement with the first sizes */
+    uint32_t measurements;    /* of this choice */
+    uint32_t others;          /* other choices it was better than */
+} TuningChoice;
+
+/* The choice for kernel `sample` whose parameters `open` are to be chosen; `warps` and `stages` are
+ * pinned unless 0.  Of several sizes that were measured, the choice that was tried with the most of
+ * them counts, and of those the one that is nearest to the best on average.  Lines with a plan for
+ * warp groups count if `plans`.  Lines that can not be
+ * read are warned about, as lines of `path`.  False when nothing was measured. */
+bool tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
+                 const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
+                 uint32_t stages, TuningChoice *choice);
+
+#endif

@@ -1,0 +1,204 @@
+/* consumer_time.c - from clocks of units to the time of a launch.
+ *
+ * Consumers are customers of a closed network with two stations, products and tile arithmetic, and a
+ * gap between them (barriers, the fill and drain of the pipes) in which they need neither.  Mean
+ * value analysis says how long a round takes when others stand in the queues: with n customers a
+ * station takes its time times one more than the customers that n - 1 leave in it on average.  That
+ * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers more.
+ *
+ * A consumer does not wait for all of its products: others run under its own arithmetic, and only keep the
+ * tensor cores from the other consumers.  In a pipelined loop (products of stage 1 run into the next iteration) it
+ * waits for the products of stage 0; in an in-order loop for the first product of each stage; with lookahead for
+ * the first product of stage 1 only.  In an in-order loop two chains of products begin, each with a gap.  Consumers that share a product wait for one another
+ * instead, the longer the more there are, and with that for most of the products of all.
+ *
+ * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
+ * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
+ * a stage is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
+ * leaves its result transposed, which costs more to store.  Of the last tiles of a launch there may be
+ * fewer than the chip has room for.
+ *
+ * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what
+ * copies take.  A stage that both must give back comes a little later.
+ *
+ * The constants are in the target's record, with their source.
+ */
+#include "compiler/cost/consumer_time.h"
+
+#include "compiler/cost/unit_norm.h"
+#include "compiler/passes/schedule/plan.h"
+
+#include <math.h>
+
+/* Clocks in which each of `n` customers goes round once: it waits for some clocks of the first station,
+ * others it only asks for. */
+static double
+round_of(uint32_t n, double waited, double under, double second, double gap)
+{
+    double at_first = 0, at_second = 0, all = 0, first = waited + under;
+
+    for (uint32_t k = 1; k <= n; k++) {
+        double a = waited + first * at_first, b = second * (1 + at_second);
+        all = unit_larger(a + b + gap, k * unit_larger(first, second));
+        at_first = k * (a + under) / all;
+        at_second = k * b / all;
+    }
+    return all;
+}
+
+bool
+consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    return plan->pipelined && !work->coop_k && work->accumulators > 0 && work->fresh > 0 &&
+           plan_overlap_fits(target, plan->consumers, work->accumulators + plan_overlap_registers(work->fresh));
+}
+
+bool
+consumer_only_mmas(const ConsumerWork *work)
+{
+    return work->issue <= 0 && work->special <= 0 && !work->coop_k;
+}
+
+static double
+iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+    double n = plan->consumers;
+    double bytes = (double)(work->pipeline_bytes_shared + plan->consumers * work->pipeline_bytes_own);
+    double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
+    double stages = plan->stages * plan->stages;
+    double busy = unit_norm(unit_norm(n * work->tensor, port, times->mmas_power), copies,
+                       times->mmas_power);
+
+    return (busy + times->mmas + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
+}
+
+/* What a consumer waits for where a copy begins when its stage has been read.  Consumers that divide tiles have a
+ * stage for each part, and give it back early. */
+static double
+copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
+{
+    if (work->cooperative)
+        return 0;
+    if (work->coop_k) /* and so do all others: nothing runs beside its products */
+        return times->copy_latency + work->tensor;
+    return times->copy_latency * (pipelines || work->held ? 1 : times->copy_part);
+}
+
+static double
+iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *plan, ConsumerClocks *c)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+    uint32_t n = plan->consumers;
+    bool pipelines = consumer_pipelines(target, work, plan), in_order = !pipelines && !work->coop_k;
+    bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
+    double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
+    double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
+
+    if (consumer_only_mmas(work))
+        return iteration_of_mmas(target, work, plan);
+    if (!in_order)
+        share += times->under * (1 - share);
+    double clocks = round_of(n, c->mmas * share, c->mmas * (1 - share), c->arithmetic,
+                             times->gap + (in_order ? times->gap_in_order : 0));
+    clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
+    clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
+    clocks += times->added * n * work->added;
+    c->wait = plan->stages == 1 ? copy_wait(times, work, pipelines) : 0;
+    return clocks + c->wait;
+}
+
+/* What a tile of the grid waits for the copies that it needs once, where the stage is the only one: the
+ * last tile's products read it to their end, unless those of stage 1 come behind them. */
+static double
+stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    double bytes = (double)(work->once_bytes_shared + plan->consumers * work->once_bytes_own);
+    double share = consumer_pipelines(target, work, plan) ? target->consumer_times.stage : 1;
+
+    return share * (target->consumer_times.copy_latency + bytes / target->chip.copy_bytes);
+}
+
+double
+consumer_most_static(const Target *target, const ConsumerTrips *trips)
+{
+    double most = 0;
+    int64_t blocks = (int64_t)trips->blocks, along = (int64_t)trips->along;
+
+    for (int64_t sm = 0; sm < target->chip.sm_count && sm < blocks; sm++) {
+        double sum = 0;
+        for (int64_t tile = sm; tile < blocks; tile += target->chip.sm_count)
+            sum += trips->block[tile % along * trips->n / along];
+        most = unit_larger(most, sum);
+    }
+    return most;
+}
+
+double
+consumer_as_long(const ConsumerTrips *trips, uint32_t k)
+{
+    double n = 0;
+
+    for (uint32_t j = 0; j < trips->n; j++)
+        n += trips->block[j] >= trips->block[k] ? trips->blocks / trips->n : 0;
+    return n;
+}
+
+/* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
+ * all together take, nor than the longest do alone, in whole rounds. */
+static double
+drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each, const ConsumerClocks *c)
+{
+    double most = trips->blocks / target->chip.sm_count * c->tile;
+
+    for (uint32_t k = 0; k < trips->n; k++) {
+        double rounds = ceil(consumer_as_long(trips, k) / target->chip.sm_count);
+        double longer = (trips->block[k] / trips->each - 1) * each;
+        most = unit_larger(most, rounds * (c->tile + longer * c->iteration));
+    }
+    return most;
+}
+
+ConsumerClocks
+consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips, const PlanHints *plan,
+          bool whole_waves)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+    ConsumerClocks c = {.mmas = unit_norm(work->tensor, work->shared, times->port_power),
+                    .arithmetic = work->special + times->issue * work->issue +
+                                  times->vector * work->vectors +
+                                  (work->coop_k ? 0 : times->round)};
+    double waves = trips->blocks / target->chip.sm_count;
+    bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
+    bool sliding = work->sliding && whole_waves && trips->each > 0;
+
+    c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
+    c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
+              plan->consumers * work->stored / times->store_bytes;
+    if (!plan->persistent)
+        c.start += times->block;
+    else if (plan->q_stages == 1)
+        c.start += stage_wait(target, work, plan);
+    if (consumer_only_mmas(work)) { /* the next tile's copies run under what ends a tile */
+        c.start = plan->persistent ? 0 : times->block;
+        whole_waves = true; /* nothing else tells large tiles from small ones */
+    }
+    /* Consumers that wait for one another make masks meanwhile, in part. */
+    double masks = times->issue * trips->masks * plan->consumers * times->mask *
+                   (work->coop_k ? times->mask_coop_k : 1);
+    double each = trips->each + times->idle * (trips->most - trips->each);
+    c.tile = each * c.iteration + c.start + masks;
+    if (dynamic) /* the longest come first, the shortest fill the end */
+        c.total = waves * c.tile;
+    else if (work->variable_trips && whole_waves)
+        c.total = ceil(waves) * c.start + c.iteration * consumer_most_static(target, trips);
+    else if (sliding && plan->dynamic && !plan->paired)
+        c.total = drawn_in_rounds(target, trips, each, &c);
+    else if (sliding && plan->persistent)
+        c.total = ceil(waves) * (c.start + masks) +
+                  c.iteration * each / trips->each * consumer_most_static(target, trips);
+    else
+        c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
+    c.total += times->launch;
+    return c;
+}

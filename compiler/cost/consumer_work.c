@@ -1,0 +1,361 @@
+/* consumer_work.c - what an iteration of a planned kernel asks of the units of an SM.
+ *
+ *   products        n/2 clocks for 64 x n x 16: 4096 operations a clock
+ *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
+ *                   there
+ *   MUFU    16 exponentials a clock
+ *   issue           one instruction a clock for each of four schedulers, a warp of each consumer on
+ * each
+ *
+ * There may be several loops with products; the one that masks least stands for all.  What masks
+ * add is counted apart, by the segments of a loop in which they are live.
+ */
+#include "compiler/cost/consumer_time.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_util.h"
+
+
+typedef struct Sum {
+    ConsumerWork *work;
+    const TirBlock *body;
+    uint32_t consumers;
+    bool cooperative;
+} Sum;
+
+static double
+clocks_of(const TirVal *value)
+{
+    return (double)tir_type_elements(value->type) / GROUP_LANES;
+}
+
+static bool
+is_mask(const TirOp *op)
+{
+    return op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
+}
+
+static void
+count_masks(TripLoop *loop, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            count_masks(loop, op->blocks[k]);
+        if (!is_mask(op) || op->results[0]->type.rank != 2)
+            continue;
+        for (uint32_t k = 0; k < TRIP_SEGMENTS; k++)
+            loop->masks[k] += (op->segments >> k & 1) != 0 ? clocks_of(op->results[0]) : 0;
+    }
+}
+
+static void
+add_arithmetic(ConsumerWork *w, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool seldom = op->op == TIR_IF && op->by_rows; /* its first block is taken seldom */
+        for (uint32_t k = seldom; k < op->n_blocks; k++)
+            add_arithmetic(w, op->blocks[k]);
+        bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_REDUCE;
+        const TirVal *sized = op->op == TIR_REDUCE ? op->args[0]
+                              : op->n_results == 1 ? op->results[0]
+                                                   : NULL;
+        if (!plain || is_mask(op) || sized == NULL || sized->type.rank != 2 ||
+            op->results[0]->type.dtype == DT_BOOL || op->op == TIR_CONST)
+            continue;
+        double each = clocks_of(sized);
+        w->issue += op->op == TIR_CAST ? each / 2 : each;
+        if (op->op == TIR_EXP || op->op == TIR_EXP2 || op->op == TIR_TANH)
+            w->special += (double)tir_type_elements(sized->type) / 16;
+    }
+}
+
+/* Tiles of the loop that stay: in f32, computed from products, used by more than one operation. */
+static void
+add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_kept(w, fn, op->blocks[k]);
+        if (op->n_results != 1 || op->results[0]->type.rank != 2 ||
+            op->results[0]->type.dtype != DT_F32 ||
+            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+            continue;
+        w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
+        if (op->op != TIR_BOUNDS_MASK && count_uses(fn, op->results[0]) > 1)
+            w->kept += tir_type_elements(op->results[0]->type) / GROUP_LANES;
+    }
+}
+
+/* Vectors of a loop that is not pipelined: in pipelines, or copied ahead by each consumer, to one of two stages
+ * (roles_vectors.c). */
+static void
+add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_LOAD || op->results[0]->type.rank != 1)
+            continue;
+        int32_t elements = op->results[0]->type.dim[0];
+        int64_t bytes = (int64_t)elements * 4;
+        if (fits_vector_box(op))
+            w->pipeline_bytes_shared += (bytes + BOX_ALIGN - 1) / BOX_ALIGN * BOX_ALIGN;
+        else
+            w->exchange_bytes += 2 * bytes / (int64_t)shared_by;
+        w->vector = elements / 4 > w->vector ? elements / 4 : w->vector;
+    }
+}
+
+/* Whether the next iteration begins with `value`. */
+static bool
+is_carried(const TirBlock *body, const TirVal *value)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t k = 0; k < yield->n_args; k++) {
+        if (yield->args[k] == value)
+            return true;
+    }
+    return false;
+}
+
+/* The tile that `value` is a view of. */
+static const TirVal *
+viewed(const TirVal *value)
+{
+    while (value->def != NULL &&
+           (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_OWN || value->def->op == TIR_PART))
+        value = value->def->args[0];
+    return value;
+}
+
+/* Whether a product needs nothing that its iteration computes. */
+static bool
+in_stage0(const TirBlock *body, const TirOp *mma)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *def = viewed(mma->args[k])->def;
+        if (def == NULL || (def->op != TIR_LOAD && def->parent == body))
+            return false;
+    }
+    return true;
+}
+
+/* What a consumer waits for: of the products that could run one under the other's arithmetic the first. */
+static void
+add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *mma, double clocks)
+{
+    bool early = in_stage0(body, mma);
+    double *first = early ? &w->first : &w->after;
+
+    w->stage0 += early ? clocks : 0;
+    *first = *first > 0 ? *first : clocks;
+}
+
+static bool
+reads(const TirOp *mma, const TirOp *load)
+{
+    return viewed(mma->args[0])->def == load || viewed(mma->args[1])->def == load;
+}
+
+/* Whether products of both stages read some tile of the loop. */
+static bool
+is_held(const TirBlock *body)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *load = body->ops.at[i];
+        bool early = false, late = false;
+        for (uint32_t k = 0; load->op == TIR_LOAD && k < body->ops.n; k++) {
+            const TirOp *op = body->ops.at[k];
+            if (op->op != TIR_MMA || !reads(op, load))
+                continue;
+            early |= in_stage0(body, op);
+            late |= !in_stage0(body, op);
+        }
+        if (early && late)
+            return true;
+    }
+    return false;
+}
+
+/* Vectors that consumers load, and what they add to memory: a product that they share goes through shared
+ * memory to the unit that makes tensor copies, all else is added from registers. */
+static void
+add_memory(const Sum *sum)
+{
+    ConsumerWork *w = sum->work;
+
+    for (uint32_t i = 0; i < sum->body->ops.n; i++) {
+        const TirOp *op = sum->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !w->coop_k)
+            w->vectors += op->results[0]->type.dim[0];
+        if (op->op != TIR_ATOMIC_ADD)
+            continue;
+        const TirVal *value = op->args[op->n_args - 1];
+        if (sum->cooperative || value->def == NULL || !value->def->coop_k)
+            w->added += (double)tir_type_elements(value->type);
+    }
+}
+
+static void
+add_mma(const Sum *sum, const TirOp *op)
+{
+    ConsumerWork *w = sum->work;
+    TirType type = op->results[0]->type;
+    CoopKShare share = {.rows = type.dim[0], .cols = type.dim[1]};
+    bool shares = op->coop_k && !sum->cooperative; /* of the parts of all consumers */
+    if (shares)
+        share = coop_k_share(type, sum->consumers);
+    double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
+    double blocks = rows / GROUP_ROWS;
+    double steps = (op->args[0]->type.dim[1] + 15) / 16;
+    const TirVal *left = op->args[op->swap_ab ? 1 : 0];
+
+    while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
+        left = left->def->args[0];
+    bool in_shared = op->coop_k || (left->def != NULL &&
+                                   (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
+    if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
+        w->coop_k = true;
+        w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
+        w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
+    }
+    if (shares) { /* the parts of all consumers, for a share of the result */
+        w->coop_k = true;
+        steps *= sum->consumers;
+        w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * 2;
+        w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
+        w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->consumers) / 128;
+    }
+    w->swap_ab |= op->swap_ab;
+    w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
+    w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
+    w->tensor += steps * blocks * n / 2;
+    w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
+    add_waits(w, sum->body, op, steps * blocks * n / 2);
+    w->multiplies += rows * n * steps * 16;
+    int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
+    if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
+        return; /* it begins when the fresh ones have been used */
+    if (is_carried(sum->body, op->results[0]))
+        w->accumulators += registers;
+    else if (sum->cooperative && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
+        w->fresh = w->fresh > registers ? w->fresh : registers;
+    else
+        w->fresh += registers;
+}
+
+static void
+find_loops(ConsumerWork *w, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_loops(w, op->blocks[k]);
+        if (op->op == TIR_FOR && has_own_mma(op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
+            w->loops[w->n_loops++].op = op;
+    }
+}
+
+/* A tile that leaves: it fits the stage of a tile with as many rows that a consumer loads once, and is the only
+ * one (roles_store.c would have another stage for each). */
+static void
+add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
+{
+    bool first = w->atom_column_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
+        fits = fits || (pipeline != NULL && pipeline->per_consumer && pipeline->rows == type.dim[0] &&
+                        (int64_t)pipeline->cols * dtype_bits(pipeline->dtype) >= type.dim[1] * bits);
+    }
+    w->leaves_over = first && fits;
+}
+
+static void
+add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR)
+            add_pipelines(w, fn, op->blocks[0], true);
+        if (op->op == TIR_STORE && !in_loop) { /* the value is the last operand */
+            TirType type = op->args[op->n_args - 1]->type;
+            int64_t bits = dtype_bits(op->tensor->dtype);
+            w->stored += (double)(tir_type_elements(type) * bits) / 8;
+            if (type.rank == 2 && type.dim[1] * bits / 8 % SWIZZLE_BYTES == 0) {
+                w->atom_column_bytes += (int64_t)type.dim[0] * SWIZZLE_BYTES;
+                add_leaving(w, fn->body, type, bits);
+            }
+        }
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;
+        int64_t bytes = rows * cols * 2;
+        int64_t *total = in_loop ? op->shared->per_consumer ? &w->pipeline_bytes_own : &w->pipeline_bytes_shared
+                         : op->shared->per_consumer ? &w->once_bytes_own
+                                                : &w->once_bytes_shared;
+        *total += bytes;
+    }
+}
+
+/* The pipelines of a loop that stands there several times hold the same tiles. */
+static void
+add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
+{
+    add_pipelines(w, fn, fn->body, false);
+    w->pipeline_bytes_shared = w->pipeline_bytes_own = 0;
+    add_pipelines(w, fn, main_loop->blocks[0], true);
+}
+
+ConsumerWork
+consumer_work(const TirFn *fn, uint32_t consumers)
+{
+    ConsumerWork w = {.axis = fn->plan->consumer_axis, .cooperative = fn->plan->cooperative, .lookahead = fn->plan->lookahead};
+    const TirOp *plain = NULL;
+    double least = 0;
+
+    find_loops(&w, fn->body);
+    for (uint32_t k = 0; k < w.n_loops; k++) {
+        double masks = 0;
+        count_masks(&w.loops[k], w.loops[k].op->blocks[0]);
+        for (uint32_t j = 0; j < TRIP_SEGMENTS; j++)
+            masks += w.loops[k].masks[j];
+        if (plain == NULL || masks < least) {
+            plain = w.loops[k].op;
+            least = masks;
+        }
+    }
+    uint32_t axis = tir_length_axis(fn);
+    w.variable_trips = axis < fn->grid.n && fn->grid.at[axis].variable_trips;
+    w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
+    if (plain == NULL)
+        return w;
+    Sum sum = {&w, plain->blocks[0], consumers, fn->plan->cooperative};
+    for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
+        const TirOp *op = plain->blocks[0]->ops.at[k];
+        if (op->op == TIR_MMA)
+            add_mma(&sum, op);
+    }
+    for (uint32_t k = 0; k < w.n_loops; k++) {
+        const TirBlock *body = w.loops[k].op->blocks[0];
+        for (uint32_t j = 0; j < body->ops.n; j++)
+            w.program_masks |= body->ops.at[j]->op == TIR_MASK;
+    }
+    w.stage0 /= w.tensor > 0 ? w.tensor : 1;
+    w.first /= w.tensor > 0 ? w.tensor : 1;
+    w.after /= w.tensor > 0 ? w.tensor : 1;
+    w.held = is_held(plain->blocks[0]);
+    add_memory(&sum);
+    add_arithmetic(&w, plain->blocks[0]);
+    add_kept(&w, fn, plain->blocks[0]);
+    add_pipelines_of(&w, fn, plain);
+    w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
+    w.lookahead = fn->plan->lookahead;
+    if (w.coop_k)
+        add_vectors(&w, plain->blocks[0], sum.cooperative ? consumers : 1);
+    return w;
+}

@@ -1,0 +1,726 @@
+/* cost.c - the cost model: time, registers and shared memory of a kernel on a target.
+ *
+ * The program is walked once.  Each operation adds to the units that it keeps busy; a loop counts
+ * as often as it would run over NOMINAL_EXTENT indices.  The units of an SM work at once, but not
+ * perfectly: a block's time is that of the busiest of tensor unit and shared memory, part of
+ * that of the other one, and a share of the rest, which fewer blocks on an SM hide less well.
+ *
+ * Registers are those of the values alive together, by their layouts, plus the fragments that
+ * products load.  What that takes beside the units' time is the chip's (LoopTimes).
+ */
+#include "compiler/cost/cost.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
+
+enum {
+    NOMINAL_EXTENT = 4096, /* of a range that a loop steps through */
+    PLAIN_REGISTERS = 28,  /* addresses, counters, fragments still under way */
+    FULL_WARPS = 8,
+    SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
+    LEFT_ALIVE = 7,       /* of all registers, those that code should not keep alive */
+    SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
+    TIGHT = 35,           /* the estimate may be so far off */
+    MOST_SPILLED = 64,     /* more than this is never worth it */
+    ATOM_M = 16,
+    ATOM_N = 8,
+    ATOM_K = 16,
+};
+
+/* A branch that rows decide to take for themselves is taken rarely. */
+static const double rare = 0.15;
+
+typedef struct Interval {
+    const TirVal *value;
+    int32_t from, to; /* positions of the definition and the last use */
+    int32_t registers;
+} Interval;
+
+typedef struct Model {
+    PassContext *px;
+    TirFn *fn;
+    Cost *cost;
+    CostUnits *units;
+    double weight;
+    int32_t position;
+    Interval *live;      /* by id of the value */
+    int32_t *extra;      /* registers needed at a position only */
+    int32_t n_positions;
+    int64_t keep_budget;
+    const TirVal **kept;
+    uint32_t n_kept;
+    double elements; /* moved to and from global memory */
+    uint32_t depth;  /* of loops */
+    double whole;    /* what tiles of the grid are together, of what there is to do */
+    bool exposed;    /* a copy is under way that nothing runs ahead of */
+    bool in_turn;    /* the same, but for a product */
+} Model;
+
+static int64_t
+bytes_of(TirType type)
+{
+    return tir_type_elements(type) * (int64_t)dtype_bits(type.dtype) / 8;
+}
+
+static int32_t
+ceil_div(int32_t a, int32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Elements that all threads together work on, copies counted. */
+static double
+lane_elements(const Model *m, const TirVal *value)
+{
+    if (value->type.rank == 0 || value->layout == NULL)
+        return 0;
+    return (double)layout_registers(value->layout) * WARP_LANES * m->fn->warps;
+}
+
+/* ---- registers ---- */
+
+static bool
+is_alias(const TirOp *op)
+{
+    return op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+           op->op == TIR_TRANSPOSE || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
+}
+
+/* The value whose registers `value` is made of. */
+static const TirVal *
+root_of(const TirVal *value)
+{
+    while (value->def != NULL && is_alias(value->def))
+        value = value->def->args[0];
+    return value;
+}
+
+static int32_t
+value_registers(const TirVal *value)
+{
+    if (value->type.rank == 0 || value->layout == NULL || value->type.dtype == DT_BOOL)
+        return 0;
+    if (value->def != NULL) {
+        if (is_alias(value->def) || value->def->op == TIR_CONST || value->def->op == TIR_IOTA ||
+            value->def->op == TIR_SHARED_READ)
+            return 0;
+    }
+    int32_t n = layout_registers(value->layout);
+    return dtype_bits(value->type.dtype) < 32 ? (n + 1) / 2 : n;
+}
+
+static void
+define(Model *m, const TirVal *value, int32_t position)
+{
+    m->live[value->id] = (Interval){value, position, position, value_registers(value)};
+}
+
+static void
+use(Model *m, const TirVal *value, int32_t position)
+{
+    Interval *interval = &m->live[root_of(value)->id];
+
+    if (interval->to < position)
+        interval->to = position;
+}
+
+static bool
+is_kept(const Model *m, const TirVal *value)
+{
+    for (uint32_t k = 0; k < m->n_kept; k++) {
+        if (m->kept[k] == value)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t
+count_readers(const TirBlock *block, const TirVal *value)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            n += op->args[k] == value;
+        for (uint32_t b = 0; b < op->n_blocks; b++)
+            n += count_readers(op->blocks[b], value);
+    }
+    return n;
+}
+
+/* Operands of products in a loop that stay in registers over it: the lowering's rule. */
+static void
+find_kept(Model *m, const TirOp *loop, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t b = 0; b < op->n_blocks; b++)
+            find_kept(m, loop, op->blocks[b]);
+        for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+            bool transposed;
+            const TirVal *value = op->args[k];
+            const TirOp *read = view_source(value, &transposed);
+            if (read == NULL || read->parent == block || read->parent != loop->parent ||
+                count_readers(loop->blocks[0], value) != 1)
+                continue;
+            bool left = (k == 0) != op->swap_ab;
+            int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
+                           (int64_t)(left ? op->warps_m : op->warps_n);
+            if (need > m->keep_budget)
+                continue;
+            m->keep_budget -= need;
+            m->cost->kept += (int32_t)need;
+            m->kept[m->n_kept++] = value;
+        }
+    }
+}
+
+static uint32_t
+count_ops(const TirBlock *block)
+{
+    uint32_t n = block->ops.n;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        for (uint32_t b = 0; b < block->ops.at[i]->n_blocks; b++)
+            n += count_ops(block->ops.at[i]->blocks[b]);
+    }
+    return n;
+}
+
+/* Fragments that a product loads while it runs: those of its left operand for one step, and two
+ * pairs of right ones. */
+static int32_t
+fragment_registers(const Model *m, const TirOp *op)
+{
+    int32_t n = 0;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirVal *value = op->args[k];
+        bool transposed, left = (k == 0) != op->swap_ab;
+        if (view_source(value, &transposed) == NULL || is_kept(m, value))
+            continue;
+        int32_t outer = value->type.dim[k == 0 ? 0 : 1];
+        n += left ? 4 * ceil_div(outer, ATOM_M * (int32_t)op->warps_m) : 4;
+    }
+    return n;
+}
+
+static void
+live_block(Model *m, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int32_t at = ++m->position;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            use(m, op->args[k], at);
+        if (op->op == TIR_MMA)
+            m->extra[at] += fragment_registers(m, op);
+        int32_t end = at;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            m->position = at; /* branches stand side by side */
+            for (uint32_t k = 0; k < op->blocks[b]->params.n; k++)
+                define(m, op->blocks[b]->params.at[k], at);
+            live_block(m, op->blocks[b]);
+            end = m->position + 1 > end ? m->position + 1 : end;
+        }
+        m->position = end;
+        for (uint32_t k = 0; k < op->n_results; k++)
+            define(m, op->results[k], m->position);
+    }
+}
+
+/* What a loop uses from outside stays alive until the loop ends. */
+static void
+extend_over_loops(Model *m, const TirBlock *block, int32_t *position)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int32_t first = ++*position, end = first;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            *position = first;
+            extend_over_loops(m, op->blocks[b], position);
+            end = *position + 1 > end ? *position + 1 : end;
+        }
+        *position = end;
+        if (op->op != TIR_FOR)
+            continue;
+        for (uint32_t k = 0; k < m->fn->next_id; k++) {
+            Interval *interval = &m->live[k];
+            if (interval->value != NULL && interval->from < first && interval->to > first &&
+                interval->to < *position)
+                interval->to = *position;
+        }
+    }
+}
+
+static int32_t
+most_registers(Model *m)
+{
+    int32_t *change = arena_array(m->px->arena, int32_t, m->n_positions + 2);
+    int32_t most = 0, now = 0;
+
+    for (uint32_t k = 0; k < m->fn->next_id; k++) {
+        const Interval *interval = &m->live[k];
+        if (interval->value == NULL || interval->registers == 0)
+            continue;
+        change[interval->from] += interval->registers; /* in place of operands that end there */
+        change[interval->to] -= interval->to > interval->from ? interval->registers : 0;
+        if (interval->to == interval->from)
+            change[interval->from + 1] -= interval->registers;
+    }
+    for (int32_t at = 0; at <= m->n_positions; at++) {
+        now += change[at];
+        if (now + m->extra[at] > most)
+            most = now + m->extra[at];
+    }
+    return most;
+}
+
+static void
+estimate_registers(Model *m)
+{
+    int32_t position = 0;
+
+    m->n_positions = (int32_t)(2 * count_ops(m->fn->body) + 2);
+    m->live = arena_array(m->px->arena, Interval, m->fn->next_id + 1);
+    m->extra = arena_array(m->px->arena, int32_t, m->n_positions + 2);
+    live_block(m, m->fn->body);
+    extend_over_loops(m, m->fn->body, &position);
+    m->cost->registers = most_registers(m) + m->cost->kept + PLAIN_REGISTERS;
+}
+
+/* ---- time ---- */
+
+static void
+cost_mma(Model *m, const TirOp *op)
+{
+    const TirVal *a = op->args[0], *b = op->args[1];
+    double warps = m->fn->warps, rate = m->px->target->chip.mma_flops[BY_WARP];
+    int32_t rows = op->results[0]->type.dim[op->swap_ab ? 1 : 0];
+    int32_t cols = op->results[0]->type.dim[op->swap_ab ? 0 : 1];
+    int32_t steps = ceil_div(a->type.dim[1], ATOM_K);
+    int32_t left = ceil_div(rows, ATOM_M * (int32_t)op->warps_m);
+    int32_t right = ceil_div(cols, ATOM_N * (int32_t)op->warps_n);
+
+    m->units->tensor += m->weight * warps * left * right * steps *
+                        (2.0 * ATOM_M * ATOM_N * ATOM_K) / rate;
+    m->cost->work += m->weight * rows * cols * (double)b->type.dim[0];
+    m->units->lanes += m->weight * warps * left * right * steps * WARP_LANES /
+                       m->px->target->chip.float_ops;
+    for (uint32_t k = 0; k < 2; k++) {
+        bool transposed, is_left = (k == 0) != op->swap_ab;
+        if (view_source(op->args[k], &transposed) == NULL || is_kept(m, op->args[k]))
+            continue;
+        double bytes = warps * steps * 2.0 * ATOM_K *
+                       (is_left ? left * ATOM_M : right * ATOM_N);
+        m->units->shared += m->weight * bytes / m->px->target->chip.shared_bytes;
+    }
+}
+
+bool
+cost_is_special(TirOpcode op)
+{
+    return op == TIR_EXP || op == TIR_EXP2 || op == TIR_LOG || op == TIR_LOG2 || op == TIR_SQRT ||
+           op == TIR_RSQRT || op == TIR_RCP || op == TIR_TANH || op == TIR_SIN || op == TIR_COS ||
+           op == TIR_DIV;
+}
+
+double
+cost_share(const TirOp *op, uint32_t block)
+{
+    if (op->op != TIR_IF || !op->by_rows)
+        return 1;
+    return block == 0 ? rare : 1 - rare;
+}
+
+/* The last tile of an axis may reach past its end. */
+static double
+whole_tiles(const TirOp *store)
+{
+    double whole = 1;
+
+    for (uint32_t d = 0; d < store->tensor->rank; d++) {
+        int32_t length = store->index[d].length;
+        if (store->index[d].kind == INDEX_RANGE && length < NOMINAL_EXTENT)
+            whole *= (double)ceil_div(NOMINAL_EXTENT, length) * length / NOMINAL_EXTENT;
+    }
+    return whole;
+}
+
+static void
+cost_op(Model *m, const TirOp *op)
+{
+    const Target *target = m->px->target;
+    CostUnits *units = m->units;
+    double weight = m->weight;
+    const TirVal *value = op->n_results > 0 ? op->results[0] : NULL;
+
+    switch (op->op) {
+    case TIR_MMA:
+        cost_mma(m, op);
+        m->in_turn |= m->exposed;
+        m->exposed = false;
+        return;
+    case TIR_BARRIER:
+        units->barriers += weight;
+        return;
+    case TIR_ASYNC_WAIT:
+        units->waits += m->exposed ? weight : 0;
+        units->turns += m->in_turn ? weight : 0;
+        m->exposed = m->in_turn = false;
+        return;
+    case TIR_COPY_ASYNC: {
+        m->exposed |= m->depth > 0 && op->shared->stages == 1;
+        double bytes = (double)bytes_of(tir_index_type(op));
+        units->shared += weight * bytes / target->chip.shared_bytes;
+        units->global += weight * bytes / target->chip.global_bytes;
+        return;
+    }
+    case TIR_LOAD:
+    case TIR_STORE: {
+        double bytes = (double)bytes_of(tir_index_type(op));
+        units->global += weight * bytes / target->chip.global_bytes;
+        if (op->op == TIR_STORE && m->depth == 0)
+            m->whole = whole_tiles(op);
+        m->elements += weight * (double)tir_type_elements(tir_index_type(op));
+        return;
+    }
+    case TIR_ATOMIC_ADD: {
+        const TirVal *added = op->args[op->n_args - 1];
+        units->atomic +=
+            weight * target->addition_clocks * (double)tir_type_elements(added->type);
+        return;
+    }
+    case TIR_SHARED_WRITE:
+        units->shared += weight * (double)bytes_of(op->args[1]->type) / target->chip.shared_bytes;
+        return;
+    case TIR_CONVERT:
+        if (op->shared != NULL)
+            units->shared += weight * 2 * (double)bytes_of(value->type) / target->chip.shared_bytes;
+        else
+            units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
+        return;
+    case TIR_REDUCE: {
+        double each = lane_elements(m, op->args[0]);
+        if (op->args[0]->type.dtype == DT_BOOL)
+            each /= 2; /* predicates */
+        units->lanes += weight * each / target->chip.float_ops;
+        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops; /* shuffles */
+        return;
+    }
+    case TIR_MASK:
+    case TIR_BOUNDS_MASK:
+        return; /* only the few iterations at the edges keep them */
+    default:
+        break;
+    }
+    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 || value->layout == NULL)
+        return;
+    double elements = lane_elements(m, value);
+    if (cost_is_special(op->op) && value->type.dtype != DT_I32)
+        units->special += weight * elements / target->chip.special_ops;
+    else
+        units->lanes += weight * elements / target->chip.float_ops;
+}
+
+/* Whether `value` is computed from `index` by scalar operations. */
+static bool
+depends_on(const TirVal *value, const TirVal *index, uint32_t depth)
+{
+    if (value == index)
+        return true;
+    if (value->def == NULL || value->type.rank != 0 || depth > 8 || value->def->n_blocks > 0)
+        return false;
+    for (uint32_t k = 0; k < value->def->n_args; k++) {
+        if (depends_on(value->def->args[k], index, depth + 1))
+            return true;
+    }
+    return false;
+}
+
+/* The length of the ranges that a loop steps through; 0: it steps through single indices. */
+static int32_t
+loop_step(const TirBlock *block, const TirVal *index)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_LOAD || op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD ||
+            op->op == TIR_COPY_ASYNC) {
+            uint32_t operand = op->op == TIR_COPY_ASYNC ? 1 : 0;
+            for (uint32_t d = 0; d < op->tensor->rank; d++) {
+                if (op->index[d].kind == INDEX_FULL)
+                    continue;
+                if (op->index[d].kind == INDEX_RANGE && depends_on(op->args[operand], index, 0))
+                    return op->index[d].length;
+                operand++;
+            }
+        }
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            int32_t step = loop_step(op->blocks[b], index);
+            if (step > 0)
+                return step;
+        }
+    }
+    return 0;
+}
+
+/* A last tile that is not full takes as long as the others, and the time for its masks. */
+static double
+loop_trips(const Target *target, const TirOp *loop)
+{
+    double masked = target->chip.loop_times.masked_more;
+    int32_t step = loop_step(loop->blocks[0], loop->blocks[0]->params.at[0]);
+
+    if (step == 0)
+        return 1;
+    return ceil_div(NOMINAL_EXTENT, step) + (NOMINAL_EXTENT % step != 0 ? masked : 0);
+}
+
+static void
+cost_block(Model *m, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        double weight = m->weight;
+        cost_op(m, op);
+        if (op->op == TIR_FOR) {
+            m->weight *= loop_trips(m->px->target, op);
+            m->units->rounds += has_own_mma(op->blocks[0]) ? m->weight : 0;
+            m->depth++;
+            if (m->n_kept == 0)
+                find_kept(m, op, op->blocks[0]);
+        }
+        double each = m->weight;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            m->weight = each * cost_share(op, b);
+            cost_block(m, op->blocks[b]);
+        }
+        m->depth -= op->op == TIR_FOR;
+        m->weight = weight;
+    }
+}
+
+/* ---- limits ---- */
+
+static int32_t
+blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
+{
+    int32_t threads = WARP_LANES * (int32_t)warps;
+    int32_t registers = cost->registers > target->registers_per_thread ? target->registers_per_thread
+                                                                        : cost->registers;
+    registers = ceil_div(registers, REGISTER_STEP) * REGISTER_STEP;
+    int32_t by_registers = target->chip.registers_per_sm / (registers * threads);
+    int32_t by_shared = target->chip.shared_per_sm / (cost->shared_bytes + target->chip.shared_reserved);
+    int32_t by_threads = target->chip.threads_per_sm / threads;
+    int32_t blocks = by_registers < by_shared ? by_registers : by_shared;
+    blocks = blocks < by_threads ? blocks : by_threads;
+    return blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
+}
+
+static void
+finish(const Target *target, uint32_t warps, double elements, Cost *cost)
+{
+    const LoopTimes *times = &target->chip.loop_times;
+    int32_t most = target->registers_per_thread;
+
+    cost->fits = true;
+    cost->spilled = cost->registers + SPILL_MARGIN > most ? cost->registers + SPILL_MARGIN - most : 0;
+    if (cost->shared_bytes > target->chip.shared_per_block) {
+        cost->fits = false;
+        cost->misfit = "shared memory";
+    } else if (cost->spilled > MOST_SPILLED) {
+        cost->fits = false;
+        cost->misfit = "registers";
+    }
+    cost->blocks = cost->fits ? blocks_on_sm(target, cost, warps) : 0;
+    if (cost->blocks < 1)
+        cost->blocks = 1;
+    const CostUnits *u = &cost->units;
+    double larger = u->tensor > u->shared ? u->tensor : u->shared;
+    double smaller = u->tensor > u->shared ? u->shared : u->tensor;
+    double rest = u->special + u->lanes;
+    int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
+    cost->clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest + u->atomic;
+    cost->clocks += cost->blocks == 1 ? times->barrier_wait * u->barriers : times->round_wait * u->rounds;
+    cost->clocks += times->copy_wait * u->waits / cost->blocks + times->turn_wait * u->turns;
+    if (cost->blocks * (int32_t)warps < FULL_WARPS)
+        cost->clocks *= times->few_warps;
+    cost->clocks *= 1 + times->spill * cost->spilled;
+    if (cost->clocks < u->global)
+        cost->clocks = u->global;
+    if (cost->work <= 0)
+        cost->work = elements;
+    cost->per_work = cost->work > 0 ? 1024 * cost->clocks / cost->work : cost->clocks;
+}
+
+void
+cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
+{
+    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
+
+    *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
+    m.keep_budget = px->target->registers_per_thread - BESIDE_KEPT -
+                    accumulator_elements(fn->body) / (WARP_LANES * (int64_t)fn->warps);
+    if (!switch_is_on(px, "keep-operands"))
+        m.keep_budget = 0;
+    m.kept = arena_array(px->arena, const TirVal *, count_ops(fn->body) + 1);
+    cost_block(&m, fn->body);
+    estimate_registers(&m);
+    finish(px->target, fn->warps, m.elements, cost);
+    cost->per_work *= m.whole;
+}
+
+bool
+cost_is_tight(const Target *target, const Cost *cost)
+{
+    return cost->registers + TIGHT > target->registers_per_thread;
+}
+
+void
+cost_settle(const Target *target, uint32_t alive, Cost *cost)
+{
+    const LoopTimes *times = &target->chip.loop_times;
+
+    cost->alive = (int32_t)alive;
+    int32_t left = target->registers_per_thread - cost->alive;
+    double more = 0;
+
+    if (left < LEFT_ALIVE)
+        more = times->may_spill;
+    else if (left < SAFE_ALIVE)
+        more = times->near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
+    cost->clocks *= 1 + more;
+    cost->per_work *= 1 + more;
+}
+
+/* ---- the guess ---- */
+
+/* Whether `value` is loaded, perhaps transposed. */
+static const TirOp *
+load_of(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_LOAD ? def : NULL;
+}
+
+typedef struct Guess {
+    Model m;
+    uint32_t warps, stages;
+    uint32_t depth; /* of loops */
+    int64_t staged; /* bytes of shared memory */
+    bool mmas;
+} Guess;
+
+/* The fewest bytes that the warps read of a product's operands, over all divisions of it. */
+static double
+least_reads(const TirOp *op, uint32_t warps)
+{
+    TirType type = op->results[0]->type;
+    double a = load_of(op->args[0]) != NULL ? (double)bytes_of(op->args[0]->type) : 0;
+    double b = load_of(op->args[1]) != NULL ? (double)bytes_of(op->args[1]->type) : 0;
+    double least = (a + b) * warps;
+
+    for (uint32_t down = 1; down <= warps; down *= 2) {
+        uint32_t across = warps / down;
+        if (type.dim[0] % (ATOM_M * (int32_t)down) != 0 ||
+            type.dim[1] % (ATOM_N * (int32_t)across) != 0)
+            continue;
+        double reads = a * across + b * down;
+        least = reads < least ? reads : least;
+    }
+    return least;
+}
+
+/* Elements that must be held at once: what a loop carries and the largest new product in it. */
+static int64_t
+least_held(const TirBlock *block)
+{
+    int64_t most = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int64_t held = 0;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            int64_t inner = least_held(op->blocks[b]);
+            held = inner > held ? inner : held;
+        }
+        if (op->op == TIR_MMA && op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST)
+            held = tir_type_elements(op->results[0]->type);
+        if (op->op == TIR_FOR && loop_step(op->blocks[0], op->blocks[0]->params.at[0]) > 0) {
+            for (uint32_t k = 0; k < op->n_results; k++)
+                held += op->results[k]->type.rank == 2 ? tir_type_elements(op->results[k]->type) : 0;
+        }
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
+static void
+guess_block(Guess *g, const TirBlock *block)
+{
+    Model *m = &g->m;
+    const Target *target = m->px->target;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        double weight = m->weight;
+        if (op->op == TIR_MMA) {
+            TirType type = op->results[0]->type;
+            double steps = ceil_div(op->args[0]->type.dim[1], ATOM_K);
+            double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
+            g->mmas = true;
+            m->cost->work += weight * work;
+            m->units->tensor += weight * 2 * steps * ATOM_K *
+                                ceil_div(type.dim[0], ATOM_M) * ATOM_M *
+                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->chip.mma_flops[BY_WARP];
+            m->units->shared += weight * least_reads(op, g->warps) / target->chip.shared_bytes;
+        } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
+            int64_t bytes = bytes_of(op->results[0]->type);
+            m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
+            m->units->global += weight * (double)bytes / target->chip.global_bytes;
+            if (dtype_bits(op->tensor->dtype) == 16)
+                g->staged += bytes * (g->depth > 0 ? g->stages : 1);
+        } else if (op->op == TIR_ATOMIC_ADD) {
+            m->units->atomic +=
+                weight * target->addition_clocks * (double)tir_type_elements(tir_index_type(op));
+        } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->op != TIR_MASK &&
+                   op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2) {
+            double elements = (double)tir_type_elements(op->results[0]->type);
+            if (cost_is_special(op->op))
+                m->units->special += weight * elements / target->chip.special_ops;
+            else
+                m->units->lanes += weight * elements / target->chip.float_ops;
+        }
+        if (op->op == TIR_FOR) {
+            m->weight *= loop_trips(m->px->target, op);
+            g->depth++;
+        }
+        double each = m->weight;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            m->weight = each * cost_share(op, b);
+            guess_block(g, op->blocks[b]);
+        }
+        g->depth -= op->op == TIR_FOR;
+        m->weight = weight;
+    }
+}
+
+void
+cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost)
+{
+    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .weight = 1},
+               .warps = warps,
+               .stages = stages};
+
+    *cost = (Cost){0};
+    guess_block(&g, fn->body);
+    cost->registers =
+        PLAIN_REGISTERS + (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
+    cost->shared_bytes = g.mmas ? (int32_t)g.staged : 0;
+    finish(px->target, warps, 0, cost);
+}

@@ -1,0 +1,67 @@
+/* group_plans.h - the ways in which warp groups can share the products of a loop, and what each
+ * takes of registers, shared memory, its port, and time.
+ *
+ * One warp group copies tiles into shared memory, `consumers` others compute.  A product of a warp
+ * group has 64 rows, its left operand in shared memory or in registers, its right one in shared
+ * memory.  For every product there is a choice: to compute it or its transpose, and along which
+ * side of the result the warp groups divide it.
+ */
+#ifndef TILEC_GROUP_PLANS_H
+#define TILEC_GROUP_PLANS_H
+
+#include "compiler/cost/flow.h"
+#include "compiler/target.h"
+
+/* Clocks of an SM for one iteration of the loop, by the unit that does it. */
+typedef struct GroupClocks {
+    double tensor;   /* products */
+    double port;     /* bytes to and from shared memory */
+    double special;  /* exp2, .. */
+    double lanes;    /* other arithmetic */
+    double chain;    /* of one warp group, what must follow one another */
+    double exchange; /* of values between warp groups */
+    double total;    /* predicted */
+} GroupClocks;
+
+typedef struct GroupPlan {
+    uint32_t consumers;
+    /* by division: whether products are computed transposed; how many warp groups lie along the
+     * rows of the result as the program has it (the others lie along its columns) */
+    bool swapped[FLOW_MMAS];
+    uint8_t row_groups[FLOW_MMAS];
+    bool registers_wanted;             /* computed left operands stay in registers where they can */
+    bool pipelined;                    /* the next iteration's first product before this one's arithmetic */
+    bool exchanges;                    /* some value goes from warp group to warp group */
+    uint8_t stages[FLOW_TILES];        /* of each tile */
+    uint32_t from_registers;           /* bits: the left operand of this product is in registers */
+    uint32_t staged;                   /* bits: this value goes through shared memory */
+    int32_t registers, register_limit; /* of accumulators, a thread */
+    int64_t shared_bytes;              /* of tiles */
+    int64_t traffic;                   /* bytes through the port of shared memory in an iteration, but for .. */
+    int64_t copied;                    /* .. those that copies bring */
+    double per_element;                /* traffic for each element of the first product; where the loop goes along
+                                          its depth, for 64 of that */
+    double work;                       /* multiply-adds of an iteration */
+    GroupClocks clocks;
+} GroupPlan;
+
+typedef VEC(GroupPlan) GroupPlans;
+
+/* Why there is no plan: what the nearest ones would need. */
+typedef struct GroupNeeds {
+    uint32_t divisions;   /* how many there are that the instructions can do */
+    /* of the plan that is least over its limit; both 0: some plan has enough */
+    int32_t registers, register_limit;
+    int64_t shared_bytes; /* of the smallest plan that has enough registers */
+    bool cut;             /* there were too many ways to divide the products for all to be tried */
+} GroupNeeds;
+
+/* Adds all plans for `consumers` warp groups that are within the limits of the target; `stages` is
+ * that of the tiles of the loop, 0: as it suits.  `needs` is kept up to date over calls; it begins
+ * as all zeros. */
+void group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
+                 uint32_t stages, GroupPlans *out, GroupNeeds *needs);
+/* Fills in the clocks. */
+void group_clocks(const Target *target, const Flow *flow, GroupPlan *plan);
+
+#endif

@@ -1,0 +1,311 @@
+/* trips.c - evaluates grid extents and loop bounds. */
+#include "compiler/cost/trips.h"
+
+enum { MOST_AXES = 3, SAMPLES = 512, MOST_DEPTH = 64 };
+
+static int64_t
+clamp_divide(int64_t a, int64_t b)
+{
+    return b == 0 ? 0 : a / b;
+}
+
+/* What both kinds of expressions have in common. */
+typedef enum Arithmetic {
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    REM,
+    MIN,
+    MAX,
+    EQ,
+    NE,
+    LT,
+    LE,
+    GT,
+    GE,
+    AND,
+    OR
+} Arithmetic;
+
+static int64_t
+apply(Arithmetic how, int64_t a, int64_t b)
+{
+    switch (how) {
+    case ADD: return a + b;
+    case SUB: return a - b;
+    case MUL: return a * b;
+    case DIV: return clamp_divide(a, b);
+    case REM: return b == 0 ? 0 : a % b;
+    case MIN: return a < b ? a : b;
+    case MAX: return a > b ? a : b;
+    case EQ: return a == b;
+    case NE: return a != b;
+    case LT: return a < b;
+    case LE: return a <= b;
+    case GT: return a > b;
+    case GE: return a >= b;
+    case AND: return a & b;
+    case OR: return a | b;
+    }
+    return 0;
+}
+
+static int64_t
+eval_host(const HostExpr *e, const int64_t *sizes)
+{
+    static const Arithmetic how[] = {
+        [HOST_ADD] = ADD, [HOST_SUB] = SUB, [HOST_MUL] = MUL, [HOST_DIV] = DIV, [HOST_REM] = REM,
+        [HOST_MIN] = MIN, [HOST_MAX] = MAX, [HOST_EQ] = EQ,   [HOST_NE] = NE,   [HOST_LT] = LT,
+        [HOST_LE] = LE,   [HOST_GT] = GT,   [HOST_GE] = GE,   [HOST_AND] = AND, [HOST_OR] = OR,
+    };
+
+    switch (e->kind) {
+    case HOST_INT: return e->integer;
+    case HOST_FLOAT: return (int64_t)e->number;
+    case HOST_SIZE: return sizes[e->index];
+    case HOST_SCALAR:
+    case HOST_SM_COUNT: return 1;
+    case HOST_NOT: return eval_host(e->a, sizes) == 0;
+    case HOST_NEG: return -eval_host(e->a, sizes);
+    case HOST_CDIV: {
+        int64_t a = eval_host(e->a, sizes), b = eval_host(e->b, sizes);
+        return clamp_divide(a + b - 1, b);
+    }
+    default: return apply(how[e->kind], eval_host(e->a, sizes), eval_host(e->b, sizes));
+    }
+}
+
+typedef struct Point {
+    const int64_t *sizes;
+    int64_t grid[MOST_AXES];
+} Point;
+
+/* A scalar of tile IR at one point of the grid, in the first iteration of the loops around. */
+static int64_t
+eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
+{
+    const TirOp *def = value->def;
+    int64_t a[3] = {0};
+
+    if (depth > MOST_DEPTH)
+        return 0;
+    if (def == NULL) {
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && loop->op == TIR_FOR && value->index == 0
+                   ? eval_scalar(loop->args[0], at, depth + 1)
+                   : 0;
+    }
+    for (uint32_t k = 0; k < def->n_args && k < 3 && def->n_blocks == 0; k++)
+        a[k] = eval_scalar(def->args[k], at, depth + 1);
+    switch (def->op) {
+    case TIR_CONST: return def->integer;
+    case TIR_SIZE: return at->sizes[def->integer];
+    case TIR_GRID_FIRST: /* where no plan made it a number: of a block with one program */
+    case TIR_GRID: return def->integer < MOST_AXES ? at->grid[def->integer] : 0;
+    case TIR_PARAM: return 1;
+    case TIR_NEG: return -a[0];
+    case TIR_NOT: return def->results[0]->type.dtype == DT_BOOL ? a[0] == 0 : ~a[0];
+    case TIR_ADD: return apply(ADD, a[0], a[1]);
+    case TIR_SUB: return apply(SUB, a[0], a[1]);
+    case TIR_MUL: return apply(MUL, a[0], a[1]);
+    case TIR_DIV: return apply(DIV, a[0], a[1]);
+    case TIR_REM: return apply(REM, a[0], a[1]);
+    case TIR_MIN: return apply(MIN, a[0], a[1]);
+    case TIR_MAX: return apply(MAX, a[0], a[1]);
+    case TIR_AND: return apply(AND, a[0], a[1]);
+    case TIR_OR: return apply(OR, a[0], a[1]);
+    case TIR_EQ: return apply(EQ, a[0], a[1]);
+    case TIR_NE: return apply(NE, a[0], a[1]);
+    case TIR_LT: return apply(LT, a[0], a[1]);
+    case TIR_LE: return apply(LE, a[0], a[1]);
+    case TIR_GT: return apply(GT, a[0], a[1]);
+    case TIR_GE: return apply(GE, a[0], a[1]);
+    case TIR_SELECT: return a[0] != 0 ? a[1] : a[2];
+    default: return 0;
+    }
+}
+
+/* Iterations of `loop` at one point: of all loops around it together. */
+static double
+iterations(const TirOp *loop, const Point *at)
+{
+    double n = 1;
+
+    while (loop != NULL) {
+        if (loop->op == TIR_FOR) {
+            int64_t trips = eval_scalar(loop->args[1], at, 0) - eval_scalar(loop->args[0], at, 0);
+            n *= trips > 0 ? (double)trips : 0;
+        }
+        loop = loop->parent->owner;
+    }
+    return n;
+}
+
+Trips
+trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
+{
+    int64_t extent[MOST_AXES] = {1, 1, 1};
+    Trips trips = {.blocks = 1};
+
+    for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
+        extent[k] = eval_host(fn->grid.at[k].extent, sizes);
+        trips.blocks *= (double)(extent[k] > 0 ? extent[k] : 0);
+    }
+    if (trips.blocks <= 0)
+        return (Trips){0};
+    /* Points spread evenly over all axes at once: each axis is gone through many times. */
+    double points = trips.blocks < SAMPLES ? trips.blocks : SAMPLES;
+    for (double k = 0; k < points; k++) {
+        Point at = {.sizes = sizes};
+        double rest = (k + 0.5) * trips.blocks / points;
+        int64_t index = (int64_t)rest;
+        for (uint32_t j = 0; j < MOST_AXES; j++) {
+            at.grid[j] = index % extent[j];
+            index /= extent[j];
+        }
+        double n = iterations(loop, &at);
+        trips.each += n / points;
+        trips.most = n > trips.most ? n : trips.most;
+    }
+    return trips;
+}
+
+/* What the masks of a loop cost at one point. */
+static double
+masks_at(const TripLoop *loop, const Point *at)
+{
+    const TirOp *op = loop->op;
+    uint32_t n = op->n_segments > 1 ? op->n_segments : 1;
+    int64_t from = eval_scalar(op->args[0], at, 0);
+    double sum = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        int64_t to = eval_scalar(op->args[k + 1 < n ? 2 + k : 1], at, 0);
+        uint32_t segment = k < TRIP_SEGMENTS ? k : TRIP_SEGMENTS - 1;
+        sum += to > from ? (double)(to - from) * loop->masks[segment] : 0;
+        from = to;
+    }
+    return sum * iterations(op->parent->owner, at);
+}
+
+ConsumerTrips
+trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
+               uint32_t consumers, const int64_t *sizes)
+{
+    int64_t extent[MOST_AXES] = {1, 1, 1};
+    ConsumerTrips trips = {.blocks = 1};
+    Point at = {.sizes = sizes};
+
+    for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
+        int64_t n = eval_host(fn->grid.at[k].extent, sizes);
+        extent[k] = n > 1 ? n : 1;
+        at.grid[k] = extent[k] / 2;
+        trips.blocks *= k == axis ? 1 : (double)extent[k];
+    }
+    if (axis >= fn->grid.n) { /* all consumers work on one program: spread over the first axis */
+        axis = 0;
+        consumers = 1;
+        trips.blocks /= (double)extent[0];
+    }
+    int64_t along = (extent[axis] + consumers - 1) / consumers;
+    int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
+    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * consumers - extent[axis] : 0;
+    trips.blocks *= (double)along;
+    trips.along = (double)along;
+    for (int64_t s = 0; s < samples; s++) {
+        int64_t block = (2 * s + 1) * along / (2 * samples);
+        double sum = 0, masks = 0, most = 0;
+        for (int64_t consumer = 0; consumer < consumers; consumer++) {
+            double all = 0;
+            at.grid[axis] = block * consumers + consumer - none;
+            if (at.grid[axis] < 0 || at.grid[axis] >= extent[axis])
+                continue;
+            for (uint32_t k = 0; k < n_loops; k++) {
+                all += iterations(loops[k].op, &at);
+                masks += masks_at(&loops[k], &at);
+            }
+            sum += all;
+            most = all > most ? all : most;
+        }
+        trips.most += most / (double)samples;
+        trips.block[trips.n++] = sum / consumers;
+        trips.each += sum / consumers / (double)samples;
+        trips.masks += masks / consumers / (double)samples;
+    }
+    return trips;
+}
+
+static bool
+host_divides(const HostExpr *e, uint32_t size)
+{
+    if (e == NULL)
+        return false;
+    if (e->kind == HOST_CDIV && e->a != NULL && e->a->kind == HOST_SIZE && e->a->index == size)
+        return true;
+    return host_divides(e->a, size) || host_divides(e->b, size);
+}
+
+/* Whether a loop's bound holds the size, divided by a length. */
+static bool
+holds_divided(const TirVal *value, uint32_t size, bool divided, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || depth > MOST_DEPTH || def->n_blocks > 0)
+        return false;
+    if (def->op == TIR_SIZE)
+        return divided && def->integer == (int64_t)size;
+    if (def->op == TIR_DIV)
+        divided = def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (holds_divided(def->args[k], size, divided, depth + 1))
+            return true;
+    }
+    return false;
+}
+
+static bool
+block_divides(const TirBlock *block, uint32_t size)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR && (holds_divided(op->args[0], size, false, 0) ||
+                                  holds_divided(op->args[1], size, false, 0)))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (block_divides(op->blocks[k], size))
+                return true;
+        }
+    }
+    return false;
+}
+
+int64_t
+trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes)
+{
+    return eval_host(fn->grid.at[axis].extent, sizes);
+}
+
+bool
+trips_in_tiles(const TirFn *fn, uint32_t size)
+{
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        if (host_divides(fn->grid.at[k].extent, size))
+            return true;
+    }
+    return block_divides(fn->body, size);
+}
+
+int64_t *
+trips_usual_sizes(Arena *arena, const TirFn *fn)
+{
+    enum { TILED = 4096, OTHER = 8 };
+    int64_t *sizes = arena_array(arena, int64_t, fn->sizes.n + 1);
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
+                   : trips_in_tiles(fn, k)    ? TILED
+                                              : OTHER;
+    return sizes;
+}

@@ -1,0 +1,18 @@
+/* unit_norm.c - units that work at the same time, each hiding well behind the busiest, not perfectly. */
+#include "compiler/cost/unit_norm.h"
+
+#include <math.h>
+
+double
+unit_larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+double
+unit_norm(double a, double b, double power)
+{
+    double most = unit_larger(a, b), least = a > b ? b : a;
+
+    return most <= 0 ? 0 : most * pow(1 + pow(least / most, power), 1 / power);
+}

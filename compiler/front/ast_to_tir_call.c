@@ -1,0 +1,690 @@
+/* ast_to_tir_call.c - calls: the built-in functions, and functions of the program expanded in
+ * place. */
+#include <math.h>
+#include <string.h>
+
+#include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/hints.h"
+
+static const Value error_value = {.kind = VALUE_ERROR};
+
+/* ---- built-in functions ---- */
+
+/* A call of one: arguments evaluated, `axis` apart. */
+typedef struct Call {
+    Lower *low;
+    const Expr *expr;
+    const char *name;
+    int code; /* from the table */
+    uint32_t n;
+    Value *args;
+    bool has_axis;
+    Value axis;
+} Call;
+
+typedef struct Builtin {
+    const char *name;
+    uint32_t least, most; /* arguments */
+    bool takes_axis;
+    int code; /* an opcode or a reduction, as `build` takes it */
+    Value (*build)(const Call *call);
+    const char *usage;
+} Builtin;
+
+static Span
+arg_span(const Call *call, uint32_t at)
+{
+    return call->expr->args.at[at].value->span;
+}
+
+static bool
+want_index(const Call *call, uint32_t at, const Value *value)
+{
+    if (value->kind == VALUE_INT || is_scalar_of(value, DT_I32))
+        return true;
+    fail(call->low, arg_span(call, at), "%s takes integers here, not %s", call->name,
+         value_text(call->low, value));
+    return false;
+}
+
+/* tiles(S, N) and tiles(lo..hi, N): the first argument is looked at as written. */
+static Value
+build_tiles(const Call *call)
+{
+    Lower *low = call->low;
+    const Expr *over = call->expr->args.at[0].value;
+    Steps *steps = arena_new(low->arena, Steps);
+    int64_t tile;
+
+    steps->lo = value_int(0);
+    if (over->kind == EXPR_SPAN) {
+        steps->lo = eval(low, over->a);
+        steps->hi = eval(low, over->b);
+    } else {
+        steps->hi = eval(low, over);
+    }
+    if (steps->lo.kind == VALUE_ERROR || steps->hi.kind == VALUE_ERROR ||
+        !want_index(call, 0, &steps->lo) || !want_index(call, 0, &steps->hi) ||
+        !eval_int(low, call->expr->args.at[1].value, "the extent of a tile", 1, TILE_MAX_EXTENT,
+                  &tile))
+        return error_value;
+    steps->tile = (int32_t)tile;
+    steps->step = value_int(tile);
+    return (Value){.kind = VALUE_STEPS, .steps = steps};
+}
+
+static Value
+build_range(const Call *call)
+{
+    Steps *steps = arena_new(call->low->arena, Steps);
+
+    steps->lo = call->n > 1 ? call->args[0] : value_int(0);
+    steps->hi = call->n > 1 ? call->args[1] : call->args[0];
+    steps->step = call->n > 2 ? call->args[2] : value_int(1);
+    for (uint32_t i = 0; i < call->n; i++)
+        if (!want_index(call, i, &call->args[i]))
+            return error_value;
+    if (steps->step.kind != VALUE_INT || steps->step.integer <= 0)
+        return fail(call->low, arg_span(call, 2), "the step of a range is a positive integer "
+                    "known at compile time, not %s", value_text(call->low, &steps->step));
+    return (Value){.kind = VALUE_STEPS, .steps = steps};
+}
+
+static Value
+build_iota(const Call *call)
+{
+    Range *range = arena_new(call->low->arena, Range);
+    int64_t length;
+
+    if (!eval_int(call->low, call->expr->args.at[0].value, "the extent of a tile", 1,
+                  TILE_MAX_EXTENT, &length))
+        return error_value;
+    *range = (Range){.start = value_int(0),
+                     .bound = value_int(INT32_MAX),
+                     .length = (int32_t)length,
+                     .exact = true};
+    return (Value){.kind = VALUE_RANGE, .range = range};
+}
+
+/* Ranges whose indices one dimension of a tile runs over, the last the fastest. */
+static Value
+build_pack(const Call *call)
+{
+    Lower *low = call->low;
+    Pack *pack = arena_new(low->arena, Pack);
+    Range *ranges = arena_array(low->arena, Range, call->n);
+    Value *fields = arena_array(low->arena, Value, call->n);
+    int64_t rows = 1;
+
+    for (uint32_t i = call->n; i-- > 0;) {
+        if (call->args[i].kind != VALUE_RANGE || call->args[i].range->pack != NULL)
+            return fail(low, arg_span(call, i), "pack takes ranges, not %s",
+                        value_text(low, &call->args[i]));
+        ranges[i] = *call->args[i].range;
+        ranges[i].pack = pack;
+        ranges[i].inner = (int32_t)rows;
+        ranges[i].part = i;
+        rows *= ranges[i].length;
+        if (rows > TILE_MAX_EXTENT)
+            return fail(low, call->expr->span, "a tile has at most %d elements in a dimension, "
+                        "this pack has more", TILE_MAX_EXTENT);
+        fields[i] = (Value){.kind = VALUE_RANGE, .range = &ranges[i]};
+    }
+    *pack = (Pack){.n = call->n, .parts = ranges, .rows = (int32_t)rows, .span = call->expr->span};
+    return (Value){.kind = VALUE_TUPLE, .n_fields = call->n, .fields = fields};
+}
+
+static Value
+build_cdiv(const Call *call)
+{
+    return value_cdiv(call->low, call->expr->span, &call->args[0], &call->args[1]);
+}
+
+static double
+fold_math(int code, double x)
+{
+    switch (code) {
+    case TIR_EXP: return exp(x);
+    case TIR_EXP2: return exp2(x);
+    case TIR_LOG: return log(x);
+    case TIR_LOG2: return log2(x);
+    case TIR_SQRT: return sqrt(x);
+    case TIR_RSQRT: return 1.0 / sqrt(x);
+    case TIR_RCP: return 1.0 / x;
+    case TIR_TANH: return tanh(x);
+    case TIR_SIN: return sin(x);
+    case TIR_COS: return cos(x);
+    default: return floor(x);
+    }
+}
+
+/* exp, log, .. of floats. */
+static Value
+build_math(const Call *call)
+{
+    Lower *low = call->low;
+    const Value *x = &call->args[0];
+
+    if (x->kind == VALUE_INT)
+        return value_float(fold_math(call->code, (double)x->integer));
+    if (x->kind == VALUE_FLOAT)
+        return value_float(fold_math(call->code, x->number));
+    if (x->kind == VALUE_RANGE || (x->kind == VALUE_TILE && !dtype_is_float(x->type.dtype)))
+        return fail(low, arg_span(call, 0), "%s takes floats, not %s: cast it with `as f32`",
+                    call->name, value_text(low, x));
+    if (x->kind != VALUE_TILE)
+        return fail(low, arg_span(call, 0), "%s takes floats, not %s", call->name,
+                    value_text(low, x));
+    if (low->host_only)
+        return fail(low, call->expr->span, "%s cannot be computed by the launcher", call->name);
+    return value_tile(float_unary(low, (TirOpcode)call->code, x->tir), NULL);
+}
+
+static Value
+build_abs(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+
+    if (x.kind == VALUE_INT)
+        return x.integer == INT32_MIN ? fail(low, call->expr->span, "abs(%lld) does not fit in "
+                                             "32 bits", (long long)x.integer)
+                                      : value_int(x.integer < 0 ? -x.integer : x.integer);
+    if (x.kind == VALUE_FLOAT)
+        return value_float(fabs(x.number));
+    if (x.kind != VALUE_TILE || x.type.dtype == DT_BOOL)
+        return fail(low, arg_span(call, 0), "abs takes numbers, not %s", value_text(low, &x));
+    if (low->host_only)
+        return fail(low, call->expr->span, "abs cannot be computed by the launcher");
+    return value_tile(float_unary(low, TIR_ABS, x.tir), NULL);
+}
+
+/* Reduces along one axis; 16-bit floats are summed in f32 and rounded once. */
+static Value
+build_reduction(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    bool logical = call->code == REDUCE_ANY || call->code == REDUCE_ALL;
+    int64_t axis = 0;
+
+    if (x.kind == VALUE_ERROR)
+        return x;
+    if (x.kind != VALUE_TILE || x.type.rank == 0)
+        return fail(low, arg_span(call, 0), "%s reduces a tile, not %s", call->name,
+                    value_text(low, &x));
+    if (logical != (x.type.dtype == DT_BOOL))
+        return fail(low, arg_span(call, 0), "%s reduces %s, not %s", call->name,
+                    logical ? "bools" : "numbers", value_text(low, &x));
+    if (call->has_axis) {
+        if (call->axis.kind != VALUE_INT)
+            return fail(low, call->expr->span, "the axis is an int known at compile time, not %s",
+                        value_text(low, &call->axis));
+        axis = call->axis.integer < 0 ? call->axis.integer + x.type.rank : call->axis.integer;
+        if (axis < 0 || axis >= x.type.rank)
+            return fail(low, call->expr->span, "there is no axis %lld in %s: the last one is %u",
+                        (long long)call->axis.integer, value_text(low, &x), x.type.rank - 1);
+    }
+    DType dtype = x.type.dtype;
+    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
+    if (call->has_axis) {
+        tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, (uint32_t)axis);
+    } else {
+        while (tile->type.rank > 0)
+            tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, tile->type.rank - 1);
+    }
+    return value_tile(tir_cast(&low->b, tile, dtype), NULL);
+}
+
+/* max(a, b) is elementwise, max(x, axis=1) and max(x) reduce. */
+static Value
+build_minmax(const Call *call)
+{
+    if (call->n == 1)
+        return build_reduction(call);
+    if (call->has_axis)
+        return fail(call->low, call->expr->span, "%s takes two values, or one and an axis",
+                    call->name);
+    return value_minmax(call->low, call->expr->span,
+                        call->code == REDUCE_MAX ? TIR_MAX : TIR_MIN, &call->args[0],
+                        &call->args[1]);
+}
+
+static Value
+build_where(const Call *call)
+{
+    Lower *low = call->low;
+    Value condition = call->args[0], yes = call->args[1], no = call->args[2];
+    TirType shape;
+
+    if (condition.kind == VALUE_BOOL && is_constant(&yes) && is_constant(&no))
+        return condition.integer ? yes : no;
+    if (low->host_only)
+        return fail(low, call->expr->span, "where cannot be computed by the launcher");
+    if (!unify(low, call->expr->span, "where", &yes, &no))
+        return error_value;
+    if (condition.kind == VALUE_BOOL)
+        return condition.integer ? yes : no;
+    if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL)
+        return fail(low, arg_span(call, 0), "the condition of where is a bool, not %s",
+                    value_text(low, &condition));
+    if (!broadcast_shape(condition.type, yes.type, &shape))
+        return fail(low, call->expr->span, "the shapes %s and %s of where do not fit together",
+                    value_text(low, &condition), value_text(low, &yes));
+    condition.tir = tir_broadcast_to(&low->b, condition.tir, &shape);
+    yes.tir = tir_broadcast_to(&low->b, yes.tir, &shape);
+    no.tir = tir_broadcast_to(&low->b, no.tir, &shape);
+    return value_tile(tir_select(&low->b, condition.tir, yes.tir, no.tir), NULL);
+}
+
+static Value
+build_mask(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = call->args[0], condition = call->args[1];
+    TirType shape;
+
+    if (x.kind != VALUE_TILE || !dtype_is_float(x.type.dtype))
+        return fail(low, arg_span(call, 0), "mask takes a tile of floats, not %s",
+                    value_text(low, &x));
+    if (low->host_only)
+        return fail(low, call->expr->span, "mask cannot be computed by the launcher");
+    if (condition.kind == VALUE_BOOL)
+        return condition.integer ? x : value_tile(tir_splat_const(&low->b, x.type, -INFINITY),
+                                                  NULL);
+    if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL)
+        return fail(low, arg_span(call, 1), "the condition of mask is a bool, not %s",
+                    value_text(low, &condition));
+    if (!broadcast_shape(condition.type, x.type, &shape) || !tir_same_shape(shape, x.type))
+        return fail(low, call->expr->span, "the condition %s does not fit the tile %s",
+                    value_text(low, &condition), value_text(low, &x));
+    condition.tir = tir_broadcast_to(&low->b, condition.tir, &x.type);
+    return value_tile(tir_mask(&low->b, x.tir, condition.tir), NULL);
+}
+
+static Value
+build_mma(const Call *call)
+{
+    Lower *low = call->low;
+    const Value *a = &call->args[0], *b = &call->args[1];
+    Value acc;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        const Value *x = &call->args[i];
+        if (x->kind != VALUE_TILE || x->type.rank != 2)
+            return fail(low, arg_span(call, i), "mma multiplies tiles of two dimensions, not %s",
+                        value_text(low, x));
+        if (x->type.dtype == DT_F32)
+            return fail(low, arg_span(call, i), "mma multiplies f16 or bf16, not %s: cast it with "
+                        "`as bf16` (tf32 is not supported yet)", value_text(low, x));
+        if (!is_16bit_float(x->type.dtype))
+            return fail(low, arg_span(call, i), "mma multiplies f16 or bf16, not %s",
+                        value_text(low, x));
+    }
+    if (a->type.dtype != b->type.dtype)
+        return fail(low, call->expr->span, "mma mixes %s and %s: cast one of them with `as`",
+                    value_text(low, a), value_text(low, b));
+    if (a->type.dim[1] != b->type.dim[0])
+        return fail(low, call->expr->span, "the inner sizes of mma differ: the left side %s has %d "
+                    "columns, the right side %s has %d rows", value_text(low, a), a->type.dim[1],
+                    value_text(low, b), b->type.dim[0]);
+    if (call->n == 2)
+        return value_tile(tir_mma(&low->b, a->tir, b->tir, NULL), NULL);
+    TirType type = tir_tile2(DT_F32, a->type.dim[0], b->type.dim[1]);
+    if (!fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc))
+        return error_value;
+    low->b.span = call->expr->span;
+    return value_tile(tir_mma(&low->b, a->tir, b->tir, acc.tir), NULL);
+}
+
+static Value
+build_shape(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    const Value *axis = &call->args[1];
+
+    if (x.kind != VALUE_TILE)
+        return fail(low, arg_span(call, 0), "shape takes a tile, not %s", value_text(low, &x));
+    if (axis->kind != VALUE_INT || axis->integer < 0 || axis->integer >= x.type.rank)
+        return fail(low, arg_span(call, 1), "%s has no axis %s", value_text(low, &x),
+                    value_text(low, axis));
+    return value_int(x.type.dim[axis->integer]);
+}
+
+static Value
+build_dtype(const Call *call)
+{
+    Value x = range_to_tile(call->low, &call->args[0]);
+
+    if (x.kind != VALUE_TILE)
+        return fail(call->low, arg_span(call, 0), "dtype takes a scalar or a tile, not %s",
+                    value_text(call->low, &x));
+    return value_type(x.type.dtype);
+}
+
+static const Builtin builtins[] = {
+    {"tiles", 2, 2, false, 0, build_tiles, "tiles(S, N) or tiles(lo..hi, N)"},
+    {"range", 1, 3, false, 0, build_range, "range(hi), range(lo, hi) or range(lo, hi, step)"},
+    {"iota", 1, 1, false, 0, build_iota, "iota(N)"},
+    {"pack", 2, TENSOR_MAX_RANK, false, 0, build_pack, "pack(a, b, ..)"},
+    {"cdiv", 2, 2, false, 0, build_cdiv, "cdiv(a, b)"},
+    {"max", 1, 2, true, REDUCE_MAX, build_minmax, "max(a, b), max(x, axis=n) or max(x)"},
+    {"min", 1, 2, true, REDUCE_MIN, build_minmax, "min(a, b), min(x, axis=n) or min(x)"},
+    {"sum", 1, 1, true, REDUCE_SUM, build_reduction, "sum(x, axis=n) or sum(x)"},
+    {"any", 1, 1, true, REDUCE_ANY, build_reduction, "any(x, axis=n) or any(x)"},
+    {"all", 1, 1, true, REDUCE_ALL, build_reduction, "all(x, axis=n) or all(x)"},
+    {"where", 3, 3, false, 0, build_where, "where(condition, yes, no)"},
+    {"mask", 2, 2, false, 0, build_mask, "mask(x, condition)"},
+    {"mma", 2, 3, false, 0, build_mma, "mma(a, b) or mma(a, b, acc)"},
+    {"exp", 1, 1, false, TIR_EXP, build_math, "exp(x)"},
+    {"exp2", 1, 1, false, TIR_EXP2, build_math, "exp2(x)"},
+    {"log", 1, 1, false, TIR_LOG, build_math, "log(x)"},
+    {"log2", 1, 1, false, TIR_LOG2, build_math, "log2(x)"},
+    {"sqrt", 1, 1, false, TIR_SQRT, build_math, "sqrt(x)"},
+    {"rsqrt", 1, 1, false, TIR_RSQRT, build_math, "rsqrt(x)"},
+    {"rcp", 1, 1, false, TIR_RCP, build_math, "rcp(x)"},
+    {"tanh", 1, 1, false, TIR_TANH, build_math, "tanh(x)"},
+    {"sin", 1, 1, false, TIR_SIN, build_math, "sin(x)"},
+    {"cos", 1, 1, false, TIR_COS, build_math, "cos(x)"},
+    {"floor", 1, 1, false, TIR_FLOOR, build_math, "floor(x)"},
+    {"abs", 1, 1, false, 0, build_abs, "abs(x)"},
+    {"shape", 2, 2, false, 0, build_shape, "shape(x, axis)"},
+    {"dtype", 1, 1, false, 0, build_dtype, "dtype(x)"},
+};
+
+static const Builtin *
+find_builtin(const char *name)
+{
+    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
+        if (strcmp(builtins[i].name, name) == 0)
+            return &builtins[i];
+    return NULL;
+}
+
+bool
+is_builtin(const char *name)
+{
+    return find_builtin(name) != NULL;
+}
+
+static Value
+call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
+{
+    Call call = {.low = low, .expr = expr, .name = builtin->name, .code = builtin->code};
+    /* these look at their arguments themselves */
+    bool lazy = builtin->build == build_tiles || builtin->build == build_iota;
+
+    call.args = arena_array(low->arena, Value, expr->args.n);
+    for (uint32_t i = 0; i < expr->args.n; i++) {
+        const Arg *arg = &expr->args.at[i];
+        if (arg->name != NULL && !(builtin->takes_axis && strcmp(arg->name, "axis") == 0))
+            return fail(low, arg->name_span, "%s has no argument '%s': it is used as %s",
+                        builtin->name, arg->name, builtin->usage);
+        if (arg->name != NULL) {
+            call.has_axis = true;
+            call.axis = eval(low, arg->value);
+            if (call.axis.kind == VALUE_ERROR)
+                return error_value;
+            continue;
+        }
+        call.args[call.n] = lazy ? (Value){.kind = VALUE_NOTHING} : eval(low, arg->value);
+        if (call.args[call.n++].kind == VALUE_ERROR)
+            return error_value;
+    }
+    if (call.n < builtin->least || call.n > builtin->most)
+        return fail(low, expr->span, "%s is used as %s, not with %u argument%s", builtin->name,
+                    builtin->usage, call.n, call.n == 1 ? "" : "s");
+    low->b.span = expr->span;
+    return builtin->build(&call);
+}
+
+/* ---- functions of the program ---- */
+
+static Function *
+find_function(Lower *low, const char *name)
+{
+    for (uint32_t i = 0; i < low->ast->functions.n; i++)
+        if (strcmp(low->ast->functions.at[i]->name.text, name) == 0)
+            return low->ast->functions.at[i];
+    return NULL;
+}
+
+static const char *
+suggest_function(Lower *low, const char *name)
+{
+    const char *found = NULL;
+    uint32_t best = 3;
+
+    for (uint32_t i = 0; i < low->ast->functions.n; i++)
+        if (close_name(name, low->ast->functions.at[i]->name.text, &best))
+            found = low->ast->functions.at[i]->name.text;
+    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
+        if (close_name(name, builtins[i].name, &best))
+            found = builtins[i].name;
+    return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
+}
+
+/* Checks an argument against `name: type[dims]`, in the frame of the function; names not seen
+ * before stand for the extents found. */
+static bool
+match_tile(Lower *low, const Param *param, DType dtype, Span span, Value *value)
+{
+    const TypeRef *type = param->type;
+
+    *value = range_to_tile(low, value);
+    if (value->kind != VALUE_TILE || value->type.dtype != dtype ||
+        value->type.rank != type->dims.n) {
+        fail(low, span, "parameter '%s' is a tile of %s with %u dimension%s, not %s",
+             param->name.text, dtype_name(dtype), type->dims.n, type->dims.n == 1 ? "" : "s",
+             value_text(low, value));
+        return false;
+    }
+    for (uint32_t i = 0; i < type->dims.n; i++) {
+        const Expr *dim = type->dims.at[i].value;
+        int64_t extent;
+        if (dim->kind == EXPR_NAME && find_binding(low, dim->text) == NULL) {
+            declare(low, dim->text, dim->span, value_int(value->type.dim[i]))->what =
+                "parameter";
+            continue;
+        }
+        if (!eval_int(low, dim, "the extent of a tile", 1, TILE_MAX_EXTENT, &extent))
+            return false;
+        if (extent != value->type.dim[i]) {
+            fail(low, span, "dimension %u of parameter '%s' is %lld, this argument is %s", i,
+                 param->name.text, (long long)extent, value_text(low, value));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+match_type(Lower *low, const Param *param, Span span, Value *value)
+{
+    const TypeRef *type = param->type;
+    static const struct {
+        const char *name;
+        ValueKind kind;
+    } kinds[] = {{"int", VALUE_INT}, {"type", VALUE_TYPE}};
+    DType dtype;
+
+    if (type == NULL)
+        return true;
+    for (size_t i = 0; i < 2 && !type->has_dims; i++) {
+        if (strcmp(type->base.text, kinds[i].name) != 0)
+            continue;
+        if (value->kind == kinds[i].kind)
+            return true;
+        fail(low, span, "parameter '%s' is %s known at compile time, not %s", param->name.text,
+             i == 0 ? "an int" : "a type", value_text(low, value));
+        return false;
+    }
+    if (!find_type(low, type->base.text, &dtype)) {
+        fail(low, type->base.span, "unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
+             "parameter that is a type", type->base.text);
+        return false;
+    }
+    if (type->has_dims)
+        return match_tile(low, param, dtype, span, value);
+    if (dtype == DT_BOOL && value->kind == VALUE_BOOL)
+        return true;
+    if (is_constant(value) && (value->kind == VALUE_BOOL) == (dtype == DT_BOOL) &&
+        !(value->kind == VALUE_FLOAT && dtype == DT_I32)) {
+        if (value->kind == VALUE_INT && dtype == DT_F32)
+            *value = value_float((double)value->integer);
+        return true; /* stays a constant */
+    }
+    if (is_scalar_of(value, dtype))
+        return true;
+    fail(low, span, "parameter '%s' is a scalar %s, not %s", param->name.text, dtype_name(dtype),
+         value_text(low, value));
+    return false;
+}
+
+/* Which argument goes to each parameter; false after an error. */
+static bool
+order_arguments(Lower *low, const Function *function, const Expr *call, const Arg **order)
+{
+    for (uint32_t i = 0; i < call->args.n; i++) {
+        const Arg *arg = &call->args.at[i];
+        uint32_t at = i;
+        if (arg->name != NULL)
+            for (at = 0; at < function->params.n; at++)
+                if (strcmp(function->params.at[at].name.text, arg->name) == 0)
+                    break;
+        if (at >= function->params.n) {
+            if (arg->name != NULL)
+                fail(low, arg->name_span, "'%s' has no parameter '%s'", function->name.text,
+                     arg->name);
+            else
+                fail(low, call->span, "'%s' takes %u arguments, not %u", function->name.text,
+                     function->params.n, call->args.n);
+            diag_note(low->diag, function->span, "'%s' is defined here", function->name.text);
+            return false;
+        }
+        if (order[at] != NULL) {
+            fail(low, arg->value->span, "two arguments for parameter '%s'",
+                 function->params.at[at].name.text);
+            return false;
+        }
+        order[at] = arg;
+    }
+    for (uint32_t i = 0; i < function->params.n; i++) {
+        if (order[i] != NULL)
+            continue;
+        fail(low, call->span, "'%s' needs an argument for '%s'", function->name.text,
+             function->params.at[i].name.text);
+        diag_note(low->diag, function->span, "'%s' is defined here", function->name.text);
+        return false;
+    }
+    return true;
+}
+
+/* A parameter in the new frame, bound to what was evaluated in the caller's. */
+static bool
+bind_parameter(Lower *low, const Param *param, Span span, Value value, const Place *place)
+{
+    Value checked = value;
+
+    if (!match_type(low, param, span, &checked))
+        return false;
+    Binding *binding = declare(low, param->name.text, param->name.span, checked);
+    binding->what = "parameter";
+    if (param->mode == PARAM_VAR) {
+        binding->is_alias = true;
+        binding->place = *place;
+    }
+    return true;
+}
+
+static bool
+check_recursion(Lower *low, const Function *function, const Expr *call)
+{
+    for (const Frame *frame = low->frame; frame != NULL; frame = frame->caller) {
+        if (frame->function == function) {
+            fail(low, call->span, "'%s' calls itself: functions are expanded where they are "
+                 "called, so this would never end", function->name.text);
+            return false;
+        }
+    }
+    if (low->frame->depth >= CALL_MAX_DEPTH) {
+        fail(low, call->span, "calls are nested too deeply here");
+        return false;
+    }
+    if (++low->n_calls <= CALL_MAX_COUNT && low->fn->next_id <= VALUE_MAX_COUNT)
+        return true;
+    fail(low, low->kernel->name.span, "kernel '%s' is too large when all calls are expanded",
+         low->kernel->name.text);
+    return false;
+}
+
+static Value
+call_function(Lower *low, const Function *function, const Expr *call)
+{
+    uint32_t n = function->params.n;
+    const Arg **order = arena_array(low->arena, const Arg *, n);
+    Value *values = arena_array(low->arena, Value, n);
+    Place *places = arena_array(low->arena, Place, n);
+    Frame frame = {.caller = low->frame, .function = function, .call = call->span,
+                   .depth = low->frame->depth + 1};
+
+    if (!check_recursion(low, function, call) || !order_arguments(low, function, call, order))
+        return error_value;
+    for (uint32_t i = 0; i < n; i++) {
+        if (function->params.at[i].mode == PARAM_VAR) {
+            places[i] = eval_place(low, order[i]->value);
+            if (places[i].root == NULL)
+                return error_value;
+            values[i] = read_place(low, &places[i]);
+        } else {
+            values[i] = eval(low, order[i]->value);
+        }
+        if (values[i].kind == VALUE_ERROR)
+            return error_value;
+        if (values[i].kind == VALUE_STEPS || values[i].kind == VALUE_NOTHING)
+            return fail(low, order[i]->value->span, "%s cannot be an argument",
+                        value_text(low, &values[i]));
+    }
+    low->frame = &frame;
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = bind_parameter(low, &function->params.at[i], order[i]->value->span, values[i],
+                            &places[i]);
+    if (ok)
+        lower_block(low, function->body);
+    low->frame = frame.caller;
+    if (!ok)
+        return error_value;
+    return frame.returned ? frame.result : (Value){.kind = VALUE_NOTHING};
+}
+
+static Value
+unknown_function(Lower *low, const Expr *call)
+{
+    const AstToTir *options = low->options;
+    const char *module = options->module_of != NULL ? options->module_of(options->user, call->text) : NULL;
+    const char *hint = word_hint(call->text);
+
+    if (module != NULL)
+        return fail(low, call->text_span, "unknown function '%s': `use %s;` at the head of the file brings it",
+                    call->text, module);
+    if (hint != NULL)
+        return fail(low, call->text_span, "unknown function '%s': %s", call->text, hint);
+    return fail(low, call->text_span, "unknown function '%s'%s", call->text, suggest_function(low, call->text));
+}
+
+Value
+eval_call(Lower *low, const Expr *call)
+{
+    const Builtin *builtin = find_builtin(call->text);
+
+    if (builtin != NULL)
+        return call_builtin(low, builtin, call);
+    const Function *function = find_function(low, call->text);
+    if (function != NULL)
+        return call_function(low, function, call);
+    if (find_binding(low, call->text) != NULL)
+        return fail(low, call->text_span, "'%s' is not a function", call->text);
+    return unknown_function(low, call);
+}

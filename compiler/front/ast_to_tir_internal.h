@@ -1,0 +1,256 @@
+/* ast_to_tir_internal.h - what the files of ast_to_tir share.
+ *
+ * Values.  An expression evaluates to a Value: a constant known now (int, float, bool, type), a
+ * scalar or tile computed at run time (a TirVal), a range of indices, a tuple of values.  A scalar
+ * that follows from sizes and scalar parameters alone also has a host expression, which is what
+ * `grid` and `require` need.
+ *
+ * Variables.  A `var` is a binding whose value is replaced at each assignment, so the operations
+ * made are in SSA form at once.  A loop first gives every variable a block argument, walks its
+ * body, and then drops the arguments whose variable the body left alone.
+ */
+#ifndef TILEC_LOWER_AST_TO_TIR_INTERNAL_H
+#define TILEC_LOWER_AST_TO_TIR_INTERNAL_H
+
+#include "compiler/front/ast_to_tir.h"
+
+enum {
+    GRID_MAX_AXES = 3,
+    CALL_MAX_DEPTH = 64,
+    CALL_MAX_COUNT = 20000,  /* calls expanded in one kernel */
+    VALUE_MAX_COUNT = 1 << 20, /* values made in one kernel */
+    NESTING_MAX = 400        /* expressions and blocks, calls expanded: bounds the C stack */
+};
+
+typedef struct Value Value;
+
+typedef enum ValueKind {
+    VALUE_ERROR, /* said already: whatever uses it stays silent */
+    VALUE_NOTHING, /* what a function without `return` gives */
+    VALUE_INT,
+    VALUE_FLOAT,
+    VALUE_BOOL,
+    VALUE_TYPE,
+    VALUE_TILE,  /* a scalar (rank 0) or a tile, at run time */
+    VALUE_RANGE, /* consecutive indices */
+    VALUE_STEPS, /* what `for` and `grid` go over */
+    VALUE_TUPLE,
+    VALUE_TENSOR
+} ValueKind;
+
+typedef struct Range Range;
+typedef struct Steps Steps;
+
+struct Value {
+    ValueKind kind;
+    DType dtype;          /* TYPE */
+    int64_t integer;      /* INT, BOOL */
+    double number;        /* FLOAT */
+    TirType type;         /* TILE */
+    TirVal *tir;          /* TILE; NULL while only host expressions are wanted */
+    const HostExpr *host; /* TILE of rank 0: the same for the launcher, if it can know; or NULL */
+    const Range *range;
+    const Steps *steps;
+    TirTensor *tensor;
+    uint32_t n_fields;    /* TUPLE */
+    const Value *fields;
+    const char *const *names; /* of the fields; an entry, or all, may be NULL */
+};
+
+/* Ranges that are packed: together they count `rows` elements.  What is padding of one of them is padding of all. */
+typedef struct Pack {
+    uint32_t n;
+    const Range *parts;
+    int32_t rows;
+    Span span;
+} Pack;
+
+/* start, start + 1, .. of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
+ * the same elements are padding as of the range it is made from. */
+struct Range {
+    Value start, bound; /* i32 scalars or ints */
+    const struct Range *from; /* before it was moved, NULL: it was not */
+    int32_t length;
+    bool exact; /* no index is padding */
+    uint32_t loops; /* around its indices; 0: of the grid, or of no loop */
+    const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
+    int32_t inner;
+    uint32_t part; /* which of its ranges */
+};
+
+/* lo, lo + step, .. below hi; with `tile` each step is a range of `tile` indices. */
+struct Steps {
+    Value lo, hi, step;
+    int32_t tile; /* 0: integers */
+};
+
+typedef struct Binding Binding;
+
+/* A variable, or a part of one: what may stand left of `=`. */
+typedef struct Place {
+    Binding *root; /* never an alias itself; NULL: an error, said already */
+    uint32_t n;
+    uint32_t path[8]; /* fields, outermost first */
+} Place;
+
+struct Binding {
+    Binding *next; /* older */
+    const char *name;
+    Span span;
+    Value value;
+    bool is_var;
+    uint32_t loops; /* around the declaration */
+    bool is_alias; /* a `var` parameter: stands for `place` */
+    Place place;
+    const char *what; /* "parameter", "size", ..: for messages; NULL: let or var */
+};
+
+/* One call being expanded; the outermost is the kernel itself. */
+typedef struct Frame {
+    struct Frame *caller;
+    const Function *function; /* NULL for the kernel */
+    Span call;
+    Binding *bindings;
+    uint32_t depth;         /* calls around this one */
+    uint32_t runtime_depth; /* run-time loops and branches around, in this frame */
+    bool returned;
+    Value result;
+} Frame;
+
+/* Along each axis of a tile, the innermost loop over whose ranges it may be padding, as the number of loops around its
+ * body; 0: none. */
+enum { PAD_AXES = 2, PAD_UNKNOWN = UINT16_MAX };
+typedef struct PadLoops {
+    uint16_t axis[PAD_AXES];
+} PadLoops;
+
+typedef struct Lower {
+    const AstToTir *options;
+    Arena *arena;
+    Diag *diag;
+    const Ast *ast;
+    const Kernel *kernel;
+    TirFn *fn;
+    TirBuilder b;
+    Frame *frame;
+    bool host_only;     /* build nothing: only constants and host expressions are wanted */
+    bool has_grid;
+    uint32_t n_calls;   /* expanded so far */
+    uint32_t nesting;   /* expressions and blocks being walked */
+    uint32_t loops;     /* around what is being walked */
+    uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
+    VEC(PadLoops) pads; /* by value id: what is known so far */
+    uint32_t n_leaves;  /* size and param operations at the head of the body */
+} Lower;
+
+/* ---- ast_to_tir.c: messages and names ---- */
+
+/* Reports an error, with a note for each call around; one error at one place is said once. */
+Value fail(Lower *low, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* ", did you mean 'x'?" for a name that is close to a visible one (a tensor's), else "". */
+const char *suggest_name(Lower *low, const char *name, bool tensor);
+bool close_name(const char *wanted, const char *have, uint32_t *best);
+
+Binding *find_binding(Lower *low, const char *name);
+/* Adds a name to the current scope; an error when it is taken. */
+Binding *declare(Lower *low, const char *name, Span span, Value value);
+/* The value of a name, with operations for sizes and parameters made when first needed. */
+Value read_binding(Lower *low, Binding *binding);
+bool find_type(Lower *low, const char *name, DType *dtype);
+
+/* ---- ast_to_tir_value.c: values and arithmetic ---- */
+
+Value value_int(int64_t integer);
+Value value_float(double number);
+Value value_bool(bool truth);
+Value value_type(DType dtype);
+Value value_tile(TirVal *tir, const HostExpr *host);
+bool is_constant(const Value *value);
+bool is_scalar_of(const Value *value, DType dtype);
+/* "f32[64, 128]", "the int 5", ..: for messages. */
+const char *value_text(Lower *low, const Value *value);
+const char *type_text(Lower *low, TirType type);
+bool dtype_usable(Lower *low, Span span, DType dtype);
+
+/* A constant as a run-time value of `type`; false when it does not fit (and it says so). */
+bool adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out);
+/* Constants become i32, f32 or bool scalars, ranges become tiles; others stay. */
+Value to_runtime(Lower *low, Span span, const Value *value);
+/* How many elements a range has in a tile, and how they are counted. */
+TirIndex range_index(const Range *range);
+/* A range as its tile of indices; anything else stays. */
+Value range_to_tile(Lower *low, const Value *value);
+/* An i32 scalar or an int as an operand; NULL after an error. */
+TirVal *index_operand(Lower *low, Span span, const Value *value);
+const HostExpr *host_of(Lower *low, const Value *value);
+
+/* Brings values to one dtype and shape (constants adapt, shapes broadcast). */
+bool unify(Lower *low, Span span, const char *what, Value *x, Value *y);
+/* NumPy's rule; false when the shapes do not fit. */
+bool broadcast_shape(TirType x, TirType y, TirType *out);
+/* `value` with the shape and dtype of `type`: constants adapt, dimensions of 1 grow. */
+bool fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type, Value *out);
+
+Value value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y);
+Value value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y);
+Value value_cdiv(Lower *low, Span span, const Value *x, const Value *y);
+Value value_unary(Lower *low, Span span, Op op, const Value *x);
+Value value_cast(Lower *low, Span span, const Value *x, DType to);
+/* A tile operation on floats, computed in f32 for 16-bit types. */
+TirVal *float_unary(Lower *low, TirOpcode op, TirVal *x);
+bool is_16bit_float(DType dtype);
+
+/* ---- ast_to_tir_pads.c: what may be padding, by the ranges of which loops ---- */
+
+/* What a load or an index tile has along `axis`. */
+void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
+/* What the body of a loop finds in a variable that is declared outside of it. */
+void note_carried(Lower *low, const TirVal *param);
+/* A tile that is padding where `like` is, too. */
+TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
+/* What a variable that is declared inside `loops` loops becomes when it is assigned `value`: elements that are padding
+ * of ranges of loops further in keep what they had. */
+Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
+/* Behind a kernel's last statement, where it is known what loops carry: assignments of tiles that turned out not to be
+ * over ranges further in are plain. */
+void drop_keeps(Lower *low);
+
+/* ---- ast_to_tir_expr.c ---- */
+
+Value eval(Lower *low, const Expr *expr);
+/* A compile-time int in [least, most]; false after an error. */
+bool eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most,
+              int64_t *out);
+/* The indices of load, store and atomic_add; false after an error.  `range` tells which ranges have
+ * padding. */
+typedef struct Access {
+    TirTensor *tensor;
+    TirIndex index[TENSOR_MAX_RANK];
+    TirVal *operands[TENSOR_MAX_RANK];
+    TirType type;                       /* of the tile addressed */
+    const Range *range[TENSOR_MAX_RANK]; /* for each dimension of the tensor: has padding, or NULL */
+    TirVal *count[TENSOR_MAX_RANK];      /* of its elements, where the dimension goes on; or NULL */
+    TirVal *unused[TENSOR_MAX_RANK];     /* the same for parts of the pack that a load goes without */
+    const Pack *pack;                   /* whose parts are among the subscripts, or NULL */
+    uint32_t n_parts, parts;            /* how many, and which, as bits */
+    uint32_t pack_axis;                 /* the dimension of the tile that they make */
+} Access;
+/* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
+void limit_access(Lower *low, const Access *access, TirOp *op);
+bool eval_access(Lower *low, const char *name, Span name_span, Span span,
+                 const SubscriptList *index, bool writes, Access *out);
+Place eval_place(Lower *low, const Expr *expr);
+Value read_place(Lower *low, const Place *place);
+void write_place(Lower *low, const Place *place, Value value);
+
+/* ---- ast_to_tir_call.c ---- */
+
+Value eval_call(Lower *low, const Expr *call);
+bool is_builtin(const char *name);
+Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
+
+/* ---- ast_to_tir_stmt.c ---- */
+
+void lower_block(Lower *low, const Block *block);
+
+#endif

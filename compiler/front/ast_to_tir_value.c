@@ -1,0 +1,695 @@
+/* ast_to_tir_value.c - values: text, conversions, broadcasting, arithmetic.
+ *
+ * Arithmetic on constants is done here and now, in 32-bit integers with a check for overflow and
+ * in doubles.  Arithmetic on 16-bit floats is done in f32 and rounded after each operation.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "compiler/front/ast_to_tir_internal.h"
+
+/* ---- making and describing ---- */
+
+Value
+value_int(int64_t integer)
+{
+    return (Value){.kind = VALUE_INT, .integer = integer};
+}
+
+Value
+value_float(double number)
+{
+    return (Value){.kind = VALUE_FLOAT, .number = number};
+}
+
+Value
+value_bool(bool truth)
+{
+    return (Value){.kind = VALUE_BOOL, .integer = truth};
+}
+
+Value
+value_type(DType dtype)
+{
+    return (Value){.kind = VALUE_TYPE, .dtype = dtype};
+}
+
+Value
+value_tile(TirVal *tir, const HostExpr *host)
+{
+    return (Value){.kind = VALUE_TILE, .type = tir->type, .tir = tir, .host = host};
+}
+
+bool
+is_constant(const Value *value)
+{
+    return value->kind == VALUE_INT || value->kind == VALUE_FLOAT || value->kind == VALUE_BOOL;
+}
+
+bool
+is_scalar_of(const Value *value, DType dtype)
+{
+    return value->kind == VALUE_TILE && value->type.rank == 0 && value->type.dtype == dtype;
+}
+
+bool
+is_16bit_float(DType dtype)
+{
+    return dtype == DT_F16 || dtype == DT_BF16;
+}
+
+const char *
+type_text(Lower *low, TirType type)
+{
+    Buf text;
+
+    buf_init(&text, low->arena);
+    buf_add(&text, dtype_name(type.dtype));
+    for (uint32_t i = 0; i < type.rank; i++)
+        buf_printf(&text, "%s%d", i == 0 ? "[" : ", ", type.dim[i]);
+    if (type.rank > 0)
+        buf_char(&text, ']');
+    return text.at;
+}
+
+const char *
+value_text(Lower *low, const Value *value)
+{
+    Buf text;
+
+    switch (value->kind) {
+    case VALUE_ERROR: return "an error";
+    case VALUE_NOTHING: return "nothing";
+    case VALUE_INT: return arena_printf(low->arena, "the int %lld", (long long)value->integer);
+    case VALUE_FLOAT: return arena_printf(low->arena, "the number %g", value->number);
+    case VALUE_BOOL: return value->integer ? "true" : "false";
+    case VALUE_TYPE: return arena_printf(low->arena, "the type %s", dtype_name(value->dtype));
+    case VALUE_TILE: return type_text(low, value->type);
+    case VALUE_RANGE:
+        if (value->range->pack != NULL)
+            return arena_printf(low->arena, "a part of a pack of %d elements",
+                                value->range->pack->rows);
+        return arena_printf(low->arena, "a range of %d indices", value->range->length);
+    case VALUE_STEPS: return "a sequence of steps";
+    case VALUE_TENSOR: return arena_printf(low->arena, "the tensor '%s'", value->tensor->name);
+    case VALUE_TUPLE: break;
+    }
+    buf_init(&text, low->arena);
+    buf_char(&text, '(');
+    for (uint32_t i = 0; i < value->n_fields; i++) {
+        if (i > 0)
+            buf_add(&text, ", ");
+        if (value->names != NULL && value->names[i] != NULL)
+            buf_printf(&text, "%s = ", value->names[i]);
+        buf_add(&text, value_text(low, &value->fields[i]));
+    }
+    buf_char(&text, ')');
+    return text.at;
+}
+
+bool
+dtype_usable(Lower *low, Span span, DType dtype)
+{
+    if (dtype != DT_TF32 && dtype != DT_E4M3)
+        return true;
+    fail(low, span, "%s is not supported yet: use f32, f16, bf16, i32 or bool",
+         dtype_name(dtype));
+    return false;
+}
+
+/* ---- host expressions ---- */
+
+static const HostExpr *
+host_node(Lower *low, HostKind kind, const HostExpr *a, const HostExpr *b)
+{
+    HostExpr *host = arena_new(low->arena, HostExpr);
+    *host = (HostExpr){.kind = kind, .a = a, .b = b};
+    return host;
+}
+
+const HostExpr *
+host_of(Lower *low, const Value *value)
+{
+    HostExpr *host;
+
+    switch (value->kind) {
+    case VALUE_INT:
+    case VALUE_BOOL:
+        return host_int(low->arena, value->integer);
+    case VALUE_FLOAT:
+        host = arena_new(low->arena, HostExpr);
+        *host = (HostExpr){.kind = HOST_FLOAT, .number = value->number};
+        return host;
+    case VALUE_TILE:
+        return value->host;
+    default:
+        return NULL;
+    }
+}
+
+static const HostExpr *
+host_pair(Lower *low, HostKind kind, const Value *x, const Value *y)
+{
+    const HostExpr *a = host_of(low, x), *b = host_of(low, y);
+    return a != NULL && b != NULL ? host_node(low, kind, a, b) : NULL;
+}
+
+/* ---- conversions ---- */
+
+bool
+adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out)
+{
+    double number = value->kind == VALUE_FLOAT ? value->number : (double)value->integer;
+    const HostExpr *host = type.rank == 0 ? host_of(low, value) : NULL;
+
+    if ((value->kind == VALUE_BOOL) != (type.dtype == DT_BOOL)) {
+        fail(low, span, "%s cannot stand where %s is needed", value_text(low, value),
+             dtype_name(type.dtype));
+        return false;
+    }
+    if (value->kind == VALUE_FLOAT && type.dtype == DT_I32) {
+        fail(low, span, "%s cannot stand where i32 is needed: write a whole number, or cast the "
+             "other side with `as f32`", value_text(low, value));
+        return false;
+    }
+    *out = (Value){.kind = VALUE_TILE, .type = type, .host = host};
+    if (!low->host_only)
+        out->tir = tir_splat_const(&low->b, type, number);
+    return true;
+}
+
+TirIndex
+range_index(const Range *range)
+{
+    TirIndex index = {.kind = INDEX_RANGE, .length = range->length};
+
+    if (range->pack != NULL) {
+        index.inner = range->inner;
+        index.rows = range->pack->rows;
+    }
+    return index;
+}
+
+/* The indices of one range. */
+static Value
+indices_of(Lower *low, const Range *range)
+{
+    Span span = low->b.span;
+    Value none = value_int(INT32_MAX);
+    bool moved = range->exact && range->from != NULL; /* and so perhaps past its bound */
+    TirVal *start = index_operand(low, span, &range->start);
+    TirVal *bound = index_operand(low, span, moved ? &none : &range->bound);
+    if (start == NULL || bound == NULL)
+        return (Value){.kind = VALUE_ERROR};
+    TirVal *tile = tir_iota_part(&low->b, start, bound, range_index(range));
+    note_pad(low, tile, 0, range->exact ? 0 : range->loops);
+    return value_tile(tile, NULL);
+}
+
+Value
+range_to_tile(Lower *low, const Value *value)
+{
+    if (value->kind != VALUE_RANGE)
+        return *value;
+    const Range *range = value->range;
+    if (low->host_only)
+        return fail(low, low->b.span, "a range has no value here");
+    Value tile = indices_of(low, range);
+    for (uint32_t k = 0; range->pack != NULL && tile.kind == VALUE_TILE && k < range->pack->n; k++) {
+        const Range *other = &range->pack->parts[k];
+        if (k == range->part || other->exact)
+            continue;
+        Value indices = indices_of(low, other);
+        if (indices.kind != VALUE_ERROR)
+            tile = value_tile(pad_like(low, tile.tir, indices.tir), NULL);
+    }
+    return tile;
+}
+
+Value
+to_runtime(Lower *low, Span span, const Value *value)
+{
+    Value out;
+    DType dtype = value->kind == VALUE_INT ? DT_I32 : value->kind == VALUE_BOOL ? DT_BOOL : DT_F32;
+
+    if (!is_constant(value))
+        return range_to_tile(low, value);
+    return adapt_constant(low, span, value, tir_scalar(dtype), &out) ? out
+                                                                     : (Value){.kind = VALUE_ERROR};
+}
+
+TirVal *
+index_operand(Lower *low, Span span, const Value *value)
+{
+    if (value->kind == VALUE_ERROR)
+        return NULL;
+    if (value->kind == VALUE_INT)
+        return tir_const_int(&low->b, value->integer);
+    if (is_scalar_of(value, DT_I32))
+        return value->tir;
+    fail(low, span, "an integer is needed here, not %s", value_text(low, value));
+    return NULL;
+}
+
+/* ---- shapes ---- */
+
+bool
+broadcast_shape(TirType x, TirType y, TirType *out)
+{
+    TirType wide = x.rank >= y.rank ? x : y, thin = x.rank >= y.rank ? y : x;
+    uint32_t skip = wide.rank - thin.rank;
+
+    for (uint32_t i = 0; i < thin.rank; i++) {
+        int32_t a = wide.dim[skip + i], b = thin.dim[i];
+        if (a != b && a != 1 && b != 1)
+            return false;
+        wide.dim[skip + i] = a == 1 ? b : a;
+    }
+    *out = wide;
+    return true;
+}
+
+static Value
+broadcast(Lower *low, const Value *value, TirType shape)
+{
+    if (low->host_only || shape.rank == 0)
+        return *value;
+    return value_tile(tir_broadcast_to(&low->b, value->tir, &shape), NULL);
+}
+
+/* True when a value can take part in elementwise arithmetic. */
+static bool
+is_numeric(Lower *low, Span span, const char *what, const Value *value)
+{
+    if (is_constant(value) || value->kind == VALUE_TILE)
+        return true;
+    if (value->kind == VALUE_TENSOR)
+        fail(low, span, "'%s' is a tensor: read a tile of it with `load %s[..]`",
+             value->tensor->name, value->tensor->name);
+    else if (value->kind != VALUE_ERROR)
+        fail(low, span, "%s works on numbers and tiles, not on %s", what, value_text(low, value));
+    return false;
+}
+
+bool
+unify(Lower *low, Span span, const char *what, Value *x, Value *y)
+{
+    TirType shape;
+
+    *x = range_to_tile(low, x);
+    *y = range_to_tile(low, y);
+    if (!is_numeric(low, span, what, x) || !is_numeric(low, span, what, y))
+        return false;
+    if (is_constant(x) && is_constant(y)) {
+        bool is_float = x->kind == VALUE_FLOAT || y->kind == VALUE_FLOAT;
+        Value typed = to_runtime(low, span, is_float && y->kind == VALUE_FLOAT ? y : x);
+        if (typed.kind == VALUE_ERROR)
+            return false;
+        return adapt_constant(low, span, x, typed.type, x) &&
+               adapt_constant(low, span, y, typed.type, y);
+    }
+    if (is_constant(x))
+        return adapt_constant(low, span, x, y->type, x);
+    if (is_constant(y))
+        return adapt_constant(low, span, y, x->type, y);
+    if (x->type.dtype != y->type.dtype) {
+        fail(low, span, "%s mixes %s and %s: cast one of them with `as`", what,
+             value_text(low, x), value_text(low, y));
+        return false;
+    }
+    if (!broadcast_shape(x->type, y->type, &shape)) {
+        fail(low, span, "the shapes %s and %s of %s do not fit together", value_text(low, x),
+             value_text(low, y), what);
+        return false;
+    }
+    *x = broadcast(low, x, shape);
+    *y = broadcast(low, y, shape);
+    return true;
+}
+
+bool
+fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type, Value *out)
+{
+    TirType shape;
+    Value tile = range_to_tile(low, value);
+
+    if (!is_numeric(low, span, what, &tile))
+        return false;
+    if (is_constant(&tile))
+        return adapt_constant(low, span, &tile, type, out);
+    if (tile.type.dtype != type.dtype) {
+        fail(low, span, "%s takes %s, not %s: cast it with `as %s`", what, type_text(low, type),
+             value_text(low, &tile), dtype_name(type.dtype));
+        return false;
+    }
+    if (!broadcast_shape(tile.type, type, &shape) || !tir_same_shape(shape, type)) {
+        fail(low, span, "%s takes %s, not %s", what, type_text(low, type),
+             value_text(low, &tile));
+        return false;
+    }
+    *out = broadcast(low, &tile, type);
+    return true;
+}
+
+/* ---- arithmetic on constants ---- */
+
+static Value
+fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
+{
+    int64_t result = 0;
+
+    if ((op == OP_DIV || op == OP_REM) && b == 0)
+        return fail(low, span, "division by zero: %lld %s 0", (long long)a, op_text(op));
+    if ((op == OP_SHL || op == OP_SHR) && (b < 0 || b > 31))
+        return fail(low, span, "a shift by %lld: 0 to 31 is possible", (long long)b);
+    switch (op) {
+    case OP_ADD: result = a + b; break;
+    case OP_SUB: result = a - b; break;
+    case OP_MUL: result = a * b; break;
+    case OP_DIV: result = a / b; break;
+    case OP_REM: result = a % b; break;
+    case OP_BIT_OR: result = a | b; break;
+    case OP_BIT_XOR: result = a ^ b; break;
+    case OP_BIT_AND: result = a & b; break;
+    case OP_SHL: result = a * ((int64_t)1 << b); break;
+    case OP_SHR: result = a >> b; break;
+    case OP_EQ: return value_bool(a == b);
+    case OP_NE: return value_bool(a != b);
+    case OP_LT: return value_bool(a < b);
+    case OP_LE: return value_bool(a <= b);
+    case OP_GT: return value_bool(a > b);
+    case OP_GE: return value_bool(a >= b);
+    default: return fail(low, span, "'%s' works on bools, not on ints", op_text(op));
+    }
+    if (result < INT32_MIN || result > INT32_MAX)
+        return fail(low, span, "%lld %s %lld = %lld does not fit in 32 bits", (long long)a,
+                    op_text(op), (long long)b, (long long)result);
+    return value_int(result);
+}
+
+static Value
+fold_floats(Lower *low, Span span, Op op, double a, double b)
+{
+    switch (op) {
+    case OP_ADD: return value_float(a + b);
+    case OP_SUB: return value_float(a - b);
+    case OP_MUL: return value_float(a * b);
+    case OP_DIV: return value_float(a / b);
+    case OP_EQ: return value_bool(a == b);
+    case OP_NE: return value_bool(a != b);
+    case OP_LT: return value_bool(a < b);
+    case OP_LE: return value_bool(a <= b);
+    case OP_GT: return value_bool(a > b);
+    case OP_GE: return value_bool(a >= b);
+    default: return fail(low, span, "'%s' does not work on floats", op_text(op));
+    }
+}
+
+static Value
+fold_bools(Lower *low, Span span, Op op, bool a, bool b)
+{
+    switch (op) {
+    case OP_OR: case OP_BIT_OR: return value_bool(a || b);
+    case OP_AND: case OP_BIT_AND: return value_bool(a && b);
+    case OP_BIT_XOR: case OP_NE: return value_bool(a != b);
+    case OP_EQ: return value_bool(a == b);
+    default: return fail(low, span, "'%s' does not work on bools", op_text(op));
+    }
+}
+
+static Value
+fold_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
+{
+    if (x->kind == VALUE_BOOL && y->kind == VALUE_BOOL)
+        return fold_bools(low, span, op, x->integer != 0, y->integer != 0);
+    if (x->kind == VALUE_BOOL || y->kind == VALUE_BOOL)
+        return fail(low, span, "'%s' mixes %s and %s", op_text(op), value_text(low, x),
+                    value_text(low, y));
+    if (x->kind == VALUE_INT && y->kind == VALUE_INT)
+        return fold_integers(low, span, op, x->integer, y->integer);
+    return fold_floats(low, span, op,
+                       x->kind == VALUE_FLOAT ? x->number : (double)x->integer,
+                       y->kind == VALUE_FLOAT ? y->number : (double)y->integer);
+}
+
+/* ---- arithmetic at run time ---- */
+
+typedef struct OpMeaning {
+    TirOpcode tir;
+    HostKind host;
+    bool has_host;
+    enum { ON_NUMBERS, ON_INTEGERS, ON_BITS, ON_BOOLS, COMPARES } kind;
+} OpMeaning;
+
+static OpMeaning
+op_meaning(Op op)
+{
+    switch (op) {
+    case OP_OR: return (OpMeaning){TIR_OR, HOST_OR, true, ON_BOOLS};
+    case OP_AND: return (OpMeaning){TIR_AND, HOST_AND, true, ON_BOOLS};
+    case OP_EQ: return (OpMeaning){TIR_EQ, HOST_EQ, true, COMPARES};
+    case OP_NE: return (OpMeaning){TIR_NE, HOST_NE, true, COMPARES};
+    case OP_LT: return (OpMeaning){TIR_LT, HOST_LT, true, COMPARES};
+    case OP_LE: return (OpMeaning){TIR_LE, HOST_LE, true, COMPARES};
+    case OP_GT: return (OpMeaning){TIR_GT, HOST_GT, true, COMPARES};
+    case OP_GE: return (OpMeaning){TIR_GE, HOST_GE, true, COMPARES};
+    case OP_BIT_OR: return (OpMeaning){TIR_OR, HOST_OR, false, ON_BITS};
+    case OP_BIT_XOR: return (OpMeaning){TIR_XOR, HOST_OR, false, ON_BITS};
+    case OP_BIT_AND: return (OpMeaning){TIR_AND, HOST_AND, false, ON_BITS};
+    case OP_SHL: return (OpMeaning){TIR_SHL, HOST_MUL, false, ON_INTEGERS};
+    case OP_SHR: return (OpMeaning){TIR_SHR, HOST_DIV, false, ON_INTEGERS};
+    case OP_SUB: return (OpMeaning){TIR_SUB, HOST_SUB, true, ON_NUMBERS};
+    case OP_MUL: return (OpMeaning){TIR_MUL, HOST_MUL, true, ON_NUMBERS};
+    case OP_DIV: return (OpMeaning){TIR_DIV, HOST_DIV, true, ON_NUMBERS};
+    case OP_REM: return (OpMeaning){TIR_REM, HOST_REM, true, ON_INTEGERS};
+    default: return (OpMeaning){TIR_ADD, HOST_ADD, true, ON_NUMBERS};
+    }
+}
+
+static bool
+takes_dtype(const OpMeaning *meaning, DType dtype)
+{
+    switch (meaning->kind) {
+    case ON_INTEGERS: return dtype == DT_I32;
+    case ON_BITS: return dtype == DT_I32 || dtype == DT_BOOL;
+    case ON_BOOLS: return dtype == DT_BOOL;
+    case COMPARES: return dtype != DT_BOOL || meaning->tir == TIR_EQ || meaning->tir == TIR_NE;
+    default: return dtype != DT_BOOL;
+    }
+}
+
+/* x op y, both of one type. */
+static TirVal *
+build_binary(Lower *low, TirOpcode op, bool compares, TirVal *x, TirVal *y)
+{
+    TirBuilder *b = &low->b;
+    DType dtype = x->type.dtype;
+
+    if (compares && dtype == DT_BOOL) {
+        TirVal *differ = tir_binary(b, TIR_XOR, x, y);
+        return op == TIR_NE ? differ : tir_unary(b, TIR_NOT, differ);
+    }
+    if (!is_16bit_float(dtype))
+        return tir_binary(b, op, x, y);
+    x = tir_cast(b, x, DT_F32);
+    y = tir_cast(b, y, DT_F32);
+    TirVal *wide = tir_binary(b, op, x, y);
+    return compares ? wide : tir_cast(b, wide, dtype);
+}
+
+TirVal *
+float_unary(Lower *low, TirOpcode op, TirVal *x)
+{
+    DType dtype = x->type.dtype;
+
+    if (!is_16bit_float(dtype))
+        return tir_unary(&low->b, op, x);
+    return tir_cast(&low->b, tir_unary(&low->b, op, tir_cast(&low->b, x, DT_F32)), dtype);
+}
+
+/* range + scalar, range - scalar: the same range elsewhere. */
+static Value
+shift_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
+{
+    Range *moved = arena_new(low->arena, Range);
+
+    *moved = *range->range;
+    moved->from = range->range->from != NULL ? range->range->from : range->range;
+    moved->start = value_binary(low, span, op, &range->range->start, by);
+    if (!moved->exact)
+        moved->bound = value_binary(low, span, op, &range->range->bound, by);
+    if (moved->start.kind == VALUE_ERROR || moved->bound.kind == VALUE_ERROR)
+        return (Value){.kind = VALUE_ERROR};
+    return (Value){.kind = VALUE_RANGE, .range = moved};
+}
+
+static bool
+is_index(const Value *value)
+{
+    return value->kind == VALUE_INT || is_scalar_of(value, DT_I32);
+}
+
+/* true && x is x; false && x is false, whatever x is. */
+static bool
+fold_logic(Op op, const Value *x, const Value *y, Value *out)
+{
+    if (op != OP_AND && op != OP_OR)
+        return false;
+    const Value *known = x->kind == VALUE_BOOL ? x : y, *other = known == x ? y : x;
+    if (known->kind != VALUE_BOOL || other->kind != VALUE_TILE || other->type.dtype != DT_BOOL)
+        return false;
+    *out = (known->integer != 0) == (op == OP_AND) ? *other : *known;
+    return true;
+}
+
+Value
+value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
+{
+    const char *what = arena_printf(low->arena, "'%s'", op_text(op));
+    OpMeaning meaning = op_meaning(op);
+    Value a = *x, b = *y, out;
+
+    if (x->kind == VALUE_ERROR || y->kind == VALUE_ERROR)
+        return (Value){.kind = VALUE_ERROR};
+    if (x->kind == VALUE_TYPE && y->kind == VALUE_TYPE && (op == OP_EQ || op == OP_NE))
+        return value_bool((x->dtype == y->dtype) == (op == OP_EQ));
+    if (is_constant(x) && is_constant(y))
+        return fold_binary(low, span, op, x, y);
+    if (x->kind == VALUE_RANGE && is_index(y) && (op == OP_ADD || op == OP_SUB))
+        return shift_range(low, span, op, x, y);
+    if (y->kind == VALUE_RANGE && is_index(x) && op == OP_ADD)
+        return shift_range(low, span, op, y, x);
+    if (fold_logic(op, x, y, &out))
+        return out;
+    low->b.span = span;
+    if (!unify(low, span, what, &a, &b))
+        return (Value){.kind = VALUE_ERROR};
+    if (!takes_dtype(&meaning, a.type.dtype))
+        return fail(low, span, "%s does not work on %s", what, value_text(low, &a));
+    out = (Value){.kind = VALUE_TILE, .type = a.type};
+    if (meaning.kind == COMPARES)
+        out.type.dtype = DT_BOOL;
+    if (a.type.rank == 0 && meaning.has_host)
+        out.host = host_pair(low, meaning.host, &a, &b);
+    if (!low->host_only)
+        out.tir = build_binary(low, meaning.tir, meaning.kind == COMPARES, a.tir, b.tir);
+    return out;
+}
+
+Value
+value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y)
+{
+    const char *what = op == TIR_MAX ? "max" : "min";
+    Value a = *x, b = *y;
+
+    if (x->kind == VALUE_ERROR || y->kind == VALUE_ERROR)
+        return (Value){.kind = VALUE_ERROR};
+    if (is_constant(x) && is_constant(y)) {
+        Value less = fold_binary(low, span, OP_LT, x, y);
+        if (less.kind == VALUE_ERROR)
+            return less;
+        return (less.integer != 0) == (op == TIR_MIN) ? *x : *y;
+    }
+    low->b.span = span;
+    if (!unify(low, span, what, &a, &b))
+        return (Value){.kind = VALUE_ERROR};
+    if (a.type.dtype == DT_BOOL)
+        return fail(low, span, "%s does not work on %s", what, value_text(low, &a));
+    Value out = {.kind = VALUE_TILE, .type = a.type};
+    if (a.type.rank == 0)
+        out.host = host_pair(low, op == TIR_MAX ? HOST_MAX : HOST_MIN, &a, &b);
+    if (!low->host_only)
+        out.tir = build_binary(low, op, false, a.tir, b.tir);
+    return out;
+}
+
+static bool
+has_integers(const Value *value)
+{
+    return value->kind == VALUE_INT || value->kind == VALUE_RANGE ||
+           (value->kind == VALUE_TILE && value->type.dtype == DT_I32);
+}
+
+Value
+value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
+{
+    Value one = value_int(1);
+
+    if (x->kind == VALUE_ERROR || y->kind == VALUE_ERROR)
+        return (Value){.kind = VALUE_ERROR};
+    if (!has_integers(x) || !has_integers(y))
+        return fail(low, span, "cdiv divides integers, not %s by %s", value_text(low, x),
+                    value_text(low, y));
+    if (y->kind == VALUE_INT && y->integer <= 0)
+        return fail(low, span, "cdiv divides by a positive integer, not by %lld",
+                    (long long)y->integer);
+    if (x->kind == VALUE_INT && y->kind == VALUE_INT) {
+        int64_t quotient = x->integer / y->integer;
+        return value_int(quotient + (x->integer % y->integer > 0));
+    }
+    low->b.span = span;
+    Value a = range_to_tile(low, x), b = range_to_tile(low, y); /* a range plus a scalar would stay one */
+    Value round = value_binary(low, span, OP_SUB, &b, &one);
+    Value sum = value_binary(low, span, OP_ADD, &a, &round);
+    Value out = value_binary(low, span, OP_DIV, &sum, &b);
+    if (out.kind == VALUE_TILE && out.type.rank == 0)
+        out.host = host_pair(low, HOST_CDIV, x, y);
+    return out;
+}
+
+Value
+value_unary(Lower *low, Span span, Op op, const Value *x)
+{
+    Value zero = value_int(0), tile = *x;
+
+    low->b.span = span;
+    if (x->kind == VALUE_ERROR)
+        return *x;
+    if (op == OP_NOT && x->kind == VALUE_BOOL)
+        return value_bool(!x->integer);
+    if (op == OP_NEG && x->kind == VALUE_INT)
+        return fold_integers(low, span, OP_SUB, zero.integer, x->integer);
+    if (op == OP_NEG && x->kind == VALUE_FLOAT)
+        return value_float(-x->number);
+    tile = range_to_tile(low, x);
+    if (!is_numeric(low, span, op == OP_NOT ? "'!'" : "'-'", &tile))
+        return (Value){.kind = VALUE_ERROR};
+    if (is_constant(&tile) || (tile.type.dtype == DT_BOOL) != (op == OP_NOT))
+        return fail(low, span, "'%s' does not work on %s", op_text(op), value_text(low, &tile));
+    Value out = {.kind = VALUE_TILE, .type = tile.type};
+    if (tile.host != NULL)
+        out.host = host_node(low, op == OP_NOT ? HOST_NOT : HOST_NEG, tile.host, NULL);
+    if (!low->host_only)
+        out.tir = float_unary(low, op == OP_NOT ? TIR_NOT : TIR_NEG, tile.tir);
+    return out;
+}
+
+Value
+value_cast(Lower *low, Span span, const Value *x, DType to)
+{
+    Value tile = range_to_tile(low, x), out;
+
+    low->b.span = span;
+    if (!is_numeric(low, span, "'as'", &tile))
+        return (Value){.kind = VALUE_ERROR};
+    if (to == DT_BOOL && (is_constant(&tile) ? tile.kind != VALUE_BOOL
+                                             : tile.type.dtype != DT_BOOL))
+        return fail(low, span, "a number cannot be cast to bool: compare it, as in `x != 0`");
+    if (is_constant(&tile)) {
+        if (tile.kind == VALUE_BOOL && to != DT_BOOL)
+            tile = value_int(tile.integer);
+        if (tile.kind == VALUE_FLOAT && to == DT_I32) {
+            if (!(fabs(tile.number) < 2147483648.0))
+                return fail(low, span, "%s does not fit in i32", value_text(low, &tile));
+            tile = value_int((int64_t)tile.number);
+        }
+        return adapt_constant(low, span, &tile, tir_scalar(to), &out)
+                   ? out
+                   : (Value){.kind = VALUE_ERROR};
+    }
+    if (low->host_only)
+        return tile.type.dtype == to
+                   ? tile
+                   : fail(low, span, "a cast cannot be computed by the launcher");
+    return tile.type.dtype == to ? tile : value_tile(tir_cast(&low->b, tile.tir, to), NULL);
+}

@@ -1,0 +1,172 @@
+/* front.c - source text to tile IR: finds the modules of `use`, parses, checks, lowers. */
+#include "compiler/front/front.h"
+
+#include <string.h>
+
+#include "compiler/front/ast_to_tir.h"
+#include "dsl/dsl.h"
+#include "dsl/format.h"
+#include "stdlib/stdlib.h"
+
+typedef struct Modules {
+    Arena *arena;
+    const TilecOptions *options;
+} Modules;
+
+/* The caller's files first, so that a user can replace any module; then our own library. */
+static bool
+load_module(void *user, const char *name, const char **path, const char **text, size_t *n)
+{
+    const Modules *modules = user;
+    const TilecOptions *options = modules->options;
+
+    if (options->import != NULL && options->import(options->import_user, name, path, text, n))
+        return true;
+    for (size_t k = 0; k < stdlib_file_count; k++) {
+        if (strcmp(stdlib_files[k].name, name) == 0) {
+            *path = arena_printf(modules->arena, "<stdlib>/%s.tile", name);
+            *text = stdlib_files[k].text;
+            *n = stdlib_files[k].n;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+front_parse(Front *front, const SourceFile *file)
+{
+    Modules modules = {front->arena, front->options};
+    DslLoader loader = {load_module, &modules};
+
+    if (front->options->emit == TILEC_EMIT_FORMATTED) {
+        front->ast = arena_new(front->arena, Ast);
+        front->ast->main = dsl_parse_module(front->arena, front->diag, file);
+    } else {
+        front->ast = dsl_parse(front->arena, front->diag, file, &loader);
+    }
+    return front->diag->errors == 0;
+}
+
+void
+front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs)
+{
+    if (front->options->emit != TILEC_EMIT_FORMATTED)
+        ast_print(front->ast->main, out);
+    else if (!dsl_format(front->arena, file, out))
+        buf_printf(bugs, "the layout of %s changes the program\n", file->path);
+}
+
+static const char *
+module_of(void *user, const char *function)
+{
+    (void)user;
+    for (size_t k = 0; k < stdlib_file_count; k++) {
+        const char *at = stdlib_files[k].text;
+        while ((at = strstr(at, "\nfn ")) != NULL) {
+            size_t n = strlen(function);
+            at += strlen("\nfn ");
+            if (strncmp(at, function, n) == 0 && at[n] == '(')
+                return stdlib_files[k].name;
+        }
+    }
+    return NULL;
+}
+
+/* Chooses `param` of `kernel`; `user` is an AutoTiles.  Asked in the order in which parameters are declared. */
+static bool
+choose_open(void *user, const char *kernel, const char *param, int32_t *value)
+{
+    AutoTiles *tiles = user;
+
+    if (tiles->kernel == NULL || strcmp(tiles->kernel, kernel) != 0) {
+        tiles->kernel = kernel;
+        tiles->asked = 0;
+    }
+    uint32_t k = tiles->asked < MAX_AUTO ? tiles->asked : MAX_AUTO - 1;
+    tiles->names[k] = param;
+    *value = tiles->open.values != NULL ? tiles->open.values[k] : 64;
+    tiles->asked++;
+    return true;
+}
+
+static TirModule *
+instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
+{
+    const TilecOptions *options = front->options;
+    Define *defines = arena_array(front->arena, Define, options->n_defines + 1);
+    Define *sizes = arena_array(front->arena, Define, options->n_sizes + 1);
+    uint32_t errors = front->diag->errors;
+
+    for (size_t k = 0; k < options->n_sizes; k++)
+        sizes[k] = (Define){options->sizes[k].name, options->sizes[k].value};
+    for (size_t k = 0; k < options->n_defines; k++) {
+        const char *name = options->defines[k].name, *value = options->defines[k].value;
+        if (name == tiles->open.replaced)
+            value = tiles->open.replacement;
+        defines[k] = (Define){name, value};
+    }
+    AstToTir lowering = {
+        .arena = front->arena,
+        .diag = front->diag,
+        .ast = front->ast,
+        .defines = defines,
+        .n_defines = (uint32_t)options->n_defines,
+        .sizes = sizes,
+        .n_sizes = (uint32_t)options->n_sizes,
+        .kernel = kernel,
+        .choose = choose_open,
+        .user = tiles,
+        .module_of = module_of,
+        .ignore_debug = options->ignore_debug,
+    };
+    TirModule *module = arena_new(front->arena, TirModule);
+    module->arena = front->arena;
+    module->diag = front->diag;
+    return ast_to_tir(&lowering, module) && front->diag->errors == errors ? module : NULL;
+}
+
+TirModule *
+front_module(const Front *front)
+{
+    AutoTiles tiles = {0};
+    return instantiate(front, front->options->kernel, &tiles);
+}
+
+TirFn *
+front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked)
+{
+    AutoTiles tiles = {.open = open != NULL ? *open : (OpenValues){0}};
+    TirModule *module = instantiate(front, name, &tiles);
+
+    if (asked != NULL)
+        *asked = tiles;
+    return module != NULL && module->fns.n == 1 ? module->fns.at[0] : NULL;
+}
+
+uint32_t
+front_autos(const Front *front, const char *kernel, const char **names, uint32_t most)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < front->ast->kernels.n; k++) {
+        const Kernel *declared = front->ast->kernels.at[k];
+        if (strcmp(declared->name.text, kernel) != 0)
+            continue;
+        for (uint32_t j = 0; j < declared->constants.n && n < most; j++) {
+            if (declared->constants.at[j].is_auto)
+                names[n++] = declared->constants.at[j].name.text;
+        }
+    }
+    return n;
+}
+
+bool
+auto_is_open(const AutoTiles *open, const char *name)
+{
+    for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++) {
+        if (strcmp(open->names[k], name) == 0)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,861 @@
+/* check_consumer.c - one consumer's run over one tile: a stage is held while it is read, and a product has
+ * ended before its result is read or its operands are overwritten.
+ *
+ * An asynchronous product owns, until a mma_wait covers it, the registers of its accumulator (its
+ * register class), the registers of an operand that is not in shared memory, and the stages of its other
+ * operands.  Another product may add to the same register class meanwhile: the products of a warp group
+ * run in order.  A register class holds one live value.  Reading a value after its class was reassigned,
+ * even by the next iteration, reads the wrong data.
+ *
+ * What consumers do together.  Between two barriers of all consumers (an epoch) nothing is known of the
+ * others' order.  So data that all consumers have a part in is read in a later epoch than the one in which
+ * it was written or waited for, and is written again or released in a later epoch than the one in which
+ * the last product that reads it ended.  Consumers that meet at barriers take the same branches
+ * (check_roles.c), so what one does in an epoch they all do.
+ *
+ * A pipeline with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
+ * here; the tile gives that back, and leaves the one that it waited for.
+ *
+ * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
+ * reductions, products, stores, conversions, a yield, or to be in its register class.  It keeps it until the
+ * block is run again.  So an operation reads its operands not where it stands but where its result is
+ * first asked for, unless acc_classes.c has it made at once.  What only renames registers, or may turn out to, is
+ * not kept: who asks for it reads the registers themselves.
+ */
+#include <string.h>
+
+#include "compiler/passes/check/check_roles.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/util/acc_classes.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef VEC(TirVal *) Inputs;
+
+/* A loop or branch, and what its blocks use from outside. */
+typedef struct Region {
+    const TirOp *op;
+    Inputs inputs;
+} Region;
+
+struct ConsumerFacts {
+    Arena *arena;
+    const TirFn *fn;
+    const uint32_t *acc_class; /* by id */
+    const bool *at_once;  /* by id (acc_classes.h) */
+    uint32_t acc_classes;       /* how many there are */
+    bool *renames;        /* by id of the result: may be the operand's own registers */
+    VEC(Region) regions;
+};
+
+/* A product that may still run. */
+typedef struct InFlight {
+    const TirOp *op;
+    const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
+    uint32_t stage[2];           /* .. which stage: of a pipeline counted since the tile began, from 1 on */
+    const TirVal *registers[2]; /* operands in registers */
+} InFlight;
+
+enum { COOP_K_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes them in turn */
+
+/* Epochs between barriers of all consumers, from 1 on, in which .. */
+typedef struct Epochs {
+    uint32_t written[COOP_K_STAGES]; /* .. a stage was last written or waited for (of pipelines: [0]) */
+    uint32_t read[COOP_K_STAGES];    /* .. the last product ended that read all consumers' parts of it */
+} Epochs;
+
+typedef struct Consumer {
+    const ConsumerFacts *facts;
+    RoleEvents *events;
+    RoleFault *fault;
+    const TirOp *now;
+    VEC(InFlight) in_flight;
+    const TirVal **lives; /* by register class: whose registers they are now */
+    const TirVal ***before; /* by region: the same before it */
+    uint32_t *waited, *released; /* by pipeline */
+    uint32_t *left_over;         /* by pipeline: the stage that results were written to; 0: none */
+    uint32_t *stage_of;           /* by id of a shared_read: the stage it stands for */
+    uint32_t epoch;            /* between barriers of all consumers: which, from 1 on */
+    Epochs *epochs;        /* by buffer */
+    uint32_t *written_stage;      /* by buffer of all consumers: the one written last */
+    bool *made;                  /* by id */
+    const TirOp *turn;           /* the pingpong_wait that was not passed on; NULL: it is not its turn */
+} Consumer;
+
+/* ---- facts ---- */
+
+static bool
+is_inside(const TirVal *value, const TirOp *region)
+{
+    for (const TirBlock *at = value->block; at != NULL;
+         at = at->owner == NULL ? NULL : at->owner->parent) {
+        if (at->owner == region)
+            return true;
+    }
+    return false;
+}
+
+static void
+find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *value = op->args[k];
+            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 || value->def == NULL ||
+                         is_inside(value, region->op);
+            for (uint32_t j = 0; j < region->inputs.n && !known; j++)
+                known = region->inputs.at[j] == value;
+            if (!known)
+                vec_push(f->arena, &region->inputs, value);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, region, op->blocks[k]);
+    }
+}
+
+static bool
+is_renaming(const ConsumerFacts *f, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+    case TIR_PART:
+    case TIR_OWN:
+    case TIR_FROM:
+    case TIR_MASK:
+    case TIR_BOUNDS_MASK:
+    case TIR_SELECT:
+        return true;
+    case TIR_CAST:
+        return op->args[0]->type.dtype == op->results[0]->type.dtype;
+    case TIR_CONVERT: {
+        const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
+        bool transposed;
+        return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
+               (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
+    }
+    case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
+        return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
+    default:
+        return false;
+    }
+}
+
+static void
+find_facts(ConsumerFacts *f, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->n_results == 1)
+            f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
+        if (op->n_blocks == 0)
+            continue;
+        Region region = {.op = op};
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, &region, op->blocks[k]);
+        vec_push(f->arena, &f->regions, region);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_facts(f, op->blocks[k]);
+    }
+}
+
+ConsumerFacts *
+consumer_facts(Arena *arena, const TirFn *fn)
+{
+    ConsumerFacts *f = arena_new(arena, ConsumerFacts);
+    MmaAccClasses acc_classes = mma_acc_classes(arena, fn);
+
+    *f = (ConsumerFacts){.arena = arena,
+                     .fn = fn,
+                     .acc_class = acc_classes.of,
+                     .at_once = acc_classes.at_once,
+                     .renames = arena_array(arena, bool, fn->next_id + 1)};
+    for (uint32_t k = 0; k <= fn->next_id; k++)
+        f->acc_classes = f->acc_class[k] > f->acc_classes ? f->acc_class[k] : f->acc_classes;
+    find_facts(f, fn->body);
+    return f;
+}
+
+/* ---- faults ---- */
+
+static bool
+fail(Consumer *b, const TirOp *other, const char *text)
+{
+    *b->fault = (RoleFault){text, b->now, other};
+    return false;
+}
+
+/* "$K_1" */
+static const char *
+pipeline_name(Consumer *b, const TirShared *pipeline)
+{
+    return arena_printf(b->facts->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
+}
+
+/* ---- registers ---- */
+
+/* The value whose registers `value` has: those of a loop's result are those of what it carries. */
+static const TirVal *
+same_registers(const Consumer *b, const TirVal *value)
+{
+    while (value->def != NULL && value->def->op != TIR_SELECT && value->def->op != TIR_REDUCE &&
+           b->facts->renames[value->id])
+        value = value->def->args[0];
+    if (value->def != NULL && value->def->op == TIR_FOR)
+        value = value->def->blocks[0]->params.at[value->index + 1];
+    return value;
+}
+
+static bool
+write_registers(Consumer *b, const TirVal *value)
+{
+    if (b->in_flight.n == 0)
+        return true;
+    const TirVal *own = same_registers(b, value);
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        if (flight->registers[0] == own || flight->registers[1] == own)
+            return fail(b, flight->op,
+                        "the registers of a product's operand are written while it may still run");
+    }
+    return true;
+}
+
+static bool
+write_acc_class(Consumer *b, uint32_t acc_class)
+{
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const TirOp *mma = b->in_flight.at[i].op;
+        if (b->facts->acc_class[mma->results[0]->id] == acc_class)
+            return fail(b, mma, "the sum of a product is overwritten while it may still run");
+    }
+    return true;
+}
+
+static bool
+lives_there(Consumer *b, uint32_t acc_class, const TirVal *value)
+{
+    const TirVal *lives = b->lives[acc_class];
+
+    return lives == NULL || lives == same_registers(b, value) ||
+           fail(b, lives->def, "the result of a product is used when another one has its registers");
+}
+
+static bool
+read_acc_class(Consumer *b, uint32_t acc_class, const TirVal *value)
+{
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const TirOp *mma = b->in_flight.at[i].op;
+        if (b->facts->acc_class[mma->results[0]->id] == acc_class)
+            return fail(b, mma, "the result of a product is used before a mma_wait covers it");
+    }
+    return lives_there(b, acc_class, value);
+}
+
+/* ---- values ---- */
+
+/* Whether an operation computes its result where it stands. */
+static bool
+is_eager(const Consumer *b, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_REDUCE:
+    case TIR_CONVERT:
+        return !b->facts->renames[op->results[0]->id];
+    case TIR_MMA:
+    case TIR_LOAD:
+    case TIR_COMBINE:
+    case TIR_FOR:
+    case TIR_IF:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The parts of all consumers: their barrier stands between what brought them and this. */
+static bool
+read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
+{
+    const Epochs *epochs = &b->epochs[read->shared->id];
+    uint32_t written = epochs->written[read->shared->is_pipeline ? 0 : stage];
+    uint32_t before = epochs->read[read->shared->is_pipeline ? 0 : stage];
+
+    if (written == 0)
+        return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
+                                          pipeline_name(b, read->shared)));
+    if (!read->shared->is_pipeline && written < before && before < b->epoch)
+        return fail(b, read, arena_printf(b->facts->arena,
+                                          "%s is read again before anything new is written to it",
+                                          pipeline_name(b, read->shared)));
+    if (written == b->epoch)
+        return fail(b, read,
+                    arena_printf(b->facts->arena,
+                                 "the other consumers' parts of %s are read without a barrier of all consumers "
+                                 "behind what brings them",
+                                 pipeline_name(b, read->shared)));
+    return true;
+}
+
+/* Of this consumer's part of a tile, whichever it is: what holds of each part's pipeline holds of it. */
+static bool
+read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
+{
+    uint32_t first = read->shared->id;
+
+    *stage = b->stage_of[read->results[0]->id];
+    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
+        if (*stage <= b->released[first + p])
+            return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
+                                              pipeline_name(b, b->facts->fn->shared.at[first + p])));
+        if (b->waited[first + p] > *stage)
+            return fail(b, read,
+                        arena_printf(b->facts->arena,
+                                     "a stage of %s is read after the next one was waited for",
+                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
+    }
+    return true;
+}
+
+/* A stage that an operation reads must be the one waited for last, and not released. */
+static bool
+read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
+{
+    uint32_t pipeline = read->shared->id;
+
+    if (read->own)
+        return read_own_stage(b, read, stage);
+
+    if (!read->shared->is_pipeline) {
+        *stage = b->written_stage[pipeline];
+        return read_all_parts(b, read, *stage);
+    }
+    *stage = b->stage_of[read->results[0]->id];
+    if (*stage <= b->released[pipeline])
+        return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
+                                          pipeline_name(b, read->shared)));
+    if (*stage != b->waited[pipeline])
+        return fail(b, read,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is read after the next one was waited for",
+                                 pipeline_name(b, read->shared)));
+    if (*stage == b->left_over[pipeline])
+        return fail(b, read,
+                    arena_printf(b->facts->arena, "a stage of %s is read after results were written to it",
+                                 pipeline_name(b, read->shared)));
+    return !read->coop_k || read_all_parts(b, read, *stage);
+}
+
+static bool
+is_of_roles(const TirShared *shared)
+{
+    return shared->is_pipeline || shared->is_coop_k;
+}
+
+static bool
+ask_for(Consumer *b, const TirVal *value)
+{
+    const TirOp *def = value->def;
+    uint32_t acc_class = b->facts->acc_class[value->id], stage;
+
+    if (value->type.rank == 0)
+        return true;
+    if (acc_class != 0 && is_made_at_acc_class(value))
+        return read_acc_class(b, acc_class, value);
+    if (def == NULL || is_eager(b, def))
+        return true;
+    if (def->op == TIR_SHARED_READ)
+        return !is_of_roles(def->shared) || read_stage(b, def, &stage);
+    bool kept = b->made[value->id];
+    if (kept && !b->facts->renames[value->id])
+        return true;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!ask_for(b, def->args[k]))
+            return false;
+    }
+    b->made[value->id] = true;
+    return kept || write_registers(b, value);
+}
+
+/* Whether `value` is in the registers of that register class from the start. */
+static bool
+stays_at_acc_class(const Consumer *b, uint32_t acc_class, const TirVal *value)
+{
+    return acc_class != 0 && acc_class == b->facts->acc_class[value->id] && is_made_at_acc_class(value);
+}
+
+/* Values go to the registers of others, as if at once. */
+static bool
+assign(Consumer *b, uint32_t n, TirVal *const *to, TirVal *const *from)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t acc_class = b->facts->acc_class[to[k]->id];
+        bool stays = stays_at_acc_class(b, acc_class, from[k]);
+        if (stays ? !lives_there(b, acc_class, from[k]) : !ask_for(b, from[k]))
+            return false;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t acc_class = b->facts->acc_class[to[k]->id];
+        b->lives[acc_class] = same_registers(b, to[k]);
+        if (stays_at_acc_class(b, acc_class, from[k]) || same_registers(b, from[k]) == same_registers(b, to[k]))
+            continue;
+        if (acc_class != 0 ? !write_acc_class(b, acc_class) : !write_registers(b, to[k]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- operations ---- */
+
+static bool
+start_mma(Consumer *b, const TirOp *op)
+{
+    const TirVal *sum = op->args[2], *result = op->results[0];
+    uint32_t acc_class = b->facts->acc_class[result->id];
+    InFlight mma = {.op = op};
+    bool transposed;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *read = view_source(op->args[k], &transposed);
+        if (read != NULL && is_of_roles(read->shared)) {
+            mma.read[k] = read;
+            if (!read_stage(b, read, &mma.stage[k]))
+                return false;
+        } else if (read == NULL) {
+            mma.registers[k] = same_registers(b, op->args[k]);
+            if (!ask_for(b, op->args[k]))
+                return false;
+        }
+    }
+    bool constant = sum->def != NULL && sum->def->op == TIR_CONST;
+    bool there = stays_at_acc_class(b, acc_class, sum);
+    if (!constant && (there ? !lives_there(b, acc_class, sum) : !ask_for(b, sum) || !write_acc_class(b, acc_class)))
+        return false;
+    if (constant && sum->def->number != 0 && !write_acc_class(b, acc_class))
+        return false;
+    vec_push(b->facts->arena, &b->in_flight, mma);
+    b->lives[acc_class] = same_registers(b, result);
+    return true;
+}
+
+static void
+wait_for_mmas(Consumer *b, int64_t most)
+{
+    uint32_t left = most < b->in_flight.n ? (uint32_t)most : b->in_flight.n;
+    uint32_t first = b->in_flight.n - left;
+
+    for (uint32_t i = 0; i < first; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *read = flight->read[k];
+            if (read != NULL && read->coop_k)
+                b->epochs[read->shared->id].read[read->shared->is_pipeline ? 0 : flight->stage[k]] =
+                    b->epoch;
+        }
+    }
+    for (uint32_t k = 0; k < left; k++)
+        b->in_flight.at[k] = b->in_flight.at[first + k];
+    b->in_flight.n = left;
+}
+
+static bool
+wait_for_stage(Consumer *b, const TirOp *op)
+{
+    uint32_t pipeline = op->shared->id;
+    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST;
+
+    if (op->own) { /* its stage is taken later */
+        vec_push(b->facts->arena, b->events, op);
+        return true;
+    }
+    if (b->waited[pipeline] - b->released[pipeline] >= most)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "another stage of %s is waited for while one is held, which the "
+                                 "lowering does not keep apart",
+                                 pipeline_name(b, op->shared)));
+    if (op->shared->deferred_release && b->waited[pipeline] > 1)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a second stage of %s is waited for in a tile, which the lowering does "
+                                 "not keep apart",
+                                 pipeline_name(b, op->shared)));
+    b->waited[pipeline]++;
+    b->epochs[pipeline].written[0] = b->epoch;
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+/* The next stage of each part's pipeline, behind a wait for this consumer's. */
+static bool
+take_own_stage(Consumer *b, const TirOp *op)
+{
+    uint32_t first = op->shared->id, last = b->events->n;
+
+    while (last > 0 && (b->events->at[last - 1]->shared == NULL || b->events->at[last - 1]->shared->id != first))
+        last--;
+    if (last == 0 || !b->events->at[last - 1]->own)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
+                                 pipeline_name(b, op->shared)));
+    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
+        if (b->waited[first + p] != b->released[first + p])
+            return fail(b, NULL,
+                        arena_printf(b->facts->arena, "a part of a tile is read while a stage of %s is held",
+                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
+    }
+    b->stage_of[op->results[0]->id] = b->waited[first] + 1;
+    return true;
+}
+
+static bool
+take_stage(Consumer *b, const TirOp *op)
+{
+    uint32_t pipeline = op->shared->id;
+
+    if (op->own)
+        return take_own_stage(b, op);
+    if (b->waited[pipeline] == b->released[pipeline])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
+                                 pipeline_name(b, op->shared)));
+    b->stage_of[op->results[0]->id] = b->waited[pipeline];
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+static bool
+release_stage(Consumer *b, const TirOp *op)
+{
+    uint32_t pipeline = op->shared->id;
+
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!ask_for(b, op->args[k]))
+            return false;
+    }
+    if (b->waited[pipeline] == b->released[pipeline])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a stage of %s is released that was not waited for",
+                                 pipeline_name(b, op->shared)));
+    b->released[pipeline]++;
+    if (b->released[pipeline] == b->left_over[pipeline])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "a stage of %s is released while results leave from it",
+                                 pipeline_name(b, op->shared)));
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *read = flight->read[k];
+            bool same = read != NULL && (read->shared == op->shared ||
+                                         (read->own && op->shared->of_consumer > 0 &&
+                                          read->shared->id + op->shared->of_consumer - 1 == pipeline));
+            if (same && flight->stage[k] == b->released[pipeline])
+                return fail(b, flight->op,
+                            arena_printf(b->facts->arena,
+                                         "a stage of %s is released while a product that reads it may "
+                                         "still run",
+                                         pipeline_name(b, op->shared)));
+        }
+    }
+    if (b->epochs[pipeline].read[0] == b->epoch)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is released without a barrier of all consumers behind the "
+                                 "products that read all of it",
+                                 pipeline_name(b, op->shared)));
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+/* A consumer writes its part of the stage that it did not write last. */
+static bool
+write_part(Consumer *b, const TirOp *op)
+{
+    const TirShared *buffer = op->shared;
+    uint32_t stage = b->written_stage[buffer->id] ^= buffer->stages > 1;
+
+    if (buffer->stages > COOP_K_STAGES)
+        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u stages, more than %d",
+                                          pipeline_name(b, buffer), buffer->stages, COOP_K_STAGES));
+    bool running = false;
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        for (uint32_t k = 0; k < 2; k++)
+            running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
+                                  flight->stage[k] == stage);
+    }
+    if (running || b->epochs[buffer->id].read[stage] == b->epoch)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is written without a barrier of all consumers behind the "
+                                 "products that read it",
+                                 pipeline_name(b, buffer)));
+    b->epochs[buffer->id].written[stage] = b->epoch;
+    return true;
+}
+
+/* Results leave over the stage of this tile: no product reads it any more, nobody writes there again, and it
+ * is not given back in this tile (`release_stage`), for the lowering waits in the next one until TMA
+ * has read it. */
+static bool
+write_aliased(Consumer *b, const TirOp *op)
+{
+    const TirShared *pipeline = b->facts->fn->shared.at[op->shared->aliases - 1];
+    uint32_t stage = b->waited[pipeline->id];
+
+    if (stage < 2 || stage == b->released[pipeline->id])
+        return fail(b, NULL, arena_printf(b->facts->arena,
+                                          "results are written to a stage of %s that was not waited for",
+                                          pipeline_name(b, pipeline)));
+    if (stage == b->left_over[pipeline->id])
+        return fail(b, NULL, arena_printf(b->facts->arena,
+                                          "a stage of %s is written while results leave from it",
+                                          pipeline_name(b, pipeline)));
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            if (flight->read[k] != NULL && flight->read[k]->shared == pipeline && flight->stage[k] == stage)
+                return fail(b, flight->op,
+                            arena_printf(b->facts->arena,
+                                         "results are written to a stage of %s while a product that "
+                                         "reads it may still run",
+                                         pipeline_name(b, pipeline)));
+        }
+    }
+    b->left_over[pipeline->id] = stage;
+    return true;
+}
+
+static bool
+take_or_pass(Consumer *b, const TirOp *op)
+{
+    bool take = op->op == TIR_PINGPONG_WAIT;
+
+    if (take == (b->turn != NULL))
+        return fail(b, b->turn, take ? "a ping-pong turn is taken twice" : "a ping-pong turn is passed on that was not taken");
+    b->turn = take ? op : NULL;
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
+static const Region *
+region_of(const Consumer *b, const TirOp *op)
+{
+    const Region *region = b->facts->regions.at;
+
+    while (region->op != op)
+        region++;
+    return region;
+}
+
+static bool
+begin_region(Consumer *b, const TirOp *op)
+{
+    const Region *region = region_of(b, op);
+    bool mmas = false;
+
+    b->before[region - b->facts->regions.at] =
+        arena_copy(b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
+    for (uint32_t k = 0; k < region->inputs.n; k++) {
+        if (!ask_for(b, region->inputs.at[k]))
+            return false;
+    }
+    if (op->op == TIR_FOR)
+        return assign(b, op->n_results, op->blocks[0]->params.at + 1,
+                      op->args + loop_first_initial(op));
+    const TirOp *vote = op->args[0]->def;
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            mmas = mmas || walk_is_channel(op->blocks[k]->ops.at[i]);
+    }
+    if (mmas && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
+        return fail(b, NULL, "warps of a consumer may part where it meets others or starts products");
+    return true;
+}
+
+static bool
+do_op(Consumer *b, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_CONSUMER_WAIT:
+        return wait_for_stage(b, op);
+    case TIR_CONSUMER_RELEASE:
+        return release_stage(b, op);
+    case TIR_MMA_WAIT:
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (!ask_for(b, op->args[k]))
+                return false;
+        }
+        wait_for_mmas(b, op->integer);
+        return true;
+    case TIR_PINGPONG_WAIT:
+    case TIR_PINGPONG_ARRIVE:
+        return take_or_pass(b, op);
+    case TIR_CONSUMER_BARRIER:
+        b->epoch++;
+        vec_push(b->facts->arena, b->events, op);
+        return true;
+    case TIR_TMA_REDUCE_ADD:
+        if (b->epochs[op->shared->id].written[0] == b->epoch)
+            return fail(b, NULL,
+                        arena_printf(b->facts->arena,
+                                     "%s is written without a barrier of all consumers behind the "
+                                     "addition that reads it",
+                                     pipeline_name(b, op->shared)));
+        b->epochs[op->shared->id].written[0] = b->epoch;
+        break;
+    case TIR_TMA_STORE:
+        if (op->shared->aliases != 0 && !write_aliased(b, op))
+            return false;
+        break;
+    case TIR_SHARED_WRITE:
+        if (op->shared->is_coop_k && !write_part(b, op))
+            return false;
+        break;
+    case TIR_SHARED_READ:
+        if (!op->shared->is_pipeline)
+            return true;
+        return take_stage(b, op);
+    case TIR_FOR:
+    case TIR_IF:
+        return begin_region(b, op);
+    case TIR_MMA:
+        if (op->async)
+            return start_mma(b, op);
+        break;
+    default:
+        break;
+    }
+    bool acc_class = op->n_results == 1 && b->facts->acc_class[op->results[0]->id] != 0;
+    bool effect = op->n_results == 0 || is_eager(b, op);
+    if (!effect && !acc_class && op->n_results == 1 && b->facts->at_once[op->results[0]->id])
+        return ask_for(b, op->results[0]);
+    if (!effect && !acc_class)
+        return true; /* made when asked for */
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!ask_for(b, op->args[k]))
+            return false;
+    }
+    if (op->n_results == 0)
+        return true;
+    b->lives[b->facts->acc_class[op->results[0]->id]] = same_registers(b, op->results[0]);
+    if (acc_class && is_made_at_acc_class(op->results[0]))
+        return write_acc_class(b, b->facts->acc_class[op->results[0]->id]);
+    return write_registers(b, op->results[0]);
+}
+
+static bool
+visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
+{
+    Consumer *b = user;
+
+    b->now = op;
+    if (moment == WALK_AT)
+        return do_op(b, op);
+    if (moment == WALK_ENTER && op->op == TIR_IF) /* warps may part: each block begins as the first one did */
+        memcpy(b->lives, b->before[region_of(b, op) - b->facts->regions.at],
+               (b->facts->acc_classes + 1) * sizeof b->lives[0]);
+    if (moment == WALK_ENTER) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            const TirOp *inner = op->blocks[k]->ops.at[i];
+            if (inner->n_results == 1)
+                b->made[inner->results[0]->id] = false;
+        }
+    }
+    if (moment == WALK_LEAVE) {
+        const TirOp *yield = block_yield(op->blocks[k]);
+        b->now = yield;
+        return assign(b, op->n_results,
+                      op->op == TIR_FOR ? op->blocks[k]->params.at + 1 : op->results, yield->args);
+    }
+    return true;
+}
+
+bool
+check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
+           RoleFault *fault)
+{
+    Arena *arena = facts->arena;
+    uint32_t values = facts->fn->next_id + 1, pipelines = facts->fn->shared.n + 1;
+    Consumer b = {.facts = facts,
+              .events = events,
+              .fault = fault,
+              .lives = arena_array(arena, const TirVal *, facts->acc_classes + 1),
+              .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
+              .waited = arena_array(arena, uint32_t, pipelines),
+              .released = arena_array(arena, uint32_t, pipelines),
+              .left_over = arena_array(arena, uint32_t, pipelines),
+              .stage_of = arena_array(arena, uint32_t, values),
+              .epoch = 1,
+              .epochs = arena_array(arena, Epochs, pipelines),
+              .written_stage = arena_array(arena, uint32_t, pipelines),
+              .made = arena_array(arena, bool, values)};
+
+    for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
+        b.waited[k] = facts->fn->shared.at[k]->deferred_release;
+    walk->visit = visit_consumer;
+    walk->user = &b;
+    if (!walk_run(walk, program))
+        return false;
+    if (b.in_flight.n > 0) {
+        b.now = b.in_flight.at[0].op;
+        return fail(&b, NULL, "a product may still run when the tile is done");
+    }
+    for (uint32_t k = 0; k < facts->fn->shared.n; k++) {
+        for (uint32_t stage = 0; stage < COOP_K_STAGES; stage++) {
+            if (b.epochs[k].read[stage] < b.epoch)
+                continue;
+            b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
+            return fail(&b, NULL,
+                        arena_printf(arena,
+                                     "no barrier of all consumers follows the products that read all of %s",
+                                     pipeline_name(&b, facts->fn->shared.at[k])));
+        }
+    }
+    if (b.turn != NULL) {
+        b.now = b.turn;
+        return fail(&b, NULL, "a ping-pong turn is not passed on when the tile is done");
+    }
+    for (uint32_t i = events->n; i-- > 0;) {
+        const TirShared *pipeline = events->at[i]->shared;
+        if (pipeline == NULL || b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->deferred_release)
+            continue;
+        b.now = events->at[i];
+        return fail(&b, NULL, arena_printf(arena, pipeline->deferred_release ? "%s is not left with a stage when the tile is done"
+                                                              : "a stage of %s is still held when the tile is done",
+                                           pipeline_name(&b, pipeline)));
+    }
+    return true;
+}
+
+typedef struct Lister {
+    Arena *arena;
+    RoleEvents *events;
+} Lister;
+
+static bool
+list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Lister *l = user;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_CONSUMER_BARRIER;
+
+    (void)block;
+    if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_pipeline)) &&
+        walk_is_channel(op))
+        vec_push(l->arena, l->events, op);
+    return true;
+}
+
+bool
+list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
+{
+    Lister l = {arena, events};
+
+    walk->visit = list_event;
+    walk->user = &l;
+    return walk_run(walk, program);
+}

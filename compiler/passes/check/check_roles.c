@@ -1,0 +1,840 @@
+/* check_roles.c - proves that warp groups with different roles neither race nor wait for ever.
+ *
+ *   level    tile IR, all fields filled in, with a plan
+ *   does     runs the producer and the consumers over small launches (role_cases.c): every number of
+ *            iterations from none to one that takes each pipeline around several times, for each consumer
+ *            that can have its own, and tile after tile when blocks are persistent
+ *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
+ *            the operation and what the roles had done
+ *
+ * What is proved of a launch, and why that is enough.
+ *
+ * 1. Each role by itself (check_consumer.c): a stage is read between its wait and its release, a release
+ *    follows the mma_wait for every product that reads the stage, nothing of a product still running
+ *    is looked at or overwritten.  A copy begins when all readers have released the stage - that is
+ *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
+ *    and waits of a consumer alternate, and a wait lets it pass only when the stage is full; so a consumer
+ *    arrives once at each phase of a barrier, and phases never lap each other.
+ * 2. Counts: in every tile each consumer waits for as many stages of each pipeline as are filled, and releases
+ *    as many.  So a tile leaves the pipelines as it found them.
+ * 3. Contents: the n-th stage of a pipeline that a consumer reads holds what the kernel, before it was parted,
+ *    has the consumer load at that place (roles_stagger.c: at another, one for all pipelines): same coordinates.
+ * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
+ *    stays so until its role takes it, because what it needs - filled stages, released stages, the only
+ *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
+ *    different roles can be taken in either order with the same outcome.  So all orders that go on as
+ *    long as they can end alike, and one of them is run, here round by round.  (The argument is that
+ *    for Kahn networks with bounded buffers.)
+ *
+ * Runs that go the same way are looked at once.
+ */
+#include "compiler/passes/check/check_roles.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/passes/check/role_cases.h"
+#include "compiler/passes/pass.h"
+
+enum {
+    MOST_BLOCKS = 100000, /* runs of blocks in one role's run */
+    ALL_BLOCKS = 1000000, /* .. and in all */
+    HISTORY = 10         /* events shown with a fault */
+};
+
+typedef VEC(RoleRun *) RoleRuns;
+
+/* A run that is known for the launch at hand, by the indices of the grid that decide its way. */
+typedef struct LaunchRun {
+    int64_t grid[WALK_AXES];
+    uint32_t role;
+    RoleRun *run;
+} LaunchRun;
+
+/* Where a load or a copy lies. */
+typedef struct Place {
+    const TirOp *op;
+    Scalar at[TENSOR_MAX_RANK];
+} Place;
+
+typedef VEC(Place) Places;
+
+typedef struct Order {
+    uint32_t n, *read; /* which of the tiles that a consumer is to load it reads first, second, .. */
+} Order;
+
+typedef struct Checker {
+    PassContext *px;
+    Arena *arena;
+    TirFn *fn;
+    uint32_t consumers;
+    const ConsumerFacts *facts;
+    WalkProgram *way[2], *full[2]; /* of the producer, of a consumer */
+    WalkProgram *brief;            /* of a consumer, what it does to others */
+    WalkProgram *copies, *loads;   /* of the producer, of the kernel before it was parted */
+    bool axis_decides[2][WALK_AXES];
+    WalkSetting setting;
+    Scalar *values;
+    uint32_t choices;
+    bool chose;             /* some way depended on data */
+    RoleRuns known[2];
+    VEC(LaunchRun) here;
+    VEC(TileRun *) tiles;
+    VEC(Sequence) sequences;
+    uint32_t stages;         /* of the deepest pipeline */
+    uint32_t most_trips;
+    int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
+    int64_t consumer_indices;      /* along the consumer axis */
+    int64_t tile_index[WALK_AXES];
+    uint32_t rank;             /* of the block in its pair */
+    uint32_t blocks; /* how many runs of blocks are left */
+    uint32_t given_up; /* launches that were too long to judge */
+    bool failed;
+} Checker;
+
+/* ---- saying what is wrong ---- */
+
+static void
+say_op(Checker *c, const TirOp *op)
+{
+    Buf *out = c->px->bugs;
+    SourcePlace place = diag_place(c->px->diag, op->span.lo);
+
+    if (place.file != NULL)
+        buf_printf(out, "        %s:%u:%u: ", place.file->path, place.line, place.column);
+    else
+        buf_add(out, "        ");
+    tir_print_op(c->fn, op, out);
+    buf_char(out, '\n');
+}
+
+/* `role`: see Together. */
+static const char *
+role_name(Checker *c, uint32_t role)
+{
+    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
+    const char *name = own == 0 ? "the producer" : arena_printf(c->arena, "consumer %u", own - 1);
+
+    return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
+}
+
+static void
+say_way(Checker *c, const RoleRun *run)
+{
+    bool first = true;
+
+    for (uint32_t k = 0; run != NULL && k < run->way.n; k++) {
+        if (run->way.at[k] < 0)
+            continue;
+        buf_printf(c->px->bugs, "%s%d", first ? " " : ", ", (int)run->way.at[k]);
+        first = false;
+    }
+    if (first)
+        buf_add(c->px->bugs, " -");
+}
+
+static void begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The headline, then the launch. */
+static void
+begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
+{
+    char text[400];
+    Buf *out = c->px->bugs;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->failed = true;
+    buf_printf(out, "check-roles: kernel '%s': %s\n    launch:", c->fn->name, text);
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++)
+        buf_printf(out, " %s=%lld", c->fn->sizes.at[k].name, (long long)c->setting.sizes[k]);
+    for (uint32_t k = 0; k < c->fn->scalars.n; k++) {
+        if (c->setting.scalars[k].known)
+            buf_printf(out, " %s=%lld", c->fn->scalars.at[k].name,
+                       (long long)c->setting.scalars[k].value);
+    }
+    buf_add(out, "; tile");
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        buf_printf(out, " %s=%lld", c->fn->grid.at[k].name, (long long)c->tile_index[k]);
+    buf_char(out, '\n');
+    if (tile == NULL)
+        return;
+    buf_add(out, "    iterations of the loops:");
+    for (uint32_t role = 0; role <= c->consumers; role++) {
+        buf_printf(out, "%s%s", role == 0 ? " " : "; ", role_name(c, role));
+        say_way(c, tile->role[role]);
+    }
+    buf_char(out, '\n');
+}
+
+static void
+say_history(Checker *c, uint32_t role, const RoleEvents *events)
+{
+    uint32_t first = events->n > HISTORY ? events->n - HISTORY : 0;
+
+    buf_printf(c->px->bugs, "    %s had done%s:\n", role_name(c, role),
+               events->n == 0 ? " nothing to others" : first > 0 ? ", last" : "");
+    for (uint32_t i = first; i < events->n; i++)
+        say_op(c, events->at[i]);
+}
+
+/* "$K_1" */
+static const char *
+pipeline_name(Checker *c, const TirShared *pipeline)
+{
+    return arena_printf(c->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
+}
+
+/* ---- one role ---- */
+
+static void
+set_place(Checker *c, uint32_t role)
+{
+    const TirPlan *plan = c->fn->plan;
+
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        c->setting.grid[k] = c->tile_index[k];
+    if (!plan->cooperative) {
+        c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis], c->consumer_indices);
+        if (role > 0)
+            c->setting.grid[plan->consumer_axis] = c->setting.first + role - 1;
+    }
+    c->setting.consumer = role > 0 ? role - 1 : 0;
+}
+
+static Walk
+begin_walk(Checker *c)
+{
+    return (Walk){.setting = &c->setting,
+                  .values = c->values,
+                  .choices = c->choices,
+                  .blocks = c->blocks < MOST_BLOCKS ? c->blocks : MOST_BLOCKS,
+                  .arena = c->arena};
+}
+
+static bool
+same_way(const WalkWay *a, const WalkWay *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
+}
+
+/* Sorts what a role did by pipelines. */
+static void
+sort_events(Checker *c, RoleRun *run)
+{
+    uint32_t n = 0;
+
+    run->counts = arena_array(c->arena, uint32_t, c->fn->shared.n + 1);
+    run->stages = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
+    for (uint32_t i = 0; i < run->events.n; i++) {
+        const TirOp *op = run->events.at[i];
+        RoleEvents *stages = op->shared == NULL ? NULL : &run->stages[op->shared->id];
+        if (op->own) { /* it takes no stage */
+            if (op->op == TIR_CONSUMER_WAIT)
+                run->events.at[n++] = op;
+            continue;
+        }
+        if (op->op == TIR_SHARED_READ) {
+            stages->at[stages->n - 1] = op;
+            continue;
+        }
+        run->events.at[n++] = op;
+        if (op->shared == NULL) /* a turn, a barrier */
+            continue;
+        run->counts[op->shared->id] +=
+            op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
+        if (op->op == TIR_CONSUMER_WAIT)
+            vec_push(c->arena, stages, NULL);
+    }
+    run->events.n = n;
+}
+
+/* Loops of more iterations than take every pipeline around twice do nothing new. */
+static void
+cut_short(Checker *c, RoleRun *run)
+{
+    int32_t most = (int32_t)(2 * c->stages + 2);
+
+    for (uint32_t k = 0; k < run->way.n; k++) {
+        int32_t trips = run->way.at[k];
+        vec_push(c->arena, &run->class, trips < most ? trips : most);
+    }
+}
+
+/* Looks at a way that was not met before; at a consumer's, by itself, only when none alike was.  False
+ * after a fault and for too long a run. */
+static bool
+judge_run(Checker *c, uint32_t role, RoleRun *run)
+{
+    Walk walk = begin_walk(c);
+    RoleFault fault = {0};
+    bool alike = false, good;
+
+    cut_short(c, run);
+    for (uint32_t i = 0; i < c->known[1].n && role > 0 && !alike; i++)
+        alike = same_way(&run->class, &c->known[1].at[i]->class);
+    if (role == 0)
+        good = check_producer(c->arena, c->fn, &walk, c->full[0], &run->events, &fault);
+    else if (alike)
+        good = list_consumer_events(c->arena, &walk, c->brief, &run->events);
+    else
+        good = check_consumer(c->facts, &walk, c->full[1], &run->events, &fault);
+
+    if (good) {
+        sort_events(c, run);
+        return true;
+    }
+    if (fault.text == NULL) { /* too long a run */
+        c->given_up++;
+        return false;
+    }
+    begin_fault(c, NULL, "%s: %s", role_name(c, role), fault.text);
+    buf_add(c->px->bugs, "    iterations of its loops:");
+    say_way(c, run);
+    buf_add(c->px->bugs, "\n    at\n");
+    say_op(c, fault.op);
+    if (fault.other != NULL) {
+        buf_add(c->px->bugs, "    about\n");
+        say_op(c, fault.other);
+    }
+    say_history(c, role, &run->events);
+    return false;
+}
+
+static bool
+same_start(const Checker *c, const LaunchRun *known, uint32_t role)
+{
+    bool same = (known->role > 0) == (role > 0);
+
+    for (uint32_t k = 0; k < c->fn->grid.n && same; k++)
+        same = !c->axis_decides[role > 0][k] || known->grid[k] == c->setting.grid[k];
+    return same;
+}
+
+/* What a role does in the current tile; NULL when the run is too long to judge, or after a fault. */
+static RoleRun *
+run_role(Checker *c, uint32_t role)
+{
+    uint32_t kind = role > 0;
+    WalkWay way = {0};
+
+    set_place(c, role);
+    for (uint32_t i = 0; i < c->here.n; i++) {
+        if (same_start(c, &c->here.at[i], role))
+            return c->here.at[i].run;
+    }
+    Walk walk = begin_walk(c);
+    walk.way = &way;
+    uint32_t blocks = walk.blocks;
+    bool whole = walk_run(&walk, c->way[kind]);
+    c->blocks -= blocks - walk.blocks;
+    if (!whole) {
+        c->given_up++;
+        return NULL;
+    }
+    c->chose = c->chose || walk.unknown > 0;
+    RoleRun *run = NULL;
+    for (uint32_t i = 0; i < c->known[kind].n && run == NULL; i++)
+        run = same_way(&c->known[kind].at[i]->way, &way) ? c->known[kind].at[i] : NULL;
+    if (run == NULL) {
+        run = arena_new(c->arena, RoleRun);
+        run->way = way;
+        if (!judge_run(c, role, run))
+            return NULL;
+        for (uint32_t k = 0; kind == 0 && k < way.n; k++)
+            c->most_trips = way.at[k] > (int32_t)c->most_trips ? (uint32_t)way.at[k] : c->most_trips;
+        vec_push(c->arena, &c->known[kind], run);
+    }
+    LaunchRun here = {.role = role, .run = run};
+    memcpy(here.grid, c->setting.grid, sizeof here.grid);
+    vec_push(c->arena, &c->here, here);
+    return run;
+}
+
+/* ---- one tile: counts and contents ---- */
+
+static bool
+check_counts(Checker *c, const TileRun *tile)
+{
+    for (uint32_t k = 0; k < c->fn->shared.n; k++) {
+        const TirShared *pipeline = c->fn->shared.at[k];
+        for (uint32_t role = 1; pipeline->is_pipeline && role <= c->consumers; role++) {
+            uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
+            if (filled == awaited)
+                continue;
+            begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u", filled,
+                        pipeline_name(c, pipeline), role_name(c, role), awaited);
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef struct Collector {
+    Checker *c;
+    const Walk *walk;
+    Places *places; /* by pipeline and part; of loads, by pipeline */
+} Collector;
+
+static bool
+collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Collector *k = user;
+    uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+
+    (void)block;
+    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_LOAD))
+        return true;
+    Place place = {.op = op};
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL)
+            place.at[d] = walk_value(k->walk, op->args[next++]);
+    }
+    vec_push(k->c->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
+    return true;
+}
+
+/* The places of the copies or loads of a program in the current tile; NULL: too long a run. */
+static Places *
+collect_places(Checker *c, const WalkProgram *program, uint32_t role)
+{
+    Walk walk = begin_walk(c);
+    Collector k = {.c = c, .walk = &walk};
+
+    k.places = arena_array(c->arena, Places, (c->fn->shared.n + 1) * MOST_CONSUMERS);
+    set_place(c, role);
+    walk.visit = collect;
+    walk.user = &k;
+    return walk_run(&walk, program) ? k.places : NULL;
+}
+
+static bool
+same_place(const Place *a, const Place *b)
+{
+    if (a->op->tensor != b->op->tensor)
+        return false;
+    for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
+        const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
+        if (x->kind != y->kind || (x->kind == INDEX_RANGE && !tir_same_index(x, y)))
+            return false;
+        if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
+            a->at[d].value != b->at[d].value)
+            return false;
+    }
+    return true;
+}
+
+static void
+say_place(Checker *c, const char *what, const Place *place)
+{
+    const TirTensor *tensor = place->op->tensor;
+    Buf *out = c->px->bugs;
+
+    buf_printf(out, "    %s %s[", what, tensor->name);
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        buf_add(out, d > 0 ? ", " : "");
+        if (place->op->index[d].kind == INDEX_FULL)
+            buf_char(out, ':');
+        else if (place->at[d].known)
+            buf_printf(out, "%lld", (long long)place->at[d].value);
+        else
+            buf_char(out, '?');
+        if (place->op->index[d].kind == INDEX_RANGE)
+            buf_printf(out, " +: %d", (int)place->op->index[d].length);
+        if (place->op->index[d].rows > 0)
+            buf_printf(out, " by %d", (int)place->op->index[d].inner);
+    }
+    buf_add(out, "]\n");
+}
+
+/* What one consumer reads of one pipeline is what it is to load, in this order; where programs begin their loops
+ * apart, in the same one as with all pipelines that have as many: `order`, which the first of them sets. */
+static bool
+check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
+           const Places *filled, const Places *wanted, Order *order)
+{
+    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id];
+    uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
+    bool *taken = arena_array(c->arena, bool, wanted->n + 1);
+    bool alike = true, staggered = c->fn->plan->staggered;
+
+    for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
+        if (stages->at[i] == NULL)
+            continue;
+        uint32_t k = staggered ? 0 : reads;
+        for (; staggered && k < wanted->n; k++)
+            if (!taken[k] && same_place(&wanted->at[k], &filled->at[i]))
+                break;
+        if (k < wanted->n && same_place(&wanted->at[k], &filled->at[i])) {
+            taken[k] = true;
+            read[reads++] = k;
+            continue;
+        }
+        if (c->fn->plan->coop_k) /* it takes part in what others have to do, all of it masked */
+            continue;
+        begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
+                    pipeline_name(c, pipeline), role_name(c, role));
+        say_place(c, "it holds", &filled->at[i]);
+        say_op(c, filled->at[i].op);
+        if (reads < wanted->n)
+            say_place(c, "the consumer wants", &wanted->at[reads]);
+        else
+            buf_add(c->px->bugs, "    the consumer wants no more\n");
+        say_op(c, stages->at[i]);
+        return false;
+    }
+    if (order->read == NULL && reads > 1)
+        *order = (Order){reads, read};
+    for (uint32_t i = 0; i < reads && order->n == reads; i++)
+        alike = alike && read[i] == order->read[i];
+    if (reads == wanted->n && alike)
+        return true;
+    begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
+                pipeline_name(c, pipeline), alike ? ", but should" : " in its own order, of", wanted->n);
+    return false;
+}
+
+/* The two blocks of a pair fill the halves of the same tiles: `filled` by the second one. */
+static bool
+check_halves(Checker *c, const TileRun *tile, const Places *filled)
+{
+    uint32_t axis = c->fn->plan->consumer_axis;
+
+    c->tile_index[axis]--;
+    const Places *first = collect_places(c, c->copies, 0);
+    c->tile_index[axis]++;
+    for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
+        const TirShared *pipeline = c->fn->shared.at[k];
+        const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
+        uint32_t same = 0;
+        if (!pipeline->paired)
+            continue;
+        while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
+            same++;
+        if (same == a->n && same == b->n)
+            continue;
+        begin_fault(c, tile, "the two blocks of a pair fill stage %u of %s with halves of different tiles",
+                    same + 1, pipeline_name(c, pipeline));
+        for (uint32_t block = 0; block < PAIR; block++) {
+            const Places *own = block == 0 ? a : b;
+            if (same >= own->n)
+                continue;
+            say_place(c, block == 0 ? "the first one" : "the second one", &own->at[same]);
+            say_op(c, own->at[same].op);
+        }
+        return false;
+    }
+    return true;
+}
+
+/* Of consumers past the end of their axis, or in front of it, nobody wants results.  Tiles whose roles go the same ways are
+ * looked at once for each number of consumers that are there, at the beginning of the axes and not. */
+static bool
+check_contents(Checker *c, TileRun *tile)
+{
+    uint32_t axis = c->fn->plan->consumer_axis, there = c->consumers, place = 0;
+    int64_t first = axis == NO_AXIS ? 0 : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
+    int64_t left = axis == NO_AXIS ? there : c->consumer_indices - first;
+    uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
+
+    there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
+    there -= in_front;
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        place |= c->tile_index[k] > 0 ? (k == axis ? 1 : 2) : 0;
+    place = PAIR * (place + 4 * there) + c->rank;
+    if (tile->seen[place])
+        return true;
+    tile->seen[place] = true;
+    Places *filled = c->loads == NULL ? NULL : collect_places(c, c->copies, 0);
+
+    if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
+        return false;
+    for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
+        Places *wanted = collect_places(c, c->loads, role);
+        Order order = {0};
+        for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
+            const TirShared *pipeline = c->fn->shared.at[k];
+            uint32_t at = k * MOST_CONSUMERS;
+            if (pipeline->is_pipeline &&
+                !check_pipeline(c, tile, role, pipeline, &filled[at + (pipeline->per_consumer ? role - 1 : 0)],
+                            &wanted[at], &order))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Consumers that meet at barriers: what check_consumer.c says of one then holds for all. */
+static bool
+check_alike(Checker *c, const TileRun *tile)
+{
+    const RoleEvents *events = &tile->role[1]->events;
+
+    for (uint32_t role = 2; role <= c->consumers; role++) {
+        if (tile->role[role] == tile->role[1])
+            continue;
+        for (uint32_t i = 0; i < events->n; i++) {
+            if (events->at[i]->op != TIR_CONSUMER_BARRIER)
+                continue;
+            begin_fault(c, tile, "consumers that meet at barriers go different ways");
+            say_op(c, events->at[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static const TileRun *
+run_tile(Checker *c)
+{
+    TileRun tile = {0};
+
+    for (uint32_t role = 0; role <= c->consumers; role++) {
+        tile.role[role] = run_role(c, role);
+        if (tile.role[role] == NULL)
+            return NULL;
+    }
+    for (uint32_t i = 0; i < c->tiles.n; i++) {
+        TileRun *known = c->tiles.at[i];
+        if (memcmp(known->role, tile.role, sizeof tile.role) == 0)
+            return check_contents(c, known) ? known : NULL;
+    }
+    if (!check_counts(c, &tile) || !check_alike(c, &tile))
+        return NULL;
+    TileRun *kept = arena_copy(c->arena, &tile, sizeof tile);
+    vec_push(c->arena, &c->tiles, kept);
+    return check_contents(c, kept) ? kept : NULL;
+}
+
+/* ---- the roles together ---- */
+
+static void
+say_stuck(Checker *c, const Together *t, uint32_t role)
+{
+    const TirOp *op = role_next_event(t, role);
+    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
+    Buf *out = c->px->bugs;
+
+    buf_printf(out, "    %s ", role_name(c, role));
+    if (op == NULL) {
+        buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to send or receive the next tile index\n");
+        return;
+    }
+    const TirShared *pipeline = op->shared;
+    buf_printf(out, "in tile %u ", t->tile[role]);
+    if (pipeline == NULL) {
+        buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers" : "waits for its ping-pong turn");
+    } else if (op->op == TIR_TMA_LOAD) {
+        uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", pipeline_name(c, pipeline),
+                   pipeline->stages, t->copied[pipeline->id][block][part]);
+        for (uint32_t k = 0; k < t->roles; k++) {
+            uint32_t of = k / (1 + c->consumers), consumer = k % (1 + c->consumers);
+            if (consumer > 0 && (of == block || pipeline->paired) && (!pipeline->per_consumer || consumer - 1 == part))
+                buf_printf(out, ", %s has released %u", role_name(c, k),
+                           t->released[pipeline->id][of][consumer - 1]);
+        }
+    } else {
+        buf_printf(out, "waits for stage %u of %s, which is not filled",
+                   t->waited[pipeline->id][block][own - 1] + 1, pipeline_name(c, pipeline));
+    }
+    buf_add(out, " at\n");
+    say_op(c, op);
+    RoleEvents done = t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
+    done.n = t->event[role];
+    say_history(c, role, &done);
+}
+
+static bool
+check_together(Checker *c, const Sequence *sequence)
+{
+    const Together *t = roles_run_together(c->arena, c->fn, sequence);
+
+    for (uint32_t role = 0; role < t->roles; role++) {
+        if (role_is_done(t, role))
+            continue;
+        uint32_t tile = t->tile[role] == 0 || t->tile[role] > sequence->n ? 1 : t->tile[role];
+        begin_fault(c, sequence->tile[role / (1 + c->consumers)][tile - 1],
+                    "the roles wait for each other for ever");
+        for (uint32_t stuck = 0; stuck < t->roles; stuck++)
+            say_stuck(c, t, stuck);
+        return false;
+    }
+    return true;
+}
+
+/* ---- launches ---- */
+
+/* The block's indices of tile number `tile`, the first block's of a pair: the first axis runs fastest. */
+static void
+find_tile(Checker *c, int64_t tile)
+{
+    const TirPlan *plan = c->fn->plan;
+    int64_t swizzled[2] = {0}; /* of the first axis and that of the swizzle */
+
+    if (plan->tile_swizzle > 0) {
+        int64_t along = c->counts[plan->swizzle_axis], per_swizzle = c->counts[0] * plan->tile_swizzle;
+        int64_t inside = tile % (c->counts[0] * along), first = inside / per_swizzle * plan->tile_swizzle;
+        int64_t width = along - first < plan->tile_swizzle ? along - first : plan->tile_swizzle;
+        swizzled[0] = inside % per_swizzle / width;
+        swizzled[1] = first + inside % per_swizzle % width;
+        tile /= c->counts[0] * along;
+    }
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        bool swizzled_axis = plan->tile_swizzle > 0 && (k == 0 || k == plan->swizzle_axis);
+        int64_t index = swizzled_axis ? swizzled[k > 0] : tile % c->counts[k];
+        tile = swizzled_axis ? tile : tile / c->counts[k];
+        c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
+        if (plan->paired && k == plan->consumer_axis)
+            c->tile_index[k] *= PAIR;
+    }
+}
+
+static bool
+count_blocks(Checker *c, int64_t *total)
+{
+    *total = 1;
+    for (uint32_t k = 0; k < c->fn->grid.n; k++) {
+        Scalar n = walk_host(c->fn->grid.at[k].extent, c->setting.sizes, c->setting.scalars);
+        if (!n.known || n.value <= 0)
+            return false;
+        c->counts[k] = n.value;
+        if (k == c->fn->plan->consumer_axis) {
+            c->consumer_indices = n.value;
+            int64_t programs = (int64_t)c->consumers * (c->fn->plan->paired ? PAIR : 1);
+            c->counts[k] = (n.value + programs - 1) / programs;
+        }
+        *total *= c->counts[k];
+    }
+    return true;
+}
+
+/* Tiles `first`, `first` + `step`, .. in one block. */
+static bool
+check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
+{
+    Sequence sequence = {0};
+    uint32_t most = c->fn->plan->persistent ? MOST_TILES : 1;
+
+    for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
+        find_tile(c, tile);
+        for (c->rank = 0; c->rank < (c->fn->plan->paired ? PAIR : 1); c->rank++) {
+            if (c->rank > 0)
+                c->tile_index[c->fn->plan->consumer_axis]++;
+            sequence.tile[c->rank][sequence.n] = run_tile(c);
+            if (sequence.tile[c->rank][sequence.n] == NULL)
+                return !c->failed;
+        }
+        sequence.n++;
+    }
+    for (uint32_t i = 0; i < c->sequences.n; i++) {
+        if (memcmp(&c->sequences.at[i], &sequence, sizeof sequence) == 0)
+            return true;
+    }
+    vec_push(c->arena, &c->sequences, sequence);
+    return check_together(c, &sequence);
+}
+
+static bool
+check_launch(Checker *c)
+{
+    int64_t total;
+
+    c->here.n = 0;
+    if (!count_blocks(c, &total))
+        return true;
+    if (c->fn->plan->persistent)
+        return check_tiles(c, 0, 1, total) && check_tiles(c, 0, 1 + total / MOST_TILES, total) &&
+               check_tiles(c, total / 2, 2, total);
+    for (int64_t tile = 0; tile < total; tile += 1 + total / (2 * MOST_TILES)) {
+        if (!check_tiles(c, tile, total, total))
+            return false;
+    }
+    return true;
+}
+
+/* Nothing is proved. */
+static void
+say_unproved(const PassContext *px, const TirFn *fn, const char *why)
+{
+    if (px->unproved == UNPROVED_ERROR)
+        diag_error(px->diag, fn->span,
+                   "kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
+                   "-Wno-error=unproved [-Werror=unproved]",
+                   fn->name, why);
+    else if (px->unproved == UNPROVED_WARNING)
+        diag_warning(px->diag, fn->span,
+                     "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]", fn->name, why);
+}
+
+static void
+check_launches(Checker *c)
+{
+    static const uint32_t choices[] = {0, UINT32_MAX, 0x55555555, 0x6db6db6d};
+    const WalkProgram *deciders[] = {c->way[0], c->way[1]};
+    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->stages + 2);
+
+    for (uint32_t k = 0; k < sizeof choices / sizeof choices[0] && (k == 0 || c->chose); k++) {
+        c->choices = choices[k];
+        while (role_cases_next(cases, &c->setting)) {
+            if (!check_launch(c))
+                return;
+        }
+    }
+    if (c->tiles.n == 0)
+        say_unproved(c->px, c->fn, c->given_up > 0 ? "its loops are long whatever the sizes" : "no launch is small enough");
+    if (c->px->report != NULL)
+        buf_printf(c->px->report, "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
+                   c->most_trips, c->tiles.n);
+}
+
+/* The axes of the grid that decide which way a program goes. */
+static void
+find_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && walk_is_decided_by(program, op->results[0]))
+            decides[op->integer] = true;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_axes(program, op->blocks[k], decides);
+    }
+}
+
+bool
+pass_check_roles(PassContext *px, TirFn *fn)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan == NULL || plan->producer == NULL || px->bugs == NULL)
+        return false;
+    if (plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
+        say_unproved(px, fn, "it has too many of them, or axes of the grid");
+        return false;
+    }
+    Checker c = {.blocks = ALL_BLOCKS, .px = px, .arena = px->arena, .fn = fn, .consumers = plan->consumers};
+
+    c.facts = consumer_facts(c.arena, fn);
+    c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        if (fn->shared.at[k]->is_pipeline && fn->shared.at[k]->stages > c.stages)
+            c.stages = fn->shared.at[k]->stages;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *body = k == 0 ? plan->producer : fn->body;
+        c.way[k] = walk_program(c.arena, fn, body, 0);
+        c.full[k] = walk_program(c.arena, fn, body, k == 0 ? WALK_CHANNELS : WALK_TILES);
+        find_axes(c.way[k], body, c.axis_decides[k]);
+    }
+    c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
+    if (plan->original != NULL) {
+        c.copies = walk_program(c.arena, fn, plan->producer, WALK_CHANNELS | WALK_PLACES);
+        c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
+    }
+    check_launches(&c);
+    return false;
+}

@@ -1,0 +1,157 @@
+/* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a pair, run
+ * against each other.
+ *
+ * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
+ * pair each producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when
+ * both have, and neither fills it again before the consumers of both blocks have given it back.
+ */
+#include "compiler/passes/check/check_roles.h"
+
+const TirOp *
+role_next_event(const Together *t, uint32_t role)
+{
+    uint32_t block = role / (1 + t->consumers), own = role % (1 + t->consumers);
+
+    if (t->tile[role] == 0 || t->tile[role] > t->sequence->n)
+        return NULL;
+    const RoleEvents *events = &t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
+    return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+}
+
+bool
+role_is_done(const Together *t, uint32_t role)
+{
+    uint32_t tiles = t->sequence->n + t->fn->plan->dynamic; /* one more says that there is none */
+    return t->tile[role] == tiles && role_next_event(t, role) == NULL;
+}
+
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at
+ * most; they receive it and give the stage back at once.  (At `next_tile` they may receive it sooner, if it has been sent,
+ * and wait for nothing: then others can do what they could, and sooner.) */
+static bool
+begin_tile(Together *t, uint32_t role)
+{
+    for (uint32_t consumer = 1; t->fn->plan->dynamic && consumer <= t->consumers; consumer++) {
+        if (role == 0 && t->tile[0] - t->tile[consumer] >= TILE_STAGES)
+            return false;
+        if (role == consumer && t->tile[role] == t->tile[0])
+            return false;
+    }
+    t->tile[role]++;
+    t->event[role] = 0;
+    return true;
+}
+
+static uint32_t
+filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t part)
+{
+    const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
+    uint32_t own = copied[block][part];
+
+    if (!pipeline->paired)
+        return own;
+    return own < copied[1 - block][part] ? own : copied[1 - block][part];
+}
+
+static bool
+take_copy(Together *t, uint32_t block, const TirOp *op)
+{
+    const TirShared *pipeline = op->shared;
+    uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+    uint32_t *copied = &t->copied[pipeline->id][block][part];
+
+    for (uint32_t reader = 0; reader < PAIR; reader++) {
+        if (reader != block && !pipeline->paired)
+            continue;
+        for (uint32_t b = 0; b < t->consumers; b++) {
+            if ((!pipeline->per_consumer || b == part) &&
+                *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
+                return false;
+        }
+    }
+    ++*copied;
+    return true;
+}
+
+static bool
+take_event(Together *t, uint32_t role, const TirOp *op)
+{
+    const TirShared *pipeline = op->shared;
+    uint32_t block = role / (1 + t->consumers), consumer = role % (1 + t->consumers) - 1;
+
+    if (op->op == TIR_PINGPONG_WAIT) {
+        bool mine = t->turn[block] == consumer;
+        t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];
+        return mine;
+    }
+    if (op->op == TIR_PINGPONG_ARRIVE) {
+        t->turn[block] = (consumer + 1) % t->consumers;
+        return true;
+    }
+    if (op->op == TIR_CONSUMER_BARRIER) {
+        uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
+        if (arrived[consumer] == passed[consumer])
+            arrived[consumer]++;
+        for (uint32_t b = 0; b < t->consumers; b++) {
+            if (arrived[b] == passed[consumer])
+                return false;
+        }
+        passed[consumer]++;
+        return true;
+    }
+    uint32_t id = pipeline->id, part = pipeline->per_consumer ? consumer : 0;
+    if (op->own) /* of the pipelines for parts of a tile this consumer's */
+        return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
+    if (op->op == TIR_TMA_LOAD)
+        return take_copy(t, block, op);
+    if (op->op == TIR_CONSUMER_RELEASE) {
+        t->released[id][block][consumer]++;
+        return true;
+    }
+    if (t->waited[id][block][consumer] == filled(t, pipeline, block, part))
+        return false;
+    t->waited[id][block][consumer]++;
+    return true;
+}
+
+/* Takes a step if one can be taken. */
+static bool
+take_step(Together *t, uint32_t role)
+{
+    const TirOp *op = role_next_event(t, role);
+
+    if (op == NULL)
+        return !role_is_done(t, role) && begin_tile(t, role);
+    if (!take_event(t, role, op))
+        return false;
+    t->event[role]++;
+    return true;
+}
+
+Together *
+roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
+{
+    Together *t = arena_new(arena, Together);
+    uint32_t pipelines = fn->shared.n + 1;
+
+    t->fn = fn;
+    t->sequence = sequence;
+    t->consumers = fn->plan->consumers;
+    t->roles = (1 + t->consumers) * (fn->plan->paired ? PAIR : 1);
+    t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
+    t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
+    t->released = arena_alloc(arena, pipelines * sizeof *t->released);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
+            t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
+                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->deferred_release;
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t role = 0; role < t->roles; role++) {
+            while (take_step(t, role))
+                moved = true;
+        }
+    }
+    return t;
+}

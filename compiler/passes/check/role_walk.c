@@ -1,0 +1,479 @@
+/* role_walk.c - runs a program of tile IR for given sizes, as far as its scalars go.
+ *
+ * Integers wrap at 32 bits as those of the machine do.  What is computed from tiles, from floats or
+ * by a division by zero is unknown, and so is all that depends on it.
+ */
+#include "compiler/passes/check/role_walk.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+typedef struct WalkBlock WalkBlock;
+
+typedef struct WalkStep {
+    const TirOp *op;
+    WalkBlock *inner[2];
+    bool scalar;   /* its result is needed */
+    bool computed; /* .. and known when its operands are */
+    uint32_t arg[3]; /* .. by id */
+    bool visited;
+    bool channels; /* a loop or branch with channels */
+    bool carries;  /* a loop or branch with scalar results that are needed */
+} WalkStep;
+
+struct WalkBlock {
+    WalkStep *steps;
+    uint32_t n;
+};
+
+enum { NEED_WAY = 1, NEED_PLACE = 2 };
+
+/* A scalar that is computed once for all operations that say the same. */
+typedef struct Shared {
+    const TirOp *op;
+    struct Shared *next;
+} Shared;
+
+enum { SHARED_LISTS = 64 };
+
+struct WalkProgram {
+    Arena *arena;
+    uint8_t *need;  /* by id */
+    uint32_t *same; /* by id: the value that stands for it, by id */
+    uint32_t keep;
+    WalkBlock *root;
+    Shared *shared[SHARED_LISTS];
+};
+
+/* ---- what is needed ---- */
+
+bool
+walk_is_channel(const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_TMA_LOAD:
+    case TIR_CONSUMER_WAIT:
+    case TIR_CONSUMER_RELEASE:
+    case TIR_MMA_WAIT:
+    case TIR_PINGPONG_WAIT:
+    case TIR_PINGPONG_ARRIVE:
+    case TIR_CONSUMER_BARRIER:
+        return true;
+    case TIR_MMA:
+        return op->async;
+    case TIR_SHARED_READ:
+    case TIR_LOAD:
+        return op->shared != NULL && op->shared->is_pipeline;
+    default:
+        return false;
+    }
+}
+
+static bool
+has_channels(const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            const TirOp *inner = op->blocks[k]->ops.at[i];
+            if (walk_is_channel(inner) || has_channels(inner))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a scalar operation is computed here at all. */
+static bool
+is_computed(const TirOp *op)
+{
+    const TirVal *result = op->results[0];
+
+    if (op->n_results != 1 || op->n_blocks > 0 || result->type.rank != 0 ||
+        dtype_is_float(result->type.dtype) || (tir_op_info(op->op)->flags & TF_PURE) == 0)
+        return false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->type.rank != 0 || dtype_is_float(op->args[k]->type.dtype))
+            return false;
+    }
+    return true;
+}
+
+static void
+need(WalkProgram *p, const TirVal *value, uint8_t what)
+{
+    if (value->type.rank != 0 || (p->need[value->id] & what) != 0)
+        return;
+    p->need[value->id] |= what;
+    const TirOp *def = value->def, *owner = def == NULL ? value->block->owner : def;
+    if (owner == NULL)
+        return;
+    if (owner->op == TIR_FOR) {
+        need(p, owner->args[0], what);
+        need(p, owner->args[1], what);
+        if (def == NULL && value->index == 0)
+            return;
+        uint32_t k = def == NULL ? value->index - 1 : value->index;
+        need(p, owner->args[loop_first_initial(owner) + k], what);
+        need(p, block_yield(owner->blocks[0])->args[k], what);
+        need(p, owner->blocks[0]->params.at[k + 1], what);
+        need(p, owner->blocks[0]->params.at[0], what);
+    } else if (owner->op == TIR_IF) {
+        need(p, owner->args[0], what);
+        for (uint32_t j = 0; j < 2; j++)
+            need(p, block_yield(owner->blocks[j])->args[value->index], what);
+    } else if (is_computed(owner)) {
+        for (uint32_t k = 0; k < owner->n_args; k++)
+            need(p, owner->args[k], what);
+    }
+}
+
+static void
+need_block(WalkProgram *p, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
+        for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
+            need(p, op->args[k], NEED_WAY);
+        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_LOAD) &&
+            walk_is_channel(op)) {
+            for (uint32_t k = 0; k < op->n_args; k++)
+                need(p, op->args[k], NEED_PLACE);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            need_block(p, op->blocks[k]);
+    }
+}
+
+/* Whether what `block` computes is there wherever `inside` runs. */
+static bool
+is_around(const TirBlock *block, const TirBlock *inside)
+{
+    while (inside != block && inside->owner != NULL)
+        inside = inside->owner->parent;
+    return inside == block;
+}
+
+/* Whether an operation before this one computes the same; it then stands for it. */
+static bool
+is_computed_before(WalkProgram *p, const TirOp *op)
+{
+    uint64_t hash = (uint64_t)op->op * 31 + (uint64_t)op->integer;
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        hash = hash * 31 + p->same[op->args[k]->id];
+    Shared **list = &p->shared[(hash ^ hash >> 7) % SHARED_LISTS];
+    for (const Shared *s = *list; s != NULL; s = s->next) {
+        bool same = s->op->op == op->op && s->op->integer == op->integer &&
+                    s->op->n_args == op->n_args &&
+                    s->op->results[0]->type.dtype == op->results[0]->type.dtype &&
+                    is_around(s->op->parent, op->parent);
+        for (uint32_t k = 0; k < op->n_args && same; k++)
+            same = p->same[op->args[k]->id] == p->same[s->op->args[k]->id];
+        if (same) {
+            p->same[op->results[0]->id] = s->op->results[0]->id;
+            return true;
+        }
+    }
+    Shared *s = arena_new(p->arena, Shared);
+    *s = (Shared){op, *list};
+    *list = s;
+    return false;
+}
+
+static WalkBlock *
+compile_block(WalkProgram *p, const TirBlock *block)
+{
+    WalkBlock *out = arena_new(p->arena, WalkBlock);
+
+    out->steps = arena_array(p->arena, WalkStep, block->ops.n + 1);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        WalkStep step = {.op = op, .channels = has_channels(op)};
+        if (op->op == TIR_YIELD)
+            continue; /* by the owner */
+        step.visited = (p->keep & WALK_TILES) != 0 ||
+                       ((p->keep & WALK_CHANNELS) != 0 && (step.channels || walk_is_channel(op)));
+        for (uint32_t k = 0; k < op->n_results; k++)
+            step.carries |= op->n_blocks > 0 && p->need[op->results[k]->id] != 0;
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
+            step.carries |= p->need[op->blocks[0]->params.at[k + 1]->id] != 0;
+        step.scalar = op->n_results == 1 && p->need[op->results[0]->id] != 0 && op->n_blocks == 0;
+        step.computed = step.scalar && is_computed(op);
+        if (step.computed && is_computed_before(p, op))
+            step.scalar = false;
+        if (!step.visited && !step.scalar && !step.channels && !step.carries)
+            continue;
+        for (uint32_t k = 0; step.scalar && k < op->n_args && k < 3; k++)
+            step.arg[k] = p->same[op->args[k]->id];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            step.inner[k] = compile_block(p, op->blocks[k]);
+        out->steps[out->n++] = step;
+    }
+    return out;
+}
+
+WalkProgram *
+walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep)
+{
+    WalkProgram *program = arena_new(arena, WalkProgram);
+
+    program->arena = arena;
+    program->keep = keep;
+    program->need = arena_array(arena, uint8_t, fn->next_id + 1);
+    program->same = arena_array(arena, uint32_t, fn->next_id + 1);
+    for (uint32_t k = 0; k <= fn->next_id; k++)
+        program->same[k] = k;
+    need_block(program, body);
+    program->root = compile_block(program, body);
+    return program;
+}
+
+bool
+walk_is_decided_by(const WalkProgram *program, const TirVal *value)
+{
+    return (program->need[value->id] & NEED_WAY) != 0;
+}
+
+/* ---- scalars ---- */
+
+static Scalar
+known(int64_t value)
+{
+    return (Scalar){(int32_t)(uint32_t)(uint64_t)value, true};
+}
+
+static Scalar
+divide(int64_t x, int64_t y, bool remainder)
+{
+    if (y == 0)
+        return (Scalar){0};
+    return known(remainder ? x % y : x / y);
+}
+
+static Scalar
+evaluate_binary(TirOpcode op, int64_t x, int64_t y)
+{
+    switch (op) {
+    case TIR_ADD: return known(x + y);
+    case TIR_SUB: return known(x - y);
+    case TIR_MUL: return known(x * y);
+    case TIR_DIV: return divide(x, y, false);
+    case TIR_REM: return divide(x, y, true);
+    case TIR_MIN: return known(x < y ? x : y);
+    case TIR_MAX: return known(x > y ? x : y);
+    case TIR_AND: return known(x & y);
+    case TIR_OR: return known(x | y);
+    case TIR_XOR: return known(x ^ y);
+    case TIR_SHL: return y < 0 || y > 31 ? (Scalar){0} : known(x * ((int64_t)1 << y));
+    case TIR_SHR: return y < 0 || y > 31 ? (Scalar){0} : known(x >> y);
+    case TIR_EQ: return known(x == y);
+    case TIR_NE: return known(x != y);
+    case TIR_LT: return known(x < y);
+    case TIR_LE: return known(x <= y);
+    case TIR_GT: return known(x > y);
+    case TIR_GE: return known(x >= y);
+    default: return (Scalar){0};
+    }
+}
+
+static Scalar
+evaluate(const Walk *w, const WalkStep *step)
+{
+    const TirOp *op = step->op;
+
+    switch (op->op) {
+    case TIR_CONST: return known(op->integer);
+    case TIR_SIZE: return known(w->setting->sizes[op->integer]);
+    case TIR_PARAM: return w->setting->scalars[op->integer];
+    case TIR_GRID: return known(w->setting->grid[op->integer]);
+    case TIR_GRID_FIRST: return known(w->setting->first);
+    case TIR_CONSUMER: return known(w->setting->consumer);
+    default: break;
+    }
+    Scalar x = op->n_args > 0 ? w->values[step->arg[0]] : (Scalar){0};
+    Scalar y = op->n_args > 1 ? w->values[step->arg[1]] : (Scalar){0};
+    bool is_bool = op->results[0]->type.dtype == DT_BOOL;
+
+    if (op->op == TIR_SELECT && x.known)
+        return x.value != 0 ? y : w->values[step->arg[2]];
+    if (!x.known || (op->n_args > 1 && !y.known))
+        return (Scalar){0};
+    switch (op->op) {
+    case TIR_NEG: return known(-x.value);
+    case TIR_ABS: return known(x.value < 0 ? -x.value : x.value);
+    case TIR_NOT: return known(is_bool ? x.value == 0 : ~x.value);
+    case TIR_CAST: return known(is_bool ? x.value != 0 : x.value);
+    default: return op->n_args == 2 ? evaluate_binary(op->op, x.value, y.value) : (Scalar){0};
+    }
+}
+
+Scalar
+walk_value(const Walk *walk, const TirVal *value)
+{
+    return walk->values[walk->program->same[value->id]];
+}
+
+int64_t
+walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
+{
+    int64_t consumers = plan->consumers, tiles = (programs + consumers - 1) / consumers;
+
+    return tile * consumers - (plan->reversed_raster ? tiles * consumers - programs : 0);
+}
+
+Scalar
+walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars)
+{
+    static const struct {
+        HostKind kind;
+        TirOpcode op;
+    } binary[] = {{HOST_ADD, TIR_ADD}, {HOST_SUB, TIR_SUB}, {HOST_MUL, TIR_MUL},
+                  {HOST_DIV, TIR_DIV}, {HOST_REM, TIR_REM}, {HOST_MIN, TIR_MIN},
+                  {HOST_MAX, TIR_MAX}, {HOST_EQ, TIR_EQ},   {HOST_NE, TIR_NE},
+                  {HOST_LT, TIR_LT},   {HOST_LE, TIR_LE},   {HOST_GT, TIR_GT},
+                  {HOST_GE, TIR_GE}};
+
+    if (expr->kind == HOST_INT)
+        return known(expr->integer);
+    if (expr->kind == HOST_SIZE)
+        return known(sizes[expr->index]);
+    if (expr->kind == HOST_SCALAR)
+        return scalars[expr->index];
+    Scalar x = expr->a == NULL ? (Scalar){0} : walk_host(expr->a, sizes, scalars);
+    Scalar y = expr->b == NULL ? (Scalar){0} : walk_host(expr->b, sizes, scalars);
+    if (!x.known || (expr->b != NULL && !y.known))
+        return (Scalar){0};
+    switch (expr->kind) {
+    case HOST_CDIV: return divide(x.value + y.value - 1, y.value, false);
+    case HOST_AND: return known(x.value != 0 && y.value != 0);
+    case HOST_OR: return known(x.value != 0 || y.value != 0);
+    case HOST_NOT: return known(x.value == 0);
+    case HOST_NEG: return known(-x.value);
+    default: break;
+    }
+    for (uint32_t k = 0; k < sizeof binary / sizeof binary[0]; k++) {
+        if (binary[k].kind == expr->kind)
+            return evaluate_binary(binary[k].op, x.value, y.value);
+    }
+    return (Scalar){0};
+}
+
+/* ---- runs ---- */
+
+static bool run_block(Walk *w, const WalkBlock *block);
+
+static bool
+visit(Walk *w, const WalkStep *step, WalkMoment moment, uint32_t block)
+{
+    return w->visit == NULL || !step->visited || w->visit(w->user, step->op, moment, block);
+}
+
+static void
+note(Walk *w, const WalkStep *step, int32_t what)
+{
+    if (w->way != NULL && step->channels)
+        vec_push(w->arena, w->way, what);
+}
+
+/* One bit, or two, for what is not known. */
+static uint32_t
+choose(Walk *w, uint32_t bits)
+{
+    uint32_t at = w->unknown % 31;
+
+    w->unknown += bits;
+    return w->choices >> at & ((1u << bits) - 1);
+}
+
+static bool
+run_inner(Walk *w, const WalkStep *step, uint32_t k)
+{
+    if (w->blocks == 0)
+        return false;
+    w->blocks--;
+    return visit(w, step, WALK_ENTER, k) && run_block(w, step->inner[k]) &&
+           visit(w, step, WALK_LEAVE, k);
+}
+
+static bool
+run_for(Walk *w, const WalkStep *step)
+{
+    const TirOp *op = step->op;
+    const TirBlock *body = op->blocks[0];
+    const TirOp *yield = block_yield(body);
+    Scalar lo = walk_value(w, op->args[0]), hi = walk_value(w, op->args[1]);
+    bool sure = lo.known && hi.known && (step->channels || step->carries);
+    int64_t trips = sure ? hi.value - lo.value : 1;
+    uint32_t n = step->carries ? op->n_results : 0, first = loop_first_initial(op);
+
+    if (!sure && step->channels)
+        trips = choose(w, 2);
+    trips = trips < 0 ? 0 : trips;
+    note(w, step, trips > INT32_MAX ? INT32_MAX : (int32_t)trips);
+    for (uint32_t k = 0; k < n; k++)
+        w->values[body->params.at[k + 1]->id] = walk_value(w, op->args[first + k]);
+    bool idle = step->inner[0]->n == 0 && !step->visited && !step->carries;
+    for (int64_t i = 0; i < trips && !idle; i++) {
+        int64_t value = op->hints.backwards ? hi.value - 1 - i : lo.value + i;
+        w->values[body->params.at[0]->id] = sure ? known(value) : (Scalar){0};
+        if (!run_inner(w, step, 0))
+            return false;
+        for (uint32_t k = 0; k < n; k++) /* as if at once: results hold what comes next */
+            w->values[op->results[k]->id] = walk_value(w, yield->args[k]);
+        for (uint32_t k = 0; k < n; k++)
+            w->values[body->params.at[k + 1]->id] = w->values[op->results[k]->id];
+    }
+    for (uint32_t k = 0; k < n; k++)
+        w->values[op->results[k]->id] = w->values[body->params.at[k + 1]->id];
+    return true;
+}
+
+static bool
+run_if(Walk *w, const WalkStep *step)
+{
+    const TirOp *op = step->op;
+    Scalar condition = walk_value(w, op->args[0]);
+    uint32_t n = step->carries ? op->n_results : 0;
+
+    condition.known = condition.known && (step->channels || step->carries);
+    if (!condition.known && !step->channels) {
+        for (uint32_t k = 0; k < n; k++)
+            w->values[op->results[k]->id] = (Scalar){0};
+        return run_inner(w, step, 0) && run_inner(w, step, 1);
+    }
+    uint32_t taken = condition.known ? condition.value == 0 : choose(w, 1);
+    note(w, step, taken == 0 ? -1 : -2);
+    if (!run_inner(w, step, taken))
+        return false;
+    for (uint32_t k = 0; k < n; k++)
+        w->values[op->results[k]->id] = walk_value(w, block_yield(op->blocks[taken])->args[k]);
+    return true;
+}
+
+static bool
+run_block(Walk *w, const WalkBlock *block)
+{
+    for (uint32_t i = 0; i < block->n; i++) {
+        const WalkStep *step = &block->steps[i];
+        const TirOp *op = step->op;
+        if (step->scalar)
+            w->values[op->results[0]->id] = step->computed ? evaluate(w, step) : (Scalar){0};
+        if (!visit(w, step, WALK_AT, 0))
+            return false;
+        if (op->op == TIR_FOR && !run_for(w, step))
+            return false;
+        if (op->op == TIR_IF && !run_if(w, step))
+            return false;
+        if (op->n_blocks > 0 && !visit(w, step, WALK_AFTER, 0))
+            return false;
+    }
+    return true;
+}
+
+bool
+walk_run(Walk *walk, const WalkProgram *program)
+{
+    walk->unknown = 0;
+    walk->program = program;
+    return run_block(walk, program->root);
+}

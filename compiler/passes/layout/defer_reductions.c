@@ -1,0 +1,262 @@
+/* defer_reductions.c - sums over rows that a loop adds up are combined across lanes after the loop.
+ *
+ *   level    tile IR with layouts
+ *   does     a sum along an axis that lies over the lanes of a warp costs an exchange for every bit
+ *            of the lane.  Where sums only take part in sums and in products with values that the
+ *            lanes agree on, each lane may go on with its own part: those reductions become
+ *            `partial`, and a `combine` behind the loop adds the parts up
+ *   leaves   partial reductions, combine operations
+ *
+ * Which values may be partial is the largest set that agrees with itself: all candidates are in it
+ * at first, and those that something contradicts leave it until nothing changes.
+ */
+#include "compiler/ir/layout.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef struct Deferrer {
+    PassContext *px;
+    TirFn *fn;
+    bool *partial;    /* by value */
+    bool changed;
+} Deferrer;
+
+static bool
+is_candidate(const TirVal *value)
+{
+    return value->type.rank == 1 && value->type.dtype == DT_F32 && value->layout != NULL;
+}
+
+static bool
+is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+/* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well. */
+static bool
+can_be_partial(const TirOp *op)
+{
+    const Layout *layout = op->args[0]->layout;
+
+    return op->reduce == REDUCE_SUM && layout != NULL && layout->rank == 2 &&
+           layout_copy_lanes(layout) == 0 && !layout_crosses_warps(layout, op->axis);
+}
+
+static bool
+part_of(const Deferrer *d, const TirVal *value, const TirVal *like)
+{
+    if (is_zero(value))
+        return true;
+    return d->partial[value->id] && layout_eq(value->layout, like->layout);
+}
+
+/* Whether result `k` of an operation may be partial, its operands being what they are now. */
+static bool
+fits(const Deferrer *d, const TirOp *op, uint32_t k)
+{
+    const TirVal *result = op->results[k];
+
+    switch (op->op) {
+    case TIR_REDUCE:
+        return can_be_partial(op);
+    case TIR_ADD:
+        return part_of(d, op->args[0], result) && part_of(d, op->args[1], result);
+    case TIR_MUL:
+        return (part_of(d, op->args[0], result) && !d->partial[op->args[1]->id]) ||
+               (part_of(d, op->args[1], result) && !d->partial[op->args[0]->id]);
+    case TIR_FMA:
+        return part_of(d, op->args[2], result) &&
+               ((part_of(d, op->args[0], result) && !d->partial[op->args[1]->id]) ||
+                (part_of(d, op->args[1], result) && !d->partial[op->args[0]->id]));
+    case TIR_SELECT:
+        return part_of(d, op->args[1], result) && part_of(d, op->args[2], result);
+    case TIR_IF:
+        return part_of(d, block_yield(op->blocks[0])->args[k], result) &&
+               part_of(d, block_yield(op->blocks[1])->args[k], result);
+    case TIR_FOR:
+        return part_of(d, op->blocks[0]->params.at[k + 1], result);
+    default:
+        return false;
+    }
+}
+
+static void
+leave(Deferrer *d, const TirVal *value)
+{
+    d->changed |= d->partial[value->id];
+    d->partial[value->id] = false;
+}
+
+static void
+begin_block(Deferrer *d, const TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        d->partial[block->params.at[k]->id] = is_candidate(block->params.at[k]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            d->partial[op->results[k]->id] = is_candidate(op->results[k]);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            begin_block(d, op->blocks[k]);
+    }
+}
+
+/* Whether operand `k` of `op` may be partial: it goes on as part of a partial result. */
+static bool
+goes_on(const Deferrer *d, const TirBlock *block, const TirOp *op, uint32_t k)
+{
+    const TirOp *owner = block->owner;
+
+    switch (op->op) {
+    case TIR_ADD:
+    case TIR_MUL:
+    case TIR_FMA:
+    case TIR_SELECT:
+        return d->partial[op->results[0]->id] && (op->op != TIR_SELECT || k > 0);
+    case TIR_YIELD:
+        return owner != NULL && d->partial[owner->results[k]->id];
+    case TIR_FOR:
+        return k >= loop_first_initial(op) &&
+               d->partial[op->results[k - loop_first_initial(op)]->id];
+    default:
+        return false;
+    }
+}
+
+/* One round over a block: who has to leave. */
+static void
+settle_block(Deferrer *d, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            settle_block(d, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            if (d->partial[op->results[k]->id] && !fits(d, op, k))
+                leave(d, op->results[k]);
+        }
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
+            const TirVal *param = op->blocks[0]->params.at[k + 1];
+            if (d->partial[param->id] &&
+                (!part_of(d, op->args[loop_first_initial(op) + k], param) ||
+                 !part_of(d, block_yield(op->blocks[0])->args[k], param) ||
+                 !d->partial[op->results[k]->id]))
+                leave(d, param);
+        }
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            const TirVal *value = op->args[k];
+            if (!d->partial[value->id] || goes_on(d, block, op, k))
+                continue;
+            /* Needed whole: behind a loop or branch outside of all loops it can be combined. */
+            const TirOp *def = value->def;
+            bool outside = def != NULL && (def->op == TIR_FOR || def->op == TIR_IF);
+            for (const TirBlock *at = value->block; at != NULL && outside;
+                 at = at->owner == NULL ? NULL : at->owner->parent)
+                outside = at->owner == NULL || at->owner->op != TIR_FOR;
+            if (!outside)
+                leave(d, value);
+        }
+    }
+}
+
+/* Whether there is anything to gain. */
+static bool
+has_loop_reduction(const Deferrer *d, const TirBlock *block, bool in_loop)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_REDUCE && in_loop && d->partial[op->results[0]->id])
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (has_loop_reduction(d, op->blocks[k], in_loop || op->op == TIR_FOR))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void
+apply_block(Deferrer *d, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            apply_block(d, op->blocks[k]);
+        if (op->op == TIR_REDUCE)
+            op->partial = d->partial[op->results[0]->id];
+    }
+}
+
+static void
+replace_whole(Deferrer *d, TirBlock *block, const TirVal *value, TirVal *whole)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value && op != whole->def && !goes_on(d, block, op, k))
+                op->args[k] = whole;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            replace_whole(d, op->blocks[k], value, whole);
+    }
+}
+
+static bool
+needs_whole(const Deferrer *d, const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value && !goes_on(d, block, op, k))
+                return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (needs_whole(d, op->blocks[k], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void
+combine_block(Deferrer *d, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            combine_block(d, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results && op->op != TIR_COMBINE; k++) { /* made here: new */
+            TirVal *value = op->results[k];
+            if (!d->partial[value->id] || !needs_whole(d, d->fn->body, value))
+                continue;
+            TirBuilder b = {.fn = d->fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+            while (b.at < (int32_t)block->ops.n && !op_uses_deep(block->ops.at[b.at], value))
+                b.at++; /* products may start before it */
+            if (b.at == (int32_t)block->ops.n)
+                b.at = -1;
+            TirOp *combine = tir_op_new(&b, TIR_COMBINE, 1, &value, 1, &value->type);
+            combine->results[0]->layout = value->layout;
+            combine->results[0]->name = value->name;
+            replace_whole(d, d->fn->body, value, combine->results[0]);
+        }
+    }
+}
+
+bool
+pass_defer_reductions(PassContext *px, TirFn *fn)
+{
+    Deferrer d = {.px = px, .fn = fn};
+
+    d.partial = arena_array(px->arena, bool, fn->next_id + 1);
+    begin_block(&d, fn->body);
+    do {
+        d.changed = false;
+        settle_block(&d, fn->body);
+    } while (d.changed);
+    if (!has_loop_reduction(&d, fn->body, false))
+        return false;
+    apply_block(&d, fn->body);
+    combine_block(&d, fn->body);
+    return true;
+}

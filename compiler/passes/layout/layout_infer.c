@@ -1,0 +1,559 @@
+/* layout_infer.c - layouts spread forwards from products and reductions, and backwards to the
+ * operands of values that have one; what is left gets a blocked layout. */
+#include "compiler/passes/layout/layout_infer.h"
+
+#include <string.h>
+
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
+
+enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16, SECTOR_BYTES = 32 };
+
+/* Elements of a row that a warp should add to memory together: a whole piece.  Where there is room for
+ * another block on the SM, additions hide behind its products, and short pieces do. */
+static int32_t
+addition_run(const Target *target, const TirFn *fn)
+{
+    int32_t registers = (int32_t)fn->warps * WARP_LANES * target->registers_per_thread;
+
+    return (2 * registers > target->chip.registers_per_sm ? target->addition_piece : SECTOR_BYTES) / 4;
+}
+
+LayoutPass
+layout_pass(PassContext *px, TirFn *fn)
+{
+    return (LayoutPass){
+        .px = px,
+        .fn = fn,
+        .store = {.arena = px->arena, .warps = fn->warps},
+        .stage_output = switch_is_on(px, "stage-output"),
+        .wide_atomics = switch_is_on(px, "wide-atomics"),
+        .addition_run = addition_run(px->target, fn),
+        .cheap = arena_array(px->arena, uint8_t, fn->next_id),
+        .n_cheap = fn->next_id,
+    };
+}
+
+bool
+layout_is_view(const TirVal *value)
+{
+    bool transposed;
+    return view_source(value, &transposed) != NULL;
+}
+
+static bool
+is_cheap_at(const TirVal *value, uint32_t depth)
+{
+    const TirOp *def = value->def;
+
+    if (value->type.rank == 0)
+        return true;
+    if (def == NULL || depth > 12)
+        return false;
+    switch (def->op) {
+    case TIR_CONST:
+    case TIR_IOTA:
+        return true;
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+        return is_cheap_at(def->args[0], depth + 1);
+    default:
+        if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+            return false;
+        for (uint32_t k = 0; k < def->n_args; k++) {
+            if (!is_cheap_at(def->args[k], depth + 1))
+                return false;
+        }
+        return true;
+    }
+}
+
+bool
+layout_is_cheap(LayoutPass *lp, const TirVal *value)
+{
+    enum { UNKNOWN, NO, YES };
+
+    if (value->id >= lp->n_cheap)
+        return is_cheap_at(value, 0);
+    uint8_t *known = &lp->cheap[value->id];
+    if (*known == UNKNOWN)
+        *known = is_cheap_at(value, 0) ? YES : NO;
+    return *known == YES;
+}
+
+const Layout *
+layout_default(LayoutPass *lp, TirType type)
+{
+    int32_t bytes = (int32_t)dtype_bits(type.dtype) / 8;
+    return stored_blocked(&lp->store, type, VECTOR_BYTES / bytes);
+}
+
+/* ---- products ---- */
+
+static const Layout *
+mma_result_layout(LayoutPass *lp, const TirOp *op)
+{
+    TirType type = op->results[0]->type;
+    LayoutStore *store = &lp->store;
+    int32_t rows = type.dim[op->swap_ab], cols = type.dim[!op->swap_ab];
+    const Layout *layout = op->async ? stored_group_c(store, rows, cols)
+                                     : stored_mma_c(store, rows, cols, op->warps_m, op->warps_n);
+
+    return op->swap_ab ? stored_transpose(store, layout) : layout;
+}
+
+const Layout *
+layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
+{
+    TirType type = mma->args[k]->type;
+    LayoutStore *store = &lp->store;
+    bool left = (k == 0) != mma->swap_ab; /* plays the part of A in the instruction */
+    int32_t rows = mma->swap_ab ? type.dim[1] : type.dim[0];
+    int32_t cols = mma->swap_ab ? type.dim[0] : type.dim[1];
+    const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols)
+                           : left ? stored_mma_a(store, rows, cols, mma->warps_m)
+                                : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
+    return mma->swap_ab ? stored_transpose(store, layout) : layout;
+}
+
+bool
+layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k)
+{
+    const TirVal *value = mma->args[k];
+
+    if (layout_is_view(value))
+        return true;
+    if (value->layout == NULL)
+        return false;
+    return stored_in_place(&lp->store, value->layout, layout_of_mma_operand(lp, mma, k));
+}
+
+/* ---- what operands need ---- */
+
+const Layout *
+layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want)
+{
+    TirType type = op->args[k]->type;
+
+    if (type.rank == 0 || want == NULL)
+        return NULL;
+    switch (op->op) {
+    case TIR_EXPAND:
+        return stored_slice(&lp->store, want, op->axis);
+    case TIR_SQUEEZE:
+        return stored_expand(&lp->store, want, op->axis);
+    case TIR_BROADCAST:
+        return stored_collapse(&lp->store, want, type);
+    case TIR_TRANSPOSE:
+        return stored_transpose(&lp->store, want);
+    default:
+        return want;
+    }
+}
+
+/* Whether a thread's elements already come in runs of 16 bytes along the last axis. */
+static bool
+stores_well(const Layout *layout, TirType type)
+{
+    uint32_t last = type.rank - 1;
+    int32_t bytes = (int32_t)dtype_bits(type.dtype) / 8;
+    return layout->reg.n > 0 && layout->reg.at[0].step[last] == 1 &&
+           layout->reg.at[0].extent * bytes >= VECTOR_BYTES;
+}
+
+static int64_t
+tile_bytes(const TirVal *value)
+{
+    return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
+}
+
+/* First each lane gets as many neighbours of a row as one instruction adds, then lanes get neighbours
+ * of each other's: memory takes additions by pieces of rows, the longer a piece the more at once. */
+const Layout *
+layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout)
+{
+    const Target *target = lp->px->target;
+    int32_t most = target->addition_bytes / 4;
+    const Layout *next = NULL;
+
+    if (layout == NULL || layout->rank != 2 || value->type.dtype != DT_F32 || !lp->wide_atomics)
+        return NULL;
+    if (layout_own_run(layout, 1, most) < most)
+        next = stored_widen(&lp->store, layout, 1);
+    if (next == NULL && layout_run(layout, 1, most) < lp->addition_run)
+        next = stored_lengthen(&lp->store, layout, 1, most);
+    return next;
+}
+
+/* In bytes through shared memory: an exchange takes as long as one of the tile, and memory the
+ * longer the shorter the pieces are, and the fewer of them an instruction has. */
+static int64_t
+additions_cost(LayoutPass *lp, const TirVal *value)
+{
+    const Target *target = lp->px->target;
+    const Layout *layout = value->layout;
+    int32_t most = target->addition_bytes / 4;
+    int64_t stages = 0;
+
+    if (layout == NULL || layout->rank != 2 || layout_is_view(value))
+        return 0;
+    for (const Layout *next = layout; next != NULL; stages++) {
+        layout = next;
+        next = layout_next_for_additions(lp, value, layout);
+    }
+    int64_t pieces = lp->addition_run / layout_run(layout, 1, most);
+    int64_t singles = most / layout_own_run(layout, 1, most);
+    return tile_bytes(value) * (stages - 1 + 2 * (pieces > 0 ? pieces - 1 : 0) + singles - 1);
+}
+
+const Layout *
+layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
+{
+    const TirVal *value = op->args[k];
+
+    if (value->type.rank == 0)
+        return NULL;
+    switch (op->op) {
+    case TIR_MMA:
+        return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);
+    case TIR_YIELD: {
+        const TirOp *owner = op->parent->owner;
+        if (owner == NULL)
+            return NULL;
+        return owner->op == TIR_FOR ? owner->blocks[0]->params.at[k + 1]->layout
+                                    : owner->results[k]->layout;
+    }
+    case TIR_FOR: {
+        uint32_t first = loop_first_initial(op);
+        return k < first ? NULL : op->blocks[0]->params.at[k - first + 1]->layout;
+    }
+    case TIR_STORE:
+        if (layout_is_view(value))
+            return layout_default(lp, value->type);
+        if (value->type.rank == 2 && value->layout != NULL &&
+            !stores_well(value->layout, value->type) && lp->stage_output && lp->fn->plan == NULL &&
+            tir_is_contiguous(op))
+            return layout_default(lp, value->type);
+        return value->layout;
+    case TIR_ATOMIC_ADD:
+    case TIR_REDUCE:
+    case TIR_SHARED_WRITE:
+    case TIR_CONVERT:
+        if (layout_is_view(value))
+            return layout_default(lp, value->type);
+        return value->layout;
+    default:
+        return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
+    }
+}
+
+/* ---- inference ---- */
+
+static void
+clear_block(TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        block->params.at[k]->layout = NULL;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            op->results[k]->layout = NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            clear_block(op->blocks[k]);
+    }
+}
+
+/* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it is neither. */
+static TirVal *
+carried_twin(const TirVal *value)
+{
+    const TirOp *loop = value->def != NULL ? value->def : value->block->owner;
+
+    if (loop == NULL || loop->op != TIR_FOR || (value->def == NULL && value->index == 0))
+        return NULL;
+    return value->def != NULL ? loop->blocks[0]->params.at[value->index + 1] : loop->results[value->index - 1];
+}
+
+static bool
+set_layout(TirVal *value, const Layout *layout)
+{
+    if (layout == NULL || value->layout != NULL || value->type.rank == 0 || layout_is_view(value))
+        return false;
+    TirVal *twin = carried_twin(value);
+    value->layout = layout;
+    if (twin != NULL)
+        twin->layout = layout; /* at once: a user behind the loop may want another, and ask first */
+    return true;
+}
+
+/* The layout an elementwise operation takes over from its operands: that of the first which is
+ * not cheap to compute elsewhere. */
+static const Layout *
+from_operands(LayoutPass *lp, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirVal *arg = op->args[k];
+        if (arg->layout != NULL && !layout_is_cheap(lp, arg))
+            return arg->layout;
+    }
+    return NULL;
+}
+
+static const Layout *
+forward(LayoutPass *lp, const TirOp *op)
+{
+    const TirVal *arg = op->n_args > 0 ? op->args[0] : NULL;
+    LayoutStore *store = &lp->store;
+
+    switch (op->op) {
+    case TIR_MMA:
+        return mma_result_layout(lp, op);
+    case TIR_REDUCE:
+        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
+    case TIR_EXPAND:
+        return arg->layout == NULL || layout_is_cheap(lp, arg)
+                   ? NULL
+                   : stored_expand(store, arg->layout, op->axis);
+    case TIR_SQUEEZE:
+        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
+    case TIR_TRANSPOSE:
+        return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
+    default:
+        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
+            return from_operands(lp, op);
+        return NULL;
+    }
+}
+
+static bool
+needs_no_layout(const TirVal *value)
+{
+    return value->type.rank == 0 || value->layout != NULL || layout_is_view(value);
+}
+
+/* What a loop carries, and what a branch gives, has the layout that its blocks yield. */
+static bool
+infer_region(LayoutPass *lp, TirOp *op)
+{
+    bool changed = false;
+
+    for (uint32_t k = 0; k < op->n_results; k++) {
+        TirVal *result = op->results[k];
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            TirVal *yielded = block_yield(op->blocks[b])->args[k];
+            if (op->op == TIR_FOR)
+                changed |= set_layout(op->blocks[0]->params.at[k + 1],
+                                      layout_is_cheap(lp, yielded) ? NULL : yielded->layout);
+            else if (!layout_is_cheap(lp, yielded))
+                changed |= set_layout(result, yielded->layout);
+        }
+    }
+    return changed;
+}
+
+/* What can be said around one operation now; `*done` when nothing more ever will. */
+static bool
+infer_op(LayoutPass *lp, TirOp *op, bool *done)
+{
+    bool changed = false;
+
+    *done = op->op != TIR_FOR && op->op != TIR_IF;
+    if (!*done) {
+        changed = infer_region(lp, op);
+    } else if (op->n_results == 1 && !needs_no_layout(op->results[0])) {
+        changed = set_layout(op->results[0], forward(lp, op));
+        *done = changed;
+    }
+    /* Backwards: operands that have no layout of their own take the one that is needed. */
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirVal *arg = op->args[k];
+        bool follows = arg->def != NULL && /* its own operands decide */
+                       (arg->def->op == TIR_REDUCE || arg->def->op == TIR_MMA);
+        if (follows || needs_no_layout(arg))
+            continue;
+        bool decided = set_layout(arg, layout_required(lp, op, k));
+        changed |= decided;
+        *done &= decided;
+    }
+    return changed;
+}
+
+/* All operations that deal with tiles, those of a block before the one that owns it. */
+static void
+list_tile_ops(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        bool tiles = op->n_blocks > 0;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            list_tile_ops(lp, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_args; k++)
+            tiles |= op->args[k]->type.rank > 0;
+        for (uint32_t k = 0; k < op->n_results; k++)
+            tiles |= op->results[k]->type.rank > 0;
+        if (tiles)
+            vec_push(lp->px->arena, &lp->tile_ops, op);
+    }
+}
+
+/* One walk over the operations that are left; those that are done drop out. */
+static bool
+infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
+{
+    uint32_t left = 0;
+    bool changed = false;
+
+    for (uint32_t i = 0; i < *n; i++) {
+        bool done;
+        changed |= infer_op(lp, ops[i], &done);
+        if (!done)
+            ops[left++] = ops[i];
+    }
+    *n = left;
+    return changed;
+}
+
+/* The first tile in registers that has no layout yet. */
+static TirVal *
+undecided(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            TirVal *value = op->results[k];
+            if (value->type.rank > 0 && value->layout == NULL && !layout_is_view(value))
+                return value;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            TirVal *value = undecided(lp, op->blocks[k]);
+            if (value != NULL)
+                return value;
+        }
+    }
+    return NULL;
+}
+
+/* A value that nothing decides gets a blocked layout; better one that carries data, from which
+ * the index vectors and constants around it follow. */
+static TirVal *
+undecided_data(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
+            op->results[0]->layout == NULL && !layout_is_view(op->results[0]) &&
+            !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST)
+            return op->results[0];
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            TirVal *value = undecided_data(lp, op->blocks[k]);
+            if (value != NULL)
+                return value;
+        }
+    }
+    return NULL;
+}
+
+void
+layout_infer(LayoutPass *lp)
+{
+    if (lp->tile_ops.n == 0) {
+        list_tile_ops(lp, lp->fn->body);
+        lp->ops_left = arena_array(lp->px->arena, TirOp *, lp->tile_ops.n + 1);
+    }
+    uint32_t left = lp->tile_ops.n;
+    if (left > 0)
+        memcpy(lp->ops_left, lp->tile_ops.at, left * sizeof *lp->ops_left);
+    clear_block(lp->fn->body);
+    for (;;) {
+        while (infer_all(lp, lp->ops_left, &left))
+            ;
+        TirVal *value = undecided_data(lp, lp->fn->body);
+        if (value == NULL)
+            value = undecided(lp, lp->fn->body);
+        if (value == NULL)
+            break;
+        set_layout(value, layout_default(lp, value->type));
+    }
+}
+
+/* ---- cost ---- */
+
+/* Every warp reads its share of rows (or columns) of an operand, all of the contracted dimension. */
+static int64_t
+operand_reads(const LayoutPass *lp, const TirOp *op, uint32_t k)
+{
+    bool left = (k == 0) != op->swap_ab;
+    return tile_bytes(op->args[k]) * lp->fn->warps / (left ? op->warps_m : op->warps_n);
+}
+
+int64_t
+layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops)
+{
+    int64_t cost = 0;
+
+    for (uint32_t k = 0; k < 2; k++)
+        cost += layout_is_view(mma->args[k]) ? operand_reads(lp, mma, k) : 0;
+    for (uint32_t k = 0; k < loops; k++)
+        cost *= LOOP_ROUNDS;
+    return cost;
+}
+
+static int64_t
+mma_cost(LayoutPass *lp, const TirOp *op)
+{
+    int64_t cost = 0;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirVal *value = op->args[k];
+        int64_t reads = operand_reads(lp, op, k);
+        if (layout_is_view(value)) {
+            cost += reads;
+        } else if (!layout_operand_fits(lp, op, k)) {
+            cost += tile_bytes(value) + reads + 2 * SYNC_COST;
+        }
+    }
+    return cost;
+}
+
+static int64_t
+block_cost(LayoutPass *lp, const TirBlock *block)
+{
+    int64_t cost = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            cost += block_cost(lp, op->blocks[k]) * (op->op == TIR_FOR ? LOOP_ROUNDS : 1);
+        if (op->op == TIR_MMA)
+            cost += mma_cost(lp, op);
+        for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
+            const TirVal *arg = op->args[k];
+            if (arg->type.rank == 0 || layout_is_view(arg) || layout_is_cheap(lp, arg))
+                continue;
+            const Layout *need = layout_required(lp, op, k);
+            if (need == NULL || layout_eq(arg->layout, need))
+                continue;
+            if (!stored_in_place(&lp->store, arg->layout, need) &&
+                !stored_one_exchange(&lp->store, arg->layout, need))
+                cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
+        }
+        if (op->op == TIR_REDUCE) {
+            const Layout *layout = op->args[0]->layout;
+            for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
+                if (layout->warp.at[d].step[op->axis] != 0)
+                    cost += 2 * SYNC_COST;
+            }
+        }
+        if (op->op == TIR_ATOMIC_ADD)
+            cost += additions_cost(lp, op->args[op->n_args - 1]);
+    }
+    return cost;
+}
+
+int64_t
+layout_cost(LayoutPass *lp)
+{
+    return block_cost(lp, lp->fn->body);
+}

@@ -1,0 +1,203 @@
+/* affine.c - conditions of masks as affine functions (see affine.h). */
+#include "compiler/passes/masks/affine.h"
+
+static void
+add_term(Affine *a, TirVal *value, int64_t coefficient)
+{
+    for (uint32_t k = 0; k < a->n; k++) {
+        if (a->terms[k].value == value) {
+            a->terms[k].coefficient += coefficient;
+            return;
+        }
+    }
+    if (a->n == AFFINE_TERMS) {
+        a->ok = false;
+        return;
+    }
+    a->terms[a->n].value = value;
+    a->terms[a->n++].coefficient = coefficient;
+}
+
+/* a + scale * b */
+static Affine
+combine(Affine a, const Affine *b, int64_t scale)
+{
+    a.ok = a.ok && b->ok;
+    a.alpha += scale * b->alpha;
+    a.constant += scale * b->constant;
+    for (uint32_t axis = 0; axis < 2; axis++) {
+        bool same = a.inner[axis] == b->inner[axis] &&
+                    (a.inner[axis] == 0 || a.extent[axis] == b->extent[axis]);
+        if (a.beta[axis] != 0 && b->beta[axis] != 0 && !same)
+            a.ok = false; /* two coordinates */
+        if (b->beta[axis] != 0)
+            a.inner[axis] = b->inner[axis];
+        a.beta[axis] += scale * b->beta[axis];
+        if (b->extent[axis] > a.extent[axis])
+            a.extent[axis] = b->extent[axis];
+    }
+    for (uint32_t k = 0; k < b->n; k++)
+        add_term(&a, b->terms[k].value, scale * b->terms[k].coefficient);
+    return a;
+}
+
+static bool
+is_inside(const TirVal *value, const TirBlock *body)
+{
+    for (const TirBlock *at = value->block; at != NULL;
+         at = at->owner == NULL ? NULL : at->owner->parent) {
+        if (at == body)
+            return true;
+    }
+    return false;
+}
+
+static Affine
+affine_of(TirVal *value, const TirBlock *body)
+{
+    Affine result = {.ok = true};
+    TirOp *op = value->def;
+
+    if (value == body->params.at[0]) {
+        result.alpha = 1;
+        return result;
+    }
+    if (op != NULL && op->op == TIR_CONST) {
+        result.constant = op->integer;
+        return result;
+    }
+    if (value->type.rank == 0 && !is_inside(value, body)) {
+        /* Sums and products by constants are taken apart here too, so that equal terms cancel. */
+        if (op == NULL || (op->op != TIR_ADD && op->op != TIR_SUB && op->op != TIR_MUL)) {
+            add_term(&result, value, 1);
+            return result;
+        }
+    }
+    if (op == NULL) {
+        result.ok = false;
+        return result;
+    }
+    Affine a, b;
+    switch (op->op) {
+    case TIR_ADD:
+    case TIR_SUB:
+        a = affine_of(op->args[0], body);
+        b = affine_of(op->args[1], body);
+        return combine(a, &b, op->op == TIR_ADD ? 1 : -1);
+    case TIR_MUL:
+        a = affine_of(op->args[0], body);
+        b = affine_of(op->args[1], body);
+        if (a.ok && a.alpha == 0 && a.n == 0 && a.beta[0] == 0 && a.beta[1] == 0)
+            return combine(result, &b, a.constant);
+        if (b.ok && b.alpha == 0 && b.n == 0 && b.beta[0] == 0 && b.beta[1] == 0)
+            return combine(result, &a, b.constant);
+        if (value->type.rank == 0 && !is_inside(value, body)) {
+            add_term(&result, value, 1);
+            return result;
+        }
+        result.ok = false;
+        return result;
+    case TIR_IOTA:
+        result = affine_of(op->args[0], body);
+        result.beta[0] += 1;
+        result.extent[0] = value->type.dim[0];
+        if (op->index[0].rows > 0) {
+            result.extent[0] = op->index[0].length;
+            result.inner[0] = op->index[0].inner;
+        }
+        return result;
+    case TIR_EXPAND:
+        result = affine_of(op->args[0], body);
+        if (op->axis == 0) { /* what ran along axis 0 runs along axis 1 now */
+            result.beta[1] = result.beta[0];
+            result.extent[1] = result.extent[0];
+            result.inner[1] = result.inner[0];
+            result.beta[0] = 0;
+            result.extent[0] = 1;
+        }
+        return result;
+    case TIR_BROADCAST:
+        return affine_of(op->args[0], body);
+    default:
+        result.ok = false;
+        return result;
+    }
+}
+
+bool
+affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
+{
+    TirOp *op = value->def;
+
+    if (op == NULL || *n == AFFINE_CONDITIONS)
+        return false;
+    if (op->op == TIR_AND)
+        return affine_conditions(op->args[0], body, out, n) && affine_conditions(op->args[1], body, out, n);
+    if (op->op == TIR_BROADCAST || op->op == TIR_EXPAND) {
+        uint32_t first = *n;
+        if (!affine_conditions(op->args[0], body, out, n))
+            return false;
+        for (uint32_t k = first; op->op == TIR_EXPAND && op->axis == 0 && k < *n; k++) {
+            out[k].beta[1] = out[k].beta[0];
+            out[k].extent[1] = out[k].extent[0];
+            out[k].inner[1] = out[k].inner[0];
+            out[k].beta[0] = 0;
+            out[k].extent[0] = 1;
+        }
+        return true;
+    }
+    if (op->n_args != 2 || op->args[0]->type.dtype != DT_I32)
+        return false;
+    Affine a = affine_of(op->args[0], body), b = affine_of(op->args[1], body), f;
+    switch (op->op) {
+    case TIR_LE: /* b - a >= 0 */
+        f = combine(b, &a, -1);
+        break;
+    case TIR_LT:
+        f = combine(b, &a, -1);
+        f.constant -= 1;
+        break;
+    case TIR_GE:
+        f = combine(a, &b, -1);
+        break;
+    case TIR_GT:
+        f = combine(a, &b, -1);
+        f.constant -= 1;
+        break;
+    default:
+        return false;
+    }
+    if (!f.ok)
+        return false;
+    out[(*n)++] = f;
+    return true;
+}
+
+int64_t
+affine_extreme(const Affine *f, bool greatest)
+{
+    int64_t sum = 0;
+    for (uint32_t axis = 0; axis < 2; axis++) {
+        int64_t far = f->beta[axis] * (f->extent[axis] > 0 ? f->extent[axis] - 1 : 0);
+        sum += greatest == (far > 0) ? far : 0;
+    }
+    return sum;
+}
+
+TirVal *
+affine_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign)
+{
+    TirVal *sum = tir_const_int(b, sign * (f->constant + more));
+
+    for (uint32_t k = 0; k < f->n; k++) {
+        int64_t coefficient = sign * f->terms[k].coefficient;
+        TirVal *term = f->terms[k].value;
+        if (coefficient == 0)
+            continue;
+        if (coefficient != 1 && coefficient != -1)
+            term = tir_binary(b, TIR_MUL, term,
+                              tir_const_int(b, coefficient < 0 ? -coefficient : coefficient));
+        sum = tir_binary(b, coefficient < 0 ? TIR_SUB : TIR_ADD, sum, term);
+    }
+    return sum;
+}

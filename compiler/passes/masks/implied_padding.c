@@ -1,0 +1,121 @@
+/* implied_padding.c - padding that a mask of the program hides already.
+ *
+ * A causal mask keeps key n of query m where n <= m + Sk - Sq.  A query that is there, m < Sq, then
+ * sees no key past the end: n < Sk.  What a query sees that is padding itself does not matter, since
+ * whatever adds up along that axis leaves it out.  So two things are to be proved of a value:
+ *
+ *   1. where a mask in it keeps an element, that element is no padding: the condition and the bounds
+ *      of the ranges are sums of coordinates and sizes, and the sizes cancel;
+ *   2. where the mask hides an element, the value is what padding ought to be (noop_proof.h).
+ */
+#include "compiler/passes/masks/implied_padding.h"
+
+#include "compiler/passes/util/linear.h"
+#include "compiler/passes/util/noop_proof.h"
+#include "compiler/passes/util/tir_util.h"
+
+enum { DEEPEST = 24 };
+
+static bool
+runs_along(const TirOp *iota, PaddedRange range)
+{
+    return range.start != NULL && linear_same_value(iota->args[0], range.start) &&
+           linear_same_value(iota->args[1], range.bound) && iota->index[0].rows == 0;
+}
+
+/* Whether `sum` is at least 0 wherever `across` is no padding. */
+static bool
+is_not_below_zero(Linear sum, PaddedRange across)
+{
+    uint32_t ranges = 0;
+
+    for (uint32_t k = 0; k < sum.n && sum.ok; k++) {
+        const TirOp *range = sum.terms[k].value->def;
+        int64_t coefficient = sum.terms[k].coefficient;
+        if (range == NULL || range->op != TIR_IOTA || coefficient == 0)
+            continue;
+        if (coefficient > 0 || ranges++ > 0 || !runs_along(range, across))
+            return false;
+        sum.terms[k].coefficient = 0; /* at most its bound - 1 */
+        sum.constant -= coefficient;
+        linear_add(&sum, range->args[1], coefficient);
+    }
+    for (uint32_t k = 0; k < sum.n; k++) {
+        if (sum.terms[k].coefficient != 0)
+            return false;
+    }
+    return sum.ok && sum.constant >= 0;
+}
+
+/* Which axis of the tile a range in a condition runs along; 2: it is not plain. */
+static uint32_t
+axis_of_range(const TirVal *value, const TirOp *range, uint32_t depth)
+{
+    const TirOp *op = value->def;
+
+    if (op == NULL || depth > DEEPEST)
+        return 2;
+    if (op->op == TIR_EXPAND && op->args[0]->def == range)
+        return 1 - op->axis;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        uint32_t axis = axis_of_range(op->args[k], range, depth + 1);
+        if (axis < 2)
+            return axis;
+    }
+    return 2;
+}
+
+/* Whether a condition leaves out the padding along `axis`. */
+static bool
+keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRange across)
+{
+    const TirOp *op = condition->def;
+
+    if (op == NULL)
+        return false;
+    if (op->op == TIR_AND)
+        return keeps_inside(op->args[0], axis, along, across) ||
+               keeps_inside(op->args[1], axis, along, across);
+    bool less = op->op == TIR_LT || op->op == TIR_LE, strict = op->op == TIR_LT || op->op == TIR_GT;
+    if ((!less && op->op != TIR_GT && op->op != TIR_GE) ||
+        op->args[0]->type.dtype != DT_I32)
+        return false;
+    /* kept: greater - lesser - strict >= 0; inside: bound - 1 - n >= 0 */
+    Linear rest = {.ok = true, .constant = strict ? 0 : -1};
+    linear_add(&rest, along.bound, 1);
+    linear_add(&rest, op->args[less ? 1 : 0], -1);
+    linear_add(&rest, op->args[less ? 0 : 1], 1);
+    for (uint32_t k = 0; k < rest.n && rest.ok; k++) {
+        const TirOp *range = rest.terms[k].value->def;
+        if (range == NULL || range->op != TIR_IOTA || rest.terms[k].coefficient != 1 ||
+            !runs_along(range, along) || axis_of_range(condition, range, 0) != axis)
+            continue;
+        rest.terms[k].coefficient = 0; /* - n */
+        return is_not_below_zero(rest, across);
+    }
+    return false;
+}
+
+bool
+padding_is_masked(Arena *arena, const TirFn *fn, const TirVal *value, uint32_t axis,
+                  PaddedRange along, PaddedRange across, double fill)
+{
+    const TirVal *pending[DEEPEST] = {value};
+    uint32_t n = 1, seen = 0;
+
+    if (value->type.rank != 2 || along.start == NULL)
+        return false;
+    while (n > 0 && seen++ < 4 * DEEPEST) {
+        const TirOp *op = pending[--n]->def;
+        if (op == NULL || !tir_same_shape(op->results[0]->type, value->type))
+            continue;
+        if (op->op == TIR_MASK && keeps_inside(op->args[1], axis, along, across) &&
+            hidden_elements_are(arena, fn, op, value, fill))
+            return true;
+        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+            continue;
+        for (uint32_t k = 0; k < op->n_args && n < DEEPEST; k++)
+            pending[n++] = op->args[k];
+    }
+    return false;
+}

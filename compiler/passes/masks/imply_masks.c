@@ -1,0 +1,488 @@
+/* imply_masks.c - keep padding out of reductions, and out of memory and variables.
+ *
+ *   level    tile IR, from the front end
+ *   does     what a tile holds where it is padding (padding.h) means nothing.  Wherever a reduction (or the
+ *            contraction of an mma) runs along such an axis, a bounds_mask puts the reduction's
+ *            neutral value there, unless a mask of the program's own has done so
+ *            (implied_padding.c), or the tile is zero there as it is.  A store or an atomic addition whose value has
+ *            padding that is not that of its subscripts gets a limit.  A `keep` becomes a select between what a
+ *            variable is assigned and what it was, where the one is padding of ranges of loops further in than the
+ *            variable's declaration
+ *   leaves   bounds_mask ops, with conditions that are affine in the range's start: split_loops
+ *            removes them from all tiles but the last.  No `keep`
+ *
+ * Where it depends on branches and loops whether a tile has some padding, these hand on how many elements have none
+ * (padding_count); but not if what they would have without it is the neutral value already.
+ */
+#include <math.h>
+
+#include "compiler/passes/masks/implied_padding.h"
+#include "compiler/passes/masks/padding.h"
+#include "compiler/passes/util/noop_proof.h"
+#include "compiler/passes/util/tir_util.h"
+
+/* A mask already made. */
+typedef struct Masked {
+    TirVal *from, *to;
+    Pad pad;
+} Masked;
+
+typedef struct Implier {
+    PassContext *px;
+    TirFn *fn;
+    Padding padding;
+    bool changed;
+    VEC(Masked) masked;
+} Implier;
+
+enum { DEEPEST_WAY = 16 };
+
+/* Whether a value is zero wherever it is padding by itself. */
+static bool
+is_zero_in_padding(const TirVal *value)
+{
+    const TirOp *op = value->def;
+
+    while (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE))
+        op = op->args[0]->def;
+    return op != NULL && op->op == TIR_LOAD;
+}
+
+/* Which elements of a tile are no padding along `axis`. */
+static TirVal *
+inside_of(Implier *im, TirBuilder *b, const TirType *type, uint32_t axis, const Pad *pad)
+{
+    TirVal *bound = padding_value(&im->padding, b, pad->bound);
+    TirVal *index = tir_iota_part(b, padding_value(&im->padding, b, pad->start), bound, pad->part);
+    TirVal *inside = tir_binary(b, TIR_LT, index, tir_broadcast_to(b, bound, &index->type));
+
+    if (type->rank == 2)
+        inside = tir_expand(b, inside, 1 - axis);
+    return tir_broadcast_to(b, inside, type);
+}
+
+/* ---- masks ---- */
+
+/* A builder behind a value and behind what a pad is told by, whichever comes last. */
+static TirBuilder
+behind_both(Implier *im, const TirVal *value, const Pad *pad)
+{
+    TirBuilder b = padding_behind(&im->padding, value);
+    const TirBlock *block = b.block;
+
+    for (uint32_t i = 0; b.at >= 0 && i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op == pad->start->def || op == pad->bound->def) && (int32_t)i >= b.at)
+            b.at = i + 1 < block->ops.n ? (int32_t)i + 1 : -1;
+    }
+    return b;
+}
+
+static void
+replace_in_op(TirOp *op, const TirVal *from, TirVal *to)
+{
+    for (uint32_t k = 0; k < op->n_args; k++)
+        op->args[k] = op->args[k] == from ? to : op->args[k];
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            replace_in_op(op->blocks[k]->ops.at[i], from, to);
+    }
+}
+
+/* Lets `to` stand for `from`, a value of the same block, behind it: masks with bounds of their own may read `from`
+ * between the two. */
+static void
+replace_behind(const TirVal *from, TirVal *to)
+{
+    const TirBlock *block = to->block;
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (behind)
+            replace_in_op(block->ops.at[i], from, to);
+        behind = behind || block->ops.at[i] == to->def;
+    }
+}
+
+/* A mask of `value` along `axis`, made right after the value; one value is masked once for each
+ * fill. */
+static TirVal *
+mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill)
+{
+    TirVal *earlier = NULL;
+
+    /* Padding never matters, so one value may be masked along every axis that some user asks for:
+     * a second mask goes on top of the first, and both users read it. */
+    for (uint32_t i = 0; i < im->masked.n; i++) {
+        const Masked *masked = &im->masked.at[i];
+        const TirOp *made = masked->to->def;
+        if (masked->from != value || made->number != fill)
+            continue;
+        if (made->axis == axis && padding_same(&masked->pad, pad))
+            return masked->to;
+        earlier = masked->to;
+    }
+    if (earlier != NULL && pad->start->block != value->block && pad->bound->block != value->block) {
+        TirVal *both = mask_value(im, earlier, axis, pad, fill);
+        replace_behind(earlier, both);
+        return both;
+    }
+    if (pad->bound->block == NULL && pad->bound->def->op == TIR_SIZE) { /* it may move what stands in this block */
+        TirBuilder any = {.fn = im->fn, .block = NULL, .at = -1};
+        padding_value(&im->padding, &any, pad->bound);
+    }
+    TirBuilder b = behind_both(im, value, pad);
+    TirVal *inside = inside_of(im, &b, &value->type, axis, pad);
+    TirVal *args[] = {value, inside};
+    TirOp *mask = tir_op_new(&b, TIR_BOUNDS_MASK, 2, args, 1, &value->type);
+    mask->number = fill;
+    mask->axis = axis;
+    mask->segments = ~0u;
+    vec_push(im->px->arena, &im->masked, ((Masked){value, mask->results[0], *pad}));
+    im->changed = true;
+    return mask->results[0];
+}
+
+static PaddedRange
+padded_range(const Pad *pad)
+{
+    if (pad->part.rows > 0)
+        return (PaddedRange){NULL, NULL};
+    return (PaddedRange){pad->start, pad->bound};
+}
+
+/* Whether the program's own masks leave nothing of the padding along `axis`. */
+static bool
+is_masked(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, double fill)
+{
+    PaddedRange across = {NULL, NULL};
+
+    if (value->type.rank != 2 || !im->px->target->drops_hidden_padding)
+        return false;
+    Pads others = padding_of(&im->padding, value, 1 - axis);
+    if (others.n == 1 && others.at[0].sure && padding_is_there(&others.at[0], value))
+        across = padded_range(&others.at[0]);
+    return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(pad), across, fill);
+}
+
+static TirVal *
+mask_along(Implier *im, TirVal *value, uint32_t axis, const Pads *pads, double fill)
+{
+    for (uint32_t k = 0; k < pads->n; k++) {
+        if (!is_masked(im, value, axis, &pads->at[k], fill))
+            value = mask_value(im, value, axis, &pads->at[k], fill);
+    }
+    return value;
+}
+
+/* Masks below casts and transposes, where the value is still f32. */
+static TirVal *
+mask_operand(Implier *im, TirVal *value, uint32_t axis, const Pads *pads)
+{
+    TirOp *op = value->def;
+
+    if (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE)) {
+        TirVal *inner = mask_operand(im, op->args[0], op->op == TIR_CAST ? axis : 1 - axis, pads);
+        if (count_uses(im->fn, value) == 1) {
+            op->args[0] = inner;
+            /* The masked value may be defined after this operation's old place: it is not, as
+             * masks follow their value directly and the operation follows the value too. */
+            return value;
+        }
+        TirBuilder b = padding_behind(&im->padding, value);
+        TirOp *again = tir_op_new(&b, op->op, 1, &inner, 1, &value->type);
+        return again->results[0];
+    }
+    return mask_along(im, value, axis, pads, 0);
+}
+
+/* ---- which pads there are ---- */
+
+/* Whether, on the ways on which `value` has not got the pad, it is `fill` instead. */
+static bool
+is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill, TirVal **way, uint32_t depth)
+{
+    const TirOp *op = value->def != NULL ? value->def : value->block->owner;
+    Pads pads = padding_of(&im->padding, value, axis);
+    const Pad *own = padding_in(&pads, pad);
+    double number;
+
+    if (own != NULL && own->sure)
+        return true;
+    for (uint32_t k = 0; k < depth; k++) {
+        if (way[k] == value)
+            return true;
+    }
+    if (value_is_constant(im->px->arena, im->fn, value, &number))
+        return number == fill;
+    if (depth == DEEPEST_WAY || op == NULL || (op->op != TIR_FOR && op->op != TIR_IF) ||
+        (value->def == NULL && value->index == 0))
+        return false;
+    way[depth] = value;
+    uint32_t at = value->def != NULL ? value->index : value->index - 1;
+    if (op->op == TIR_FOR && !is_filled(im, op->args[loop_first_initial(op) + at], axis, pad, fill, way, depth + 1))
+        return false;
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        if (!is_filled(im, block_yield(op->blocks[k])->args[at], axis, pad, fill, way, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* Of a tile that is reduced along `axis`, with `fill` as what does not count: its pads as masks can tell them. */
+static Pads
+pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
+{
+    Pads all = padding_of(&im->padding, value, axis), out = {0};
+    TirVal *way[DEEPEST_WAY];
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        Pad *pad = &all.at[k];
+        bool plain = padding_is_there(pad, value) &&
+                     (pad->sure || is_filled(im, value, axis, pad, fill, way, 0));
+        if (plain) {
+            padding_add(&im->padding, &out, *pad);
+            continue;
+        }
+        TirVal *count = padding_count(&im->padding, value, axis, &pad->part, 0, UINT32_MAX);
+        Linear *distance = arena_new(im->px->arena, Linear);
+        *distance = (Linear){.ok = true};
+        linear_add(distance, count, 1);
+        Pad counted = {.start = padding_zero(&im->padding), .bound = count, .part = pad->part,
+                       .distance = distance, .sure = true};
+        padding_add(&im->padding, &out, counted);
+        im->changed = true;
+    }
+    return out;
+}
+
+static double
+neutral(const TirOp *op)
+{
+    bool ints = op->args[0]->type.dtype == DT_I32;
+
+    switch (op->reduce) {
+    case REDUCE_MAX:
+        return ints ? (double)INT32_MIN : -INFINITY;
+    case REDUCE_MIN:
+        return ints ? (double)INT32_MAX : INFINITY;
+    case REDUCE_ALL:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* The operation that alone reads `value`; NULL: there are several, or none. */
+static const TirOp *
+only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
+{
+    const TirOp *reader = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            *n += op->args[k] == value;
+            reader = op->args[k] == value ? op : reader;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            const TirOp *inner = only_reader(op->blocks[k], value, n);
+            reader = inner != NULL ? inner : reader;
+        }
+    }
+    return *n == 1 ? reader : NULL;
+}
+
+/* Whether `any` only finds out if something holds for the rows of a branch: padding may let rows
+ * take it for which nothing holds. */
+static bool
+only_chooses_rows(const TirOp *any)
+{
+    while (any->op == TIR_REDUCE && any->reduce == REDUCE_ANY) {
+        uint32_t n = 0;
+        const TirOp *reader = only_reader(any->parent, any->results[0], &n);
+        if (reader == NULL || reader->parent != any->parent)
+            return false;
+        any = reader;
+    }
+    return any->op == TIR_IF && any->by_rows;
+}
+
+/* A mask of operand `k` right in front of the product, where what the other operand's pad is told by is known. */
+static void
+mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
+{
+    TirBuilder b = {.fn = im->fn, .block = mma->parent, .at = 0, .span = mma->span};
+    TirVal *value = mma->args[k];
+
+    while (b.block->ops.at[b.at] != mma)
+        b.at++;
+    TirVal *args[] = {value, inside_of(im, &b, &value->type, 1 - k, pad)};
+    TirOp *mask = tir_op_new(&b, TIR_BOUNDS_MASK, 2, args, 1, &value->type);
+    mask->axis = 1 - k;
+    mma->args[k] = mask->results[0];
+    im->changed = true;
+}
+
+/* A product adds up where neither operand is padding.  What is zero there need not be finite on the other side, so
+ * that both are masked by the pads of both. */
+static void
+imply_mma(Implier *im, TirOp *mma)
+{
+    Pads pads[2];
+
+    for (uint32_t k = 0; k < 2; k++)
+        pads[k] = pads_to_mask(im, mma->args[k], 1 - k, 0);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (pads[k].n > 0 && !is_zero_in_padding(mma->args[k]))
+            mma->args[k] = mask_operand(im, mma->args[k], 1 - k, &pads[k]);
+        for (uint32_t i = 0; i < pads[1 - k].n; i++) {
+            if (padding_in(&pads[k], &pads[1 - k].at[i]) == NULL)
+                mask_before(im, mma, k, &pads[1 - k].at[i]);
+        }
+    }
+}
+
+/* ---- stores ---- */
+
+/* Along `axis`: what is padding of the value, and not of the subscripts, stays out of memory. */
+static void
+limit_store(Implier *im, TirOp *store, uint32_t axis)
+{
+    TirVal *value = store->args[store->n_args - 1];
+    Pads own = padding_of_access(&im->padding, store, axis), all = padding_of(&im->padding, value, axis);
+    Pads done = {0};
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        const Pad *pad = &all.at[k];
+        bool known = padding_in(&own, pad) != NULL;
+        for (uint32_t i = 0; i < done.n; i++)
+            known = known || padding_same_part(&done.at[i].part, &pad->part);
+        if (known)
+            continue;
+        TirVal *count = padding_count(&im->padding, value, axis, &pad->part, 0, UINT32_MAX);
+        TirLimit limit = {.axis = axis};
+        if (pad->part.rows > 0)
+            limit.part = pad->part;
+        tir_add_limit(im->fn, store, limit, count);
+        padding_add(&im->padding, &done, *pad);
+        im->changed = true;
+    }
+}
+
+/* ---- variables ---- */
+
+/* Whether `next` is `old` and something added to it that is zero in its padding. */
+static bool
+adds_zeros(const TirVal *next, const TirVal *old)
+{
+    const TirOp *op = next->def;
+
+    return op != NULL && op->op == TIR_ADD &&
+           ((op->args[0] == old && is_zero_in_padding(op->args[1])) ||
+            (op->args[1] == old && is_zero_in_padding(op->args[0])));
+}
+
+/* The pads of ranges of loops further in than `loops`, those of each part as one if they are not plain. */
+static Pads
+pads_within(Implier *im, TirVal *value, uint32_t axis, uint32_t loops)
+{
+    Pads all = padding_of(&im->padding, value, axis), out = {0};
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        Pad pad = all.at[k];
+        if (pad.loops <= loops)
+            continue;
+        if (!pad.sure || !padding_is_there(&pad, value)) {
+            pad.bound = padding_count(&im->padding, value, axis, &pad.part, loops + 1, UINT32_MAX);
+            pad.start = padding_zero(&im->padding);
+            Linear *distance = arena_new(im->px->arena, Linear);
+            *distance = (Linear){.ok = true};
+            linear_add(distance, pad.bound, 1);
+            pad.distance = distance;
+        }
+        padding_add(&im->padding, &out, pad);
+    }
+    return out;
+}
+
+/* What a `keep` stands for, behind all that its padding has been asked for. */
+static void
+lower_keep(Implier *im, TirOp *keep)
+{
+    TirVal *next = keep->args[0], *old = keep->args[1], *inside = NULL, *kept = next;
+    Pads within[PADDING_AXES] = {{0}};
+    uint32_t n = 0;
+
+    for (uint32_t axis = 0; axis < PADDING_AXES; axis++) {
+        within[axis] = pads_within(im, next, axis, (uint32_t)keep->integer);
+        n += within[axis].n;
+    }
+    TirBuilder b = padding_behind(&im->padding, keep->results[0]);
+    if (n > 0 && !adds_zeros(next, old)) {
+        for (uint32_t axis = 0; axis < PADDING_AXES; axis++) {
+            for (uint32_t k = 0; k < within[axis].n; k++) {
+                TirVal *along = inside_of(im, &b, &next->type, axis, &within[axis].at[k]);
+                inside = inside == NULL ? along : tir_binary(&b, TIR_AND, inside, along);
+            }
+        }
+    }
+    if (inside != NULL)
+        kept = tir_select(&b, inside, next, old);
+    if (kept->name == NULL)
+        kept->name = keep->results[0]->name;
+    tir_replace_uses(im->fn, keep->results[0], kept);
+    im->changed = true;
+}
+
+/* ---- the kernel ---- */
+
+static void
+imply_op(Implier *im, TirOp *op)
+{
+    if (op->op == TIR_REDUCE && !only_chooses_rows(op)) {
+        bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);
+        Pads pads = {0};
+        if (!harmless)
+            pads = pads_to_mask(im, op->args[0], op->axis, neutral(op));
+        op->args[0] = mask_along(im, op->args[0], op->axis, &pads, neutral(op));
+    }
+    if (op->op == TIR_MMA)
+        imply_mma(im, op);
+    if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) {
+        for (uint32_t axis = 0; axis < op->args[op->n_args - 1]->type.rank; axis++)
+            limit_store(im, op, axis);
+    }
+}
+
+/* The operations of a block and the blocks in it as they are now, those in it first. */
+typedef VEC(TirOp *) OpList;
+
+static void
+list_ops(Implier *im, const TirBlock *block, OpList *out)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            list_ops(im, op->blocks[k], out);
+        vec_push(im->px->arena, out, op);
+    }
+}
+
+bool
+pass_imply_masks(PassContext *px, TirFn *fn)
+{
+    Implier im = {.px = px, .fn = fn, .padding = padding_find(px, fn)};
+    OpList ops = {0};
+
+    list_ops(&im, fn->body, &ops);
+    for (uint32_t i = 0; i < ops.n; i++)
+        imply_op(&im, ops.at[i]);
+    for (uint32_t i = 0; i < ops.n; i++) {
+        if (ops.at[i]->op == TIR_KEEP)
+            lower_keep(&im, ops.at[i]);
+    }
+    if (im.changed)
+        pass_simplify(px, fn); /* masks of one range share its index vector and condition */
+    return im.changed;
+}

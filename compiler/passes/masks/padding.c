@@ -1,0 +1,559 @@
+/* padding.c - which elements of tiles are padding, and how many are not (see padding.h).
+ *
+ * Loops hand tiles on, so that what is known of one follows from others and in the end from itself: first all pads
+ * that a tile may have are found, from none on until nothing is new; then those that it has on every way, from all on.
+ */
+#include "compiler/passes/masks/padding.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+/* ---- pads ---- */
+
+bool
+padding_same_part(const TirIndex *a, const TirIndex *b)
+{
+    return a->length == b->length && a->inner == b->inner && a->rows == b->rows;
+}
+
+bool
+padding_same(const Pad *a, const Pad *b)
+{
+    return padding_same_part(&a->part, &b->part) &&
+           ((a->start == b->start && a->bound == b->bound) || linear_equal(a->distance, b->distance));
+}
+
+Pad *
+padding_in(const Pads *pads, const Pad *pad)
+{
+    for (uint32_t k = 0; k < pads->n; k++) {
+        if (padding_same(&pads->at[k], pad))
+            return &pads->at[k];
+    }
+    return NULL;
+}
+
+static void
+push_pad(const Padding *p, Pads *pads, Pad pad)
+{
+    vec_push(p->px->arena, pads, pad);
+}
+
+void
+padding_add(const Padding *p, Pads *pads, Pad pad)
+{
+    Pad *have = padding_in(pads, &pad);
+
+    if (have == NULL)
+        push_pad(p, pads, pad);
+    else
+        have->sure = have->sure || pad.sure;
+}
+
+/* The loops around a block. */
+static uint32_t
+loops_around(const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (; block != NULL && block->owner != NULL; block = block->owner->parent)
+        n += block->owner->op == TIR_FOR;
+    return n;
+}
+
+/* Whether every tile of the range lies inside its bound. */
+static bool
+divides(const TirVal *start, int32_t length, int64_t bound)
+{
+    const TirOp *def = start->def;
+
+    if (def != NULL && def->op == TIR_ADD && def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST)
+        return divides(def->args[0], length, bound - def->args[1]->def->integer);
+    if (bound % length != 0 || def == NULL || def->op != TIR_MUL)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *factor = def->args[k]->def;
+        if (factor != NULL && factor->op == TIR_CONST && factor->integer == length)
+            return true; /* a whole number of tiles from 0; the loop or grid bounds it */
+    }
+    return false;
+}
+
+/* A scalar that stands for itself, in no block. */
+static TirVal *
+stand_in(const Padding *p, TirOpcode opcode, int64_t integer)
+{
+    TirOp *op = arena_new(p->px->arena, TirOp);
+    TirVal *value = arena_new(p->px->arena, TirVal);
+
+    *op = (TirOp){.op = opcode, .integer = integer};
+    *value = (TirVal){.type = tir_scalar(DT_I32), .def = op};
+    return value;
+}
+
+TirVal *
+padding_zero(const Padding *p)
+{
+    return stand_in(p, TIR_CONST, 0);
+}
+
+static bool
+is_stand_in(const TirVal *value)
+{
+    return value->block == NULL;
+}
+
+/* Adds the pad of a range, if it can have padding. */
+static void
+add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex part)
+{
+    Linear *distance = arena_new(p->px->arena, Linear);
+    bool is_number = bound->def != NULL && bound->def->op == TIR_CONST;
+    Pad pad = {.start = start, .bound = bound, .part = part, .sure = true};
+
+    *distance = (Linear){.ok = true};
+    linear_add(distance, bound, 1);
+    linear_add(distance, start, -1);
+    if (is_number && (bound->def->integer >= INT32_MAX / 2 || divides(start, part.length, bound->def->integer)))
+        return;
+    if (distance->ok && distance->n == 0 && distance->constant >= part.length)
+        return;
+    pad.distance = distance;
+    pad.part.kind = INDEX_RANGE;
+    pad.part.open = false;
+    for (uint32_t k = 0; k < distance->n; k++) {
+        uint32_t loops = distance->terms[k].coefficient == 0 ? 0 : loops_around(distance->terms[k].value->block);
+        pad.loops = loops > pad.loops ? loops : pad.loops;
+    }
+    if (!distance->ok)
+        pad.loops = loops_around(start->block);
+    padding_add(p, pads, pad);
+}
+
+TirVal *
+padding_value(const Padding *p, TirBuilder *b, TirVal *value)
+{
+    TirBlock *body = p->fn->body;
+    TirBuilder head = {.fn = p->fn, .block = body, .at = 0, .span = p->fn->span};
+    TirType i32 = tir_scalar(DT_I32);
+
+    if (!is_stand_in(value))
+        return value;
+    if (value->def->op == TIR_CONST)
+        return tir_const_int(b, value->def->integer);
+    for (uint32_t i = 0; i < body->ops.n && body->ops.at[i]->op == TIR_SIZE; i++) {
+        if (body->ops.at[i]->integer == value->def->integer)
+            return body->ops.at[i]->results[0];
+    }
+    TirOp *op = tir_op_new(&head, TIR_SIZE, 0, NULL, 1, &i32);
+    op->integer = value->def->integer;
+    if (b->block == body && b->at >= 0)
+        b->at++;
+    return op->results[0];
+}
+
+/* ---- operations ---- */
+
+Pads
+padding_of_access(const Padding *p, const TirOp *op, uint32_t axis)
+{
+    Pads pads = {0};
+    uint32_t operand = 0;
+
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        const TirIndex *index = &op->index[d];
+        const TensorDim *dim = &op->tensor->dim[d];
+        if (index->kind == INDEX_RANGE && !index->open && tir_tile_dimension(op, d) == axis)
+            add_range(p, &pads, op->args[operand],
+                      dim->constant != 0 ? stand_in(p, TIR_CONST, dim->constant)
+                                         : stand_in(p, TIR_SIZE, (int64_t)dim->size),
+                      *index);
+        operand += index->kind != INDEX_FULL;
+    }
+    for (uint32_t k = 0; k < op->n_limits; k++) {
+        TirIndex part = op->limits[k].part;
+        if (part.rows == 0)
+            part = (TirIndex){.kind = INDEX_RANGE, .length = tir_index_type(op).dim[op->limits[k].axis]};
+        if (op->limits[k].axis == axis)
+            add_range(p, &pads, stand_in(p, TIR_CONST, 0), tir_limit_count(op, k), part);
+    }
+    return pads;
+}
+
+/* The operands whose padding along an axis is that of the result along `axis`. */
+typedef struct Sources {
+    uint32_t n;
+    struct {
+        TirVal *tile;
+        uint32_t axis;
+    } at[3];
+} Sources;
+
+static void
+add_source(Sources *sources, TirVal *tile, uint32_t axis)
+{
+    sources->at[sources->n].tile = tile;
+    sources->at[sources->n++].axis = axis;
+}
+
+/* Of an operation that is no load, index tile, loop or branch. */
+static Sources
+sources_of(const TirOp *op, uint32_t axis)
+{
+    Sources from = {0};
+
+    switch (op->op) {
+    case TIR_MMA:
+        add_source(&from, op->args[axis], axis);
+        add_source(&from, op->args[2], axis);
+        return from;
+    case TIR_TRANSPOSE:
+        add_source(&from, op->args[0], 1 - axis);
+        return from;
+    case TIR_EXPAND:
+        if (axis != op->axis)
+            add_source(&from, op->args[0], axis > op->axis ? axis - 1 : axis);
+        return from;
+    case TIR_SQUEEZE:
+    case TIR_REDUCE:
+        add_source(&from, op->args[0], axis >= op->axis ? axis + 1 : axis);
+        return from;
+    case TIR_BROADCAST: /* one element can not be padding: a range of one begins inside */
+        if (op->args[0]->type.rank > 0 && op->args[0]->type.dim[axis] != 1)
+            add_source(&from, op->args[0], axis);
+        return from;
+    default:
+        for (uint32_t k = 0; k < op->n_args && k < 3 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0; k++)
+            add_source(&from, op->args[k], axis);
+        return from;
+    }
+}
+
+/* Whether the values of a block argument or result come on several ways. */
+static bool
+is_merged(const TirVal *value)
+{
+    if (value->def == NULL)
+        return value->block->owner != NULL && value->block->owner->op == TIR_FOR && value->index > 0;
+    return value->def->op == TIR_FOR || value->def->op == TIR_IF;
+}
+
+/* The values of the two ways. */
+static void
+merged_values(const TirVal *value, TirVal **ways)
+{
+    const TirOp *op = value->def != NULL ? value->def : value->block->owner;
+    uint32_t at = value->def != NULL ? value->index : value->index - 1;
+
+    if (op->op == TIR_IF) {
+        for (uint32_t k = 0; k < 2; k++)
+            ways[k] = block_yield(op->blocks[k])->args[at];
+        return;
+    }
+    ways[0] = op->args[loop_first_initial(op) + at];
+    ways[1] = block_yield(op->blocks[0])->args[at];
+}
+
+static Pads
+find_pads(const Padding *p, const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+    Pads pads = {0};
+    TirVal *ways[2];
+
+    if (is_merged(value)) {
+        merged_values(value, ways);
+        Pads sides[2] = {padding_of(p, ways[0], axis), padding_of(p, ways[1], axis)};
+        for (uint32_t k = 0; k < 2; k++) {
+            for (uint32_t i = 0; i < sides[k].n; i++) {
+                Pad pad = sides[k].at[i];
+                const Pad *other = padding_in(&sides[1 - k], &pad);
+                if (padding_in(&pads, &pad) != NULL)
+                    continue;
+                pad.sure = pad.sure && other != NULL && other->sure;
+                push_pad(p, &pads, pad);
+            }
+        }
+        return pads;
+    }
+    if (op == NULL)
+        return pads;
+    if (op->op == TIR_LOAD)
+        return padding_of_access(p, op, axis);
+    if (op->op == TIR_IOTA) {
+        TirIndex part = op->index[0];
+        if (part.rows == 0)
+            part = (TirIndex){.kind = INDEX_RANGE, .length = op->results[0]->type.dim[0]};
+        add_range(p, &pads, op->args[0], op->args[1], part);
+        return pads;
+    }
+    Sources from = sources_of(op, axis);
+    for (uint32_t k = 0; k < from.n; k++) {
+        Pads more = padding_of(p, from.at[k].tile, from.at[k].axis);
+        for (uint32_t i = 0; i < more.n; i++) {
+            if (op->op != TIR_KEEP || k != 0 || more.at[i].loops <= (uint64_t)op->integer)
+                padding_add(p, &pads, more.at[i]);
+        }
+    }
+    return pads;
+}
+
+Pads
+padding_of(const Padding *p, const TirVal *tile, uint32_t axis)
+{
+    Pads none = {0};
+
+    if (axis >= tile->type.rank || axis >= PADDING_AXES)
+        return none;
+    if (tile->id >= p->n_known) /* made since */
+        return find_pads(p, tile, axis);
+    const Pads *known = p->known[PADDING_AXES * tile->id + axis];
+    return known != NULL ? *known : none;
+}
+
+/* ---- all tiles ---- */
+
+/* Whether something was found out about `value` that was not known. */
+static bool
+learn_value(Padding *p, const TirVal *value)
+{
+    bool news = false;
+
+    for (uint32_t axis = 0; axis < value->type.rank && axis < PADDING_AXES; axis++) {
+        Pads **known = &p->known[PADDING_AXES * value->id + axis];
+        if (p->settled && *known == NULL)
+            continue;
+        Pads now = find_pads(p, value, axis);
+        if (!p->settled && now.n > (*known == NULL ? 0 : (*known)->n)) {
+            if (*known == NULL)
+                *known = arena_new(p->px->arena, Pads);
+            **known = now;
+            news = true;
+        }
+        for (uint32_t k = 0; p->settled && k < (*known)->n; k++) {
+            Pad *pad = &(*known)->at[k];
+            const Pad *found = padding_in(&now, pad);
+            if (pad->sure && (found == NULL || !found->sure)) {
+                pad->sure = false;
+                news = true;
+            }
+        }
+    }
+    return news;
+}
+
+static bool
+learn_block(Padding *p, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t k = 0; k < block->params.n; k++)
+        news |= learn_value(p, block->params.at[k]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= learn_block(p, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            news |= learn_value(p, op->results[k]);
+    }
+    return news;
+}
+
+Padding
+padding_find(PassContext *px, TirFn *fn)
+{
+    Padding p = {.px = px, .fn = fn, .n_known = fn->next_id};
+
+    p.known = arena_array(px->arena, Pads *, PADDING_AXES * p.n_known + 1);
+    while (learn_block(&p, fn->body)) {
+    }
+    for (uint32_t k = 0; k < PADDING_AXES * p.n_known; k++) {
+        for (uint32_t i = 0; p.known[k] != NULL && i < p.known[k]->n; i++)
+            p.known[k]->at[i].sure = true;
+    }
+    p.settled = true;
+    while (learn_block(&p, fn->body)) {
+    }
+    return p;
+}
+
+/* ---- counts ---- */
+
+/* Whether a value is defined where an operation of `block` can use it. */
+static bool
+is_visible(const TirVal *value, const TirBlock *block)
+{
+    if (is_stand_in(value))
+        return true;
+    while (block != NULL && block != value->block)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
+bool
+padding_is_there(const Pad *pad, const TirVal *tile)
+{
+    /* what a loop carries comes from outside of an iteration, or from another one */
+    const TirBlock *block = tile->def == NULL && tile->block->owner != NULL ? tile->block->owner->parent : tile->block;
+
+    return is_visible(pad->start, block) && is_visible(pad->bound, block);
+}
+
+TirBuilder
+padding_behind(const Padding *p, const TirVal *value)
+{
+    TirBlock *block = value->block;
+    TirBuilder b = {.fn = p->fn, .block = block, .at = 0,
+                    .span = value->def != NULL ? value->def->span : p->fn->span};
+
+    for (uint32_t i = 0; value->def != NULL && i < block->ops.n; i++) {
+        if (block->ops.at[i] == value->def)
+            b.at = (int32_t)i + 1;
+    }
+    if (b.at == (int32_t)block->ops.n)
+        b.at = -1;
+    return b;
+}
+
+static TirVal *
+least(TirBuilder *b, TirVal *x, TirVal *y)
+{
+    if (x == NULL || y == NULL || x == y)
+        return x == NULL ? y : x;
+    return tir_binary(b, TIR_MIN, x, y);
+}
+
+/* One more result of a branch. */
+static TirVal *
+add_result(Padding *p, TirOp *branch)
+{
+    TirVal *result = arena_new(p->fn->arena, TirVal);
+    TirVal **results = arena_array(p->fn->arena, TirVal *, branch->n_results + 1);
+
+    for (uint32_t k = 0; k < branch->n_results; k++)
+        results[k] = branch->results[k];
+    *result = (TirVal){.id = p->fn->next_id++,
+                       .type = tir_scalar(DT_I32),
+                       .def = branch,
+                       .block = branch->parent,
+                       .index = branch->n_results};
+    results[branch->n_results++] = result;
+    branch->results = results;
+    return result;
+}
+
+/* What is handed on at the end of a block for a count: where there is no padding, more than any tile has. */
+static TirVal *
+or_all(const Padding *p, TirVal *count, TirBlock *block, const TirOp *before)
+{
+    TirBuilder b = {.fn = p->fn, .block = block, .at = 0, .span = before->span};
+
+    if (count != NULL)
+        return count;
+    while (block->ops.at[b.at] != before)
+        b.at++;
+    return tir_const_int(&b, INT32_MAX);
+}
+
+/* A count where ways meet: the branch or the loop hands it on, too. */
+static TirVal *
+count_merged(Padding *p, const PadCount *wanted)
+{
+    const TirVal *tile = wanted->tile;
+    TirOp *op = tile->def != NULL ? tile->def : tile->block->owner;
+    uint32_t at = tile->def != NULL ? tile->index : tile->index - 1;
+    PadCount of_other = *wanted;
+    TirVal *ways[2], *count;
+
+    merged_values(tile, ways);
+    /* places first: what follows may hand on more by the same way */
+    uint32_t place = op->n_results;
+    for (uint32_t k = 0; k < op->n_blocks; k++)
+        op_add_arg(p->fn->arena, block_yield(op->blocks[k]), NULL);
+    if (op->op == TIR_IF) {
+        count = add_result(p, op);
+        for (uint32_t k = 0; k < 2; k++) {
+            TirVal *own = padding_count(p, ways[k], wanted->axis, &wanted->part, wanted->least, wanted->most);
+            TirOp *yield = block_yield(op->blocks[k]);
+            yield->args[place] = or_all(p, own, op->blocks[k], yield);
+        }
+        return count;
+    }
+    TirVal *param = loop_add_carried(p->fn, op, op->args[0], NULL), *result = op->results[place];
+    /* known before the body is followed, which may ask again */
+    of_other.tile = op->blocks[0]->params.at[at + 1];
+    of_other.count = param;
+    vec_push(p->px->arena, &p->counts, of_other);
+    of_other.tile = op->results[at];
+    of_other.count = result;
+    vec_push(p->px->arena, &p->counts, of_other);
+    TirVal *first = padding_count(p, ways[0], wanted->axis, &wanted->part, wanted->least, wanted->most);
+    op->args[loop_first_initial(op) + place] = or_all(p, first, op->parent, op);
+    TirVal *next = padding_count(p, ways[1], wanted->axis, &wanted->part, wanted->least, wanted->most);
+    TirOp *yield = block_yield(op->blocks[0]);
+    yield->args[place] = or_all(p, next, op->blocks[0], yield);
+    return tile->def != NULL ? result : param;
+}
+
+/* Of a tile whose pads are all sure, and there. */
+static TirVal *
+count_pads(Padding *p, const TirVal *tile, const Pads *pads)
+{
+    TirBuilder b = padding_behind(p, tile);
+    TirVal *count = NULL;
+
+    for (uint32_t k = 0; k < pads->n; k++) {
+        TirVal *start = pads->at[k].start, *bound = padding_value(p, &b, pads->at[k].bound);
+        bool from_zero = is_stand_in(start) && start->def->integer == 0;
+        count = least(&b, count, from_zero ? bound : tir_binary(&b, TIR_SUB, bound, padding_value(p, &b, start)));
+    }
+    return count;
+}
+
+static TirVal *
+count_sources(Padding *p, const PadCount *wanted)
+{
+    const TirOp *op = wanted->tile->def;
+    Sources from = sources_of(op, wanted->axis);
+    TirVal *counts[3] = {NULL}, *count = NULL;
+
+    for (uint32_t k = 0; k < from.n; k++) {
+        uint32_t most = wanted->most;
+        if (op->op == TIR_KEEP && k == 0 && most > (uint64_t)op->integer)
+            most = (uint32_t)op->integer;
+        if (most >= wanted->least)
+            counts[k] = padding_count(p, from.at[k].tile, from.at[k].axis, &wanted->part, wanted->least, most);
+    }
+    TirBuilder b = padding_behind(p, wanted->tile); /* behind what was made there */
+    for (uint32_t k = 0; k < from.n; k++)
+        count = least(&b, count, counts[k]);
+    return count;
+}
+
+TirVal *
+padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least_loops, uint32_t most_loops)
+{
+    PadCount wanted = {.tile = tile, .axis = axis, .least = least_loops, .most = most_loops, .part = *part};
+    Pads all = padding_of(p, tile, axis), pads = {0};
+    bool plain = true;
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        const Pad *pad = &all.at[k];
+        if (pad->loops < least_loops || pad->loops > most_loops || !padding_same_part(&pad->part, part))
+            continue;
+        plain = plain && pad->sure && padding_is_there(pad, tile);
+        push_pad(p, &pads, *pad);
+    }
+    if (pads.n == 0)
+        return NULL;
+    for (uint32_t k = 0; k < p->counts.n; k++) {
+        const PadCount *have = &p->counts.at[k];
+        if (have->tile == tile && have->axis == axis && have->least == least_loops && have->most == most_loops &&
+            padding_same_part(&have->part, part))
+            return have->count;
+    }
+    bool merged = is_merged(tile);
+    wanted.count = plain ? count_pads(p, tile, &pads) : merged ? count_merged(p, &wanted) : count_sources(p, &wanted);
+    if (plain || !merged || tile->def == NULL || tile->def->op == TIR_IF)
+        vec_push(p->px->arena, &p->counts, wanted);
+    return wanted.count;
+}

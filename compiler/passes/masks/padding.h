@@ -1,0 +1,72 @@
+/* padding.h - which elements of a tile are padding, of which ranges and along which axis.
+ *
+ * Element r along an axis is padding of a range when start + r >= bound; of a part of a pack it is r / inner % length
+ * that counts (TirIndex).  A tile has the padding of all ranges that went into it, so along an axis it has a set of
+ * Pads.  Where branches and loops bring tiles together that have different ones, it depends on the way that the
+ * program took: such a pad is not `sure`, and count_padding makes the program say how many elements there are.
+ */
+#ifndef TILEC_PASSES_PADDING_H
+#define TILEC_PASSES_PADDING_H
+
+#include "compiler/passes/pass.h"
+#include "compiler/passes/util/linear.h"
+
+enum { PADDING_AXES = 2 }; /* of tiles that code is made for: others are refused later */
+
+typedef struct Pad {
+    TirVal *start, *bound;  /* i32 scalars; what is in no block is a size or a constant, see padding_value */
+    TirIndex part;          /* whole ranges: `length` alone */
+    const Linear *distance; /* bound - start, which tells pads apart */
+    uint32_t loops;         /* around the range; 0: it is one of the grid, or of no loop */
+    bool sure;              /* whatever way the program takes */
+} Pad;
+
+typedef struct Pads {
+    uint32_t n, cap;
+    Pad *at;
+} Pads;
+
+/* How many elements a tile has in front of its padding. */
+typedef struct PadCount {
+    const TirVal *tile;
+    uint32_t axis, least, most; /* of ranges with so many loops around them */
+    TirIndex part;
+    TirVal *count;              /* NULL: it has no padding */
+} PadCount;
+
+typedef struct Padding {
+    PassContext *px;
+    TirFn *fn;
+    Pads **known; /* by id and axis, of the first `n_known` values; NULL: none */
+    uint32_t n_known;
+    bool settled; /* it is known which pads there are, and now which of them are sure */
+    VEC(PadCount) counts;
+} Padding;
+
+/* Finds the pads of all tiles of `fn`. */
+Padding padding_find(PassContext *px, TirFn *fn);
+/* Those of a tile along an axis. */
+Pads padding_of(const Padding *p, const TirVal *tile, uint32_t axis);
+/* What a load or store has of the tensor's dimensions and its own limits. */
+Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
+
+bool padding_same(const Pad *a, const Pad *b);
+/* The same pad in a set; NULL: there is none. */
+Pad *padding_in(const Pads *pads, const Pad *pad);
+void padding_add(const Padding *p, Pads *pads, Pad pad);
+bool padding_same_part(const TirIndex *a, const TirIndex *b);
+/* Whether start and bound are there where `tile` is defined. */
+bool padding_is_there(const Pad *pad, const TirVal *tile);
+/* A start of 0. */
+TirVal *padding_zero(const Padding *p);
+/* A start or bound as a value that the kernel can use: at the builder, or at the kernel's head. */
+TirVal *padding_value(const Padding *p, TirBuilder *b, TirVal *value);
+
+/* How many elements `tile` has in front of its padding of this `part`, by ranges with `least` to `most` loops around
+ * them, found out by the program itself, right behind the tile; NULL: it has no such padding. */
+TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least, uint32_t most);
+
+/* A builder right behind the definition of a value. */
+TirBuilder padding_behind(const Padding *p, const TirVal *value);
+
+#endif

@@ -1,0 +1,347 @@
+/* split_loops.c - skip iterations that masks hide, and keep masks out of those they leave alone.
+ *
+ *   level    tile IR, padding masks implied
+ *   does     for each loop, reads the conditions of its masks as affine functions of the loop's
+ *            induction variable i and of the coordinates inside the tile:
+ *
+ *                f(i, r, c) = alpha * i + beta_r * r + beta_c * c + rest  >= 0
+ *
+ *            The least and the greatest f over the tile tell for which i all elements are kept,
+ *            and for which at least one is: half-lines in i.  The loop then runs over
+ *
+ *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
+ *
+ *            Masks that keep elements from some i on are live in the first part, those that keep them
+ *            up to some i in the last; where both may cut a tile, all are, in the first, or for warp groups
+ *            in the last if only padding is there, which few tiles of the grid have.  A mask that provably
+ *            keeps all that the first part has, as the diagonal does under a window longer than the tile's
+ *            sides together, is live in the last part alone.
+ *
+ *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
+ *
+ * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
+ * for all iterations: when it does not, the middle segment is empty.
+ *
+ * Iterations that a mask hides wholly are left out only when the body is proved to do nothing then
+ * (noop_proof.h).  Masks that are not affine, or do not move with the loop, stay live everywhere.
+ */
+#include <string.h>
+
+#include "compiler/passes/masks/affine.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/util/noop_proof.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef struct Condition {
+    TirOp *mask;
+    Affine f;      /* kept where f >= 0 */
+    bool can_skip; /* an iteration it hides does nothing */
+} Condition;
+
+typedef struct Splitter {
+    PassContext *px;
+    TirFn *fn;
+    bool changed;
+} Splitter;
+
+/* ---- bounds ---- */
+
+/* The first i (alpha > 0) at which f's extreme is >= 0, at least 0. */
+static TirVal *
+emit_first(TirBuilder *b, const Affine *f, bool greatest)
+{
+    TirVal *need = affine_rest(b, f, affine_extreme(f, greatest), -1);
+    need = tir_binary(b, TIR_MAX, need, tir_const_int(b, 0));
+    need = tir_binary(b, TIR_ADD, need, tir_const_int(b, f->alpha - 1));
+    return tir_binary(b, TIR_DIV, need, tir_const_int(b, f->alpha));
+}
+
+/* One past the last i (alpha < 0) at which f's extreme is >= 0, at least 0. */
+static TirVal *
+emit_end(TirBuilder *b, const Affine *f, bool greatest)
+{
+    TirVal *have = affine_rest(b, f, affine_extreme(f, greatest), 1);
+    have = tir_binary(b, TIR_MAX, have, tir_const_int(b, f->alpha));
+    have = tir_binary(b, TIR_SUB, have, tir_const_int(b, f->alpha));
+    return tir_binary(b, TIR_DIV, have, tir_const_int(b, -f->alpha));
+}
+
+/* `end` when f (alpha = 0) is >= 0 all over the tile, else 0. */
+static TirVal *
+emit_whole(TirBuilder *b, const Affine *f, TirVal *end)
+{
+    TirVal *zero = tir_const_int(b, 0);
+    TirVal *least = affine_rest(b, f, affine_extreme(f, false), 1);
+    return tir_select(b, tir_binary(b, TIR_GE, least, zero), end, zero);
+}
+
+/* ---- launch order ---- */
+
+/* The sign with which a grid axis enters the affine rest; 0 when it does not. */
+static int64_t
+grid_coefficient(const TirFn *fn, const Affine *f, uint32_t *axis)
+{
+    (void)fn;
+    for (uint32_t k = 0; k < f->n; k++) {
+        const TirOp *def = f->terms[k].value->def;
+        if (def != NULL && def->op == TIR_GRID && f->terms[k].coefficient != 0) {
+            *axis = (uint32_t)def->integer;
+            return f->terms[k].coefficient;
+        }
+    }
+    return 0;
+}
+
+/* The coefficients in f of what is no term of -g, added up; `none`: there is none. */
+static int64_t
+terms_beside(const Affine *f, const Affine *g, bool *none)
+{
+    int64_t sum = 0;
+
+    for (uint32_t k = 0; k < f->n; k++) {
+        int64_t left = f->terms[k].coefficient;
+        for (uint32_t j = 0; j < g->n; j++)
+            left += g->terms[j].value == f->terms[k].value ? g->terms[j].coefficient : 0;
+        *none = *none && left == 0;
+        sum += left;
+    }
+    return sum;
+}
+
+/* Marks an axis along which the range of iterations that two conditions leave, from `first` on and up to
+ * `last`, moves on as a whole, up or down:
+ *
+ *     first   alpha i - x + a >= 0       last   -alpha i + x + b >= 0
+ *
+ * Its length is a + b, so the terms that are the same in both say nothing.  `a` is by how much the range
+ * reaches out of the loop where the loop begins, and `b` where it ends, if the ends of the axis and of the
+ * loop are one place (rows and columns of a square, or its lower right corner): there the programs are short. */
+static void
+mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
+{
+    enum { SIZE = 1 << 20 }; /* what is no number counts as large */
+    bool bounded = first->alpha == -last->alpha;
+    int64_t at_first = terms_beside(first, last, &bounded) * SIZE + first->constant;
+    int64_t at_last = terms_beside(last, first, &bounded) * SIZE + last->constant;
+    int64_t length = affine_extreme(first, true) + affine_extreme(last, true) + first->constant + last->constant;
+    uint32_t trips = bounded && length >= 0 ? (uint32_t)(length / first->alpha) + 1 : 0;
+
+    if (axis->sliding && trips > 0 && (axis->sliding_trips == 0 || axis->sliding_trips > trips))
+        trips = axis->sliding_trips; /* of another loop */
+    axis->sliding_trips = trips;
+    axis->short_first = up ? at_first > at_last : at_last > at_first;
+    axis->sliding = true;
+}
+
+/* Blocks start in order of their index: when later ones have more iterations, turn the axis.  Where
+ * programs get more at one end and lose as much at the other, as under a window, that is only noted. */
+static void
+choose_order(Splitter *s, const Condition *conditions, uint32_t n)
+{
+    int64_t growth = 0, up = 0;
+    uint32_t axis = 0, axes = 0;
+    const Affine *first = NULL, *last = NULL; /* of the iterations that are not skipped */
+
+    if (!switch_is_on(s->px, "launch-order"))
+        return;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t at = 0;
+        int64_t coefficient = grid_coefficient(s->fn, &conditions[k].f, &at);
+        if (!conditions[k].can_skip || coefficient == 0)
+            continue;
+        growth += coefficient; /* the greater f, the more iterations keep something */
+        axis = at;
+        axes |= (uint32_t)1 << at;
+        if (conditions[k].f.alpha > 0)
+            first = &conditions[k].f;
+        else
+            last = &conditions[k].f;
+        up += conditions[k].f.alpha > 0 ? -coefficient : coefficient;
+    }
+    TirGridAxis *of = &s->fn->grid.at[axis];
+    if (growth > 0)
+        of->reversed = true;
+    if (growth != 0) {
+        of->variable_trips = true;
+        of->sliding = of->short_first = false;
+        of->sliding_trips = 0;
+    } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->variable_trips) {
+        mark_slide(of, first, last, up > 0);
+    }
+}
+
+/* ---- loops ---- */
+
+static uint32_t
+find_conditions(Splitter *s, TirOp *loop, Condition *out)
+{
+    TirBlock *body = loop->blocks[0];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        Affine forms[AFFINE_CONDITIONS];
+        uint32_t count = 0;
+        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
+            continue;
+        if (!affine_conditions(op->args[1], body, forms, &count)) {
+            diag_remark(s->px->diag, op->span,
+                        "this mask is not a conjunction of affine comparisons: it is applied in "
+                        "every iteration");
+            continue;
+        }
+        if (n + count > AFFINE_CONDITIONS)
+            continue;
+        bool moves = true, stays = true;
+        for (uint32_t k = 0; k < count; k++) {
+            moves = moves && forms[k].alpha != 0;
+            stays = stays && forms[k].alpha == 0;
+        }
+        if (stays && op->results[0]->type.rank < 2)
+            continue; /* a vector's mask, the same in every iteration: cheaper than another loop */
+        bool can_skip =
+            op->op == TIR_MASK && moves && iteration_is_noop(s->px->arena, s->fn, loop, op);
+        if (op->op == TIR_MASK && moves && !can_skip)
+            diag_remark(s->px->diag, op->span,
+                        "iterations that this mask hides are not skipped: the loop's body was "
+                        "not proved to do nothing then");
+        for (uint32_t k = 0; k < count; k++)
+            out[n++] = (Condition){op, forms[k], can_skip};
+    }
+    return n;
+}
+
+/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: what moves in both is the
+ * same, so their least values add up to a constant, and one of them is less than zero. */
+static bool
+keeps_what_is_cut(const Affine *above, const Affine *below)
+{
+    int64_t least = above->constant + affine_extreme(above, false) + below->constant + affine_extreme(below, false);
+    bool opposite = above->alpha == -below->alpha;
+
+    terms_beside(above, below, &opposite);
+    terms_beside(below, above, &opposite);
+    return opposite && least + 1 >= 0;
+}
+
+/* Whether a condition may mask something in an iteration that one with alpha > 0 cuts. */
+static bool
+may_cut_first(const Affine *above, const Condition *conditions, uint32_t n)
+{
+    bool may = false;
+
+    for (uint32_t k = 0; k < n && !may; k++)
+        may = conditions[k].f.alpha > 0 && !keeps_what_is_cut(above, &conditions[k].f);
+    return may;
+}
+
+static TirVal *
+clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
+{
+    return tir_binary(b, TIR_MIN, tir_binary(b, TIR_MAX, value, low), high);
+}
+
+static void
+split_loop(Splitter *s, TirOp *loop)
+{
+    Condition conditions[AFFINE_CONDITIONS];
+    uint32_t n = find_conditions(s, loop, conditions);
+    bool below = false, above = false;
+    /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */
+    bool only_padding = s->px->plan.consumers > 0;
+    TirBuilder b = {.fn = s->fn, .block = loop->parent, .at = 0, .span = loop->span};
+
+    if (n == 0 || loop->hints.no_split || !is_not_negative(loop->args[0]))
+        return;
+    for (uint32_t i = 0; i < loop->parent->ops.n; i++) {
+        if (loop->parent->ops.at[i] == loop)
+            b.at = (int32_t)i;
+    }
+    TirVal *lo = loop->args[0], *hi = loop->args[1], *first_all = NULL, *end_all = NULL;
+    for (uint32_t k = 0; k < n; k++) {
+        const Affine *f = &conditions[k].f;
+        if (f->alpha > 0) {
+            TirVal *all = emit_first(&b, f, false);
+            first_all = first_all == NULL ? all : tir_binary(&b, TIR_MAX, first_all, all);
+            if (conditions[k].can_skip)
+                lo = tir_binary(&b, TIR_MAX, lo, emit_first(&b, f, true));
+            below = true;
+        } else {
+            TirVal *all = f->alpha == 0 ? emit_whole(&b, f, loop->args[1]) : emit_end(&b, f, false);
+            end_all = end_all == NULL ? all : tir_binary(&b, TIR_MIN, end_all, all);
+            if (conditions[k].can_skip)
+                hi = tir_binary(&b, TIR_MIN, hi, emit_end(&b, f, true));
+            above = true;
+            only_padding = only_padding && conditions[k].mask->op == TIR_BOUNDS_MASK;
+        }
+    }
+    TirVal *inner[2];
+    uint32_t n_inner = 0;
+    TirVal *first = lo;
+    if (below) {
+        TirVal *low = tir_binary(&b, TIR_MIN, lo, hi);
+        if (above && only_padding)
+            first_all = tir_binary(&b, TIR_MIN, first_all, end_all);
+        first = inner[n_inner++] = clamp(&b, first_all, low, hi);
+    }
+    if (above) {
+        TirVal *low = tir_binary(&b, TIR_MIN, first, hi);
+        inner[n_inner++] = clamp(&b, end_all, low, hi);
+    }
+    /* Segment numbers: masks below are live before the first inner bound; masks above after the
+     * last one.  Where a tile may be cut on both sides all are: in the first segment, which every
+     * tile of the grid has that a mask above cuts; in the last one when only padding is above, which
+     * few have. */
+    uint32_t last = n_inner, live_below = 1u, live_above = 1u << last;
+    if (below && above && only_padding)
+        live_below |= live_above;
+    for (uint32_t k = 0; k < n; k++)
+        conditions[k].mask->segments = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t *live = &conditions[k].mask->segments;
+        *live |= conditions[k].f.alpha > 0 ? live_below : live_above;
+        if (conditions[k].f.alpha <= 0 && !only_padding && may_cut_first(&conditions[k].f, conditions, n))
+            *live |= live_below;
+    }
+
+    TirVal **args = arena_array(s->px->arena, TirVal *, loop->n_args + n_inner);
+    args[0] = lo;
+    args[1] = hi;
+    for (uint32_t k = 0; k < n_inner; k++)
+        args[2 + k] = inner[k];
+    for (uint32_t k = 2; k < loop->n_args; k++)
+        args[k + n_inner] = loop->args[k];
+    loop->args = args;
+    loop->n_args += n_inner;
+    loop->n_segments = n_inner + 1;
+    s->changed = true;
+    choose_order(s, conditions, n);
+}
+
+static void
+split_block(Splitter *s, TirBlock *block)
+{
+    VEC(TirOp *) loops = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->n_blocks > 0)
+            vec_push(s->px->arena, &loops, block->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < loops.n; i++) {
+        TirOp *op = loops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            split_block(s, op->blocks[k]);
+        if (op->op == TIR_FOR && op->n_segments <= 1)
+            split_loop(s, op);
+    }
+}
+
+bool
+pass_split_loops(PassContext *px, TirFn *fn)
+{
+    Splitter s = {.px = px, .fn = fn};
+    split_block(&s, fn->body);
+    if (s.changed)
+        pass_simplify(px, fn);
+    return s.changed;
+}

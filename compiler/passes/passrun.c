@@ -1,0 +1,219 @@
+/* passrun.c - the table of passes and what runs it: order, -f, checks, dumps, times. */
+#include "compiler/passes/passrun.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "compiler/base/near.h"
+
+const PassInfo pass_table[] = {
+#define PASS(name, function, first, needed, help) {#name, function, first, needed, help},
+#include "compiler/passes/passes.def"
+#undef PASS
+};
+const uint32_t pass_count = sizeof pass_table / sizeof pass_table[0];
+
+_Static_assert(sizeof pass_table / sizeof pass_table[0] <= 64, "Switched.passes_on has one bit a row");
+
+int32_t
+pass_find(const char *name, size_t n)
+{
+    for (uint32_t k = 0; k < pass_count; k++) {
+        if (option_is(pass_table[k].name, name, n))
+            return (int32_t)k;
+    }
+    return -1;
+}
+
+static void
+keep_nearer(const char *have, const char *name, const char **best, uint32_t *least)
+{
+    uint32_t distance = word_distance(name, have);
+
+    if (distance < *least) {
+        *least = distance;
+        *best = have;
+    }
+}
+
+/* There is no such `what`; a misspelt name gets the nearest one of the passes, and of the switches if they count. */
+static void
+name_is_missing(Diag *diag, const char *what, const char *name, bool switches)
+{
+    const char *nearest = NULL;
+    uint32_t least = UINT32_MAX;
+
+    for (uint32_t k = 0; k < pass_count; k++)
+        keep_nearer(pass_table[k].name, name, &nearest, &least);
+    for (uint32_t k = 0; switches && k < switch_count; k++)
+        keep_nearer(switch_table[k].name, name, &nearest, &least);
+    if (word_is_near(name, least))
+        diag_error(diag, (Span){0}, "there is no %s '%s'; did you mean '%s'?", what, name, nearest);
+    else
+        diag_error(diag, (Span){0}, "there is no %s '%s'; --list-passes shows them", what, name);
+}
+
+void
+pass_is_missing(Diag *diag, const char *name)
+{
+    if (switch_find(name, strlen(name)) >= 0)
+        diag_error(diag, (Span){0}, "'%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
+                   name);
+    else
+        name_is_missing(diag, "pass", name, false);
+}
+
+static void
+list_row(Buf *out, const char *name, const char *kind, int32_t level, bool needed, const char *help)
+{
+    buf_printf(out, "%-18s %-8s", name, kind);
+    if (needed)
+        buf_printf(out, "always ");
+    else if (level > 3)
+        buf_printf(out, "only -f");
+    else
+        buf_printf(out, "-O %d+  ", (int)level);
+    buf_printf(out, "  %s\n", help);
+}
+
+void
+pass_list(Buf *out)
+{
+    for (uint32_t k = 0; k < pass_count; k++) {
+        const PassInfo *pass = &pass_table[k];
+        list_row(out, pass->name, "tile IR", pass->level, pass->needed, pass->help);
+    }
+    for (uint32_t k = 0; k < switch_count; k++) {
+        const SwitchInfo *choice = &switch_table[k];
+        list_row(out, choice->name, "switch", choice->level, false, choice->help);
+    }
+}
+
+static void
+set_row(uint64_t *on, uint64_t *off, int32_t row, bool to)
+{
+    uint64_t bit = (uint64_t)1 << row;
+
+    *on = to ? *on | bit : *on & ~bit;
+    *off = to ? *off & ~bit : *off | bit;
+}
+
+void
+switched_read(Switched *switched, Diag *diag, const char *text)
+{
+    bool off = strncmp(text, "no-", 3) == 0;
+    const char *name = off ? text + 3 : text;
+    int32_t pass = pass_find(name, strlen(name)), row = switch_find(name, strlen(name));
+
+    if (pass < 0 && row < 0)
+        name_is_missing(diag, "pass or switch", name, true);
+    else if (row >= 0)
+        set_row(&switched->on, &switched->off, row, !off);
+    else if (off && pass_table[pass].needed)
+        diag_error(diag, (Span){0}, "the pass '%s' can not be switched off: without it the code would be wrong",
+                   pass_table[pass].name);
+    else
+        set_row(&switched->passes_on, &switched->passes_off, pass, !off);
+}
+
+static bool
+row_enabled(const PassContext *px, uint32_t row)
+{
+    uint64_t bit = (uint64_t)1 << row;
+
+    if (pass_table[row].needed || (px->switched.passes_on & bit) != 0)
+        return true;
+    return (px->switched.passes_off & bit) == 0 && px->level >= pass_table[row].level;
+}
+
+bool
+pass_enabled(const PassContext *px, const char *name)
+{
+    int32_t row = pass_find(name, strlen(name));
+    return row >= 0 && row_enabled(px, (uint32_t)row);
+}
+
+double
+pass_clock(void)
+{
+    struct timespec now = {0};
+
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Runs one row; then looks at what it left. */
+static bool
+run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
+{
+    const PassInfo *pass = &pass_table[row];
+    uint32_t errors = px->diag->errors, bugs = px->bugs == NULL ? 0 : px->bugs->n;
+    double begin = run->seconds != NULL ? pass_clock() : 0.0;
+
+    pass->run(px, fn);
+    double end = run->seconds != NULL ? pass_clock() : 0.0;
+    if (run->seconds != NULL)
+        run->seconds[row] += end - begin;
+    if (run->dump && (run->dump_after < 0 || run->dump_after == (int32_t)row)) {
+        if (run->dump_after < 0)
+            buf_printf(run->dump_out, "// after %s\n", pass->name);
+        tir_print_fn(fn, run->dump_out);
+    }
+    bool ok = px->diag->errors == errors && (px->bugs == NULL || px->bugs->n == bugs);
+    bool roles = run->roles_may_fail && fn->plan != NULL && pass->run == pass_roles;
+    if (ok && (run->verify || roles)) {
+        Buf text;
+        buf_init(&text, px->arena);
+        if (!tir_verify_fn(fn, &text)) {
+            if (roles)
+                diag_error(px->diag, fn->span, "kernel '%s' cannot have this plan: its roles cannot be built; please "
+                           "report this with the program\n%s", fn->name, text.at);
+            else
+                buf_printf(run->bugs, "after the pass '%s':\n%s", pass->name, text.at);
+            ok = false;
+        }
+    }
+    if (run->seconds != NULL)
+        run->seconds[pass_count] += pass_clock() - end;
+    return ok;
+}
+
+bool
+passes_run(PassContext *px, TirFn *fn, const PassRun *run)
+{
+    for (uint32_t row = 0; row < pass_count; row++)
+        if (row_enabled(px, row) && !run_row(px, fn, run, row))
+            return false;
+    return true;
+}
+
+bool
+passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last)
+{
+    int32_t end = pass_find(last, strlen(last));
+
+    for (int32_t row = 0; row <= end; row++)
+        if (row_enabled(px, (uint32_t)row) &&
+            !run_row(px, fn, run, (uint32_t)row))
+            return false;
+    return true;
+}
+
+bool
+passes_run_list(PassContext *px, TirFn *fn, const PassRun *run, const char *list)
+{
+    while (*list != '\0') {
+        size_t n = strcspn(list, ",");
+        int32_t row = pass_find(list, n);
+        if (row < 0) {
+            pass_is_missing(px->diag, arena_strndup(px->arena, list, n));
+            return false;
+        }
+        if (!run_row(px, fn, run, (uint32_t)row))
+            return false;
+        list += n;
+        list += *list == ',';
+    }
+    return true;
+}

@@ -1,0 +1,54 @@
+/* passrun.h - the table of passes (passes.def), and what runs it. */
+#ifndef TILEC_PASSRUN_H
+#define TILEC_PASSRUN_H
+
+#include "compiler/passes/pass.h"
+
+/* Whether the pass of this name is on: passes.def's default at this level, changed by -f and -fno-. */
+bool pass_enabled(const PassContext *px, const char *name);
+
+/* ---- the table and its runner ---- */
+
+typedef struct PassInfo {
+    const char *name;
+    bool (*run)(PassContext *px, TirFn *fn);
+    int32_t level;  /* the first -O level it is on at */
+    bool needed;    /* -fno- is refused */
+    const char *help;
+} PassInfo;
+
+extern const PassInfo pass_table[];
+extern const uint32_t pass_count;
+
+/* The row of a name; `-` and `_` are the same.  -1 when there is none. */
+int32_t pass_find(const char *name, size_t n);
+/* Says that no pass has this name. */
+void pass_is_missing(Diag *diag, const char *name);
+/* Passes and switches, a line each. */
+void pass_list(Buf *out);
+/* Takes what stands behind -f, "swizzle" or "no-swizzle"; the last word about a name counts. */
+void switched_read(Switched *switched, Diag *diag, const char *text);
+
+/* What the runner does beside running. */
+typedef struct PassRun {
+    bool verify;        /* check the function after each pass */
+    bool dump;          /* print the function after each pass .. */
+    int32_t dump_after; /* .. or after this row only; -1: after each */
+    Buf *dump_out;
+    Buf *bugs;          /* broken invariants, with the pass that broke them */
+    bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
+                            can have another plan, or none */
+    double *seconds;    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
+                           the checks and dumps */
+} PassRun;
+
+/* Runs all passes of the table that are on, in order.  False after errors or bugs. */
+bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
+/* The same as far as the pass `last`. */
+bool passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last);
+/* Runs the passes named in `list` ("a,b"), on or not.  Unknown names are errors. */
+bool passes_run_list(PassContext *px, TirFn *fn, const PassRun *run, const char *list);
+/* Seconds since some fixed moment. */
+double pass_clock(void);
+
+#endif

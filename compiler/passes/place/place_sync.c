@@ -1,0 +1,175 @@
+/* place_sync.c - barriers between conflicting uses of shared memory.
+ *
+ *   level    tile IR, buffers placed
+ *   does     walks the program with the bytes read and written since the last barrier, and puts a
+ *            barrier before every operation that would write what others may still read, or touch
+ *            what others may still write.  A loop is walked twice, the second time with what the
+ *            first left open; so is the program of warp groups that go from tile to tile.
+ *   leaves   barrier operations
+ *
+ * Stages of one pipeline are kept apart by the schedule and are not looked at here.
+ */
+#include <string.h>
+
+#include "compiler/passes/pass.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef VEC(TirOp *) OpList;
+
+/* Buffers touched since the last barrier, as bits by id. */
+typedef struct Open {
+    uint64_t read, written;
+} Open;
+
+typedef struct Syncer {
+    TirFn *fn;
+    bool changed;
+} Syncer;
+
+static bool
+conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_pipeline)
+{
+    for (uint32_t k = 0; k < s->fn->shared.n && k < 64; k++) {
+        const TirShared *other = s->fn->shared.at[k];
+        if ((open >> k & 1) == 0 || (other == shared && is_pipeline))
+            continue;
+        if (other->offset < shared->offset + shared->bytes &&
+            shared->offset < other->offset + other->bytes)
+            return true;
+    }
+    return false;
+}
+
+static void sync_block(Syncer *s, TirBlock *block, Open *open);
+
+static void
+put_barrier(Syncer *s, const TirOp *before, Open *open, OpList *out)
+{
+    vec_push(s->fn->arena, out, barrier_before(s->fn, before));
+    *open = (Open){0};
+    s->changed = true;
+}
+
+static void
+sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
+{
+    SharedUse uses[MAX_SHARED_USES];
+    uint32_t n = shared_uses(op, uses);
+    bool needed = false;
+
+    if (op->op == TIR_BARRIER)
+        *open = (Open){0};
+    for (uint32_t k = 0; k < n; k++) {
+        if (conflicts(s, open->written, uses[k].shared, uses[k].is_pipeline))
+            needed = true;
+        if (uses[k].writes && conflicts(s, open->read, uses[k].shared, uses[k].is_pipeline))
+            needed = true;
+    }
+    if (needed)
+        put_barrier(s, op, open, out);
+    for (uint32_t k = 0; k < n; k++) {
+        uint64_t bit = (uint64_t)1 << uses[k].shared->id;
+        /* A conversion synchronises between its own write and read: what stays open is the read.
+         * Copies are waited for by the schedule's own barriers. */
+        if (uses[k].reads)
+            open->read |= bit;
+        else if (op->op != TIR_COPY_ASYNC)
+            open->written |= bit;
+    }
+}
+
+static bool
+is_inside(const TirBlock *block, const TirBlock *body)
+{
+    while (block != NULL && block != body)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
+/* Buffers that products in `block` read and `body` does not fill: the lowering may load such an
+ * operand before the loop, for all its iterations, if there are any. */
+static uint64_t
+read_ahead(const TirBlock *block, const TirBlock *body)
+{
+    uint64_t bits = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
+            bool transposed;
+            const TirOp *read = view_source(op->args[k], &transposed);
+            if (read != NULL && !is_inside(read->parent, body))
+                bits |= (uint64_t)1 << read->shared->id;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            bits |= read_ahead(op->blocks[k], body);
+    }
+    return bits;
+}
+
+/* A loop is walked twice, with what is read in front of it: by then, what others write there must
+ * lie behind a barrier. */
+static void
+sync_loop(Syncer *s, TirOp *loop, Open *open, OpList *out)
+{
+    TirBlock *body = loop->blocks[0];
+    uint64_t ahead = read_ahead(body, body);
+
+    for (uint32_t k = 0; k < s->fn->shared.n; k++) {
+        if ((ahead >> k & 1) != 0 && conflicts(s, open->written, s->fn->shared.at[k], false)) {
+            put_barrier(s, loop, open, out);
+            break;
+        }
+    }
+    Open entry = {open->read | ahead, open->written};
+    sync_block(s, body, open);
+    open->read |= entry.read;
+    open->written |= entry.written;
+    sync_block(s, body, open);
+    open->read |= entry.read; /* the loop may run no iteration */
+    open->written |= entry.written;
+}
+
+static void
+sync_block(Syncer *s, TirBlock *block, Open *open)
+{
+    OpList out = {0}, before = {0};
+
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        vec_push(s->fn->arena, &before, block->ops.at[i]);
+    for (uint32_t i = 0; i < before.n; i++) {
+        TirOp *op = before.at[i];
+        if (op->op == TIR_FOR) {
+            sync_loop(s, op, open, &out);
+        } else if (op->op == TIR_IF) {
+            Open yes = *open, no = *open;
+            sync_block(s, op->blocks[0], &yes);
+            sync_block(s, op->blocks[1], &no);
+            *open = (Open){yes.read | no.read, yes.written | no.written};
+        } else {
+            sync_op(s, op, open, &out);
+        }
+        vec_push(s->fn->arena, &out, op);
+    }
+    block->ops.at = out.at;
+    block->ops.n = out.n;
+    block->ops.cap = out.cap;
+}
+
+bool
+pass_place_sync(PassContext *px, TirFn *fn)
+{
+    Syncer s = {.fn = fn};
+    Open open = {0};
+
+    if (fn->shared.n > 64) {
+        diag_error(px->diag, fn->span, "kernel '%s' needs %u shared buffers; 64 are supported",
+                   fn->name, fn->shared.n);
+        return false;
+    }
+    sync_block(&s, fn->body, &open);
+    if (fn->plan != NULL && fn->plan->persistent) /* the next tile follows the last one at once */
+        sync_block(&s, fn->body, &open);
+    return s.changed;
+}

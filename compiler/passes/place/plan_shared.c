@@ -1,0 +1,515 @@
+/* plan_shared.c - the swizzle of each shared buffer, and where it lies.
+ *
+ *   level    tile IR with register layouts
+ *   does     gives each buffer the swizzle with the fewest bank conflicts, counted over the
+ *            accesses that the program makes; places buffers so that those which are never alive
+ *            together share bytes; refuses kernels that need more than the target has
+ *   leaves   layout, offset and bytes of each buffer; fn->shared_bytes
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/ir/isa.h"
+#include "compiler/passes/layout/layout_infer.h"
+#include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
+
+enum { BUFFER_ALIGN = 128, MATRIX_ROWS = 8 };
+
+typedef struct Usage {
+    TirShared *shared;
+    int32_t rows, cols;     /* physical extents that some access needs */
+    bool matrix;            /* read by ldmatrix */
+    const Layout *layouts[8]; /* register layouts that are written from or read into */
+    uint32_t n_layouts;
+    uint32_t first, last;   /* positions in the program between which it is alive */
+    bool used;
+} Usage;
+
+/* Extra passes of ldmatrix over a row of matrices, which depend on nothing else. */
+typedef struct MatrixConflicts {
+    int32_t pitch, bits, shift, conflicts;
+} MatrixConflicts;
+
+typedef struct Planner {
+    PassContext *px;
+    TirFn *fn;
+    Usage *usage;
+    uint32_t position;
+    VEC(MatrixConflicts) matrix; /* counted so far */
+} Planner;
+
+/* Bytes of an element in a buffer; a bool takes a word. */
+static int32_t
+element_bytes(const TirShared *shared)
+{
+    return shared->dtype == DT_BOOL ? 4 : (int32_t)dtype_bits(shared->dtype) / 8;
+}
+
+static int32_t
+round_up(int32_t n, int32_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void
+need_layout(Usage *usage, const Layout *layout, bool transposed)
+{
+    if (layout == NULL)
+        return;
+    int32_t rows = layout->rank == 2 ? layout->shape[transposed ? 1 : 0] : 1;
+    int32_t cols = layout->shape[layout->rank == 2 && !transposed ? 1 : 0];
+    usage->rows = rows > usage->rows ? rows : usage->rows;
+    usage->cols = cols > usage->cols ? cols : usage->cols;
+    if (usage->n_layouts < 8 && !transposed)
+        usage->layouts[usage->n_layouts++] = layout;
+}
+
+static void
+touch(Usage *usage, uint32_t first, uint32_t last)
+{
+    if (!usage->used || first < usage->first)
+        usage->first = first;
+    if (!usage->used || last > usage->last)
+        usage->last = last;
+    usage->used = true;
+}
+
+static void
+collect_op(Planner *p, const TirOp *op)
+{
+    SharedUse uses[MAX_SHARED_USES];
+    uint32_t n = shared_uses(op, uses);
+
+    for (uint32_t k = 0; k < n; k++) {
+        Usage *usage = &p->usage[uses[k].shared->id];
+        touch(usage, p->position, p->position);
+        if (op->op == TIR_MMA)
+            usage->matrix = true;
+    }
+    bool transposed;
+    if (op->op == TIR_SHARED_WRITE)
+        need_layout(&p->usage[op->shared->id], op->args[1]->layout, false);
+    if (op->op == TIR_CONVERT) {
+        const TirOp *read = view_source(op->args[0], &transposed);
+        if (read != NULL)
+            need_layout(&p->usage[read->shared->id], op->results[0]->layout, transposed);
+        if (op->shared != NULL) {
+            need_layout(&p->usage[op->shared->id], op->args[0]->layout, false);
+            need_layout(&p->usage[op->shared->id], op->results[0]->layout, false);
+        }
+    }
+}
+
+/* Walks the program in order.  A buffer read in a loop, by a read made before the loop, stays
+ * alive until the loop ends; a pipeline is alive over the whole loop. */
+static void
+collect_block(Planner *p, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        uint32_t first = ++p->position;
+        collect_op(p, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            collect_block(p, op->blocks[k]);
+        uint32_t last = ++p->position;
+        if (op->op != TIR_FOR)
+            continue;
+        for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+            Usage *usage = &p->usage[k];
+            bool inside = usage->used && usage->last >= first;
+            bool from_before = usage->used && usage->first < first;
+            if (inside && (from_before || usage->shared->stages > 1))
+                touch(usage, first, last);
+        }
+    }
+}
+
+/* ---- swizzle ---- */
+
+/* One instruction of a warp: the row and the byte in it that each lane accesses. */
+typedef struct Access {
+    int32_t row[WARP_LANES], byte[WARP_LANES];
+    int32_t bytes; /* each */
+    int32_t times; /* layouts that it is an instruction of */
+} Access;
+
+typedef VEC(Access) AccessList;
+
+/* The instructions that move registers to and from a buffer; the first few tell all there is. */
+static AccessList
+list_accesses(Arena *arena, const Usage *usage)
+{
+    int32_t element = element_bytes(usage->shared);
+    AccessList list = {0};
+
+    for (uint32_t k = 0; k < usage->n_layouts; k++) {
+        const Layout *regs = usage->layouts[k];
+        uint32_t last = regs->rank - 1;
+        int32_t run = 1, registers = layout_registers(regs);
+        if (regs->reg.n > 0 && regs->reg.at[0].step[last] == 1)
+            run = regs->reg.at[0].extent;
+        while (run * element > 16)
+            run /= 2;
+        for (int32_t r = 0; r < registers && r < 4 * run; r += run) {
+            Access access = {.bytes = run * element, .times = 1};
+            for (int32_t lane = 0; lane < WARP_LANES; lane++) {
+                int32_t where[LAYOUT_RANK];
+                layout_coordinates(regs, r, lane, 0, where);
+                access.row[lane] = regs->rank == 2 ? where[0] : 0;
+                access.byte[lane] = where[last] * element;
+            }
+            uint32_t had = 0;
+            while (had < list.n && (list.at[had].bytes != access.bytes ||
+                                    memcmp(list.at[had].row, access.row, sizeof access.row) != 0 ||
+                                    memcmp(list.at[had].byte, access.byte, sizeof access.byte) != 0))
+                had++;
+            if (had < list.n)
+                list.at[had].times++;
+            else
+                vec_push(arena, &list, access);
+        }
+    }
+    return list;
+}
+
+static int32_t
+matrix_conflicts(Planner *p, const SharedLayout *layout)
+{
+    MatrixConflicts counted = {layout->pitch, layout->bits, layout->shift, 0};
+    int32_t at[MATRIX_ROWS];
+
+    for (uint32_t k = 0; k < p->matrix.n; k++) {
+        const MatrixConflicts *had = &p->matrix.at[k];
+        if (had->pitch == counted.pitch && had->bits == counted.bits &&
+            had->shift == counted.shift)
+            return had->conflicts;
+    }
+    for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
+        for (int32_t row = 0; row < MATRIX_ROWS; row++)
+            at[row] = shared_offset(layout, row, chunk * 16);
+        counted.conflicts += shared_conflicts(at, MATRIX_ROWS, 16);
+    }
+    vec_push(p->px->arena, &p->matrix, counted);
+    return counted.conflicts;
+}
+
+/* Extra passes of those accesses, and of ldmatrix, to a buffer laid out like `layout`; `enough`
+ * of them are not counted further. */
+static int32_t
+count_conflicts(Planner *p, const Usage *usage, const AccessList *list,
+                const SharedLayout *layout, int32_t enough)
+{
+    int32_t total = usage->matrix ? matrix_conflicts(p, layout) : 0, at[WARP_LANES];
+
+    for (uint32_t k = 0; k < list->n && total < enough; k++) {
+        const Access *access = &list->at[k];
+        for (int32_t lane = 0; lane < WARP_LANES; lane++)
+            at[lane] = shared_offset(layout, access->row[lane], access->byte[lane]);
+        total += access->times * shared_conflicts(at, WARP_LANES, access->bytes);
+    }
+    return total;
+}
+
+/* Gives `layout` the swizzle with the fewest conflicts; tells how many are left. */
+static int32_t
+choose_swizzle(Planner *p, const Usage *usage, SharedLayout *layout)
+{
+    AccessList accesses = list_accesses(p->px->arena, usage);
+    int32_t least = count_conflicts(p, usage, &accesses, layout, INT32_MAX);
+    bool swizzle = switch_is_on(p->px, "swizzle");
+
+    for (int32_t bits = 1; swizzle && bits <= 3; bits++) {
+        for (int32_t shift = 0; shift <= 3 && least > 0; shift++) {
+            SharedLayout trial = *layout;
+            trial.bits = bits;
+            trial.shift = shift;
+            if ((trial.pitch / 16) % (1 << bits) != 0)
+                continue;
+            int32_t conflicts = count_conflicts(p, usage, &accesses, &trial, least);
+            if (conflicts < least) {
+                least = conflicts;
+                *layout = trial;
+            }
+        }
+    }
+    return least;
+}
+
+static void
+lay_out(Planner *p, const Usage *usage)
+{
+    TirShared *shared = usage->shared;
+    SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+
+    layout->rows = usage->matrix ? round_up(usage->rows, 16) : usage->rows;
+    layout->cols = round_up(usage->cols, 16);
+    layout->pitch = round_up(layout->cols * element_bytes(shared), 16);
+    shared->layout = layout;
+    int32_t conflicts = p->px->trial ? 0 : choose_swizzle(p, usage, layout);
+    /* a vector's stages lie one behind the other */
+    int32_t bytes = round_up(layout->pitch * layout->rows, usage->rows > 1 ? BUFFER_ALIGN : 16);
+    shared->bytes = (uint32_t)bytes * shared->stages;
+    if (p->px->report != NULL) {
+        buf_printf(p->px->report, "shared %s: %u stages of %d bytes, ", shared->name, shared->stages,
+                   bytes);
+        shared_layout_print(layout, p->px->report);
+        buf_printf(p->px->report, ", bank conflicts %d\n", conflicts);
+    }
+}
+
+/* ---- places ---- */
+
+static bool
+overlap(const Usage *a, const Usage *b)
+{
+    return a->used && b->used && a->first <= b->last && b->first <= a->last;
+}
+
+/* Buffers that TMA or products of warp groups use. */
+static bool
+is_of_roles(const TirShared *shared)
+{
+    return shared->is_pipeline || shared->is_coop_k || shared->is_staging;
+}
+
+/* Whether a product starts between two places of a block: who waits for nothing behind it does before. */
+static bool
+starts_between(const TirBlock *block, uint32_t from, uint32_t to)
+{
+    bool starts = false;
+
+    for (uint32_t i = from; i < to && !starts; i++)
+        starts = block->ops.at[i]->op == TIR_MMA;
+    return starts;
+}
+
+/* Whether `sharer` is filled, waited for and given back wherever `pipeline` is, once a block of operations:
+ * filled and waited for behind it, given back before.  What is read from it must stay behind a product
+ * that stands before the wait: ptxas would move it to the front, and the product starts late. */
+static bool
+goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sharer)
+{
+    static const TirOpcode steps[] = {TIR_TMA_LOAD, TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE};
+    bool goes = true;
+
+    for (uint32_t s = 0; s < 3 && goes; s++) {
+        uint32_t n[2] = {0, 0}, at[2] = {0, 0};
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            const TirOp *op = block->ops.at[i];
+            if (op->op != steps[s] || (op->shared != pipeline && op->shared != sharer))
+                continue;
+            n[op->shared == sharer]++;
+            at[op->shared == sharer] = i;
+        }
+        bool before = steps[s] != TIR_CONSUMER_RELEASE;
+        goes = n[0] == n[1] && n[0] <= 1 && (n[0] == 0 || (at[0] < at[1]) == before);
+        if (goes && n[0] == 1 && steps[s] == TIR_CONSUMER_WAIT)
+            goes = !starts_between(block, at[0], at[1]);
+    }
+    for (uint32_t i = 0; i < block->ops.n && goes; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks && goes; k++)
+            goes = goes_with(op->blocks[k], pipeline, sharer);
+    }
+    return goes;
+}
+
+/* A vector needs no barriers of its own where a pipeline before it goes around with it: who has waited for
+ * the pipeline has waited for the vector, and gives it back with the pipeline. */
+static void
+find_ride(Planner *p, TirShared *vector)
+{
+    vector->shares_barrier = 0;
+    for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
+        const TirShared *pipeline = p->fn->shared.at[k];
+        if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer && !pipeline->release_lag &&
+            pipeline->stages == vector->stages && goes_with(p->fn->plan->producer, pipeline, vector) &&
+            goes_with(p->fn->body, pipeline, vector))
+            vector->shares_barrier = k + 1;
+    }
+}
+
+/* Pipelines: swizzle atom columns of 128 bytes, as TMA writes them and products read them, at
+ * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
+ * there are lie behind, once for each consumer.  Returns where those begin. */
+static uint32_t
+place_pipelines(Planner *p)
+{
+    TirPlan *plan = p->fn->plan;
+    uint32_t offset = 0;
+
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!is_of_roles(pipeline) || pipeline->is_vector)
+            continue;
+        SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+        int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
+        *layout = (SharedLayout){.rows = round_up(pipeline->rows, 8),
+                                 .cols = round_up(pipeline->cols, atom_column),
+                                 .pitch = SWIZZLE_BYTES,
+                                 .bits = 3,
+                                 .atom_columns = true};
+        pipeline->layout = layout;
+        if (pipeline->aliases != 0) {
+            const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];
+            pipeline->offset = below->offset;
+            if (p->px->report != NULL)
+                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", pipeline->name, below->name);
+            continue;
+        }
+        pipeline->offset = offset;
+        pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
+                      (pipeline->per_consumer || !pipeline->is_pipeline ? plan->consumers : 1);
+        offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
+        if (p->px->report != NULL)
+            buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
+                       pipeline->is_pipeline ? "pipeline" : "buffer", pipeline->name,
+                       pipeline->stages,
+                       pipeline->per_consumer ? " for each warp group"
+                       : pipeline->paired ? ", filled by two blocks"
+                                      : "",
+                       pipeline->bytes);
+    }
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!pipeline->is_vector)
+            continue;
+        SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+        *layout = (SharedLayout){.rows = 1,
+                                 .cols = pipeline->cols,
+                                 .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
+        pipeline->layout = layout;
+        pipeline->offset = offset;
+        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages;
+        offset += pipeline->bytes;
+    }
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (!pipeline->is_pipeline)
+            continue;
+        find_ride(p, pipeline);
+        if (pipeline->shares_barrier != 0) {
+            pipeline->barriers = p->fn->shared.at[pipeline->shares_barrier - 1]->barriers;
+            continue;
+        }
+        pipeline->barriers = offset;
+        offset += 2 * MBARRIER_BYTES * pipeline->stages * (pipeline->per_consumer ? plan->consumers : 1);
+    }
+    if (plan->reg_pressure > 1 || plan->coop_k) {
+        plan->mark = offset;
+        offset += MBARRIER_BYTES;
+    }
+    if (plan->dynamic) {
+        plan->tiles = offset = (offset + 15) / 16 * 16;
+        offset += TILE_PIPELINE_BYTES;
+    }
+    return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+}
+
+static void
+place_buffers(Planner *p)
+{
+    uint32_t n = p->fn->shared.n, total = 0;
+    bool *placed = arena_array(p->px->arena, bool, n + 1);
+
+    /* The largest first; each at the lowest offset that no buffer alive with it covers. */
+    for (uint32_t round = 0; round < n; round++) {
+        uint32_t pick = n;
+        for (uint32_t k = 0; k < n; k++) {
+            if (!placed[k] && !is_of_roles(p->fn->shared.at[k]) && (pick == n || p->fn->shared.at[k]->bytes >
+                                                p->fn->shared.at[pick]->bytes))
+                pick = k;
+        }
+        if (pick == n)
+            break;
+        TirShared *shared = p->fn->shared.at[pick];
+        uint32_t offset = 0;
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (uint32_t k = 0; k < n; k++) {
+                const TirShared *other = p->fn->shared.at[k];
+                if (!placed[k] || !overlap(&p->usage[k], &p->usage[pick]))
+                    continue;
+                if (offset < other->offset + other->bytes && other->offset < offset + shared->bytes) {
+                    offset = (uint32_t)round_up((int32_t)(other->offset + other->bytes), BUFFER_ALIGN);
+                    moved = true;
+                }
+            }
+        }
+        shared->offset = offset;
+        placed[pick] = true;
+        if (offset + shared->bytes > total)
+            total = (uint32_t)round_up((int32_t)(offset + shared->bytes), BUFFER_ALIGN);
+    }
+    p->fn->shared_bytes = total;
+    if (p->fn->plan == NULL)
+        return;
+    uint32_t begin = place_pipelines(p);
+    for (uint32_t k = 0; k < n; k++) {
+        if (!is_of_roles(p->fn->shared.at[k]))
+            p->fn->shared.at[k]->offset += begin;
+    }
+    p->fn->plan->private_bytes = total;
+    p->fn->shared_bytes = begin + total * p->fn->plan->consumers;
+}
+
+/* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL: none. */
+static const char *
+tile_parameters(PassContext *px, const TirFn *fn)
+{
+    const char *list = NULL;
+
+    for (uint32_t k = 0; k < fn->constants.n; k++) {
+        const TirConstant *constant = &fn->constants.at[k];
+        if (strtol(constant->value, NULL, 10) > 1)
+            list = list == NULL ? arena_printf(px->arena, "%s = %s", constant->name, constant->value)
+                                : arena_printf(px->arena, "%s, %s = %s", list, constant->name, constant->value);
+    }
+    return list;
+}
+
+/* Says what takes the memory, and what would change it. */
+static void
+refuse(PassContext *px, const TirFn *fn)
+{
+    diag_error(px->diag, fn->span,
+               "kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
+               "tiles smaller or use fewer stages",
+               fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *shared = fn->shared.at[k];
+        if (shared->bytes == 0) /* it lies over another */
+            continue;
+        diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
+                  shared->stages, shared->rows, shared->cols, shared->per_consumer ? ", for each consumer" : "");
+    }
+    if (px->plan_span.lo != 0)
+        diag_note(px->diag, px->plan_span, "the plan is pinned here");
+    const char *parameters = tile_parameters(px, fn);
+    if (parameters != NULL)
+        diag_note(px->diag, fn->span, "its tiles come from %s: -D NAME=VALUE gives others", parameters);
+}
+
+bool
+pass_plan_shared(PassContext *px, TirFn *fn)
+{
+    Planner p = {.px = px, .fn = fn};
+
+    p.usage = arena_array(px->arena, Usage, fn->shared.n + 1);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        TirShared *shared = fn->shared.at[k];
+        p.usage[k] = (Usage){.shared = shared, .rows = shared->rows, .cols = shared->cols};
+    }
+    collect_block(&p, fn->body);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        if (!is_of_roles(fn->shared.at[k]))
+            lay_out(&p, &p.usage[k]);
+    }
+    place_buffers(&p);
+    if (px->report != NULL)
+        buf_printf(px->report, "shared memory: %u bytes\n", fn->shared_bytes);
+    if (fn->shared_bytes > (uint32_t)px->target->chip.shared_per_block)
+        refuse(px, fn);
+    return true;
+}

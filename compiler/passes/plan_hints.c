@@ -1,0 +1,110 @@
+/* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,q_stages=2". */
+#include "compiler/passes/old_names.h"
+#include "compiler/passes/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct HintRow {
+    const char *name;
+    uint32_t least, most;
+} HintRow;
+
+static const HintRow rows[] = {
+    {"consumers", 1, 4},      {"stages", 1, 8},  {"q_stages", 1, 4},
+    {"persistent", 0, 1}, {"pipelined", 0, 1}, {"dynamic", 0, 1},
+    {"pingpong", 0, 1},      {"cooperative", 0, 1},  {"cluster", 1, 2},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* ROWS: there is none of this name. */
+static uint32_t
+find_row(const char *name, size_t n)
+{
+    const char *now = current_name(name, n);
+    uint32_t row = 0;
+
+    if (now != NULL) {
+        name = now;
+        n = strlen(now);
+    }
+    while (row < ROWS && (strlen(rows[row].name) != n || strncmp(rows[row].name, name, n) != 0))
+        row++;
+    return row;
+}
+
+bool
+plan_hints_read(const char *text, PlanHints *out, const char **fault)
+{
+    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1}, given = 0;
+
+    *out = (PlanHints){0};
+    if (strcmp(text, "none") == 0)
+        return true;
+    while (*text != '\0') {
+        size_t n = strcspn(text, "=");
+        uint32_t row = find_row(text, n);
+        if (row == ROWS || text[n] != '=') {
+            *fault = "expected 'none', or a list like consumers=3,stages=3,q_stages=2,persistent=1";
+            return false;
+        }
+        char *end;
+        unsigned long value = strtoul(text + n + 1, &end, 10);
+        if (end == text + n + 1 || value < rows[row].least || value > rows[row].most ||
+            (*end != '\0' && *end != ',')) {
+            *fault = "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, q_stages 1 to 4, "
+                     "cluster 1 or 2, the others 0 or 1";
+            return false;
+        }
+        values[row] = (uint32_t)value;
+        given |= (uint32_t)1 << row;
+        text = end + (*end == ',');
+    }
+    *out = (PlanHints){.consumers = values[0],
+                       .stages = values[1],
+                       .q_stages = values[2],
+                       .persistent = values[3] != 0,
+                       .pipelined = values[4] != 0,
+                       .dynamic = values[5] != 0,
+                       .pingpong = values[6] != 0,
+                       .cooperative = values[7] != 0,
+                       .paired = values[8] == 2,
+                       .given = given};
+    return true;
+}
+
+const char *
+plan_key_range(const char *name, uint32_t *least, uint32_t *most)
+{
+    uint32_t row = find_row(name, strlen(name));
+
+    if (row == ROWS)
+        return NULL;
+    *least = rows[row].least;
+    *most = rows[row].most;
+    return rows[row].name;
+}
+
+const char *
+plan_key_name(uint32_t k)
+{
+    return k < ROWS ? rows[k].name : NULL;
+}
+
+void
+plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what)
+{
+    if (px->plan_span.lo == 0)
+        return;
+    diag_error(px->diag, px->plan_span, "kernel '%s' can not have this plan: %s", fn->name, what);
+    if (where.lo != 0)
+        diag_note(px->diag, where, "this is what stands against it");
+}
+
+bool
+plan_is_given(const PlanHints *hints, const char *name)
+{
+    uint32_t row = find_row(name, strlen(name));
+
+    return row < ROWS && (hints->given >> row & 1) != 0;
+}

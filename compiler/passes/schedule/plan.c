@@ -1,0 +1,896 @@
+/* plan.c - whether and how warp groups share the work of a block.
+ *
+ *   level    tile IR, fused
+ *   needs    px->plan.consumers: how many warp groups compute (0: no plan is wanted)
+ *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
+ *            programs can share a block (`consumers`: each one is run by a warp group, and what does
+ *            not depend on the axis is loaded once for all), and decides which loads become pipelines,
+ *            which products have swap_ab, and whether products of one iteration are computed under
+ *            the arithmetic of the next
+ *   leaves   fn->plan, fn->warps; pipelines, without place, on the loads they replace; products marked
+ *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
+ *            and a remark says why; the kernel then goes the way that every target has.
+ *
+ * What a consumer is.  A kernel is one program for each point of its grid.  Two programs that differ in
+ * one index of the grid only, say the tile of rows, have loads in common: those whose addresses do
+ * not use that index.  A block runs `consumers` such programs side by side, one a warp group, and loads
+ * what they have in common once.  So a consumer is a program of the language unchanged, and nothing
+ * that the passes know of one has to be learned again for the block.
+ *
+ * Swapping A and B.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
+ * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
+ * the product is computed transposed.
+ */
+#include "compiler/passes/schedule/plan.h"
+
+#include "compiler/passes/util/accesses.h"
+#include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_util.h"
+
+enum {
+    FIX_ROUNDS = 64,
+    ROUNDED = 4 /* registers of a thread that are not missed: what is left for others is a round number */
+};
+
+typedef struct Planner {
+    PassContext *px;
+    TirFn *fn;
+    TirOp *loop;          /* the main loop */
+    uint32_t axis;        /* the consumer axis being tried */
+    bool *depends;        /* by value: depends on the index of the consumer axis */
+    uint8_t *along;       /* by value: bit d: dimension d runs along the consumer axis */
+    const char *why;      /* the reason why there is no plan */
+    Span where;
+} Planner;
+
+static bool
+refuse(Planner *p, Span where, const char *why)
+{
+    if (p->why == NULL) {
+        p->why = why;
+        p->where = where;
+    }
+    return false;
+}
+
+int64_t
+plan_overlap_registers(int64_t result)
+{
+    return result + result / 2 + result / 8;
+}
+
+bool
+plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers)
+{
+    return registers + BESIDE_SUMS <= (int64_t)target->role_registers[consumers].consumer + ROUNDED;
+}
+
+/* ---- the main loop and its products ---- */
+
+static bool
+find_main_loop(Planner *p)
+{
+    const TirBlock *body = p->fn->body;
+    uint32_t all = count_mmas(body), direct = 0;
+
+    for (uint32_t depth = 0; direct == 0; depth++) {
+        TirOp *found = NULL;
+        for (uint32_t i = 0; i < body->ops.n; i++) {
+            TirOp *op = body->ops.at[i];
+            direct += op->op == TIR_MMA;
+            if (op->op != TIR_FOR || count_mmas(op->blocks[0]) == 0)
+                continue;
+            if (found != NULL)
+                return refuse(p, op->span, "there are two loops with products");
+            found = op;
+        }
+        if (found == NULL)
+            break;
+        if (direct > 0)
+            return refuse(p, found->span, "there are products in a loop and around it");
+        p->loop = found;
+        body = found->blocks[0];
+        if (depth > 0 && found->parent->owner->n_segments > 1)
+            return refuse(p, found->span, "the loop around the main loop is split");
+    }
+    const TirOp *branch = branch_with_mmas(body);
+    if (p->loop == NULL && branch != NULL)
+        return refuse(p, branch->span, "the products are in a branch");
+    if (p->loop == NULL)
+        return refuse(p, p->fn->span, "no loop has products");
+    direct = 0;
+    for (uint32_t i = 0; i < p->loop->blocks[0]->ops.n; i++)
+        direct += p->loop->blocks[0]->ops.at[i]->op == TIR_MMA;
+    if (direct != all)
+        return refuse(p, p->loop->span, "there are products outside of the main loop, or in a branch or loop inside it");
+    return true;
+}
+
+/* The load behind an operand, through transposes and parts; NULL: it lies in registers. */
+static TirOp *
+load_behind(const TirVal *value)
+{
+    TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_LOAD ? def : NULL;
+}
+
+/* Whether all that uses `value` are products, as an operand, through transposes. */
+static bool
+only_operand(const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
+                continue;
+            if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART && op->op != TIR_OWN) ||
+                !only_operand(op->parent, op->results[0]))
+                return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!only_operand(op->blocks[k], value))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
+ * sizes, parameters, the grid and the number of the iteration. */
+static bool
+producer_can(const Planner *p, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) /* the number of an iteration of the main loop or one around it */
+        return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
+               value == value->block->params.at[0];
+    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
+        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!producer_can(p, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the producer knows which iterations the main loop, and those around it, have. */
+static bool
+check_bounds(Planner *p)
+{
+    for (const TirOp *loop = p->loop; loop != NULL; loop = loop->parent->owner) {
+        for (uint32_t k = 0; k < loop_first_initial(loop); k++) {
+            if (!producer_can(p, loop->args[k]))
+                return refuse(p, loop->span, "the bounds of a loop depend on data");
+        }
+    }
+    return true;
+}
+
+/* Whether TMA can bring the tile of a load, and the producer ask for it. */
+static bool
+check_load(Planner *p, const TirOp *load)
+{
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_LOAD);
+    const TirTensor *tensor = load->tensor;
+    uint32_t last = tensor->rank - 1;
+    uint32_t next = 0, order[TENSOR_MAX_RANK];
+
+    if (dtype_bits(tensor->dtype) != 16)
+        return refuse(p, load->span, "an operand of a product does not have 16 bits");
+    if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
+        return refuse(p, load->span, "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+    if (!tir_is_contiguous(load))
+        return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
+    if (!tir_box_order(load, order))
+        return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
+    if (load->n_limits > 0) /* TMA stops at the tensor's end only */
+        return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads");
+    if (writes_tensor(p->fn->body, tensor))
+        return refuse(p, load->span, "the kernel writes a tensor that its products read");
+    if (!only_operand(p->fn->body, load->results[0]))
+        return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > form->box)
+            return refuse(p, load->span, "a tile has more than 256 rows");
+        if (load->index[d].kind == INDEX_FULL)
+            continue;
+        const TirVal *start = load->args[next++];
+        if (!producer_can(p, start))
+            return refuse(p, load->span, "the place of a tile depends on data");
+        if (d == last && tir_factor(start) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
+            return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
+    }
+    return true;
+}
+
+/* Whether `value` is computed from what `load` has loaded, or in a loop that begins with that. */
+static bool
+follows_from(const TirVal *value, const TirOp *load)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || def->op == TIR_IF)
+        return false;
+    uint32_t first = def->op == TIR_FOR ? loop_first_initial(def) + value->index : 0;
+    uint32_t end = def->op == TIR_FOR ? first + 1 : def->n_args;
+    for (uint32_t k = first; k < end; k++) {
+        if (def->args[k]->def == load || follows_from(def->args[k], load))
+            return true;
+    }
+    return false;
+}
+
+/* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put in another
+ * order, the store stays behind the load, and both are the consumer's own.  (A scalar the producer loads as well.) */
+static bool
+is_change_in_place(const TirFn *fn, const AccessPair *pair)
+{
+    const TirOp *load = pair->earlier, *store = pair->later;
+
+    (void)fn;
+    return load->op == TIR_LOAD && store->op == TIR_STORE && pair->around == NULL &&
+           load->results[0]->type.rank > 0 && access_same_place(pair) &&
+           follows_from(store->args[store->n_args - 1], load);
+}
+
+static bool
+is_never_settled(const TirFn *fn, const AccessPair *pair)
+{
+    (void)fn, (void)pair;
+    return false;
+}
+
+/* Roles do things in another order than the program: the producer loads for later iterations, additions and
+ * stores leave when the memory unit has time, consumers have parts of a tile that other consumers touch. */
+static bool
+check_order(Planner *p)
+{
+    AccessWalk walk = {.fn = p->fn, .settled = p->px->plan.cooperative ? is_never_settled : is_change_in_place};
+
+    access_walk(&walk, p->fn->body);
+    if (walk.found.earlier == NULL)
+        return true;
+    const TirOp *later = walk.found.later;
+    return refuse(p, later->span,
+                  later->op == TIR_LOAD ? "a load reads what the program may have written before"
+                                        : "a program may write what it has read or written before");
+}
+
+/* Whether a load stands in the main loop or outside of all loops. */
+static bool
+check_place(Planner *p, const TirOp *load)
+{
+    if (load->parent == p->loop->blocks[0] || load->parent == p->fn->body)
+        return true;
+    return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
+}
+
+/* The operation that adds the result of a product to memory, when nothing else uses it; NULL. */
+static TirOp *
+only_addition(const Planner *p, const TirOp *mma)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    TirOp *found = NULL;
+
+    if (count_uses(p->fn, mma->results[0]) != 1)
+        return NULL;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op == TIR_ATOMIC_ADD && op->args[op->n_args - 1] == mma->results[0])
+            found = op;
+    }
+    return found;
+}
+
+/* Whether parts of a pack are among the indices of an access. */
+static bool
+is_packed(const TirOp *op)
+{
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].rows > 0)
+            return true;
+    }
+    return false;
+}
+
+/* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
+ * exchange their parts of the left operand, and each computes a share of the result. */
+static const char no_joint[] = "a product over all warp groups takes instructions that read both operands in shared memory";
+
+static bool
+check_coop_k(Planner *p, TirOp *op)
+{
+    uint32_t consumers = p->px->plan.consumers;
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
+    const TirOp *add = only_addition(p, op);
+    TirOp *right = load_behind(op->args[1]);
+
+    if (add == NULL)
+        return refuse(p, op->span, "a product adds up over what the warp groups have apart");
+    for (uint32_t k = 0; k + 1 < add->n_args; k++) {
+        if (p->depends[add->args[k]->id])
+            return refuse(p, op->span, "a product over all warp groups is added to places that differ");
+    }
+    CoopKShare share = coop_k_share(op->results[0]->type, consumers);
+    if ((target_role_mma(p->px->target, op->args[0]->type.dtype)->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
+    if (consumers > MOST_SHARING || share.rows == 0)
+        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
+    if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
+        add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
+        !box_may_be_written(add) || is_packed(add) || add->n_limits > 0 || share.rows > form->box)
+        return refuse(p, op->span, "TMA can not add to that tensor");
+    if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
+        load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
+        return refuse(p, op->span, "a product over all warp groups has other operands than it may");
+    op->coop_k = true;
+    op->swap_ab = share.swap_ab;
+    return check_load(p, right);
+}
+
+/* Whether operand `k` of a product is followed, along the dimension that is added up over, by zeros
+ * enough for a whole step of the instruction: the tensor ends there, and TMA fills
+ * in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
+static bool
+ends_in_zeros(const TirOp *mma, uint32_t k)
+{
+    const TirOp *def = mma->args[k]->def;
+    uint32_t dim = 1 - k;
+
+    for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
+        dim = 1 - dim;
+    return def != NULL && def->op == TIR_LOAD && dim == 1 &&
+           def->index[def->tensor->rank - 1].kind == INDEX_FULL;
+}
+
+/* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
+static bool
+check_columns(Planner *p, TirOp *op)
+{
+    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
+    TirOp *right = load_behind(op->args[1]);
+    const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+
+    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        return refuse(p, op->span, "warp groups have no product of these types");
+    if ((form->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
+    if (rows != form->m || cols > form->n)
+        return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
+    op->coop_k = true;
+    op->swap_ab = false;
+    return check_load(p, right) && check_place(p, right);
+}
+
+static bool
+is_of_all_consumers(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_FROM;
+}
+
+/* Whether the consumers may divide the products along the axis; sets swap_ab. */
+static bool
+check_mmas(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        op->coop_k = false;
+        if (is_of_all_consumers(op->args[0])) {
+            if (!check_columns(p, op))
+                return false;
+            continue;
+        }
+        uint8_t along = p->along[op->results[0]->id];
+        if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
+            if (!check_coop_k(p, op))
+                return false;
+            continue;
+        }
+        if (along != 1 && along != 2)
+            return refuse(p, op->span, "a product does not run along the warp groups' axis");
+        op->swap_ab = along == 2;
+        int32_t rows = op->results[0]->type.dim[op->swap_ab], cols = op->results[0]->type.dim[1 - op->swap_ab];
+        int32_t inner = op->args[0]->type.dim[1];
+        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+        if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+            return refuse(p, op->span, "warp groups have no product of these types");
+        bool by_warps = form->issuer == BY_WARP; /* four of them, side by side; as many columns as fit */
+        int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
+        if (by_warps && rows != each)
+            return refuse(p, op->span, "a product of four warps has 64 rows");
+        if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
+            return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
+        TirOp *left = load_behind(op->args[op->swap_ab ? 1 : 0]);
+        TirOp *right = load_behind(op->args[op->swap_ab ? 0 : 1]);
+        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
+            return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
+        if (rows / each * cols / 2 + BESIDE_RESULT >
+            (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
+            return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
+        if (right == NULL) /* also where instructions could: its layout is that of a left operand */
+            return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+        if (left == NULL && inner % form->k != 0)
+            return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+        if (inner % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+            return refuse(p, op->span, "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+        if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
+            return false;
+        if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- overlapping ---- */
+
+/* A bound of the registers a thread of a warp group needs for results of products: those that live
+ * over iterations, and with `pipelined` all others as well at once with what they become. */
+static int64_t
+result_registers(const Planner *p, bool pipelined)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    int64_t total = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        int64_t n = tir_type_elements(op->results[0]->type) / GROUP_LANES;
+        bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
+        total += fresh && pipelined ? plan_overlap_registers(n) : n;
+    }
+    return total;
+}
+
+/* ---- pipelines ---- */
+
+static TirShared *
+make_pipeline(Planner *p, TirOp *load, uint32_t stages)
+{
+    TirType type = load->results[0]->type;
+    TirShared *pipeline = arena_new(p->fn->arena, TirShared);
+    bool apart = false;
+
+    for (uint32_t k = 0; k < load->n_args; k++)
+        apart = apart || p->depends[load->args[k]->id];
+    pipeline->id = p->fn->shared.n;
+    pipeline->name = load->tensor->name;
+    pipeline->dtype = type.dtype;
+    pipeline->rows = type.rank == 2 ? type.dim[0] : 1;
+    pipeline->cols = type.dim[type.rank - 1];
+    pipeline->stages = stages;
+    pipeline->is_pipeline = true;
+    pipeline->per_consumer = apart;
+    vec_push(p->fn->arena, &p->fn->shared, pipeline);
+    return pipeline;
+}
+
+/* Stages of the pipelines of the main loop. */
+static uint32_t
+stages_of(const Planner *p)
+{
+    uint32_t pinned = p->px->stages > 0 ? p->px->stages : (uint32_t)p->loop->hints.stages;
+
+    return pinned > 0 ? pinned : p->px->plan.stages;
+}
+
+/* The parts of a tile have pipelines one behind the other. */
+static void
+make_pipelines_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
+{
+    const TirOp *own = operand->def;
+
+    while (own != NULL && own->op == TIR_TRANSPOSE)
+        own = own->args[0]->def;
+    for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
+        TirOp *load = own->args[k]->def;
+        if (load->shared == NULL)
+            load->shared = make_pipeline(p, load, stages);
+        load->shared->of_consumer = k + 1;
+    }
+}
+
+static void
+make_pipelines(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    const PlanHints *hints = &p->px->plan;
+    uint32_t stages = stages_of(p);
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        op->async = true;
+        p->fn->plan->coop_k |= op->coop_k;
+        for (uint32_t k = 0; k < 2; k++) {
+            TirOp *load = load_behind(op->args[k]);
+            make_pipelines_of_parts(p, op->args[k], stages);
+            if (load == NULL || load->shared != NULL)
+                continue;
+            load->shared = make_pipeline(p, load, load->parent == body ? stages : hints->q_stages);
+        }
+    }
+}
+
+/* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
+ * blocks than run at once. */
+static void
+count_blocks(TirFn *fn)
+{
+    const HostExpr *all = NULL;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const HostExpr *n = fn->grid.at[k].extent;
+        if (k == fn->plan->consumer_axis && fn->plan->consumers > 1) /* none, where consumers divide a program */
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->consumers));
+        if (k == fn->plan->consumer_axis && fn->plan->paired)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
+        all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
+    }
+    if (fn->plan->persistent) {
+        HostExpr *sms = host_int(fn->arena, 0);
+        sms->kind = HOST_SM_COUNT;
+        if (fn->plan->paired)
+            sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
+        all = host_binary(fn->arena, HOST_MIN, sms, all);
+    }
+    if (fn->plan->paired)
+        all = host_binary(fn->arena, HOST_MUL, all, host_int(fn->arena, 2));
+    fn->blocks[0] = all;
+    fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
+}
+
+bool
+plan_draws(const PassContext *px, const TirFn *fn)
+{
+    return tir_length_axis(fn) < fn->grid.n && px->plan.dynamic && (fn->plan == NULL || !fn->plan->paired);
+}
+
+/* How many indices of dimension `d` programs share that run at the same time and go through `trips`
+ * iterations at most: what these go through; else, where no number bounds them, all. */
+static const HostExpr *
+shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
+{
+    const TensorDim *dim = &op->tensor->dim[d];
+    HostExpr *size = host_int(arena, dim->constant);
+
+    if (dim->constant == 0) {
+        size->kind = HOST_SIZE;
+        size->index = dim->size;
+    }
+    int64_t most = (int64_t)trips * op->index[d].length;
+    if (most == 0 || most > INT32_MAX || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
+        return size;
+    return host_binary(arena, HOST_MIN, size, host_int(arena, most));
+}
+
+/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
+ * time of those that share what they load.  Blocks that stay draw them from a counter. */
+static void
+plan_drawing(Planner *p)
+{
+    enum { COUNTER_BYTES = 8, ADDED = 2 }; /* what is added to is read and written */
+    TirFn *fn = p->fn;
+    const TirBlock *body = p->loop->blocks[0];
+    const HostExpr *bytes = host_int(fn->arena, 0);
+
+    if (!plan_draws(p->px, fn))
+        return;
+    TirGridAxis *axis = &fn->grid.at[tir_length_axis(fn)];
+    uint32_t trips = p->loop->n_segments > 1 ? axis->sliding_trips : 0;
+    axis->reversed = axis->sliding ? axis->short_first : axis->reversed;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
+        int64_t row = 0; /* bytes that all programs share of each row */
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer && op->shared->of_consumer < 2)
+            row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
+                 (added->def->coop_k || fn->plan->cooperative))
+            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
+        const HostExpr *rows = NULL;
+        for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
+            if (op->index[d].kind != INDEX_SCALAR)
+                rows = shared_indices(fn->arena, op, d, trips);
+        }
+        if (rows != NULL)
+            bytes = host_binary(fn->arena, HOST_ADD, bytes,
+                                host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
+    }
+    fn->plan->shared_bytes_each = bytes;
+    if (!fn->plan->persistent)
+        return;
+    fn->plan->dynamic = true;
+    if (!fn->plan->lookahead) { /* there consumers can spare none; pipelines that are filled together take few */
+        const Target *target = p->px->target;
+        fn->plan->producer_registers = target->dynamic_registers[fn->plan->consumers].producer;
+        fn->plan->consumer_registers = target->dynamic_registers[fn->plan->consumers].consumer;
+    }
+    TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
+    vec_push(fn->arena, &fn->memories, counter);
+}
+
+/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
+ * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
+ * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
+ * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
+static bool
+has_reversed_raster(const TirFn *fn)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1)
+        return false;
+    const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
+    return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
+}
+
+/* The index of a block's first program: of its consumers' axis by their number, else that of all. */
+static void
+settle_first_programs(TirFn *fn, TirBlock *block)
+{
+    const TirPlan *plan = fn->plan;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            settle_first_programs(fn, op->blocks[k]);
+        if (op->op != TIR_GRID_FIRST)
+            continue;
+        if (plan->reversed_raster && op->integer == (int64_t)plan->consumer_axis) { /* the first that is there */
+            TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+            TirVal *none = tir_const_int(&after, 0), *index = tir_binary(&after, TIR_MAX, none, none);
+            tir_replace_uses(fn, op->results[0], index);
+            index->def->args[0] = op->results[0];
+            continue;
+        }
+        op->op = TIR_GRID;
+        if (plan->cooperative || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
+            continue;
+        TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+        TirVal *consumers = tir_const_int(&b, plan->consumers);
+        TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
+        TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
+        tir_replace_uses(fn, op->results[0], index);
+        first->def->args[0] = op->results[0];
+    }
+}
+
+static bool
+writes_once_more(const Planner *p, const TirOp *op)
+{
+    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !writes_nothing_past(p->fn, p->axis, op);
+
+    for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
+            writes = writes_once_more(p, op->blocks[k]->ops.at[i]);
+    }
+    return writes;
+}
+
+/* Consumers that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
+ * is written there but sums of such products. */
+static bool
+check_coop_k_writes(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    bool coop_k = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        coop_k = coop_k || body->ops.at[i]->coop_k;
+    for (uint32_t i = 0; i < body->ops.n && coop_k; i++) {
+        const TirOp *op = body->ops.at[i], *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
+        if (writes_once_more(p, op) && (op->op != TIR_ATOMIC_ADD || value == NULL || !value->coop_k))
+            return refuse(p, op->span, "memory is written in a loop that all warp groups go through together");
+    }
+    return true;
+}
+
+/* A consumer past the end of its axis goes through what stands before the main loop, and through loops around that
+ * one: whether nothing is written there.  (What stands behind them is tested for.) */
+static bool
+check_writes(Planner *p)
+{
+    const TirOp *inner = p->loop;
+
+    if ((p->px->plan.consumers < 2 && !p->px->plan.paired) || p->axis == NO_AXIS)
+        return true;
+    for (;;) {
+        const TirBlock *block = inner->parent;
+        bool behind = false;
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            const TirOp *op = block->ops.at[i];
+            behind = behind || op == inner;
+            if (op == inner || (behind && block == p->fn->body) || !writes_once_more(p, op))
+                continue;
+            return refuse(p, op->span, "memory is written before the main loop, or in a loop around it");
+        }
+        if (block == p->fn->body)
+            return check_coop_k_writes(p);
+        inner = block->owner;
+    }
+}
+
+/* Whether grid axis `axis` can be that of the consumers; leaves what follows from it. */
+static bool
+try_axis(Planner *p, uint32_t axis)
+{
+    TirFn *fn = p->fn;
+
+    p->axis = axis;
+    p->depends = arena_array(fn->arena, bool, fn->next_id + 1);
+    p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
+    AxisDependence dependence = {axis, p->depends, p->along};
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body); round++)
+        ;
+    return check_mmas(p) && check_writes(p);
+}
+
+/* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
+ * the axis that was tried last. */
+static int64_t
+loaded_elements(const Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    uint32_t consumers = p->px->plan.consumers > 1 ? p->px->plan.consumers : 2; /* one goes the way of several */
+    int64_t n = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        bool apart = false;
+        if (op->op != TIR_LOAD || op->results[0]->type.rank != 2)
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            apart = apart || p->depends[op->args[k]->id];
+        n += tir_type_elements(op->results[0]->type) * (apart ? consumers : 1);
+    }
+    return n;
+}
+
+static uint32_t
+swapped_mmas(const Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        n += body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->swap_ab;
+    return n;
+}
+
+/* The axis with which a block, which does as much whatever the axis, loads the least; of several, the
+ * one with which the fewest products have swap_ab. */
+static bool
+choose_axis(Planner *p)
+{
+    int64_t least = INT64_MAX;
+    uint32_t best = 0, fewest = 0;
+
+    for (uint32_t axis = 0; axis < p->fn->grid.n; axis++) {
+        if (!try_axis(p, axis))
+            continue;
+        int64_t n = loaded_elements(p);
+        uint32_t swapped = swapped_mmas(p);
+        if (n > least || (n == least && swapped >= fewest))
+            continue;
+        least = n;
+        fewest = swapped;
+        best = axis;
+    }
+    return least < INT64_MAX && try_axis(p, best);
+}
+
+/* Has the consumers divide one program's tiles; it is as it was when that can not be. */
+static bool
+divide_tiles(Planner *p)
+{
+    const PlanHints *hints = &p->px->plan;
+    TirBlock *before = clone_body(p->fn, p->fn->body);
+    int32_t registers = (int32_t)p->px->target->role_registers[hints->consumers].consumer;
+    Span where = p->loop->span;
+
+    if ((target_role_mma(p->px->target, DT_BF16)->a & IN_SHARED) == 0)
+        return refuse(p, where, "parts of tiles take instructions that read both operands in shared memory");
+    if (hints->consumers < 2)
+        return refuse(p, where, "one warp group has nobody to divide a tile with");
+    const char *why = plan_cooperative(p->fn, p->loop, hints->consumers, registers, &where);
+    if (why == NULL && try_axis(p, NO_AXIS))
+        return true;
+    p->fn->body = before;
+    return why == NULL ? false : refuse(p, where, why);
+}
+
+/* Makes pairs of the blocks, if that was asked for; that they can not be is no reason to have no plan. */
+static void
+pair_blocks(Planner *p)
+{
+    Span where = p->loop->span;
+
+    if (!p->px->plan.paired)
+        return;
+    const char *why = target_can(p->px->target, CAN_CLUSTER) ? plan_can_pair(p->fn, p->loop, &where)
+                                                             : "the target has no clusters of blocks";
+    if (why == NULL) {
+        plan_pairs(p->fn);
+        return;
+    }
+    diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);
+    plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
+}
+
+bool
+pass_plan(PassContext *px, TirFn *fn)
+{
+    Planner p = {.px = px, .fn = fn};
+    const PlanHints *hints = &px->plan;
+
+    if (hints->consumers == 0 || !target_has_roles(px->target))
+        return false;
+    bool lookahead = false;
+    bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
+    ok = ok && find_main_loop(&p) && check_bounds(&p);
+    if (ok && hints->cooperative) {
+        ok = check_order(&p);
+        if (ok && hints->consumers > 1)
+            plan_preload(fn, p.loop->blocks[0]);
+        ok = ok && divide_tiles(&p);
+    } else {
+        ok = ok && choose_axis(&p) && check_order(&p);
+        if (ok && hints->consumers > 1) {
+            /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
+            lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
+            if (!lookahead)
+                plan_preload(fn, p.loop->blocks[0]);
+            ok = try_axis(&p, p.axis);
+        }
+    }
+    if (!ok) {
+        diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
+                    p.why);
+        plan_not_kept(px, fn, p.where, p.why);
+        px->no_plan = p.why;
+        px->no_plan_at = p.where;
+        return false;
+    }
+    fn->plan = arena_new(fn->arena, TirPlan);
+    *fn->plan = (TirPlan){.consumers = hints->consumers,
+                          .consumer_axis = p.axis,
+                          .cooperative = hints->cooperative,
+                          .persistent = hints->persistent,
+                          .pingpong = hints->pingpong && hints->consumers > 1,
+                          .producer_registers = px->target->role_registers[hints->consumers].producer,
+                          .consumer_registers = px->target->role_registers[hints->consumers].consumer};
+    fn->plan->pipelined =
+        hints->pipelined && plan_overlap_fits(px->target, hints->consumers, result_registers(&p, true));
+    if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
+        plan_not_kept(px, fn, p.loop->span,
+                      arena_printf(fn->arena,
+                                   "pipelined=1 needs %d registers of a thread for results of "
+                                   "products and %d others, and there are %u",
+                                   (int)result_registers(&p, true), BESIDE_SUMS,
+                                   fn->plan->consumer_registers + ROUNDED));
+    fn->plan->lookahead = lookahead;
+    int32_t results = (int32_t)result_registers(&p, false), registers = (int32_t)fn->plan->consumer_registers;
+    fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
+    fn->warps = 4;
+    make_pipelines(&p);
+    pair_blocks(&p);
+    count_blocks(fn);
+    plan_drawing(&p);
+    fn->plan->reversed_raster = has_reversed_raster(fn);
+    plan_tile_order(px->target, fn, p.loop->blocks[0]);
+    settle_first_programs(fn, fn->body);
+    return true;
+}

@@ -1,0 +1,99 @@
+/* plan.h - the plan for warp groups: passes `plan` and `roles`. */
+#ifndef TILEC_PASSES_PLAN_H
+#define TILEC_PASSES_PLAN_H
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/pass.h"
+
+/* Named barriers of a block that has roles: one for each purpose and warp group. */
+enum {
+    /* For a product of all consumers two each, where one and the warp that adds its tile to memory meet: so
+     * many consumers at most, as the block's barriers are for. */
+    MOST_SHARING = (NAMED_BARRIERS - 2 - 2 * MOST_CONSUMERS) / 2,
+    BARRIER_BLOCK = 0,
+    BARRIER_GROUP = 1, /* a warp group's own: it is counted from 1, too */
+    BARRIER_FREE = BARRIER_GROUP + MOST_CONSUMERS, /* the staging buffer was read .. */
+    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,    /* a consumer has its turn */
+    BARRIER_CONSUMERS = BARRIER_TURN + MOST_CONSUMERS, /* all that compute */
+    BARRIER_FULL = BARRIER_CONSUMERS + 1,              /* .. and was written */
+    BARRIERS_USED = BARRIER_FULL + MOST_SHARING
+};
+_Static_assert((int)BARRIERS_USED <= (int)NAMED_BARRIERS, "a block has no more barriers");
+_Static_assert(BARRIER_GROUP == 1, "a warp group's number is that of its barrier");
+
+/* Registers of a result with what it becomes while later products run; whether a role's thread has so many
+ * in all. */
+int64_t plan_overlap_registers(int64_t result);
+bool plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers);
+
+/* What depends on an axis, by value: of the grid; or, NO_AXIS, of the consumers that divide a tile. */
+typedef struct AxisDependence {
+    uint32_t axis;
+    bool *depends;  /* on the index */
+    uint8_t *along; /* bit d: dimension d runs along the axis */
+} AxisDependence;
+
+/* One pass over a block; whether something new was found. */
+bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
+
+/* plan_cooperative.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
+ * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the
+ * kernel is half done then. */
+const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
+
+/* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second swizzle atom column
+ * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
+typedef struct PairShare {
+    bool possible, by_atom_columns;
+    uint32_t dim;
+} PairShare;
+
+/* `access`: the load or the copy of it. */
+PairShare pair_share(const TirOp *access, const TirShared *pipeline);
+/* Of a plan whose pipelines are made: NULL, or why neighbouring blocks can not share what they load, and where. */
+const char *plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where);
+/* Lets them. */
+void plan_pairs(TirFn *fn);
+
+/* plan_order.c: the order of tiles, for a plan whose pipelines are made; `body` is the main loop's. */
+void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
+
+/* plan_coop_k.c: what each consumer computes of a product of all consumers; no rows: it can not be divided. */
+typedef struct CoopKShare {
+    int32_t rows, cols;
+    bool by_rows; /* its rows are a part of the result's; else its columns are */
+    bool swap_ab; /* computed with swap_ab */
+} CoopKShare;
+
+CoopKShare coop_k_share(TirType result, uint32_t consumers);
+
+typedef VEC(TirOp *) OpList;
+
+/* The first product of an iteration, when it begins in the one before. */
+typedef struct Lookahead {
+    TirOp *mma, *load;      /* of the body: its operand that is loaded in each iteration */
+    OpList needs;           /* what makes it, in order, itself the last */
+    bool *of;               /* by id: itself, what it loads, what is made of them when asked for */
+    struct CloneMap *next;  /* roles: in which the next iteration's begins; NULL: there is none */
+} Lookahead;
+
+/* Whether its programs differ in length, and go in an order that minds it. */
+bool plan_draws(const PassContext *px, const TirFn *fn);
+
+/* ---- plan_preload.c ---- */
+
+/* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */
+void plan_preload(TirFn *fn, TirBlock *body);
+
+/* ---- plan_lookahead.c ---- */
+
+/* Finds the product that could begin ahead. */
+bool lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead);
+/* Whether `op` of the body asks for the product's result or for what it loads: the next one begins behind it. */
+bool lookahead_is_asked(const Lookahead *lookahead, const TirOp *op);
+/* Segments of a loop in which no mask lives, as bits; none if it has but one. */
+uint32_t plan_clean_segments(const TirOp *loop);
+/* Whether it does, in a loop with that many stages; the consumers' axis is chosen. */
+bool plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
+
+#endif

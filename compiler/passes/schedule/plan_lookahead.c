@@ -1,0 +1,198 @@
+/* plan_lookahead.c - whether the first product of an iteration can begin in the one before (roles_lookahead.c).
+ *
+ * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
+ * costs is registers: its result is there while the last products of the iteration before run.  Masks
+ * and elements' places as numbers would take the same registers: with them ptxas spills (H200,
+ * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
+ * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
+ * they are.
+ *
+ * The next result lies in the registers of this one, and stages are read before the next one is waited
+ * for.  What is pure is made when it is asked for (check_consumer.c): so the next product stands behind all
+ * that asks for something made of this one or of what it loads, and what an iteration gives the next
+ * one is none of that.
+ */
+#include "compiler/passes/schedule/plan.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+static bool
+is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+/* Lists what makes an operand in the body, in order: one load, and transposes. */
+static bool
+list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Lookahead *lookahead)
+{
+    TirOp *def = value->def;
+
+    if (value->block != body)
+        return true;
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_TRANSPOSE) {
+        if (!list_operand(arena, body, def->args[0], lookahead))
+            return false;
+    } else if (def->op != TIR_LOAD || lookahead->load != NULL) {
+        return false;
+    } else {
+        lookahead->load = def;
+    }
+    vec_push(arena, &lookahead->needs, def);
+    return true;
+}
+
+/* Whether result `k` of an operation is made of what `of` marks, or in its registers, when it is asked for;
+ * other results are made where the operation stands. */
+static bool
+is_made_of(const bool *of, const TirOp *op, uint32_t k)
+{
+    bool any = false;
+
+    switch (op->op) {
+    case TIR_LOAD:
+        return false;
+    case TIR_MMA: /* added to its third operand, where that is */
+        return of[op->args[2]->id];
+    case TIR_REDUCE: /* of rows to truths: with the vote over them */
+        return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 && of[op->args[0]->id];
+    case TIR_FOR:
+    case TIR_IF:
+        for (uint32_t i = 0; i < op->n_blocks; i++)
+            any = any || of[block_yield(op->blocks[i])->args[k]->id];
+        return any || (op->op == TIR_FOR && of[op->args[loop_first_initial(op) + k]->id]);
+    default:
+        for (uint32_t i = 0; i < op->n_args; i++)
+            any = any || of[op->args[i]->id];
+        return any;
+    }
+}
+
+static void
+mark_made(const TirBlock *block, bool *of)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
+            of[op->blocks[0]->params.at[k + 1]->id] = of[op->args[loop_first_initial(op) + k]->id];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            mark_made(op->blocks[k], of);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            of[op->results[k]->id] = of[op->results[k]->id] || is_made_of(of, op, k);
+    }
+}
+
+bool
+lookahead_is_asked(const Lookahead *lookahead, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (lookahead->of[op->args[k]->id])
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (lookahead_is_asked(lookahead, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool
+lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
+{
+    Arena *arena = fn->arena;
+
+    *lookahead = (Lookahead){0};
+    for (uint32_t i = 0; i < body->ops.n && lookahead->mma == NULL; i++) {
+        if (body->ops.at[i]->op == TIR_MMA)
+            lookahead->mma = body->ops.at[i];
+    }
+    TirOp *mma = lookahead->mma;
+    if (mma == NULL || mma->coop_k || !is_zero(mma->args[2]) ||
+        !list_operand(arena, body, mma->args[0], lookahead) ||
+        !list_operand(arena, body, mma->args[1], lookahead) || lookahead->load == NULL)
+        return false;
+    if (mma->args[2]->block == body)
+        vec_push(arena, &lookahead->needs, mma->args[2]->def);
+    vec_push(arena, &lookahead->needs, mma);
+    lookahead->of = arena_array(arena, bool, fn->next_id + 1);
+    lookahead->of[mma->results[0]->id] = lookahead->of[lookahead->load->results[0]->id] = true;
+    mark_made(body, lookahead->of);
+    return !lookahead_is_asked(lookahead, block_yield(body));
+}
+
+/* Registers of a thread, at least, while the product runs or its result is used: sums that live over
+ * iterations, its own result or, if that is more, tiles computed of results that several operations use
+ * (the first of them takes its place), the share of a cooperative-K product, and what was exchanged for that,
+ * which others still read. */
+static int64_t
+registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *mma, uint32_t consumers)
+{
+    int64_t own = tir_type_elements(mma->results[0]->type), kept = 0, others = 0;
+
+    for (uint32_t k = 0; k < loop->n_results; k++) {
+        if (loop->results[k]->type.rank == 2)
+            others += tir_type_elements(loop->results[k]->type);
+    }
+    for (uint32_t i = 0; i < loop->blocks[0]->ops.n; i++) {
+        const TirOp *op = loop->blocks[0]->ops.at[i];
+        if (op->op == TIR_MMA && op->coop_k)
+            others += tir_type_elements(op->results[0]->type) / consumers +
+                      tir_type_elements(op->args[0]->type) / 2;
+        if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
+            op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2 &&
+            op->results[0]->type.dtype == DT_F32 && count_uses(fn, op->results[0]) > 1)
+            kept += tir_type_elements(op->results[0]->type);
+    }
+    return ((kept > own ? kept : own) + others) / GROUP_LANES + BESIDE_SUMS;
+}
+
+/* Takes away from `clean` the segments in which some mask of `block` lives. */
+static uint32_t
+without_masks(const TirBlock *block, uint32_t clean)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
+            clean &= ~op->segments;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            clean = without_masks(op->blocks[k], clean);
+    }
+    return clean;
+}
+
+uint32_t
+plan_clean_segments(const TirOp *loop)
+{
+    if (loop->n_segments < 2)
+        return 0;
+    return without_masks(loop->blocks[0], ((uint32_t)1 << loop->n_segments) - 1);
+}
+
+bool
+plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages)
+{
+    const PlanHints *hints = &px->plan;
+    const TirBlock *body = loop->blocks[0];
+    bool coop_k = false, parts = plan_clean_segments(loop) != 0;
+    Lookahead lookahead;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        coop_k = coop_k || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k);
+        const TirOp *op = body->ops.at[i];
+        if ((op->op == TIR_MASK && !parts) ||
+            (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
+            return false;
+        /* what the consumers copy themselves begins behind the first product */
+        if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
+            return false;
+    }
+    if (!coop_k || !hints->pipelined || stages < 2 ||
+        !switch_is_on(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
+        return false;
+    return registers_with_lookahead(fn, loop, lookahead.mma, hints->consumers) <
+           (int64_t)px->target->role_registers[hints->consumers].consumer;
+}

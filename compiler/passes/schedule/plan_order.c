@@ -1,0 +1,83 @@
+/* plan_order.c - part of pass `plan`: in which order the tiles of the grid are gone through.
+ *
+ * The blocks that run at once read from the L2 cache what they have in common.  The grid's first axis
+ * runs fastest, so programs that follow each other share the tiles that do not depend on it.  Where
+ * other tiles depend on it, but not on a second axis, a stripe of both axes shares more than a row of
+ * the first: of P blocks, w along the second axis and P / w along the first read w tiles of one kind
+ * and P / w of the other.  That is least where both are equally many bytes.
+ *
+ *     A[m, k] B[k, n], n runs fastest, 132 blocks of 128 x 256:
+ *         by rows       32 n: all of B, and 5 tiles of A, for each 132 tiles of C
+ *         swizzle       16 m x 8 n: 16 tiles of A and 9 of B
+ *
+ * Nothing is gained where all tiles that a loop loads depend on the second axis, as the heads and
+ * batches of attention.
+ */
+#include "compiler/passes/schedule/plan.h"
+
+#include <math.h>
+
+#include "compiler/passes/util/tir_util.h"
+
+/* Bit k: the value depends on the index of grid axis k. */
+static uint32_t
+axes_of(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    uint32_t axes = 0;
+
+    if (def == NULL)
+        return 0;
+    if (def->op == TIR_GRID)
+        return 1u << def->integer;
+    for (uint32_t k = 0; k < def->n_args; k++)
+        axes |= axes_of(def->args[k]);
+    return axes;
+}
+
+/* Bytes that a block loads in an iteration and that depend on axis `on`, but not on `off`. */
+static int64_t
+bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
+{
+    int64_t bytes = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        uint32_t axes = 0;
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            axes |= axes_of(op->args[k]);
+        if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
+            continue;
+        int64_t consumers = op->shared->per_consumer ? fn->plan->consumers : 1;
+        bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+    }
+    return bytes;
+}
+
+void
+plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
+{
+    TirPlan *plan = fn->plan;
+
+    if (plan->dynamic)
+        return;
+    for (uint32_t axis = 1; axis < fn->grid.n; axis++) {
+        int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
+        if (first == 0 || second == 0)
+            continue;
+        /* a power of two: sizes that are multiples of large ones leave no narrow stripe at the end */
+        double width = sqrt((double)target->chip.sm_count * (double)first / (double)second);
+        uint32_t tile_swizzle = 1;
+        while (tile_swizzle * sqrt(2) < width)
+            tile_swizzle *= 2;
+        if (tile_swizzle == 1)
+            return;
+        if (plan->paired && axis == plan->consumer_axis) /* counts pairs of blocks */
+            tile_swizzle = (tile_swizzle + 1) / 2;
+        plan->swizzle_axis = axis;
+        plan->tile_swizzle = tile_swizzle;
+        return;
+    }
+}

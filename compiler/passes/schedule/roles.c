@@ -1,0 +1,422 @@
+/* roles.c - a planned kernel becomes a producer and the program of the computing warp groups.
+ *
+ *   level    tile IR with a plan (pass `plan`)
+ *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
+ *            fills the pipelines (roles_order.c: in which order).  With `pipelined`, the
+ *            main loop is pipelined by one stage: products whose operands are computed from other
+ *            products (stage 1) run while the next iteration's arithmetic does:
+ *
+ *                first iteration: products of stage 0, arithmetic
+ *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
+ *                products of stage 1 of the last iteration
+ *
+ *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
+ *            is computed under the last products (roles_behind.c).
+ *            Waits for products stand where a result is first used.  A loop that does nothing but
+ *            add products up waits one iteration behind (roles_accumulate.c), and what it leaves goes to
+ *            memory through shared memory (roles_store.c)
+ *   leaves   fn->plan->producer; a body without loads of products
+ *
+ * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
+ * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
+ * past the end of its grid axis does nothing; with a reversed raster neither does one before its start.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+static void
+list_pipeline(Roles *r, TirOp *load)
+{
+    if (r->fn->plan->pipelined && r->stage1[load->results[0]->id])
+        vec_push(r->fn->arena, &r->stage1_pipelines, load);
+    else
+        vec_push(r->fn->arena, &r->stage0_pipelines, load);
+}
+
+/* Whether an operation writes memory, or one in its blocks. */
+static bool
+writes_memory(const TirOp *op)
+{
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
+            writes = writes_memory(op->blocks[k]->ops.at[i]);
+    }
+    return writes;
+}
+
+static void
+list_pipelines(Roles *r, OpList *once)
+{
+    TirOp *tile = roles_carrier(r);
+
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        TirOp *op = r->old->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL)
+            vec_push(r->fn->arena, once, op);
+    }
+    if (tile != NULL) /* before the vectors that share its barriers */
+        list_pipeline(r, tile);
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        r->has_effects |= writes_memory(op);
+        if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
+            list_pipeline(r, op);
+    }
+}
+
+/* Whether an operation makes the index of the block, which its consumers have in common, of a consumer's. */
+static bool
+is_block_index(const TirPlan *plan, const TirOp *op)
+{
+    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL, *by = index ? op->args[1]->def : NULL;
+
+    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->consumer_axis &&
+           by->op == TIR_CONST && by->integer == plan->consumers;
+}
+
+/* Whether a scalar depends on the index of the consumer axis. */
+bool
+roles_depends_on_consumer(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_CONSUMER)
+        return true;
+    if (def->op == TIR_GRID)
+        return def->integer == (int64_t)r->fn->plan->consumer_axis;
+    if (is_block_index(r->fn->plan, def))
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (roles_depends_on_consumer(r, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether operations from `from` on would do something in a consumer past the end of its axis. */
+static bool
+has_effects(const Roles *r, const TirBlock *block, uint32_t from)
+{
+    for (uint32_t i = from; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
+            !writes_nothing_past(r->fn, r->fn->plan->consumer_axis, op))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (has_effects(r, op->blocks[k], 0))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The loop that has products in its own body, down from `block`; lists the loops around it. */
+static TirOp *
+find_main_loop(Roles *r, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op != TIR_FOR)
+            continue;
+        for (uint32_t k = 0; k < op->blocks[0]->ops.n; k++) {
+            if (op->blocks[0]->ops.at[k]->op == TIR_MMA)
+                return op;
+        }
+        vec_push(r->fn->arena, &r->around, op);
+        TirOp *found = find_main_loop(r, op->blocks[0]);
+        if (found != NULL)
+            return found;
+        r->around.n--;
+    }
+    return NULL;
+}
+
+/* The main loop, with what each consumer lets pass before and behind it. */
+static void
+emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *there)
+{
+    TirPlan *plan = r->fn->plan;
+    /* The bounds of the main loop again, from readings of the grid that do nothing else. */
+    CloneMap uniform = roles_uniform_map(r, NULL);
+    for (uint32_t k = 0; k < loop_first_initial(r->loop); k++) {
+        TirVal *bound = clone_scalar_tree(&r->b, &uniform, r->loop->args[k]);
+        if (bound != NULL)
+            clone_set(map, r->loop->args[k], bound);
+    }
+    if (r->span_all)
+        roles_share_segments(r, map, own);
+    Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
+    if (r->bounds_differ) {
+        TirVal *first_lo;
+        Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, own), extent, &first_lo);
+        if (r->span_all) {
+            range = all;
+        } else {
+            range.hi = tir_binary(&r->b, TIR_MAX, range.lo, range.hi);
+            if (!roles_is_same(range.lo, first_lo))
+                range.lo = tir_select(&r->b, there, range.lo, first_lo);
+            range.hi = tir_select(&r->b, there, range.hi, first_lo);
+        }
+        range = roles_numbers(r, &r->b, range, all);
+        if (r->backwards)
+            roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
+        else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
+            roles_drain_range(r, all.lo, range.lo);
+    } else {
+        range = roles_numbers(r, &r->b, range, range);
+    }
+    if (plan->staggered)
+        r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
+    if (plan->cooperative)
+        roles_cooperative(r, map, range);
+    else if (plan->pipelined)
+        roles_pipelined(r, map, range);
+    else if (roles_accumulates_only(r))
+        roles_accumulate(r, map, range);
+    else
+        roles_in_order(r, map, range);
+}
+
+/* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the
+ * place behind it. */
+static uint32_t
+emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal *own,
+          TirVal *extent, TirVal *there)
+{
+    TirOp *inner = depth < r->around.n ? r->around.at[depth] : r->loop;
+    uint32_t i = 0;
+
+    for (; block->ops.at[i] != inner; i++)
+        roles_copy(r, map, block->ops.at[i], false);
+    r->b.span = inner->span;
+    if (inner == r->loop) {
+        emit_main_loop(r, map, own, extent, there);
+        return i + 1;
+    }
+    uint32_t first = loop_first_initial(inner), n = inner->n_results;
+    uint32_t bounds = loop_first_initial(r->loop);
+    TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
+    TirVal **before = arena_array(r->fn->arena, TirVal *, bounds + 1);
+    TirBlock *outside = r->b.block;
+    CloneMap inside = clone_map_copy(r->fn, map); /* scalars are made again where the loop needs them */
+    const TirBlock *body = inner->blocks[0];
+    for (uint32_t k = 0; k < bounds; k++)
+        before[k] = clone_of(map, r->loop->args[k]);
+    CloneMap uniform = roles_uniform_map(r, NULL);
+    TirVal *lo = clone_scalar_tree(&r->b, &uniform, inner->args[0]);
+    TirVal *hi = clone_scalar_tree(&r->b, &uniform, inner->args[1]);
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(map, inner->args[first + k]);
+    TirOp *loop = tir_for(&r->b, lo, hi, n, values);
+    r->b.block = loop->blocks[0];
+    for (uint32_t k = 0; k < body->params.n; k++)
+        clone_set(&inside, body->params.at[k], loop->blocks[0]->params.at[k]);
+    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
+    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
+         k++)
+        roles_copy(r, &inside, body->ops.at[k], false);
+    if (depth + 1 == r->around.n && roles_has_rest(r))
+        roles_drain_rest(r);
+    r->counters.n--;
+    for (uint32_t k = 0; k < n; k++)
+        values[k] = clone_of(&inside, block_yield(body)->args[k]);
+    tir_yield(&r->b, n, values);
+    r->b.block = outside;
+    for (uint32_t k = 0; k < bounds; k++) /* the bounds were computed again, in the loop */
+        clone_set(map, r->loop->args[k], before[k]);
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(map, inner->results[k], loop->results[k]);
+    return i + 1;
+}
+
+/* Computes the scalars that operations from `from` on use again, where they follow from the launch. */
+static void
+forget_scalars(Roles *r, CloneMap *map, uint32_t from)
+{
+    CloneMap fresh = clone_map(r->fn);
+
+    for (uint32_t i = from; i < r->old->ops.n; i++) {
+        const TirOp *op = r->old->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *scalar = op->args[k];
+            bool before = scalar->def != NULL && scalar->def->parent == r->old &&
+                          scalar->type.rank == 0;
+            for (uint32_t j = from; j < r->old->ops.n && before; j++)
+                before = r->old->ops.at[j] != scalar->def;
+            TirVal *again = before ? clone_scalar_tree(&r->b, &fresh, scalar) : NULL;
+            if (again != NULL)
+                clone_set(map, scalar, again);
+        }
+    }
+}
+
+static uint32_t
+coop_k_mmas(const Roles *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        n += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->coop_k;
+    return n;
+}
+
+void
+roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
+{
+    uint32_t n = r->loop->n_segments;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            roles_visit_masks(r, op->blocks[k], turn, first, last);
+        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
+            continue;
+        uint32_t turned = 0;
+        for (uint32_t k = 0; k < n; k++)
+            turned |= (op->segments >> k & 1) << (n - 1 - k);
+        *first |= (op->segments & 1) != 0;
+        *last |= (op->segments >> (n - 1) & 1) != 0;
+        if (turn)
+            op->segments = turned;
+    }
+}
+
+/* Whether every pipeline of the loop has two stages: its roles then need not agree on the order in which
+ * they go from pipeline to pipeline. */
+static bool
+has_stages(const Roles *r)
+{
+    bool has = true;
+
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        has = has && r->stage0_pipelines.at[k]->shared->stages > 1;
+    for (uint32_t k = 0; k < r->stage1_pipelines.n; k++)
+        has = has && r->stage1_pipelines.at[k]->shared->stages > 1;
+    return has;
+}
+
+/* The first iteration of a pipelined loop stands before it.  When masks live in the last ones,
+ * and consumers differ in which these are, every consumer has some, and the loop goes backwards if it may:
+ * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
+ * none: the first iteration has none, and a loop that would begin with masks is not pipelined.
+ *
+ * Masks at both ends, as those of a window that moves along with the rows: the loop goes backwards, too.
+ * Where such a window begins, some rows of a tile see nothing of the first tile of keys: a running maximum
+ * would be -inf there, and be raised, with all that hangs on it, in the next iteration of every tile.
+ * Where it ends, at the diagonal, each row sees itself. */
+static void
+choose_first_iteration(Roles *r)
+{
+    bool first = false, last = false;
+
+    if (r->loop->n_segments < 2 || !r->fn->plan->pipelined)
+        return;
+    roles_visit_masks(r, r->body, false, &first, &last);
+    if (first && !last)
+        return;
+    r->clean_head = !first && !r->bounds_differ && has_stages(r);
+    for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all consumers go the same way */
+        r->clean_head = r->clean_head && (r->fn->plan->consumers == 1 ||
+                                          !roles_depends_on_consumer(r, r->loop->args[k]));
+    r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
+    r->loop->hints.backwards = r->backwards;
+    if (r->backwards)
+        roles_visit_masks(r, r->body, true, &first, &last);
+}
+
+bool
+pass_roles(PassContext *px, TirFn *fn)
+{
+    Roles r = {.px = px, .fn = fn, .old = fn->body};
+    TirPlan *plan = fn->plan;
+
+    if (plan == NULL || plan->producer != NULL)
+        return false;
+    r.loop = find_main_loop(&r, fn->body);
+    if (r.loop == NULL) { /* only tile IR from text can be like that */
+        diag_error(px->diag, fn->span, "kernel '%s' has a plan, but no loop with products",
+                   fn->name);
+        return false;
+    }
+    r.body = r.loop->blocks[0];
+    sink_loads(fn, r.body);
+    plan->pipelined = plan->pipelined && !plan->coop_k;
+    roles_mark(&r);
+    if (plan->pipelined)
+        plan->pipelined = roles_prepare_pipelined(&r);
+    if (r.not_pipelined != NULL)
+        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
+                    r.not_pipelined);
+    if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
+        plan->reg_pressure = 1;
+    roles_pipeline_vectors(&r);
+    if (plan->cooperative)
+        roles_narrow_vectors(&r);
+    list_pipelines(&r, &r.once);
+    roles_find_places(&r);
+    /* Programs that go through the same tiles side by side: the axis may end between two of them. */
+    bool beside = (plan->consumers > 1 || plan->paired) && !plan->cooperative;
+    r.bounds_differ = (plan->consumers > 1 && (roles_depends_on_consumer(&r, r.loop->args[0]) ||
+                                           roles_depends_on_consumer(&r, r.loop->args[1]))) ||
+                      (beside && r.has_effects);
+    choose_first_iteration(&r);
+    /* Consumers that share out a product have the same iterations, and between barriers one product
+     * that is shared out. */
+    plan->pingpong = plan->pingpong && (plan->coop_k ? coop_k_mmas(&r) == 1
+                                              : plan->pipelined && !r.bounds_differ);
+    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
+    plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&
+                        !plan->coop_k;
+    r.staggers = plan->balance_swap && plan->pipelined && switch_is_on(px, "stagger-consumers");
+    plan->original = r.old;
+    if (plan->coop_k)
+        r.span_all = plan->consumers > 1 && !plan->cooperative; /* which all have the same anyway */
+    if (!plan->pipelined)
+        roles_order_pipelines(&r);
+    plan->staggered = roles_can_stagger(&r);
+    roles_make_producer(&r);
+
+    TirBlock *root = tir_block_new(fn);
+    r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
+    CloneMap map = clone_map(fn);
+    TirVal *own = plan->cooperative ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
+    if (beside) {
+        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->consumer_axis].extent);
+        there = roles_is_there(&r, &r.b, own, extent);
+    }
+    uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
+    if (plan->coop_k) /* a consumer reads the others' parts: nobody gives one back before all are done */
+        roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
+    if (!r.once_given_back)
+        roles_release(&r.b, &r.once, NULL);
+    TirOp *guard = NULL;
+    if (there != NULL && has_effects(&r, r.old, i)) {
+        guard = tir_if(&r.b, there, 0, NULL);
+        r.b.block = guard->blocks[1];
+        tir_yield(&r.b, 0, NULL);
+        r.b.block = guard->blocks[0];
+    }
+    if (plan->reg_pressure > 1) /* scalars are computed again: few registers are left to keep them over the loop */
+        forget_scalars(&r, &map, i);
+    for (; i < r.old->ops.n; i++) {
+        if (!roles_is_moved(&r, r.old->ops.at[i]) &&
+            !roles_tma_store(&r, &map, r.old->ops.at[i]))
+            roles_copy(&r, &map, r.old->ops.at[i], false);
+    }
+    if (guard != NULL) {
+        tir_yield(&r.b, 0, NULL);
+        r.b.block = root;
+    }
+    if (r.around.n == 0 && roles_has_rest(&r))
+        roles_drain_rest(&r);
+    fn->body = root;
+    if (plan->pipelined)
+        roles_settle_first(fn);
+    roles_check_wishes(&r);
+    return true;
+}

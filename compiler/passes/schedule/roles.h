@@ -1,0 +1,268 @@
+/* roles.h - what the files of pass `roles` share (roles*.c). */
+#ifndef TILEC_PASSES_ROLES_H
+#define TILEC_PASSES_ROLES_H
+
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_clone.h"
+
+typedef VEC(TirVal *) ValueList;
+
+/* Which masks are live in what is emitted. */
+typedef enum LiveMasks {
+    MASKS_BY_SEGMENT, /* as the loop's segments say */
+    MASKS_ALL,
+    MASKS_NONE,
+    MASKS_OF_ONE /* as one segment says */
+} LiveMasks;
+/* A vector that is loaded in each iteration, and where it is copied to. */
+typedef struct StagedVector {
+    const TirOp *load;
+    TirShared *buffer;
+} StagedVector;
+
+/* A store behind the loop, and the pipeline in whose stage of this tile its value is written for TMA. */
+typedef struct StorePlace {
+    const TirOp *store;
+    TirShared *pipeline;
+} StorePlace;
+
+/* The numbers of iterations that stand for others, in one of the programs: from `lo` on `n`, to `end`,
+ * by `start` further, around. */
+typedef struct Staggering {
+    TirVal *lo, *end, *n, *start; /* NULL: they are what they are */
+} Staggering;
+
+typedef struct Roles {
+    PassContext *px;
+    TirFn *fn;
+    TirBlock *old;                         /* the program as it was */
+    TirOp *loop;                           /* the main loop as it was */
+    TirBlock *body;                        /* its body */
+    const char *not_pipelined;             /* why the main loop can not be, where that is known */
+    OpList around;                         /* the loops around it, the outermost first */
+    ValueList counters, producer_counters; /* of those that are being emitted, anew */
+    TirBuilder b;                          /* of the computing groups' program */
+    TirBuilder pb;                         /* of the producer's */
+    bool *stage1;                          /* by value: of stage 1 */
+    int8_t *level;                         /* by value: how many products deep */
+    bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
+    TirShared *exchange;                   /* where consumers give each other parts of an operand; NULL: nowhere */
+    OpList stage0_pipelines, stage1_pipelines; /* loads of the loop, in the order in which they are filled */
+    VEC(StagedVector) vectors;             /* of the loop, copied ahead */
+    bool bounds_differ;                    /* the consumers' iterations are not the same */
+    TirVal *extent;                        /* of the consumer axis, before everything else */
+    bool span_all;                         /* every consumer has the iterations of all */
+    bool has_effects;                      /* the loop writes memory */
+    LiveMasks masks;
+    uint32_t segment;                      /* the one of MASKS_OF_ONE */
+    bool clean_head;                       /* the first iteration has no masks; where it would, the loop is not pipelined */
+    Staggering staggered, producer_staggered; /* in each of the two builders' programs */
+    TirVal *first, *producer_first;        /* where tiles are counted from the end, in each of the two: the index of
+                                              the block's first program, as it was last read */
+    bool backwards;                        /* the main loop goes from its last iteration to its first */
+    OpList once;                           /* loads into pipelines that are filled once for a tile */
+    bool once_given_back;
+    bool staggers;                         /* consumers begin long tiles apart */
+    TirVal *delay;                         /* of this consumer, in this tile, until it is emitted */
+    VEC(StorePlace) places;                /* of results that leave over a stage of such a pipeline */
+    TirVal *head;                          /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
+    TirVal **splits;                       /* .. and the places between the loop's segments */
+    bool *only_tested;                     /* by value: nothing but masks under a test need it */
+    OpList behind;                         /* what stands behind the loop, but is computed under its last product */
+    ValueList left;                        /* what it leaves */
+    TirVal *n_drained;                     /* how many iterations are still to be drained, where that is known; else NULL */
+    ValueList fillers;                     /* results of branches on the side where nobody reads them */
+} Roles;
+
+/* The first iteration and the one behind the last: as the loop was written, or, when it goes
+ * backwards, by the numbers that they have from the end of the block's: iteration i is number
+ * base - 1 - i. */
+typedef struct Range {
+    TirVal *lo, *hi;
+    TirVal *base; /* NULL: as written */
+} Range;
+
+/* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
+
+/* Fills `stage1` and `level`. */
+void roles_mark(Roles *r);
+/* Whether the loop can be pipelined by one stage; splits its branches where both stages are in one. */
+bool roles_prepare_pipelined(Roles *r);
+bool roles_in_stage1(const Roles *r, const TirOp *op);
+/* .. and made of its products' results, so behind the wait for them. */
+bool roles_is_closing(const Roles *r, const TirOp *op);
+bool roles_listed(const ValueList *list, const TirVal *value);
+
+/* ---- roles_producer.c ---- */
+
+/* Writes the producer. */
+void roles_make_producer(Roles *r);
+/* The block's index on the consumer axis, from a reading of a consumer's; where tiles are counted from the end, its
+ * first program's, which may be less than 0. */
+TirVal *roles_block_index(Roles *r, TirBuilder *b, TirVal *own);
+/* The index of the consumer axis for consumer `w` of this block. */
+TirVal *roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
+/* A map in which the consumer axis has `index`, for scalars computed from it. */
+CloneMap roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index);
+/* The index of the consumer axis, as the launch gives it. */
+TirVal *roles_grid(Roles *r, TirBuilder *b);
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
+ * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
+void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
+                    TirVal *first);
+/* Whether a consumer with this index has a program: not in front of the axis, nor past its end. */
+TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
+/* Of one consumer: nothing, at `none`, when it has no program. */
+Range roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
+/* Of all consumers of a block; also where the first one begins. */
+Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,
+                        TirVal **first_lo);
+
+/* Whether two integers are known to be the same. */
+bool roles_is_same(const TirVal *a, const TirVal *b);
+/* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
+Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
+/* The iteration that `number` stands for. */
+TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
+
+/* ---- roles_order.c ---- */
+
+/* Before the producer is made: the order in which it fills the pipelines of a loop that is not pipelined. */
+void roles_order_pipelines(Roles *r);
+/* Whether `op` is a product that reads the pipeline behind `load`, itself or through a part or a transpose. */
+bool roles_reads_pipeline(const TirOp *op, const TirOp *load);
+
+/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
+ * `turn` makes each segment the one as far from the other end. */
+void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
+
+/* ---- roles_stagger.c ---- */
+
+bool roles_can_stagger(const Roles *r);
+/* Of the main loop with all iterations of a block. */
+Staggering roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
+TirVal *roles_stagger_iteration(TirBuilder *b, const Staggering *staggered, TirVal *number);
+
+/* ---- roles_pieces.c: operations of the computing groups ---- */
+
+/* Whether a scalar depends on the index of the consumer axis. */
+bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
+/* A map for uniform scalars: from readings of the grid that do nothing else, in the given iteration
+ * of the main loop. */
+CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
+void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer);
+/* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
+ */
+void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
+/* Gives pipelines back; `pin`, or NULL: only behind what makes this value. */
+void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
+/* The loop with other bounds and initial values, without operations.  Its inner bounds are those
+ * that `outer` gives, `least` or NULL the least they may be. */
+TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
+                        const CloneMap *outer, TirVal *least);
+/* The same, and goes into it: `map` then says what an iteration reads. */
+TirOp *roles_enter_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, CloneMap *map,
+                        TirVal *least);
+/* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
+TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
+/* What an iteration gives the next one, by `map`. */
+void roles_yielded(const Roles *r, const CloneMap *map, TirVal **values);
+/* What stands for the loop's results: those of `op`. */
+void roles_set_results(const Roles *r, CloneMap *map, const TirOp *op);
+/* Goes where the range has an iteration; where it has none, results are `initial`. */
+TirOp *roles_if_any(Roles *r, Range range, TirVal *const *initial);
+
+/* A buffer that is no pipeline. */
+TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
+                            uint32_t stages);
+
+/* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
+
+/* The load on whose pipeline vectors can share barriers: of the tile that is waited for first and comes for all consumers, as
+ * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
+TirOp *roles_carrier(const Roles *r);
+/* Makes pipelines of those that TMA can bring for all consumers. */
+void roles_pipeline_vectors(Roles *r);
+/* Lists the others of the loop. */
+void roles_find_vectors(Roles *r);
+/* How a load of the loop is staged; NULL: it is not. */
+const StagedVector *roles_vector(const Roles *r, const TirOp *load);
+/* Starts the copies for an iteration. */
+void roles_copy_vectors(Roles *r, TirVal *iteration);
+/* Waits for the copies that this thread started; a barrier has to follow. */
+void roles_vectors_there(Roles *r);
+/* The vector of an iteration. */
+void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration);
+
+/* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
+ * and with nothing but sums ---- */
+
+void roles_in_order(Roles *r, CloneMap *map, Range range);
+/* An iteration, its first product begun before if `lookahead` is not NULL; the next one's, if it has been
+ * begun, else NULL. */
+TirVal *roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
+void roles_pipelined(Roles *r, CloneMap *map, Range range);
+/* roles_behind.c: operations behind the loop that the last product runs under. */
+void roles_find_behind(Roles *r);
+bool roles_is_moved(const Roles *r, const TirOp *op);
+void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
+/* ---- roles_drain.c: iterations that other consumers need and this one lets pass ---- */
+
+void roles_drain_range(Roles *r, TirVal *from, TirVal *to);
+/* Whether there may be some behind a consumer's own. */
+bool roles_has_rest(const Roles *r);
+/* Under the last product of a pipelined loop (`under`), or where a consumer has no iteration: how many are still to be
+ * drained behind `end`. */
+TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
+/* Behind everything else that is done for the tile. */
+void roles_drain_rest(Roles *r);
+
+/* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
+void roles_settle_first(TirFn *fn);
+/* .. and of consumers that divide its tiles. */
+void roles_cooperative(Roles *r, CloneMap *map, Range range);
+/* Before pipelines are listed: parts of vectors that have none become loads of their own. */
+void roles_narrow_vectors(Roles *r);
+bool roles_accumulates_only(const Roles *r);
+void roles_accumulate(Roles *r, CloneMap *map, Range range);
+/* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
+bool roles_reads_once_in_stage0(const Roles *r);
+/* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */
+void roles_find_places(Roles *r);
+/* Gives back the stages of pipelines that are filled once for a tile: of this tile, or, of those over which
+ * results leave, that of the tile before (`deferred`). */
+void roles_give_back_once(Roles *r, bool deferred);
+/* Emits a store behind the loop through shared memory; false: it stays as it is. */
+bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
+
+/* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
+ * known before the loop. */
+bool roles_is_remade(const Roles *r, const TirVal *value);
+/* .. does so, unless `map` has it. */
+void roles_remake(Roles *r, CloneMap *map, TirVal *value);
+/* roles_masks.c: before the first iteration of a pipelined loop is emitted: which of its masks it may leave out. */
+void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
+/* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
+bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
+
+/* ---- roles_lookahead.c ---- */
+
+/* Emits the product; its result. */
+TirVal *roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead);
+/* The loop; `values` are what it begins with, then what it leaves. */
+void roles_lookahead(Roles *r, const CloneMap *map, Range range, Lookahead *lookahead, TirVal **values);
+
+/* ---- roles_segments.c ---- */
+
+/* Lets all consumers of a block begin the segments of the main loop together, in `map`, where that is
+ * possible; `own`: the index of the consumer axis. */
+void roles_share_segments(Roles *r, CloneMap *map, TirVal *own);
+/* The iterations of segment `k`, when those before it end at `from`. */
+Range roles_segment(Roles *r, const CloneMap *map, Range all, uint32_t k, TirVal *from);
+
+/* ---- roles_wishes.c ---- */
+
+/* What the source asked for by name and the plan has not: errors. */
+void roles_check_wishes(const Roles *r);
+
+#endif

@@ -1,0 +1,133 @@
+/* roles_accumulate.c - a main loop that does nothing but add products up.
+ *
+ * Nobody looks at a sum before the loop has ended, so a product need not have ended when the next one
+ * starts: each iteration waits for the one before, and gives back what that one has read.
+ *
+ *     first iteration: wait for its stages, start products
+ *     for ..  { wait for stages, start products; wait for the products before, release their stages }
+ *     wait for products, release the last stages
+ *
+ * A consumer holds two stages of each pipeline then.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+static bool
+is_loaded(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_LOAD && value->def->shared != NULL;
+}
+
+/* Whether a product adds to what the iteration begins with: one that adds to another product of its iteration
+ * would go into the next one beside that, whose result has no name there. */
+static bool
+begins_with_sum(const TirBlock *body, const TirVal *value)
+{
+    return value->block == body && value->def == NULL && value->index > 0;
+}
+
+/* Whether `value` is used by products as what they add to, and by the end of the iteration, only. */
+static bool
+is_only_added_to(const TirBlock *block, const TirBlock *body, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] == value && !(op->op == TIR_MMA && k == 2) &&
+                !(op->op == TIR_YIELD && block == body))
+                return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!is_only_added_to(op->blocks[k], body, value))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool
+roles_accumulates_only(const Roles *r)
+{
+    const TirOp *yield = block_yield(r->body);
+    uint32_t mmas = 0;
+
+    if (r->has_effects || r->fn->plan->coop_k || r->stage1_pipelines.n > 0)
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
+            return false;
+        if (op->op != TIR_MMA)
+            continue;
+        mmas++;
+        if (!is_loaded(op->args[0]) || !is_loaded(op->args[1]) ||
+            !begins_with_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
+            return false;
+    }
+    for (uint32_t k = 0; k < yield->n_args; k++) { /* sums stay where they are */
+        const TirVal *param = r->body->params.at[k + 1], *next = yield->args[k];
+        while (next->def != NULL && next->def->op == TIR_MMA && next->def->parent == r->body)
+            next = next->def->args[2];
+        if (yield->args[k] != next && (next != param || !is_only_added_to(r->body, r->body, param)))
+            return false;
+    }
+    return mmas > 0;
+}
+
+/* An iteration as far as its products; returns how many it starts. */
+static uint32_t
+start_iteration(Roles *r, CloneMap *map, bool all_masks)
+{
+    uint32_t mmas = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_YIELD)
+            continue;
+        roles_copy(r, map, op, all_masks);
+        mmas += op->op == TIR_MMA;
+    }
+    return mmas;
+}
+
+static void
+end_iteration(Roles *r, uint32_t running)
+{
+    roles_plain(&r->b, TIR_MMA_WAIT, NULL, running);
+    roles_release(&r->b, &r->stage0_pipelines, NULL);
+}
+
+void
+roles_accumulate(Roles *r, CloneMap *map, Range range)
+{
+    uint32_t n = r->loop->n_results;
+    TirBlock *around = r->b.block;
+    TirVal **values = roles_initial(r, map, 0);
+
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        r->stage0_pipelines.at[k]->shared->release_lag = true;
+    TirOp *branch = roles_if_any(r, range, values);
+
+    CloneMap head = clone_map_copy(r->fn, map);
+    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&head, r->body->params.at[k + 1], values[k]);
+    start_iteration(r, &head, true);
+    roles_yielded(r, &head, values);
+    TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
+    Range others = {second, range.hi, range.base};
+    CloneMap now = clone_map_copy(r->fn, map);
+    TirOp *loop = roles_enter_loop(r, others, n, values, &now, second);
+    end_iteration(r, start_iteration(r, &now, false));
+    roles_yielded(r, &now, values);
+    tir_yield(&r->b, n, values);
+
+    r->b.block = branch->blocks[0];
+    end_iteration(r, 0);
+    tir_yield(&r->b, n, loop->results);
+    r->b.block = around;
+    roles_set_results(r, map, branch);
+}

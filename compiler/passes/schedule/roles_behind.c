@@ -1,0 +1,130 @@
+/* roles_behind.c - what stands behind a pipelined loop and follows from its results of stage 0 alone.
+ *
+ *   does     the last product of a pipelined loop comes behind it, with nothing to run under it.  The
+ *            arithmetic on vectors that the program has behind the loop, and that does not need that
+ *            product, moves there:
+ *
+ *                acc = mma .. async                        acc = mma .. async
+ *                mma_wait 0                           ->   inv = rcp sum
+ *                inv = rcp sum                             mma_wait 0, inv
+ *                store acc * inv                           store acc * inv
+ *
+ *   leaves   `behind`, operations that are not to be copied once more
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+static bool
+is_listed(const OpList *list, const TirOp *op)
+{
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k] == op)
+            return true;
+    }
+    return false;
+}
+
+static bool
+is_simple(const TirOp *op)
+{
+    uint32_t flags = tir_op_info(op->op)->flags;
+
+    return (flags & TF_PURE) != 0 && op->op != TIR_REDUCE && op->op != TIR_MMA &&
+           op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank <= 1;
+}
+
+static bool
+is_behind(const Roles *r, const TirOp *op)
+{
+    bool behind = false;
+
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        if (r->old->ops.at[i] == op)
+            return behind;
+        behind = behind || r->old->ops.at[i] == r->loop;
+    }
+    return false;
+}
+
+/* Whether `value` can be computed before the last product has ended; `needs`: whether it needs the
+ * loop at all. */
+static bool
+is_early(const Roles *r, const TirVal *value, bool *needs)
+{
+    const TirOp *def = value->def;
+
+    if (def == r->loop) {
+        *needs = true;
+        return !r->stage1[r->body->params.at[value->index + 1]->id] && value->type.rank <= 1;
+    }
+    if (def == NULL || def->parent != r->old || !is_behind(r, def))
+        return true;
+    if (!is_simple(def))
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!is_early(r, def->args[k], needs))
+            return false;
+    }
+    return true;
+}
+
+/* Lists these operations, and which of their results others read. */
+void
+roles_find_behind(Roles *r)
+{
+    Arena *arena = r->fn->arena;
+
+    r->behind.n = r->left.n = 0;
+    if (r->loop->parent != r->old)
+        return;
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        TirOp *op = r->old->ops.at[i];
+        bool needs = false;
+        if (is_behind(r, op) && is_simple(op) && op->results[0]->type.rank == 1 &&
+            is_early(r, op->results[0], &needs) && needs)
+            vec_push(arena, &r->behind, op);
+    }
+    for (uint32_t k = 0; k < r->behind.n; k++) {
+        TirVal *value = r->behind.at[k]->results[0];
+        bool wanted = false;
+        for (uint32_t i = 0; i < r->old->ops.n && !wanted; i++) {
+            const TirOp *op = r->old->ops.at[i];
+            wanted = !is_listed(&r->behind, op) && op_uses_deep(op, value);
+        }
+        if (wanted)
+            vec_push(arena, &r->left, value);
+    }
+}
+
+bool
+roles_is_moved(const Roles *r, const TirOp *op)
+{
+    return is_listed(&r->behind, op);
+}
+
+static void
+copy_with_inputs(Roles *r, CloneMap *map, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->parent == r->old && def != r->loop && is_behind(r, def) &&
+            map->to[op->args[k]->id] == NULL)
+            copy_with_inputs(r, map, def);
+    }
+    if (map->to[op->results[0]->id] == NULL)
+        clone_op(&r->b, map, op);
+}
+
+/* Computes them, `map` saying what the loop's results are, and adds those that others read to
+ * `values`. */
+void
+roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values)
+{
+    CloneMap own = clone_map_copy(r->fn, map);
+
+    for (uint32_t k = 0; k < r->behind.n; k++)
+        copy_with_inputs(r, &own, r->behind.at[k]);
+    for (uint32_t k = 0; k < r->left.n; k++)
+        values[k] = clone_of(&own, r->left.at[k]);
+}

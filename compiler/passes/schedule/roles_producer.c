@@ -1,0 +1,329 @@
+/* roles_producer.c - the warp that fills the pipelines, for all consumers of a block.
+ *
+ * It goes through the iterations that some consumer of the block has, and computes them by itself from
+ * the index of the block.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+TirVal *
+roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
+{
+    if (r->fn->plan->cooperative) /* there is no such axis */
+        return NULL;
+    TirVal *first = r->fn->plan->reversed_raster
+                        ? block_index
+                        : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->consumers));
+    return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
+}
+
+static TirVal *
+read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
+{
+    TirType i32 = tir_scalar(DT_I32);
+    TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
+
+    grid->integer = r->fn->plan->consumer_axis;
+    grid->uniform = uniform;
+    return grid->results[0];
+}
+
+TirVal *
+roles_grid(Roles *r, TirBuilder *b)
+{
+    return read_grid(r, b, TIR_GRID, true);
+}
+
+TirVal *
+roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
+{
+    if (r->fn->plan->reversed_raster)
+        return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
+    return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->consumers));
+}
+
+TirVal *
+roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
+{
+    return r->fn->plan->reversed_raster ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
+                                 : tir_binary(b, TIR_LT, index, extent);
+}
+
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
+ * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
+void
+roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index, TirVal *first)
+{
+    TirType i32 = tir_scalar(DT_I32);
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
+            clone_set(map, op->results[0], index);
+        if (op->op == TIR_GRID_FIRST && op->integer == (int64_t)axis && first != NULL)
+            clone_set(map, op->results[0], first);
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && index == NULL) {
+            TirOp *again = tir_op_new(b, op->op, 0, NULL, 1, &i32);
+            again->integer = op->integer;
+            again->uniform = true;
+            clone_set(map, op->results[0], again->results[0]);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            roles_map_grid(b, map, op->blocks[k], axis, index, first);
+    }
+}
+
+CloneMap
+roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
+{
+    CloneMap map = clone_map(r->fn);
+    const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
+
+    if (index != NULL)
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->consumer_axis, index,
+                       b == &r->pb ? r->producer_first : r->first);
+    for (uint32_t k = 0; k < counters->n; k++)
+        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
+    return map;
+}
+
+/* The copies that fill one stage of the pipeline behind `load`, for iteration `iteration` (NULL: the
+ * load stands before the loop). */
+static void
+produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
+{
+    TirBuilder *b = &r->pb;
+    uint32_t consumers = load->shared->per_consumer ? r->fn->plan->consumers : 1;
+
+    b->span = load->span;
+    for (uint32_t w = 0; w < consumers; w++) {
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
+        TirVal *args[TENSOR_MAX_RANK];
+        if (iteration != NULL)
+            clone_set(&map, r->body->params.at[0], iteration);
+        for (uint32_t k = 0; k < load->n_args; k++)
+            args[k] = clone_scalar_tree(b, &map, load->args[k]);
+        TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
+        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+            copy->index[d] = load->index[d];
+        copy->tensor = load->tensor;
+        copy->shared = load->shared;
+        copy->integer = w;
+    }
+}
+
+bool
+roles_is_same(const TirVal *a, const TirVal *b)
+{
+    return a == b || (a->def != NULL && b->def != NULL && a->def->op == TIR_CONST &&
+                      b->def->op == TIR_CONST && a->def->integer == b->def->integer);
+}
+
+Range
+roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
+{
+    CloneMap map = roles_consumer_map(r, b, index);
+    Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
+                   clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
+
+    range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
+    if (none != NULL) {
+        TirVal *there = roles_is_there(r, b, index, extent);
+        if (!roles_is_same(range.lo, none))
+            range.lo = tir_select(b, there, range.lo, none);
+        range.hi = tir_select(b, there, range.hi, none);
+    }
+    return range;
+}
+
+/* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
+static bool
+goes(const Roles *r, const TirVal *value, bool up)
+{
+    const TirOp *def = value->def;
+
+    if (!roles_depends_on_consumer(r, value))
+        return true;
+    switch (def->op) {
+    case TIR_GRID:
+        return up;
+    case TIR_ADD:
+    case TIR_MIN:
+    case TIR_MAX:
+        return goes(r, def->args[0], up) && goes(r, def->args[1], up);
+    case TIR_SUB:
+        return goes(r, def->args[0], up) && goes(r, def->args[1], !up);
+    case TIR_MUL:
+    case TIR_DIV:
+        for (uint32_t k = def->op == TIR_DIV; k < 2; k++) { /* by a constant above 0 */
+            const TirOp *by = def->args[k]->def;
+            if (by != NULL && by->op == TIR_CONST && by->integer > 0)
+                return goes(r, def->args[1 - k], up);
+        }
+        return false;
+    default:
+        return false;
+    }
+}
+
+Range
+roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
+{
+    uint32_t consumers = r->fn->plan->consumers;
+    bool reversed_raster = r->fn->plan->reversed_raster;
+    if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
+        /* from where the first consumer that is there begins to where the last one ends */
+        TirVal *end = reversed_raster ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
+        TirVal *last = roles_consumer_index(r, b, block_index, consumers - 1);
+        if (end != NULL)
+            last = tir_binary(b, TIR_MIN, last, end);
+        Range to = roles_consumer_range(r, b, last, extent, NULL);
+        if (roles_depends_on_consumer(r, r->loop->args[0])) {
+            TirVal *first = roles_consumer_index(r, b, block_index, 0);
+            if (reversed_raster)
+                first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
+            to.lo = roles_consumer_range(r, b, first, extent, NULL).lo;
+        }
+        *first_lo = to.lo;
+        return to;
+    }
+    uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
+    Range all = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, sure), extent, NULL);
+
+    *first_lo = all.lo;
+    for (uint32_t w = 0; w < consumers; w++) {
+        if (w == sure)
+            continue;
+        Range one = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, w), extent, *first_lo);
+        if (!roles_is_same(all.lo, one.lo))
+            all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
+        all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
+    }
+    return all;
+}
+
+Range
+roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
+{
+    if (!r->backwards)
+        return range;
+    TirVal *first = range.hi == all.hi ? tir_const_int(b, 0)
+                                       : tir_binary(b, TIR_SUB, all.hi, range.hi);
+    return (Range){first, tir_binary(b, TIR_SUB, all.hi, range.lo), all.hi};
+}
+
+TirVal *
+roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
+{
+    const Staggering *staggered = b == &r->pb ? &r->producer_staggered : &r->staggered;
+
+    if (staggered->start != NULL)
+        return roles_stagger_iteration(b, staggered, number);
+    if (!r->backwards)
+        return number;
+    return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
+}
+
+/* Of the iteration with number `number`; NULL: before the loop. */
+static void
+produce_list(Roles *r, const OpList *pipelines, TirVal *block_index, TirVal *base, TirVal *number)
+{
+    if (pipelines->n == 0)
+        return;
+    TirVal *iteration = number == NULL ? NULL : roles_iteration(r, &r->pb, base, number);
+    for (uint32_t k = 0; k < pipelines->n; k++)
+        produce(r, pipelines->at[k], block_index, iteration);
+}
+
+/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages are
+ * free sooner than its only one. */
+static bool
+once_behind(const Roles *r)
+{
+    bool behind = r->fn->plan->pipelined && r->around.n == 0;
+
+    for (uint32_t k = 0; k < r->once.n; k++)
+        behind = behind && r->once.at[k]->shared->stages == 1;
+    return behind;
+}
+
+static void
+produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
+{
+    TirBuilder *b = &r->pb;
+    TirVal *first_lo;
+
+    if (depth < r->around.n) {
+        const TirOp *old = r->around.at[depth];
+        TirBlock *outside = b->block;
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, index, 0));
+        TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
+        TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+        b->block = loop->blocks[0];
+        vec_push(r->fn->arena, &r->producer_counters, loop->blocks[0]->params.at[0]);
+        produce_nest(r, depth + 1, index, extent);
+        r->producer_counters.n--;
+        tir_yield(b, 0, NULL);
+        b->block = outside;
+        return;
+    }
+    TirBlock *around = b->block;
+    bool behind = once_behind(r);
+    Range range = r->bounds_differ
+                      ? roles_block_range(r, b, index, extent, &first_lo)
+                      : roles_consumer_range(r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
+    range = roles_numbers(r, b, range, range);
+    r->producer_staggered = roles_stagger(r, b, index, range);
+    if (!r->fn->plan->pipelined) {
+        TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
+        b->block = loop->blocks[0];
+        produce_list(r, &r->stage0_pipelines, index, range.base, b->block->params.at[0]);
+        produce_list(r, &r->stage1_pipelines, index, range.base, b->block->params.at[0]);
+        tir_yield(b, 0, NULL);
+        b->block = around;
+    } else {
+        TirVal *some = tir_binary(b, TIR_LT, range.lo, range.hi);
+        TirOp *branch = tir_if(b, some, 0, NULL);
+        b->block = branch->blocks[1];
+        if (behind)
+            produce_list(r, &r->once, index, NULL, NULL);
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+        produce_list(r, &r->stage0_pipelines, index, range.base, range.lo);
+        if (behind)
+            produce_list(r, &r->once, index, NULL, NULL);
+        TirVal *one = tir_const_int(b, 1);
+        TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
+        b->block = loop->blocks[0];
+        TirVal *iv = b->block->params.at[0];
+        produce_list(r, &r->stage0_pipelines, index, range.base, iv);
+        produce_list(r, &r->stage1_pipelines, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+        produce_list(r, &r->stage1_pipelines, index, range.base,
+                     tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
+        tir_yield(b, 0, NULL);
+        b->block = around;
+    }
+}
+
+void
+roles_make_producer(Roles *r)
+{
+    TirBuilder *b = &r->pb;
+    TirBlock *root = tir_block_new(r->fn);
+
+    *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
+    TirVal *index = NULL, *extent = NULL;
+    if (!r->fn->plan->cooperative) {
+        index = read_grid(r, b, r->fn->plan->reversed_raster ? TIR_GRID_FIRST : TIR_GRID, true);
+        r->producer_first = r->fn->plan->reversed_raster ? index : NULL;
+        extent = clone_host(b, r->fn->grid.at[r->fn->plan->consumer_axis].extent);
+    }
+    if (!once_behind(r))
+        produce_list(r, &r->once, index, NULL, NULL);
+    b->span = r->loop->span;
+    produce_nest(r, 0, index, extent);
+    r->fn->plan->producer = root;
+}

@@ -1,0 +1,442 @@
+/* roles_stages.c - which operations of the main loop are in stage 0, which in stage 1.
+ *
+ * Stage 1: values that depend on a chain of two products, plus operations used only by stage 1.
+ * A branch with results of both stages is split in two.  Stage 1 ends with the operations that read the
+ * results of its products, such as a sum that is scaled once more: they follow the wait for them.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+static int8_t
+top(int8_t a, int8_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool
+mark_block(Roles *r, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int8_t level = 0;
+        bool late = false;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->op == TIR_MMA && k == 2)
+                late = late || r->stage1[op->args[k]->id];
+            else
+                level = top(level, r->level[op->args[k]->id]);
+            late = late || r->stage1[op->args[k]->id];
+        }
+        if (op->op == TIR_MMA) {
+            late = late || level > 0;
+            level++;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= mark_block(r, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            int8_t deep = level;
+            bool in_stage1 = late;
+            for (uint32_t j = 0; j < op->n_blocks; j++) {
+                const TirVal *yielded = block_yield(op->blocks[j])->args[k];
+                deep = top(deep, r->level[yielded->id]);
+                in_stage1 = in_stage1 || r->stage1[yielded->id];
+            }
+            const TirVal *result = op->results[k];
+            news |= deep > r->level[result->id] || (in_stage1 && !r->stage1[result->id]);
+            r->level[result->id] = top(r->level[result->id], deep);
+            r->stage1[result->id] |= in_stage1;
+        }
+    }
+    if (block == r->body) {
+        for (uint32_t k = 1; k < block->params.n; k++) {
+            const TirVal *param = block->params.at[k];
+            bool in_stage1 = r->stage1[block_yield(block)->args[k - 1]->id];
+            news |= in_stage1 && !r->stage1[param->id];
+            r->stage1[param->id] |= in_stage1;
+        }
+    }
+    return news;
+}
+
+void
+roles_mark(Roles *r)
+{
+    r->stage1 = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
+    while (mark_block(r, r->body))
+        ;
+}
+
+/* An operation that costs nothing, or is better done where it is used. */
+static bool
+follows_its_users(const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+    case TIR_CONST:
+    case TIR_IOTA: return true;
+    default: return op->op == TIR_LOAD && op->shared != NULL;
+    }
+}
+
+/* Whether every use of `value` in `block` is by stage 1 (and there is one). */
+static bool
+used_late_only(const Roles *r, const TirBlock *block, const TirVal *value, bool *used)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value)
+                continue;
+            *used = true;
+            if (op->op == TIR_YIELD) {
+                if (!r->stage1[value->id])
+                    return false;
+            } else if (op->n_results == 0 || !r->stage1[op->results[0]->id]) {
+                return false;
+            }
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!used_late_only(r, op->blocks[k], value, used))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void
+sink_into_late(Roles *r, const TirBlock *block)
+{
+    for (uint32_t i = block->ops.n; i-- > 0;) {
+        const TirOp *op = block->ops.at[i];
+        bool used = false;
+        if (follows_its_users(op) && used_late_only(r, block, op->results[0], &used) && used)
+            r->stage1[op->results[0]->id] = true;
+    }
+}
+
+/* ---- branches with results of both stages become two ---- */
+
+typedef struct Split {
+    TirOp *stage0, *stage1;
+    ValueList crossing[2]; /* made by the early part of a branch, used by its late part */
+} Split;
+
+bool
+roles_listed(const ValueList *list, const TirVal *value)
+{
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k] == value)
+            return true;
+    }
+    return false;
+}
+
+bool
+roles_in_stage1(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->stage1[op->results[0]->id];
+}
+
+static void
+add_if_early(Roles *r, TirVal *value, const TirBlock *block, ValueList *crossing)
+{
+    if (value->block == block && !r->stage1[value->id] && !roles_listed(crossing, value))
+        vec_push(r->fn->arena, crossing, value);
+}
+
+/* What `op`, or an operation in its blocks, reads of the values of stage 0 of `block`. */
+static void
+add_early_operands(Roles *r, const TirOp *op, const TirBlock *block, ValueList *crossing)
+{
+    for (uint32_t k = 0; k < op->n_args; k++)
+        add_if_early(r, op->args[k], block, crossing);
+    for (uint32_t j = 0; j < op->n_blocks; j++) {
+        for (uint32_t i = 0; i < op->blocks[j]->ops.n; i++)
+            add_early_operands(r, op->blocks[j]->ops.at[i], block, crossing);
+    }
+}
+
+static void
+find_crossing(Roles *r, const TirOp *branch, Split *split)
+{
+    for (uint32_t j = 0; j < 2; j++) {
+        const TirBlock *block = branch->blocks[j];
+        const TirOp *yield = block_yield(block);
+        sink_into_late(r, block);
+        for (uint32_t i = 0; i < block->ops.n; i++) {
+            if (roles_in_stage1(r, block->ops.at[i]))
+                add_early_operands(r, block->ops.at[i], block, &split->crossing[j]);
+        }
+        for (uint32_t k = 0; k < branch->n_results; k++) {
+            if (r->stage1[branch->results[k]->id])
+                add_if_early(r, yield->args[k], block, &split->crossing[j]);
+        }
+    }
+}
+
+/* The early or late half of a branch, before position `at` of its block. */
+static TirOp *
+make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
+{
+    Arena *arena = r->fn->arena;
+    VEC(TirType) types = {0};
+
+    for (uint32_t k = 0; k < branch->n_results; k++) {
+        if (r->stage1[branch->results[k]->id] == late)
+            vec_push(arena, &types, branch->results[k]->type);
+    }
+    for (uint32_t j = 0; !late && j < 2; j++) {
+        for (uint32_t k = 0; k < split->crossing[j].n; k++)
+            vec_push(arena, &types, split->crossing[j].at[k]->type);
+    }
+    b->span = branch->span;
+    TirOp *half = tir_if(b, branch->args[0], types.n, types.at);
+    half->by_rows = branch->by_rows;
+    for (uint32_t j = 0; j < 2; j++) {
+        TirBuilder inner = {.fn = r->fn, .block = half->blocks[j], .at = -1, .span = branch->span};
+        CloneMap map = clone_map(r->fn);
+        ValueList yields = {0};
+        uint32_t at = half->n_results; /* of the crossing values among the early half's results */
+        if (late) {
+            at = 0;
+            for (uint32_t k = 0; k < branch->n_results; k++)
+                at += !r->stage1[branch->results[k]->id];
+            at += j == 1 ? split->crossing[0].n : 0;
+            for (uint32_t k = 0; k < split->crossing[j].n; k++)
+                clone_set(&map, split->crossing[j].at[k], split->stage0->results[at + k]);
+        }
+        for (uint32_t i = 0; i < branch->blocks[j]->ops.n; i++) {
+            const TirOp *op = branch->blocks[j]->ops.at[i];
+            if (op->op != TIR_YIELD && roles_in_stage1(r, op) == late)
+                clone_op(&inner, &map, op);
+        }
+        const TirOp *yield = block_yield(branch->blocks[j]);
+        for (uint32_t k = 0; k < branch->n_results; k++) {
+            TirVal *value = clone_of(&map, yield->args[k]);
+            if (r->stage1[branch->results[k]->id] == late)
+                vec_push(arena, &yields, value);
+        }
+        for (uint32_t way = 0; !late && way < 2; way++) {
+            for (uint32_t k = 0; k < split->crossing[way].n; k++) {
+                TirVal *value = split->crossing[way].at[k];
+                TirVal *given =
+                    way == j ? clone_of(&map, value) : tir_splat_const(&inner, value->type, 0);
+                if (way != j)
+                    vec_push(arena, &r->fillers, given);
+                vec_push(arena, &yields, given);
+            }
+        }
+        tir_yield(&inner, yields.n, yields.at);
+    }
+    return half;
+}
+
+/* Splits a branch of the block, or of a branch in it, that has results of both stages: the innermost first, so that
+ * an operation of a branch is of one stage.  Whether there was one. */
+static bool
+split_branches(Roles *r, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        uint32_t n_stage1 = 0;
+        for (uint32_t j = 0; op->op == TIR_IF && j < op->n_blocks; j++) {
+            if (split_branches(r, op->blocks[j]))
+                return true;
+        }
+        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_results; k++)
+            n_stage1 += r->stage1[op->results[k]->id];
+        if (n_stage1 == 0 || n_stage1 == op->n_results || r->stage1[op->args[0]->id])
+            continue;
+        Split split = {0};
+        find_crossing(r, op, &split);
+        TirBuilder b = {.fn = r->fn, .block = block, .at = (int32_t)i, .span = op->span};
+        split.stage0 = make_half(r, &b, op, &split, false);
+        b.at = (int32_t)i + 1;
+        split.stage1 = make_half(r, &b, op, &split, true);
+        uint32_t at[2] = {0, 0};
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            bool in_stage1 = r->stage1[op->results[k]->id];
+            TirOp *half = in_stage1 ? split.stage1 : split.stage0;
+            tir_replace_uses(r->fn, op->results[k], half->results[at[in_stage1]++]);
+        }
+        for (uint32_t k = i + 2; k + 1 < block->ops.n; k++)
+            block->ops.at[k] = block->ops.at[k + 1];
+        block->ops.n--;
+        return true;
+    }
+    return false;
+}
+
+/* Whether some buffer of a pipeline would be read by both stages: it would have to be kept for another
+ * iteration. */
+static bool
+shares_stages(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (!roles_in_stage1(r, op))
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            const TirOp *def = op->args[k]->def;
+            while (def != NULL && def->op == TIR_TRANSPOSE)
+                def = def->args[0]->def;
+            if (def != NULL && def->parent == r->body && def->op == TIR_LOAD &&
+                def->shared != NULL && !r->stage1[def->results[0]->id])
+                return true;
+        }
+    }
+    return false;
+}
+
+bool
+roles_is_closing(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->closing[op->results[0]->id];
+}
+
+static bool
+is_stage1_mma(const Roles *r, const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_MMA && value->def->parent == r->body &&
+           r->stage1[value->id];
+}
+
+/* Whether `op`, or what it has blocks for, looks at a stage 1 product's result or what is made of one. */
+static bool
+looks_at_late(const Roles *r, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (r->closing[op->args[k]->id] || is_stage1_mma(r, op->args[k]))
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (looks_at_late(r, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a product adds to what something else asks for as well: it begins with a copy, and so with a wait for
+ * what computes that. */
+static bool
+begins_with_copy(const Roles *r, const TirOp *mma)
+{
+    uint32_t users = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        users += op_uses_deep(r->body->ops.at[i], mma->args[2]);
+    return users > 1;
+}
+
+/* Marks what stands behind the products of stage 1; false: one of these needs the result of another, as more than
+ * what it adds to, and so a wait amid stage 1. */
+static bool
+mark_closing(Roles *r)
+{
+    r->closing = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_stage1_mma(r, op->args[0]) ||
+                                  is_stage1_mma(r, op->args[1]) || r->closing[op->args[0]->id] ||
+                                  r->closing[op->args[1]->id] ||
+                                  (is_stage1_mma(r, op->args[2]) && begins_with_copy(r, op))))
+            return false;
+        for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
+            r->closing[op->results[k]->id] = true;
+    }
+    return true;
+}
+
+/* Whether `value` has the registers of a product's result, which are written again by the next iteration's. */
+static bool
+has_mma_registers(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL || value->type.rank != 2 || value->type.dtype != DT_F32)
+        return false;
+    for (uint32_t k = 0; def->op == TIR_IF && k < def->n_blocks; k++) {
+        if (has_mma_registers(block_yield(def->blocks[k])->args[value->index]))
+            return true;
+    }
+    return def->op == TIR_MMA;
+}
+
+/* Whether `op` of stage 1 reads the result of a stage 0 product itself: that of the next iteration has its
+ * registers by then. */
+static bool
+reads_early_result(const Roles *r, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] && has_mma_registers(op->args[k]))
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (reads_early_result(r, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool
+reads_early_results(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (roles_in_stage1(r, r->body->ops.at[i]) && reads_early_result(r, r->body->ops.at[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a stage 0 product adds to something made of the result of another: it cannot start beside that. */
+static bool
+begins_behind(const Roles *r, const TirOp *mma)
+{
+    const TirVal *sum = mma->args[2];
+
+    return !r->stage1[mma->results[0]->id] && r->level[sum->id] > 0 &&
+           (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
+}
+
+/* Whether the loop can be pipelined; marks the stages. */
+bool
+roles_prepare_pipelined(Roles *r)
+{
+    bool some_stage1 = false, some_stage0 = false;
+
+    do {
+        roles_mark(r);
+        for (uint32_t i = 0; i < r->body->ops.n; i++) {
+            const TirOp *op = r->body->ops.at[i];
+            if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
+                return false;
+            if (op->op == TIR_MMA) {
+                some_stage1 |= r->stage1[op->results[0]->id];
+                some_stage0 |= !r->stage1[op->results[0]->id];
+                if (r->stage1[op->results[0]->id] != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
+                    return false;
+            }
+            if (op->op == TIR_IF && r->stage1[op->args[0]->id])
+                return false;
+        }
+        if (!some_stage1 || !some_stage0)
+            return false;
+    } while (split_branches(r, r->body));
+    sink_into_late(r, r->body);
+    if (!mark_closing(r))
+        r->not_pipelined = "a product needs the result of one that would run under arithmetic";
+    else if (reads_early_results(r))
+        r->not_pipelined = "the result of a first product is used behind a second one";
+    return r->not_pipelined == NULL && !shares_stages(r);
+}

@@ -1,0 +1,75 @@
+/* roles_stagger.c - programs that begin the main loop at different iterations.
+ *
+ * Programs that run at once and add what each iteration gives to the same memory would all add to the
+ * same place at a time, tile by tile, since they go through the loop at the same pace: the slices of
+ * the cache that hold this tile are busy, the others idle.  Where the iterations may be done in any
+ * order, program p begins with iteration p % 8 and does those before it at the end.  No further away:
+ * what the programs share should still be read by all at about the same time.
+ *
+ *     number    0 1 2 ..  n - 1  | n ..      n: iterations without masks; those behind them stay
+ *     iteration s s + 1 .. s - 1 | n ..      where they are
+ *
+ * Producer and consumers count the same numbers, and each computes the iteration that one stands for.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+enum { APART = 8 }; /* a power of two */
+
+bool
+roles_can_stagger(const Roles *r)
+{
+    const TirPlan *plan = r->fn->plan;
+
+    if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->coop_k ||
+        plan->cooperative || plan->pipelined || plan->consumers < 2 || r->loop->n_segments > 2)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (roles_depends_on_consumer(r, r->loop->args[k]))
+            return false;
+    }
+    if (r->loop->n_segments == 2) {
+        bool first = false, last = false;
+        roles_visit_masks(r, r->body, false, &first, &last);
+        if (first)
+            return false;
+    }
+    /* what consumers copy themselves, they copy for the number that comes next */
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared == NULL && op->results[0]->type.rank > 0)
+            return false;
+    }
+    return true;
+}
+
+Staggering
+roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
+{
+    Staggering s = {.lo = range.lo, .end = range.hi};
+
+    if (!r->fn->plan->staggered)
+        return (Staggering){0};
+    for (uint32_t w = 0; w < r->fn->plan->consumers && r->loop->n_segments == 2; w++) {
+        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
+        s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
+    }
+    if (r->fn->plan->paired) /* a pair goes through the same iterations */
+        block_index = tir_binary(b, TIR_DIV, block_index, tir_const_int(b, 2));
+    TirVal *apart = tir_const_int(b, APART), *none = tir_const_int(b, 0);
+    s.n = tir_binary(b, TIR_SUB, s.end, s.lo);
+    TirVal *start = tir_binary(b, TIR_AND, block_index, tir_const_int(b, APART - 1));
+    s.start = tir_select(b, tir_binary(b, TIR_GE, s.n, apart), start, none);
+    return s;
+}
+
+TirVal *
+roles_stagger_iteration(TirBuilder *b, const Staggering *s, TirVal *number)
+{
+    TirVal *later = tir_binary(b, TIR_ADD, number, s->start);
+    TirVal *around = tir_binary(b, TIR_SUB, later, s->n);
+    TirVal *turned = tir_select(b, tir_binary(b, TIR_LT, later, s->end), later, around);
+
+    return tir_select(b, tir_binary(b, TIR_LT, number, s->end), turned, number);
+}

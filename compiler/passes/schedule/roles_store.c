@@ -1,0 +1,206 @@
+/* roles_store.c - results that leave through shared memory, by TMA.
+ *
+ * Where a loop does nothing but add products up, all consumers end it at about the same time, and nothing
+ * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
+ * arithmetic beside its products and is pipelined by one stage: consumers with the same number of iterations
+ * share the tensor cores evenly, so that they end together, too.  So the end is made short: a consumer
+ * writes its tile into a staging buffer, a few swizzle atom columns of 128 bytes at a time, and has TMA
+ * store it, which clips it at the ends of the tensor.  Threads then need no addresses, and need not exchange
+ * elements with their neighbours until each has 16 bytes; the next tile's products start meanwhile.
+ *
+ * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so that stage
+ * may be the staging buffer, provided it has room for the whole tile and there is a second stage for the next
+ * tile's load.  The consumer releases it when TMA has read it.  Waiting for that at once would stall the
+ * consumer, so it waits under the next tile's first product (`deferred_release`).
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+enum { OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
+
+/* Whether `value` is computed from what the main loop leaves, element by element. */
+static bool
+comes_from_loop(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == r->loop)
+        return true;
+    if (def == NULL || (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (comes_from_loop(r, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t
+accesses(const TirBlock *block, const TirTensor *tensor)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        n += block->ops.at[i]->tensor == tensor;
+        for (uint32_t k = 0; k < block->ops.at[i]->n_blocks; k++)
+            n += accesses(block->ops.at[i]->blocks[k], tensor);
+    }
+    return n;
+}
+
+static int64_t
+padded_bytes(int64_t rows, int64_t cols, int64_t element)
+{
+    int64_t width = SWIZZLE_BYTES / element;
+    int64_t bytes = (rows + 7) / 8 * 8 * ((cols + width - 1) / width * width) * element;
+
+    return (bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
+}
+
+/* How many swizzle atom columns of a tile may be under way at once: all, else two, else one; 0: there is no room. */
+static int64_t
+atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
+{
+    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, consumers = r->fn->plan->consumers;
+
+    for (uint32_t k = 0; k < r->fn->shared.n; k++) {
+        const TirShared *shared = r->fn->shared.at[k];
+        int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
+        if (shared->aliases != 0)
+            continue;
+        left -= each * shared->stages * (shared->per_consumer || shared->is_staging ? consumers : 1);
+    }
+    int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
+    return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
+}
+
+static bool
+has_swapped(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->swap_ab)
+            return true;
+    }
+    return false;
+}
+
+/* The swizzle atom columns of a store's tile, if it may leave by TMA and should; else 0. */
+static int64_t
+atom_columns_to_store(const Roles *r, const TirOp *store)
+{
+    const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
+    const TirTensor *tensor = store->tensor;
+
+    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_accumulates_only(r)) ||
+        has_swapped(r) || tensor->rank > form->rank || store->n_limits > 0 ||
+        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
+        store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
+        return 0;
+    const TirVal *value = store->args[store->n_args - 1];
+    int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
+    if (value->type.rank != 2 || (element != 2 && element != 4) || value->type.dtype == DT_BOOL ||
+        value->type.dim[0] > form->box || value->type.dim[1] % (SWIZZLE_BYTES / element) != 0 ||
+        !comes_from_loop(r, value) || accesses(r->old, tensor) != 1)
+        return 0;
+    return value->type.dim[1] / (SWIZZLE_BYTES / element);
+}
+
+/* Whether the tile's rows lie along one dimension of the tensor: each warp stores some of them. */
+static bool
+has_rows_along_one(const TirOp *store, int32_t rows)
+{
+    uint32_t ranges = 0, whole = 0;
+
+    for (uint32_t d = 0; d + 1 < store->tensor->rank; d++) {
+        ranges += store->index[d].kind != INDEX_SCALAR;
+        whole += store->index[d].kind == INDEX_RANGE && store->index[d].length == rows;
+    }
+    return ranges == 1 && whole == 1;
+}
+
+/* Whether products read the tile as their left operand, as it is: each warp its own rows. */
+static bool
+is_read_by_rows(const Roles *r, const TirVal *tile)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        left += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->args[0] == tile;
+    return count_uses(r->fn, tile) == left;
+}
+
+/* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
+ * the swizzle, 8 rows. */
+static bool
+fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
+{
+    int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
+
+    return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release && pipeline->rows == value->type.dim[0] &&
+           pipeline->rows % ROWS_OF_WARPS == 0 && stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
+}
+
+void
+roles_find_places(Roles *r)
+{
+    if (!r->fn->plan->pipelined || !roles_reads_once_in_stage0(r))
+        return;
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        const TirOp *store = r->old->ops.at[i];
+        int64_t atom_columns = atom_columns_to_store(r, store);
+        for (uint32_t k = 0; k < r->once.n && atom_columns > 0; k++) {
+            TirShared *pipeline = r->once.at[k]->shared;
+            if (!fits_stage(pipeline, store->args[store->n_args - 1], atom_columns) ||
+                !has_rows_along_one(store, pipeline->rows) ||
+                !is_read_by_rows(r, r->once.at[k]->results[0]))
+                continue;
+            pipeline->deferred_release = true;
+            vec_push(r->fn->arena, &r->places, ((StorePlace){store, pipeline}));
+            break;
+        }
+    }
+}
+
+void
+roles_give_back_once(Roles *r, bool deferred)
+{
+    for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
+        TirShared *pipeline = r->once.at[k]->shared;
+        if (pipeline->deferred_release == deferred)
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipeline, 0);
+    }
+}
+
+/* Emits a store as a TMA store; false: it is better left as it is, or must be. */
+bool
+roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
+{
+    TirBuilder *b = &r->b;
+    int64_t atom_columns = atom_columns_to_store(r, store);
+    const TirShared *below = NULL;
+
+    if (atom_columns == 0)
+        return false;
+    const TirVal *value = store->args[store->n_args - 1];
+    for (uint32_t k = 0; k < r->places.n; k++)
+        below = r->places.at[k].store == store ? r->places.at[k].pipeline : below;
+    if (below == NULL)
+        atom_columns = atom_columns_that_fit(r, value->type.dim[0], atom_columns);
+    if (atom_columns == 0)
+        return false;
+    TirVal *args[TENSOR_MAX_RANK + 1];
+    for (uint32_t k = 0; k < store->n_args; k++)
+        args[k] = clone_of(map, store->args[k]);
+    b->span = store->span;
+    TirOp *op = tir_op_new(b, TIR_TMA_STORE, store->n_args, args, 0, NULL);
+    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+        op->index[d] = store->index[d];
+    op->tensor = store->tensor;
+    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
+    op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
+                                  (int32_t)atom_columns * width, 1);
+    op->shared->is_staging = true;
+    op->shared->aliases = below == NULL ? 0 : below->id + 1;
+    return true;
+}

@@ -1,0 +1,186 @@
+/* roles_vectors.c - vectors that an iteration loads, copied to shared memory while the one before it
+ * is computed.
+ *
+ * A load from global memory takes longer than anything else that products wait for.  Where its
+ * tensor is aligned as TMA wants it, a vector has a pipeline like a tile.  Else each
+ * warp group copies its own to one of two stages, while an iteration reads the other.  One barrier an
+ * iteration is enough, which stands behind the copies and behind what reads the stage that the next
+ * ones go to:
+ *
+ *     consumers by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
+ *     with their barrier    { read i; .. barrier; copy i + 2; .. }    the first two
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+enum { STAGES = 2, ELEMENT_BITS = 32 };
+
+/* Whether an index can be computed for another iteration: from sizes, parameters, the grid and the
+ * numbers of iterations. */
+static bool
+is_ahead(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL)
+        return value->block->owner != NULL && value == value->block->params.at[0];
+    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
+        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!is_ahead(r, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+static bool
+can_copy(const Roles *r, const TirOp *op)
+{
+    const TirTensor *tensor = op->tensor;
+
+    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 || op->n_limits > 0 ||
+        dtype_bits(tensor->dtype) != ELEMENT_BITS || tensor->align % (ELEMENT_BITS / 8) != 0 ||
+        op->index[tensor->rank - 1].kind == INDEX_SCALAR || writes_tensor(r->old, tensor))
+        return false;
+    bool moves = false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!is_ahead(r, op->args[k]))
+            return false;
+        moves = moves || op->args[k]->block == r->body;
+    }
+    return moves;
+}
+
+TirOp *
+roles_carrier(const Roles *r)
+{
+    TirOp *tile = NULL, *vector = NULL;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (op->op != TIR_LOAD || op->shared == NULL)
+            continue;
+        if (vector == NULL && op->shared->is_vector)
+            vector = op;
+        if (tile == NULL && !op->shared->is_vector && !op->shared->per_consumer)
+            tile = op;
+    }
+    return vector == NULL || r->fn->plan->lookahead ? vector : tile;
+}
+
+/* The stages of the loop's pipelines: of vectors there are as many, so that the producer runs ahead as
+ * far with them. */
+static uint32_t
+stages_of_loop(const Roles *r)
+{
+    uint32_t stages = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages > stages)
+            stages = op->shared->stages;
+    }
+    return stages;
+}
+
+void
+roles_pipeline_vectors(Roles *r)
+{
+    uint32_t stages = stages_of_loop(r);
+
+    if (stages == 0 || r->fn->plan->pipelined || !switch_is_on(r->px, "pipeline"))
+        return;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        bool apart = !can_copy(r, op);
+        for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other consumer */
+            apart = r->fn->plan->consumers > 1 && roles_depends_on_consumer(r, op->args[k]);
+        if (apart)
+            continue;
+        if (!fits_vector_box(op)) {
+            if (op->tensor->align % 16 != 0)
+                diag_remark(r->px->diag, op->span,
+                            "each warp group copies these elements of '%s' itself; `align(16)` at the "
+                            "tensor lets one thread fetch them for all", op->tensor->name);
+            continue;
+        }
+        op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
+                                      op->results[0]->type.dim[0], stages);
+        op->shared->is_pipeline = op->shared->is_vector = true;
+    }
+}
+
+void
+roles_find_vectors(Roles *r)
+{
+    r->vectors.n = 0;
+    for (uint32_t i = 0; i < r->body->ops.n && switch_is_on(r->px, "pipeline"); i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (!can_copy(r, op))
+            continue;
+        TirShared *buffer = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
+                                             op->results[0]->type.dim[0], STAGES);
+        vec_push(r->fn->arena, &r->vectors, ((StagedVector){op, buffer}));
+    }
+}
+
+const StagedVector *
+roles_vector(const Roles *r, const TirOp *load)
+{
+    for (uint32_t k = 0; k < r->vectors.n; k++) {
+        if (r->vectors.at[k].load == load)
+            return &r->vectors.at[k];
+    }
+    return NULL;
+}
+
+static TirVal *
+stage_of(TirBuilder *b, TirVal *iteration)
+{
+    return tir_binary(b, TIR_AND, iteration, tir_const_int(b, STAGES - 1));
+}
+
+void
+roles_copy_vectors(Roles *r, TirVal *iteration)
+{
+    TirBuilder *b = &r->b;
+
+    for (uint32_t i = 0; i < r->vectors.n; i++) {
+        const TirOp *load = r->vectors.at[i].load;
+        CloneMap uniform = roles_uniform_map(r, iteration);
+        TirVal *args[TENSOR_MAX_RANK + 1];
+        b->span = load->span;
+        args[0] = stage_of(b, iteration);
+        for (uint32_t k = 0; k < load->n_args; k++)
+            args[k + 1] = clone_scalar_tree(b, &uniform, load->args[k]);
+        TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, load->n_args + 1, args, 0, NULL);
+        copy->tensor = load->tensor;
+        copy->shared = r->vectors.at[i].buffer;
+        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+            copy->index[d] = load->index[d];
+    }
+    if (r->vectors.n > 0)
+        tir_op_new(b, TIR_ASYNC_COMMIT, 0, NULL, 0, NULL);
+}
+
+void
+roles_vectors_there(Roles *r)
+{
+    if (r->vectors.n > 0)
+        tir_op_new(&r->b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
+}
+
+void
+roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration)
+{
+    TirVal *stage = stage_of(&r->b, iteration);
+    const TirVal *loaded = vector->load->results[0];
+
+    r->b.span = vector->load->span;
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &loaded->type);
+    read->shared = vector->buffer;
+    read->results[0]->name = loaded->name;
+    clone_set(map, loaded, read->results[0]);
+}

@@ -1,0 +1,438 @@
+/* acc_classes.c - sums of products that live in one set of registers.
+ *
+ * A product of a warp group runs on after its instruction, and its accumulator may be neither copied
+ * nor moved meanwhile.  So every chain of values that a product adds to - carried by loops, passed
+ * through branches, scaled in between - lives in one set of registers, its register class.
+ *
+ * A value that is computed from a result alone, while other products run, takes over the registers of the
+ * result.  ptxas does not find that by itself when nearly all registers are taken.
+ *
+ * Two values share a register class only if neither overwrites the other while that may still be read: a sum
+ * that is used again after more was added to it is copied first, and products that begin with the copy have a
+ * register class of their own.
+ *
+ * The lowering evaluates pure operations when their result is first read.  An operation on a value in a register
+ * class is evaluated where it stands if the class holds another value by then:
+ *
+ *     x = mul acc, 0.5            at once
+ *     acc2 = mma p, v, acc        the registers of acc
+ *     y = add acc2, x
+ */
+#include "compiler/passes/util/acc_classes.h"
+#include "compiler/passes/util/tir_util.h"
+
+typedef struct AccClasses {
+    const TirFn *fn;
+    uint32_t *parent;    /* union of values, by id */
+    bool *mma;       /* by class: some product's result is in it */
+    uint32_t *next;      /* by id: another value of the class, around */
+    const TirVal **value; /* by id */
+} AccClasses;
+
+static uint32_t
+root_of(AccClasses *h, uint32_t id)
+{
+    while (h->parent[id] != id)
+        id = h->parent[id] = h->parent[h->parent[id]];
+    return id;
+}
+
+static bool
+used_behind(const TirBlock *block, const TirOp *op, const TirVal *value)
+{
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (behind && op_uses_deep(block->ops.at[i], value))
+            return true;
+        behind = behind || block->ops.at[i] == op;
+    }
+    return false;
+}
+
+static bool
+used_inside(const TirOp *region, const TirVal *value)
+{
+    for (uint32_t k = 0; k < region->n_blocks; k++) {
+        for (uint32_t i = 0; i < region->blocks[k]->ops.n; i++) {
+            if (op_uses_deep(region->blocks[k]->ops.at[i], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether `value`, which `op` overwrites, may still be asked for afterwards. */
+static bool
+outlives(const TirOp *op, const TirVal *value)
+{
+    for (;;) {
+        if (used_behind(op->parent, op, value))
+            return true;
+        if (op->parent == value->block)
+            return false;
+        op = op->parent->owner;
+        if (op->op == TIR_FOR && used_inside(op, value)) /* the next iteration would find it overwritten */
+            return true;
+    }
+}
+
+/* Whether `value` is known at `op`: defined before it, in its block or one around it. */
+static bool
+is_known(const TirVal *value, const TirOp *op)
+{
+    while (op != NULL && op->parent != value->block)
+        op = op->parent->owner;
+    if (op == NULL || value->def == NULL)
+        return op != NULL;
+    for (uint32_t i = 0; op->parent->ops.at[i] != op; i++) {
+        if (op->parent->ops.at[i] == value->def)
+            return true;
+    }
+    return false;
+}
+
+bool
+is_made_at_acc_class(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    return def == NULL ||
+           (def->op != TIR_LOAD && def->op != TIR_CONVERT && def->op != TIR_COMBINE &&
+            def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
+}
+
+/* Whether `by` comes to the registers of `value` while that may still be asked for. */
+static bool
+is_overwritten(const TirVal *value, const TirVal *by)
+{
+    const TirOp *op = by->def != NULL ? by->def : by->block->owner; /* else: what a loop carries */
+
+    if (!is_made_at_acc_class(value) || op == NULL || value == by)
+        return false;
+    if (value->block == by->block && value->def == NULL && by->def == NULL)
+        return true; /* carried side by side */
+    if (value->def != NULL && value->def == by->def)
+        return true;
+    return is_known(value, op) && (outlives(op, value) || (by->def == NULL && used_inside(op, value)));
+}
+
+static bool
+can_join(const AccClasses *h, uint32_t a, uint32_t b)
+{
+    uint32_t x = a;
+
+    do {
+        uint32_t y = b;
+        do {
+            if (is_overwritten(h->value[x], h->value[y]) || is_overwritten(h->value[y], h->value[x]))
+                return false;
+            y = h->next[y];
+        } while (y != b);
+        x = h->next[x];
+    } while (x != a);
+    return true;
+}
+
+/* Lets two values share their registers, unless one of them, or of those that share theirs, would be overwritten
+ * while it is needed.  Then the lowering copies. */
+static void
+join(AccClasses *h, const TirVal *a, const TirVal *b)
+{
+    uint32_t x = root_of(h, a->id), y = root_of(h, b->id), next;
+
+    if (x == y || !can_join(h, x, y))
+        return;
+    h->parent[x] = y;
+    h->mma[y] |= h->mma[x];
+    next = h->next[x];
+    h->next[x] = h->next[y];
+    h->next[y] = next;
+}
+
+static bool
+is_constant(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST;
+}
+
+static bool
+is_zero(const TirVal *value)
+{
+    return is_constant(value) && value->def->number == 0;
+}
+
+/* What a loop carries and what it leaves. */
+static void
+join_carried(AccClasses *h, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_carried(h, op->blocks[k]);
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
+            if (op->results[k]->type.rank == 2 && op->results[k]->type.dtype == DT_F32)
+                join(h, op->results[k], op->blocks[0]->params.at[k + 1]);
+        }
+    }
+}
+
+/* Values that are the same tile as it goes around loops and through branches. */
+static void
+join_flow(AccClasses *h, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_flow(h, op->blocks[k]);
+        if (op->op == TIR_MMA && op->async) {
+            h->mma[root_of(h, op->results[0]->id)] = true;
+            if (!is_zero(op->args[2]))
+                join(h, op->results[0], op->args[2]);
+        }
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            const TirVal *result = op->results[k];
+            if (result->type.rank != 2 || result->type.dtype != DT_F32)
+                continue;
+            for (uint32_t j = 0; j < op->n_blocks; j++) {
+                const TirVal *yielded = block_yield(op->blocks[j])->args[k];
+                if (!is_constant(yielded))
+                    join(h, result, yielded);
+            }
+            if (op->op == TIR_FOR) {
+                const TirVal *initial = op->args[loop_first_initial(op) + k];
+                if (!is_constant(initial))
+                    join(h, result, initial);
+            }
+        }
+    }
+}
+
+/* What is computed from a tile of a chain and goes into the chain again is computed in place. */
+static void
+join_in_place(AccClasses *h, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_in_place(h, op->blocks[k]);
+        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 ||
+            !h->mma[root_of(h, op->results[0]->id)])
+            continue;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (tir_type_eq(op->args[k]->type, op->results[0]->type) &&
+                h->mma[root_of(h, op->args[k]->id)]) {
+                join(h, op->results[0], op->args[k]);
+                break;
+            }
+        }
+    }
+}
+
+/* The operand that an elementwise operation could take the place of: a tile of its type that nothing
+ * else uses; NULL. */
+static TirVal *
+replaced_by(AccClasses *h, const TirVal *value)
+{
+    const TirOp *op = value->def;
+    TirVal *found = NULL;
+
+    if (op == NULL || (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+        return NULL;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        bool begun = def == NULL && h->mma[root_of(h, op->args[k]->id)]; /* by the lookahead MMA */
+        if (op->args[k]->block != op->parent || !tir_type_eq(op->args[k]->type, value->type) ||
+            (!begun && (def == NULL || (def->op != TIR_MMA &&
+                                        (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0))))
+            continue; /* one and the same for a row, or for all: it has no registers of its own */
+        if (found != NULL || count_uses(h->fn, op->args[k]) != 1)
+            return NULL;
+        found = op->args[k];
+    }
+    return found;
+}
+
+static void
+join_held(AccClasses *h, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            join_held(h, op->blocks[k]);
+        for (uint32_t k = 0; op->op == TIR_MMA_WAIT && k < op->n_args; k++) {
+            TirVal *from = op->args[k];
+            while (from != NULL && !h->mma[root_of(h, from->id)])
+                from = replaced_by(h, from);
+            /* Only the last one, element by element from the result: what lies between is used by
+             * nothing else, so nobody asks for it, or for the result, later. */
+            if (from != NULL)
+                join(h, op->args[k], from);
+        }
+    }
+}
+
+/* Numbers the register classes in the order in which their values are first made. */
+static void
+number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uint32_t *next, uint32_t *out)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results + (op->op == TIR_FOR ? op->n_results : 0); k++) {
+            const TirVal *value = k < op->n_results
+                                      ? op->results[k]
+                                      : op->blocks[0]->params.at[k - op->n_results + 1];
+            uint32_t class = root_of(h, value->id);
+            if (!h->mma[class] || value->type.rank != 2)
+                continue;
+            if (of_class[class] == 0)
+                of_class[class] = ++*next;
+            out[value->id] = of_class[class];
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            number_acc_classes(h, op->blocks[k], of_class, next, out);
+    }
+}
+
+/* ---- what is made at once ---- */
+
+typedef struct AtOnce {
+    const uint32_t *acc_class;
+    uint64_t *reads;    /* by value: the register classes, as bits, that it is made of when it is asked for */
+    uint32_t *last_use; /* by value: the last place in its block that uses it */
+    bool *at_once;
+} AtOnce;
+
+/* A bit for each register class; where there are more of them, some share one. */
+static uint64_t
+acc_class_bit(uint32_t acc_class)
+{
+    return acc_class == 0 ? 0 : (uint64_t)1 << (acc_class - 1) % 64;
+}
+
+/* Whether the lowering makes the results where the operation stands. */
+static bool
+is_made_there(const TirOp *op)
+{
+    return op->n_results != 1 || op->n_blocks > 0 || (tir_op_info(op->op)->flags & TF_PURE) == 0 ||
+           op->op == TIR_MMA || op->op == TIR_REDUCE || op->op == TIR_LOAD || op->op == TIR_COMBINE ||
+           op->op == TIR_SHARED_READ;
+}
+
+/* AccClasses that get another value in `op`. */
+static uint64_t
+acc_classes_written(const AtOnce *a, const TirOp *op)
+{
+    uint64_t written = 0;
+
+    for (uint32_t k = 0; k < op->n_results; k++)
+        written |= acc_class_bit(a->acc_class[op->results[k]->id]);
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        const TirBlock *block = op->blocks[k];
+        for (uint32_t j = 0; j < block->params.n; j++)
+            written |= acc_class_bit(a->acc_class[block->params.at[j]->id]);
+        for (uint32_t i = 0; i < block->ops.n; i++)
+            written |= acc_classes_written(a, block->ops.at[i]);
+    }
+    return written;
+}
+
+static void
+note_uses(AtOnce *a, const TirBlock *block, const TirOp *op, uint32_t at)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->block == block)
+            a->last_use[op->args[k]->id] = at;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            note_uses(a, block, op->blocks[k]->ops.at[i], at);
+    }
+}
+
+/* Marks what stands before operation `at`, is asked for behind it, and is made of a register class to which it gives another
+ * value.  (A loop or branch asks for what its blocks use before these run.) */
+static void
+mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
+{
+    const TirOp *op = block->ops.at[at];
+    uint64_t written = acc_classes_written(a, op);
+
+    for (uint32_t i = 0; i < at && written != 0; i++) {
+        const TirOp *earlier = block->ops.at[i];
+        if (is_made_there(earlier) || a->acc_class[earlier->results[0]->id] != 0)
+            continue;
+        TirVal *value = earlier->results[0];
+        if ((a->reads[value->id] & written) != 0 && a->last_use[value->id] > at)
+            a->at_once[value->id] = true;
+    }
+}
+
+static void
+note_reads(AtOnce *a, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_results; k++) {
+        const TirVal *value = op->results[k];
+        a->reads[value->id] = acc_class_bit(a->acc_class[value->id]);
+        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->acc_class[value->id] == 0; j++) {
+            if (!a->at_once[op->args[j]->id])
+                a->reads[value->id] |= a->reads[op->args[j]->id];
+        }
+    }
+}
+
+static void
+find_at_once(AtOnce *a, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        note_uses(a, block, block->ops.at[i], i);
+    for (uint32_t i = 0; i < block->params.n; i++)
+        a->reads[block->params.at[i]->id] = acc_class_bit(a->acc_class[block->params.at[i]->id]);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        mark_before(a, block, i);
+        note_reads(a, op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_at_once(a, op->blocks[k]);
+    }
+}
+
+static void
+list_values(AccClasses *h, const TirBlock *block)
+{
+    for (uint32_t k = 0; k < block->params.n; k++)
+        h->value[block->params.at[k]->id] = block->params.at[k];
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            h->value[op->results[k]->id] = op->results[k];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            list_values(h, op->blocks[k]);
+    }
+}
+
+MmaAccClasses
+mma_acc_classes(Arena *arena, const TirFn *fn)
+{
+    uint32_t n = fn->next_id + 1, acc_classes = 0;
+    AccClasses h = {.fn = fn,
+               .parent = arena_array(arena, uint32_t, n),
+               .mma = arena_array(arena, bool, n),
+               .next = arena_array(arena, uint32_t, n),
+               .value = arena_array(arena, const TirVal *, n)};
+
+    for (uint32_t k = 0; k < n; k++)
+        h.parent[k] = h.next[k] = k;
+    list_values(&h, fn->body);
+    join_carried(&h, fn->body);
+    join_flow(&h, fn->body);
+    join_in_place(&h, fn->body);
+    join_held(&h, fn->body);
+    AtOnce at_once = {.reads = arena_array(arena, uint64_t, n),
+                      .last_use = arena_array(arena, uint32_t, n),
+                      .at_once = arena_array(arena, bool, n)};
+    uint32_t *of = arena_array(arena, uint32_t, n);
+    number_acc_classes(&h, fn->body, arena_array(arena, uint32_t, n), &acc_classes, of);
+    at_once.acc_class = of;
+    find_at_once(&at_once, fn->body);
+    return (MmaAccClasses){of, at_once.at_once};
+}

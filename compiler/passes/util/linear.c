@@ -1,0 +1,118 @@
+/* linear.c - integers as sums of sizes, scalars and ranges (see linear.h). */
+#include "compiler/passes/util/linear.h"
+
+enum { DEEPEST = 24 };
+
+bool
+linear_same_value(const TirVal *a, const TirVal *b)
+{
+    const TirOp *x = a->def, *y = b->def;
+
+    if (a == b)
+        return true;
+    if (x == NULL || y == NULL || x->op != y->op || x->integer != y->integer)
+        return false;
+    return x->op == TIR_SIZE || x->op == TIR_GRID || x->op == TIR_GRID_FIRST || (x->op == TIR_CONST && a->type.rank == 0);
+}
+
+static bool
+same_range(const TirOp *a, const TirOp *b)
+{
+    return linear_same_value(a->args[0], b->args[0]) && linear_same_value(a->args[1], b->args[1]) &&
+           tir_same_index(&a->index[0], &b->index[0]);
+}
+
+static void
+add_term(Linear *sum, const TirVal *value, int64_t coefficient)
+{
+    bool is_range = value->def != NULL && value->def->op == TIR_IOTA;
+
+    for (uint32_t k = 0; k < sum->n; k++) {
+        const TirVal *other = sum->terms[k].value;
+        bool other_range = other->def != NULL && other->def->op == TIR_IOTA;
+        if (is_range && other_range ? same_range(value->def, other->def)
+                                    : linear_same_value(value, other)) {
+            sum->terms[k].coefficient += coefficient;
+            return;
+        }
+    }
+    if (sum->n == LINEAR_TERMS) {
+        sum->ok = false;
+        return;
+    }
+    sum->terms[sum->n].coefficient = coefficient;
+    sum->terms[sum->n++].value = value;
+}
+
+/* Which operand of a multiplication is a constant; 2: neither, or it is none. */
+static uint32_t
+constant_factor(const TirOp *op)
+{
+    uint32_t k = 0;
+
+    if (op == NULL || op->op != TIR_MUL)
+        return 2;
+    while (k < 2 && (op->args[k]->def == NULL || op->args[k]->def->op != TIR_CONST))
+        k++;
+    return k;
+}
+
+static void
+add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
+{
+    const TirOp *op = value->def;
+
+    if (depth > DEEPEST) {
+        sum->ok = false;
+        return;
+    }
+    uint32_t factor = constant_factor(op);
+    if (factor < 2) {
+        add_value(sum, op->args[1 - factor], scale * op->args[factor]->def->integer, depth + 1);
+        return;
+    }
+    switch (op == NULL ? TIR_SIZE : op->op) {
+    case TIR_CONST:
+        sum->constant += scale * op->integer;
+        return;
+    case TIR_ADD:
+    case TIR_SUB:
+        add_value(sum, op->args[0], scale, depth + 1);
+        add_value(sum, op->args[1], op->op == TIR_ADD ? scale : -scale, depth + 1);
+        return;
+    case TIR_NEG:
+        add_value(sum, op->args[0], -scale, depth + 1);
+        return;
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+        add_value(sum, op->args[0], scale, depth + 1);
+        return;
+    default:
+        if (value->type.rank > 0 && (op == NULL || op->op != TIR_IOTA))
+            sum->ok = false;
+        else
+            add_term(sum, value, scale);
+    }
+}
+
+void
+linear_add(Linear *sum, const TirVal *value, int64_t scale)
+{
+    add_value(sum, value, scale, 0);
+}
+
+bool
+linear_equal(const Linear *a, const Linear *b)
+{
+    Linear rest = *a;
+
+    rest.constant -= b->constant;
+    for (uint32_t k = 0; k < b->n; k++)
+        add_term(&rest, b->terms[k].value, -b->terms[k].coefficient);
+    for (uint32_t k = 0; k < rest.n; k++) {
+        if (rest.terms[k].coefficient != 0)
+            return false;
+    }
+    return a->ok && b->ok && rest.ok && rest.constant == 0;
+}

@@ -1,0 +1,59 @@
+/* shared_uses.c - how operations touch shared buffers. */
+#include "compiler/passes/util/shared_uses.h"
+
+const TirOp *
+view_source(const TirVal *value, bool *transposed)
+{
+    const TirOp *def = value->def;
+
+    *transposed = false;
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART)) {
+        *transposed = *transposed != (def->op == TIR_TRANSPOSE);
+        def = def->args[0]->def;
+    }
+    return def != NULL && def->op == TIR_SHARED_READ ? def : NULL;
+}
+
+const TirOp *
+view_part(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && def->op == TIR_TRANSPOSE)
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_PART ? def : NULL;
+}
+
+uint32_t
+shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
+{
+    uint32_t n = 0;
+    bool transposed;
+
+    switch (op->op) {
+    case TIR_COPY_ASYNC:
+    case TIR_SHARED_WRITE:
+        if (op->shared->is_coop_k) /* the consumers' barrier keeps its uses apart */
+            break;
+        out[n++] = (SharedUse){op->shared, false, true, op->shared->stages > 1};
+        break;
+    case TIR_MMA:
+    case TIR_CONVERT:
+        for (uint32_t k = 0; k < op->n_args && k < 2; k++) {
+            const TirOp *read = view_source(op->args[k], &transposed);
+            /* pipelines have their own barriers */
+            if (read != NULL && !read->shared->is_pipeline && !read->shared->is_coop_k)
+                out[n++] = (SharedUse){read->shared, true, false, read->shared->stages > 1};
+        }
+        if (op->op == TIR_CONVERT && op->shared != NULL)
+            out[n++] = (SharedUse){op->shared, true, true, false};
+        break;
+    case TIR_REDUCE:
+        if (op->shared != NULL)
+            out[n++] = (SharedUse){op->shared, true, true, false};
+        break;
+    default:
+        break;
+    }
+    return n;
+}

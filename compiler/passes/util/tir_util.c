@@ -1,0 +1,443 @@
+/* tir_util.c - small operations on tile IR that several passes need. */
+#include "compiler/passes/util/tir_util.h"
+
+#include "compiler/ir/isa.h"
+
+void
+scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to)
+{
+    vec_push(arena, &map->from, from);
+    vec_push(arena, &map->to, to);
+}
+
+TirVal *
+clone_scalar(TirBuilder *b, ScalarMap *map, TirVal *value, const TirBlock *body)
+{
+    for (uint32_t i = 0; i < map->from.n; i++) {
+        if (map->from.at[i] == value)
+            return map->to.at[i];
+    }
+    if (value->block != body || value->def == NULL)
+        return value;
+    TirOp *def = value->def;
+    TirVal **args = arena_array(b->fn->arena, TirVal *, def->n_args + 1);
+    for (uint32_t k = 0; k < def->n_args; k++)
+        args[k] = clone_scalar(b, map, def->args[k], body);
+    TirOp *copy = tir_op_new(b, def->op, def->n_args, args, 1, &value->type);
+    copy->integer = def->integer;
+    copy->number = def->number;
+    copy->span = def->span;
+    copy->results[0]->name = value->name;
+    scalar_map_add(map, b->fn->arena, value, copy->results[0]);
+    return copy->results[0];
+}
+
+void
+op_set_parent(TirOp *op, TirBlock *parent)
+{
+    op->parent = parent;
+    for (uint32_t k = 0; k < op->n_results; k++)
+        op->results[k]->block = parent;
+}
+
+void
+op_add_arg(Arena *arena, TirOp *op, TirVal *value)
+{
+    TirVal **args = arena_array(arena, TirVal *, op->n_args + 1);
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k] = op->args[k];
+    args[op->n_args++] = value;
+    op->args = args;
+}
+
+bool
+op_uses_deep(const TirOp *op, const TirVal *value)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == value)
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (op_uses_deep(op->blocks[k]->ops.at[i], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+uint32_t
+loop_first_initial(const TirOp *loop)
+{
+    return loop->n_segments > 1 ? 1 + loop->n_segments : 2;
+}
+
+TirVal *
+loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name)
+{
+    TirVal *param = tir_block_param(fn, loop->blocks[0], initial->type, name);
+    TirVal *result = arena_new(fn->arena, TirVal);
+    TirVal **results = arena_array(fn->arena, TirVal *, loop->n_results + 1);
+
+    for (uint32_t k = 0; k < loop->n_results; k++)
+        results[k] = loop->results[k];
+    *result = (TirVal){.id = fn->next_id++,
+                       .name = name,
+                       .type = initial->type,
+                       .def = loop,
+                       .block = loop->parent,
+                       .index = loop->n_results};
+    results[loop->n_results++] = result;
+    loop->results = results;
+    op_add_arg(fn->arena, loop, initial);
+    return param;
+}
+
+TirOp *
+block_yield(const TirBlock *block)
+{
+    return block->ops.at[block->ops.n - 1];
+}
+
+static void
+sink_one(TirFn *fn, TirBlock *block, uint32_t at)
+{
+    TirOp *op = block->ops.at[at];
+    uint32_t to = at;
+
+    (void)fn;
+    while (to + 1 < block->ops.n && !op_uses_deep(block->ops.at[to + 1], op->results[0]) &&
+           block->ops.at[to + 1]->op != TIR_YIELD) {
+        if (op->op == TIR_LOAD && op_writes_tensor(block->ops.at[to + 1], op->tensor))
+            break;
+        to++;
+    }
+    for (uint32_t i = at; i < to; i++)
+        block->ops.at[i] = block->ops.at[i + 1];
+    block->ops.at[to] = op;
+}
+
+void
+sink_loads(TirFn *fn, TirBlock *block)
+{
+    /* Backwards, so that a transpose has moved before the load it reads. */
+    for (uint32_t i = block->ops.n; i-- > 0;) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            sink_loads(fn, op->blocks[k]);
+        if (op->op == TIR_TRANSPOSE || (op->op == TIR_LOAD && block->owner != NULL))
+            sink_one(fn, block, i);
+    }
+}
+
+uint32_t
+count_uses_in(const TirBlock *block, const TirVal *value)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            n += op->args[k] == value;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_uses_in(op->blocks[k], value);
+    }
+    return n;
+}
+
+bool
+has_own_mma(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (block->ops.at[i]->op == TIR_MMA)
+            return true;
+    }
+    return false;
+}
+
+bool
+has_operation(const TirBlock *block, TirOpcode sought)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
+        const TirOp *op = block->ops.at[i];
+        has = op->op == sought;
+        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
+            has = has_operation(op->blocks[k], sought);
+    }
+    return has;
+}
+
+bool
+feeds_mmas(const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value)
+                continue;
+            if (op->op == TIR_MMA && k < 2)
+                return true;
+            /* read in that block, or in one in it */
+            if (op->op == TIR_TRANSPOSE && feeds_mmas(op->parent, op->results[0]))
+                return true;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (feeds_mmas(op->blocks[k], value))
+                return true;
+        }
+    }
+    return false;
+}
+
+uint32_t
+count_uses(const TirFn *fn, const TirVal *value)
+{
+    return count_uses_in(fn->body, value);
+}
+
+/* The factor by which grid axis `axis` is multiplied, 1: itself; 0: the value is something else. */
+static int64_t
+times_axis(const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+
+    if (op != NULL && op->op == TIR_GRID && op->integer == (int64_t)axis)
+        return 1;
+    for (uint32_t k = 0; op != NULL && op->op == TIR_MUL && k < 2; k++) {
+        const TirOp *x = op->args[k]->def, *by = op->args[1 - k]->def;
+        if (x != NULL && by != NULL && x->op == TIR_GRID && x->integer == (int64_t)axis && by->op == TIR_CONST)
+            return by->integer;
+    }
+    return 0;
+}
+
+/* Whether an axis counts the elements of size `size`, `by` at a time: past its end, index * by is at least the size. */
+static bool
+counts_size(const HostExpr *extent, uint32_t size, int64_t by)
+{
+    if (by == 1)
+        return extent->kind == HOST_SIZE && extent->index == size;
+    return by > 1 && extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE && extent->a->index == size &&
+           extent->b->kind == HOST_INT && extent->b->integer == by;
+}
+
+/* Whether along dimension `dim` of its tile, which goes `by` at a time, a write ends where the axis does. */
+static bool
+is_limited_by(const TirOp *write, const HostExpr *extent, uint32_t dim, int64_t by)
+{
+    for (uint32_t k = 0; k < write->n_limits; k++) {
+        const TirOp *count = tir_limit_count(write, k)->def;
+        const TirOp *size = count != NULL && count->op == TIR_SUB ? count->args[0]->def : NULL;
+        if (size != NULL && size->op == TIR_SIZE && write->limits[k].axis == dim && write->limits[k].part.rows == 0 &&
+            counts_size(extent, (uint32_t)size->integer, by))
+            return true;
+    }
+    return false;
+}
+
+bool
+writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write)
+{
+    const HostExpr *extent = fn->grid.at[axis].extent;
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < write->tensor->rank; d++) {
+        const TensorDim *dim = &write->tensor->dim[d];
+        const TirIndex *index = &write->index[d];
+        if (index->kind == INDEX_FULL)
+            continue;
+        int64_t by = times_axis(write->args[next++], axis);
+        if (by == 0 || (index->kind == INDEX_RANGE && (index->rows > 0 || index->length > by)))
+            continue;
+        if (dim->constant == 0 && counts_size(extent, dim->size, by))
+            return true;
+        if (index->kind == INDEX_RANGE && is_limited_by(write, extent, tir_tile_dimension(write, d), by))
+            return true;
+    }
+    return false;
+}
+
+bool
+box_begins_aligned(const TirOp *access)
+{
+    const TirTensor *tensor = access->tensor;
+    uint32_t last = tensor->rank - 1, at = 0;
+
+    if (access->index[last].kind == INDEX_FULL)
+        return true;
+    for (uint32_t d = 0; d < last; d++)
+        at += access->index[d].kind != INDEX_FULL;
+    return tir_factor(access->args[at]) * dtype_bits(tensor->dtype) / 8 % BOX_UNIT == 0;
+}
+
+bool
+box_may_be_written(const TirOp *write)
+{
+    uint32_t next = 0;
+
+    for (uint32_t d = 0; d < write->tensor->rank; d++) {
+        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]))
+            return false;
+    }
+    return box_begins_aligned(write);
+}
+
+bool
+fits_vector_box(const TirOp *load)
+{
+    const TirTensor *tensor = load->tensor;
+    const TirIndex *last = &load->index[tensor->rank - 1];
+    int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;
+
+    return load->results[0]->type.rank == 1 && load->n_limits == 0 && tensor->rank <= BOX_RANK &&
+           tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last->kind == INDEX_RANGE &&
+           last->length <= BOX_MOST && bytes % BOX_UNIT == 0 && box_begins_aligned(load);
+}
+
+int64_t
+accumulator_elements(const TirBlock *block)
+{
+    int64_t carried = 0, largest = 0, nested = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR) {
+            int64_t inside = accumulator_elements(op->blocks[0]);
+            for (uint32_t k = 0; k < op->n_results; k++) {
+                if (op->results[k]->type.rank == 2)
+                    inside += tir_type_elements(op->results[k]->type);
+            }
+            nested = inside > nested ? inside : nested;
+        }
+        if (op->op == TIR_MMA) {
+            /* An accumulator that comes from outside the block is a carried one. */
+            int64_t n = tir_type_elements(op->results[0]->type);
+            bool is_zero = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
+            if (is_zero && n > largest)
+                largest = n;
+        }
+    }
+    carried = largest > nested ? largest : nested;
+    return carried + (nested > 0 && largest > 0 ? largest : 0);
+}
+
+bool
+is_not_negative(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL) { /* the induction variable of a loop */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && value == value->block->params.at[0] && is_not_negative(loop->args[0]);
+    }
+    switch (def->op) {
+    case TIR_CONST:
+        return def->integer >= 0;
+    case TIR_GRID:
+    case TIR_GRID_FIRST:
+    case TIR_SIZE:
+        return true;
+    case TIR_ADD:
+    case TIR_MUL:
+    case TIR_DIV:
+    case TIR_MIN:
+        return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
+    case TIR_MAX:
+    case TIR_AND:
+        return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
+    default:
+        return false;
+    }
+}
+
+bool
+op_writes_tensor(const TirOp *op, const TirTensor *tensor)
+{
+    if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
+        return true;
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        if (writes_tensor(op->blocks[k], tensor))
+            return true;
+    }
+    return false;
+}
+
+bool
+writes_tensor(const TirBlock *block, const TirTensor *tensor)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        if (op_writes_tensor(block->ops.at[i], tensor))
+            return true;
+    }
+    return false;
+}
+
+uint32_t
+count_mmas(const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        n += op->op == TIR_MMA;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_mmas(op->blocks[k]);
+    }
+    return n;
+}
+
+TirOp *
+barrier_before(const TirFn *fn, const TirOp *op)
+{
+    TirOp *barrier = arena_new(fn->arena, TirOp);
+
+    barrier->op = TIR_BARRIER;
+    barrier->parent = op->parent;
+    barrier->span = op->span;
+    return barrier;
+}
+
+const TirOp *
+branch_with_mmas(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_blocks; k++) {
+            if (count_mmas(op->blocks[k]) > 0)
+                return op;
+        }
+    }
+    return NULL;
+}
+
+int64_t
+tir_factor(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    int64_t a, b, factor = 1;
+
+    if (def == NULL)
+        return 1;
+    switch (def->op) {
+    case TIR_CONST:
+        while (factor < 64 && def->integer % (factor * 2) == 0)
+            factor *= 2;
+        return factor;
+    case TIR_ADD:
+    case TIR_SUB:
+        a = tir_factor(def->args[0]);
+        b = tir_factor(def->args[1]);
+        return a < b ? a : b;
+    case TIR_AND: /* the bits that either has cleared are clear */
+        a = tir_factor(def->args[0]);
+        b = tir_factor(def->args[1]);
+        return a > b ? a : b;
+    case TIR_MUL:
+        factor = tir_factor(def->args[0]) * tir_factor(def->args[1]);
+        return factor < 64 ? factor : 64;
+    default:
+        return 1;
+    }
+}
