@@ -26,8 +26,9 @@ LAYERS = {
     "stdlib": [],
     "dsl": ["compiler/base"],
     "compiler/ir": ["compiler/base"],
-    # what rooms share with a target (target.h), and the C API (tilec.h)
-    "compiler": ["compiler/base", "compiler/ir"],
+    # two files that are in no room: what rooms share with a target, and the C API
+    "compiler/target.h": ["compiler/base", "compiler/ir"],
+    "compiler/tilec.h": [],
     "backends/ptx": ["compiler/base", "compiler/ir", "compiler/target.h"],
     "compiler/emit": ["compiler/base", "compiler/ir"],
     # what a pass is given, the tables of passes and switches, and what runs them
@@ -52,8 +53,8 @@ LAYERS = {
     "compiler/choose": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/tilec.h", "compiler/passes",
                         "compiler/passes/util", "compiler/front", "compiler/cost", "compiler/lower/tir_to_lir.h"],
     "compiler/report": ["compiler/base", "compiler/ir", "compiler/target.h"],
-    "compiler/driver": ["compiler/base", "compiler/ir", "compiler", "compiler/passes", "compiler/front", "compiler/cost",
-                        "compiler/timeline", "compiler/choose", "compiler/report", "compiler/emit",
+    "compiler/driver": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/tilec.h", "compiler/passes",
+                        "compiler/front", "compiler/cost", "compiler/timeline", "compiler/choose", "compiler/report", "compiler/emit",
                         "compiler/lower/tir_to_lir.h", "backends/ptx", "dsl/interpret.h"],
     "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/report/after_ptxas.h", "compiler/report/sass.h"],
     "backends/sim": [],
@@ -84,7 +85,7 @@ def layers():
             if home not in rooms or rooms.index(home) >= rooms.index(room):
                 bad.append(f"the table lets {room} include {other}, which is no room before it")
     for path in sources(".c", ".h", ".l", ".y", ".def"):
-        room = os.path.dirname(path)
+        room = path if path in LAYERS else os.path.dirname(path)
         if room not in LAYERS:
             bad.append(f"{path}: its folder is no room of the table")
             continue
