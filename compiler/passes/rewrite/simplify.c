@@ -233,6 +233,18 @@ has_effect(const TirOp *op)
     return false;
 }
 
+/* An operation goes, with the blocks that it owns: what they use, too, is used less. */
+static void
+forget_uses(const TirOp *op, uint32_t *uses)
+{
+    for (uint32_t k = 0; k < op->n_args; k++)
+        uses[op->args[k]->id]--;
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            forget_uses(op->blocks[k]->ops.at[i], uses);
+    }
+}
+
 static void
 drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
 {
@@ -250,8 +262,7 @@ drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
             continue;
         }
         s->changed = true;
-        for (uint32_t k = 0; k < op->n_args; k++)
-            uses[op->args[k]->id]--;
+        forget_uses(op, uses);
     }
     if (kept > 0) /* an empty block has no array */
         memmove(block->ops.at, block->ops.at + kept, (block->ops.n - kept) * sizeof *block->ops.at);
