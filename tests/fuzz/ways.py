@@ -130,7 +130,8 @@ class Ways:
 
 
 def with_plan(text, plan):
-    """The text with @plan before its kernels; what a kernel has of attributes stays."""
+    """The text with @plan before its kernels, in place of one they have; other attributes of a kernel stay."""
+    text = re.sub(r"^@plan\([^)]*\)\s*", "", text, flags=re.M)
     return re.sub(r"^((?:@\w+(?:\([^)]*\))?\s*)*)kernel\b", rf"@plan({plan})\n\1kernel", text, flags=re.M)
 
 
