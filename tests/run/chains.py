@@ -517,7 +517,7 @@ TILES = [  # M, N, N2, D, E
     (16, 64, 16, 64, 32), (32, 24, 40, 64, 24), (16, 8, 24, 16, 8), (128, 32, 64, 64, 64), (128, 64, 32, 16, 16),
     (192, 64, 32, 64, 64), (48, 40, 80, 80, 40), (64, 128, 64, 64, 128), (64, 64, 32, 64, 256)]
 SIZES = [(64, 128), (100, 75), (1, 1), (130, 200), (77, 64), (200, 17), (64, 65), (1, 150)]
-PLANS = ["consumers=1", "consumers=2,stages=2", "consumers=2,stages=1", "consumers=2,stages=3,q_stages=2,pingpong=1", "consumers=2,overlap=0",
+PLANS = ["consumers=1", "consumers=2,stages=2", "consumers=2,stages=1", "consumers=2,stages=3,q_stages=2,pingpong=1", "consumers=2,pipelined=0",
          "consumers=3,stages=2,persistent=0", "consumers=1,cooperative=1", "consumers=2,cooperative=1,stages=1,persistent=0",
          "consumers=2,cluster=2", "consumers=4,stages=2,dynamic=0", "consumers=2,persistent=0,pingpong=1"]
 REFUSED = ("a sum of products is used again after more is added to it", "has more registers than")

@@ -521,7 +521,7 @@ def settings(tilec):
         yield arch, ["-fraise-additions", "-fseparate-waits"], False
         yield arch, ["--warps=8", "--stages=3"], False
     yield "sm_90", ["--plan=none"], False
-    for plan in ["consumers=1", "consumers=2,overlap=1", "consumers=3,persistent=0"]:
+    for plan in ["consumers=1", "consumers=2,pipelined=1", "consumers=3,persistent=0"]:
         yield "sm_90", ["--plan=" + plan], False
     for off in passes:
         yield "sm_90", ["-fno-" + off], False
