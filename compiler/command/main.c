@@ -11,6 +11,7 @@
 #include "compiler/command/fmt.h"
 #include "compiler/command/measure.h"
 #include "compiler/command/run.h"
+#include "compiler/command/lsp.h"
 #include "compiler/tilec.h"
 
 /* ---- the options ---- */
@@ -334,7 +335,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
 static int
 second_input(const char *first, const char *second)
 {
-    static const char *const commands[] = {"search", "run", "fmt"};
+    static const char *const commands[] = {"search", "run", "fmt", "lsp"};
 
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
@@ -395,7 +396,8 @@ print_help(void)
     puts("usage: tilec FILE.tile [options]           - reads standard input\n"
          "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
          "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
-         "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n");
+         "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
+         "       tilec lsp                           a language server for editors (docs/editors.md)\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -806,6 +808,8 @@ main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return fmt_files(argc - 2, argv + 2);
+    if (argc == 2 && strcmp(argv[1], "lsp") == 0)
+        return lsp_serve();
     int status = read_command(&command, argc, argv);
 
     if (status == 0)

@@ -114,6 +114,29 @@ find_binding(Lower *low, const char *name)
     return NULL;
 }
 
+/* A value in words for an editor; a tensor as it is declared. */
+static const char *
+declared_text(Lower *low, const Value *value)
+{
+    static const char *const modes[] = {[TENSOR_IN] = "in", [TENSOR_OUT] = "out", [TENSOR_INOUT] = "inout"};
+    Buf text;
+
+    if (value->kind != VALUE_TENSOR)
+        return value_text(low, value);
+    buf_init(&text, low->arena);
+    buf_printf(&text, "%s %s[", modes[value->tensor->mode], dtype_name(value->tensor->dtype));
+    for (uint32_t k = 0; k < value->tensor->rank; k++) {
+        const TensorDim *dim = &value->tensor->dim[k];
+        buf_add(&text, k > 0 ? ", " : "");
+        if (dim->constant > 0)
+            buf_int(&text, dim->constant);
+        else
+            buf_add(&text, low->fn->sizes.at[dim->size].name);
+    }
+    buf_char(&text, ']');
+    return text.at;
+}
+
 Binding *
 declare(Lower *low, const char *name, Span span, Value value)
 {
@@ -131,6 +154,8 @@ declare(Lower *low, const char *name, Span span, Value value)
     }
     *binding = (Binding){.next = low->frame->bindings, .name = name, .span = span,
                          .value = value, .loops = low->loops};
+    if (low->options->declared != NULL && value.kind != VALUE_ERROR)
+        low->options->declared(low->options->declared_user, span, declared_text(low, &value));
     if (!taken) /* else the name keeps its first meaning */
         low->frame->bindings = binding;
     return binding;
@@ -269,6 +294,10 @@ default_value(Lower *low, const ConstParam *param)
 {
     static const ValueKind wanted[] = {VALUE_INT, VALUE_BOOL, VALUE_TYPE};
 
+    if (param->value == NULL && low->options->declared != NULL)
+        return param->kind == CONST_KIND_INT    ? value_int(64)
+               : param->kind == CONST_KIND_BOOL ? value_bool(false)
+                                                : value_type(DT_BF16);
     if (param->value == NULL)
         return fail(low, param->name.span, "'%s' of kernel '%s' has no value: give one with "
                     "-D %s=..", param->name.text, low->kernel->name.text, param->name.text);

@@ -32,8 +32,16 @@ typedef struct AstToTir {
     void *user;
     /* The module of the library that has such a function; NULL: none has. */
     const char *(*module_of)(void *user, const char *function);
+    /* Is told of each name that is declared, with its value in words; NULL: nobody is.  Then compile-time parameters
+     * without a value get one: somebody looks at a program that is not compiled. */
+    void (*declared)(void *user, Span span, const char *text);
+    void *declared_user;
     bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
+
+/* The built-in functions: their names, NULL behind the last; how one is used, NULL: it is none. */
+const char *builtin_name(uint32_t row);
+const char *builtin_usage(const char *name);
 
 /* Adds one TirFn for each kernel to `module`.  False after an error; diag has said why. */
 bool ast_to_tir(const AstToTir *options, TirModule *module);

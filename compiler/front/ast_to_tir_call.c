@@ -402,6 +402,19 @@ find_builtin(const char *name)
     return NULL;
 }
 
+const char *
+builtin_name(uint32_t row)
+{
+    return row < sizeof builtins / sizeof builtins[0] ? builtins[row].name : NULL;
+}
+
+const char *
+builtin_usage(const char *name)
+{
+    const Builtin *builtin = find_builtin(name);
+    return builtin == NULL ? NULL : builtin->usage;
+}
+
 bool
 is_builtin(const char *name)
 {

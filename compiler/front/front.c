@@ -118,7 +118,9 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .choose = choose_open,
         .user = tiles,
         .module_of = module_of,
-        .ignore_debug = options->ignore_debug,
+        .ignore_debug = options->ignore_debug || front->declared != NULL,
+        .declared = front->declared,
+        .declared_user = front->user,
     };
     TirModule *module = arena_new(front->arena, TirModule);
     module->arena = front->arena;

@@ -29,6 +29,9 @@ typedef struct Front {
     const TilecOptions *options; /* defines, kernel, import */
     const Target *target;
     struct Ast *ast; /* set by front_parse */
+    /* for editors, NULL: not wanted; see ast_to_tir.h */
+    void (*declared)(void *user, Span span, const char *text);
+    void *user;
 } Front;
 
 /* Parses a file and the modules it uses; no modules where only a new layout is asked for.  False after errors. */

@@ -1,0 +1,10 @@
+/* lsp_without.c - in place of the language server where no library for JSON was found. */
+#include "compiler/command/lsp.h"
+
+#include "compiler/command/files.h"
+
+int
+lsp_serve(void)
+{
+    return complain("this tilec was built without libjansson, which the language server needs");
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""lsp.py - speaks the language server protocol with `tilec lsp`."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+TEXT = """use softmax;
+// Half of it.
+fn half(x) {
+    return x * 0.5;
+}
+kernel k<N: int, M: int = 16>(X: in f32[R, C], Y: out f32[R, C])
+{
+    grid m in tiles(R, M);
+    var st = softmax_init(M); /* \U0001f600\u00e4 */ let e = st.max;
+    for n in tiles(C, N) {
+        let x = load X[m, n];
+        store Y[m,n] = half(x = x);
+    }
+}
+"""
+URI = "file:///nowhere/a%20b.tile"
+bad = 0
+
+
+def want(what, condition, seen=None):
+    global bad
+    if not condition:
+        print(f"{what}: {seen}")
+        bad += 1
+
+
+class Server:
+    def __init__(self, tilec):
+        self.process = subprocess.Popen([tilec, "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.id, self.diagnostics = 0, {}
+
+    def raw(self, body):
+        self.process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.process.stdin.flush()
+
+    def read(self):
+        length = 0
+        while (line := self.process.stdout.readline()) not in (b"\r\n", b""):
+            if line.startswith(b"Content-Length:"):
+                length = int(line.split(b":")[1])
+        return json.loads(self.process.stdout.read(length))
+
+    def tell(self, method, **params):
+        self.raw(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+
+    def ask(self, method, **params):
+        self.id += 1
+        self.raw(json.dumps({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}).encode())
+        while True:
+            message = self.read()
+            if message.get("method") == "textDocument/publishDiagnostics":
+                self.diagnostics[message["params"]["uri"]] = message["params"]["diagnostics"]
+            else:
+                return message
+
+    def at(self, method, text, word, nth=0, shift=0, **more):
+        """Asks about the nth place of a word."""
+        offset = -1
+        for _ in range(nth + 1):
+            offset = text.index(word, offset + 1)
+        before = text[:offset + shift]
+        column = len(before.rsplit("\n", 1)[-1].encode("utf-16-le")) // 2
+        return self.ask(f"textDocument/{method}", textDocument={"uri": URI},
+                        position={"line": before.count("\n"), "character": column}, **more).get("result")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    tilec = os.path.abspath(parser.parse_args().tilec)
+    server = Server(tilec)
+    want("before initialize", server.ask("textDocument/hover")["error"]["code"] == -32002)
+    said = server.ask("initialize", capabilities={})["result"]["capabilities"]
+    want("capabilities", said["hoverProvider"] and said["renameProvider"], said)
+    server.tell("initialized")
+    server.tell("textDocument/didOpen", textDocument={"uri": URI, "languageId": "tile", "version": 1, "text": TEXT})
+    for word, nth, wanted in [("st ", 0, "var st: (max = f32[16], sum = f32[16])"), ("e = st", 0, "let e: f32[16]"), ("X: in", 0, "tensor X: in f32[R, C]"),
+                              ("x = load", 0, "let x: f32[16, 64]"), ("half(x = x)", 0, "fn half(x)\n// Half of it."), ("x)", 0, "f32[16, 64]"),
+                              ("tiles(R", 0, "tiles(S, N)"), ("m, n]", 0, "grid index m: a range of 16 indices")]:
+        result = server.at("hover", TEXT, word, nth)
+        want(f"hover {word}", result and wanted in result["contents"]["value"], result)
+    want("no diagnostics", server.diagnostics.get(URI) == [], server.diagnostics)
+    want("hover on nothing", server.at("hover", TEXT, "= load", 0) is None)
+    result = server.at("definition", TEXT, "st.max")
+    want("definition", result and result["uri"] == URI and result["range"]["start"] == {"line": 8, "character": 8}, result)
+    result = server.at("definition", TEXT, "e = st")
+    column = len(TEXT.split("\n")[8].split("e = st.")[0].encode("utf-16-le")) // 2
+    want("utf-16", result and result["range"]["start"] == {"line": 8, "character": column}, result)
+    result = server.at("definition", TEXT, "softmax_init")
+    want("library", result and result["uri"].endswith("softmax.tile"), result)
+    with open(result["uri"][7:]) as file:
+        line = file.read().split("\n")[result["range"]["start"]["line"]]
+    want("library file", line.startswith("fn softmax_init("), line)
+    labels = {item["label"] for item in server.at("completion", TEXT, "store")}
+    want("completion", {"x", "st", "softmax_step", "half", "mma", "store", "X", "R", "bf16"} <= labels, labels)
+    edits = server.at("rename", TEXT, "st.max", newName="state")["changes"][URI]
+    want("rename", len(edits) == 2 and {e["range"]["start"]["character"] for e in edits} >= {8}, edits)
+    edits = server.at("rename", TEXT, "x * 0.5", newName="y")["changes"][URI]
+    want("rename a parameter and its named argument", len(edits) == 3, edits)
+    want("rename to no name", server.at("rename", TEXT, "st.max", newName="1a") is None)
+    want("rename of the library's", server.at("rename", TEXT, "softmax_init", newName="b") is None)
+    edits = server.ask("textDocument/formatting", textDocument={"uri": URI}, options={})["result"]
+    want("formatting", len(edits) == 1 and "store Y[m, n] = half(x=x);" in edits[0]["newText"], edits)
+    broken = TEXT.replace("x * 0.5", "z * 0.5")
+    server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 2}, contentChanges=[{"text": broken}])
+    server.at("hover", broken, "half")
+    said = server.diagnostics[URI]
+    want("diagnostics", said and said[0]["severity"] == 1 and said[0]["range"]["start"] == {"line": 3, "character": 11}, said)
+    for cut in range(0, len(TEXT), 3):  # as it is typed
+        server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 3}, contentChanges=[{"text": TEXT[:cut]}])
+        server.ask("textDocument/completion", textDocument={"uri": URI}, position={"line": 999, "character": 999})
+        server.ask("textDocument/hover", textDocument={"uri": URI}, position={"line": TEXT[:cut].count("\n"), "character": 3})
+    for body in [b"{", b"[]", b"{}", b"3", b'"a"', b'{"id":1}', b'{"method":3,"id":1}', b"\xff", b'{"id":9,"method":"textDocument/hover","params":[]}',
+                 b'{"id":9,"method":"textDocument/hover","params":{"textDocument":{"uri":"%s"},"position":{"line":-1,"character":"x"}}}' % URI.encode()]:
+        server.raw(body)
+        want(f"malformed {body}", "error" in server.read())
+    want("no such method", server.ask("textDocument/nothing")["error"]["code"] == -32601)
+    want("no such document", "error" in server.ask("textDocument/hover", textDocument={"uri": "file:///x"}, position={"line": 0, "character": 0}))
+    server.tell("textDocument/didClose", textDocument={"uri": URI})
+    want("shutdown", server.ask("shutdown") .get("result", 0) is None)
+    want("closed", server.diagnostics[URI] == [])
+    want("after shutdown", "error" in server.ask("textDocument/hover"))
+    server.tell("exit")
+    want("exit", server.process.wait(20) == 0)
+    for body in [b"", b"Content-Length: 999\r\n\r\n{}", b"Content-Length: 99999999999\r\n\r\n", b"\r\n\r\nrubbish"]:
+        want(f"end {body}", subprocess.run([tilec, "lsp"], input=body, capture_output=True, timeout=20).returncode == 1)
+    print(f"{bad} faults")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
