@@ -64,12 +64,11 @@ typedef struct PtxSymbol {
     size_t name_count;
 } PtxSymbol;
 
-enum { PTX_SCOPE_BUCKETS = 64 };
-
 typedef struct PtxScope {
     struct PtxScope *outer;
     uint32_t depth;
-    PtxSymbol *bucket[PTX_SCOPE_BUCKETS];
+    PtxSymbol **bucket; /* by the hash of the name; their number grows with that of the names */
+    size_t bucket_count, name_count;
     PtxSymbol *ranges; /* PTX_REGISTERS */
 } PtxScope;
 

@@ -290,19 +290,42 @@ reader_u32(Reader *r)
 
 /* ------------------------------------------------------------------------ symbols */
 
-static size_t
-bucket_of(const char *name, size_t length)
+static PtxSymbol **
+bucket_of(const PtxScope *scope, const char *name)
 {
     size_t hash = 5381;
-    for (size_t i = 0; i < length; i++)
-        hash = hash * 33 ^ (unsigned char)name[i];
-    return hash % PTX_SCOPE_BUCKETS;
+    for (; *name != '\0'; name++)
+        hash = hash * 33 ^ (unsigned char)*name;
+    return &scope->bucket[hash % scope->bucket_count];
+}
+
+static void
+add_name(Reader *r, PtxScope *scope, PtxSymbol *symbol)
+{
+    if (scope->name_count == 2 * scope->bucket_count) {
+        PtxScope old = *scope;
+        scope->bucket_count *= 4;
+        scope->bucket = sim_arena_alloc(r->arena, scope->bucket_count * sizeof *scope->bucket);
+        for (size_t b = 0; b < old.bucket_count; b++)
+            for (PtxSymbol *s = old.bucket[b], *next; s; s = next) {
+                PtxSymbol **end = bucket_of(scope, s->name);
+                while (*end) /* in the old order: of two declarations the later one is found */
+                    end = &(*end)->next;
+                next = s->next;
+                s->next = NULL;
+                *end = s;
+            }
+    }
+    PtxSymbol **bucket = bucket_of(scope, symbol->name);
+    symbol->next = *bucket;
+    *bucket = symbol;
+    scope->name_count++;
 }
 
 static PtxSymbol *
 find_in_scope(const PtxScope *scope, const char *name)
 {
-    for (PtxSymbol *s = scope->bucket[bucket_of(name, strlen(name))]; s; s = s->next)
+    for (PtxSymbol *s = *bucket_of(scope, name); s; s = s->next)
         if (strcmp(s->name, name) == 0)
             return s;
     return NULL;
@@ -347,19 +370,19 @@ reader_declare(Reader *r, PtxSymbolKind kind, const char *name)
     const PtxSymbol *before = find_in_scope(r->scope, name);
     if (before && !(before->kind == PTX_VARIABLE && before->size == 0))
         fail(r, "'%s' is already declared on line %u", name, before->line);
-    size_t bucket = bucket_of(name, symbol->length);
-    symbol->next = r->scope->bucket[bucket];
-    r->scope->bucket[bucket] = symbol;
+    add_name(r, r->scope, symbol);
     return symbol;
 }
 
 void
 reader_open_scope(Reader *r)
 {
-    enum { MOST_SCOPES = 256 };
+    enum { MOST_SCOPES = 256, FIRST_BUCKETS = 64 };
     PtxScope *scope = sim_arena_alloc(r->arena, sizeof *scope);
     scope->outer = r->scope;
     scope->depth = r->scope ? r->scope->depth + 1 : 0;
+    scope->bucket_count = FIRST_BUCKETS;
+    scope->bucket = sim_arena_alloc(r->arena, FIRST_BUCKETS * sizeof *scope->bucket);
     if (scope->depth > MOST_SCOPES)
         fail(r, "blocks nested too deeply");
     r->scope = scope;

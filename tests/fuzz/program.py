@@ -678,6 +678,8 @@ class Program(Products, Values):
     def moved(self, parts):
         """Subscripts of a load from an own tensor: what is not the grid's may move."""
         fixed = {p[0] for a in self.own for p in a.parts} | {n for n, _ in self.counts[:getattr(self, "n_counts", 0)]}
+        # beside the rows of one sequence lie another program's
+        fixed |= {p[0] for a in self.axes if getattr(a, "owner", None) for p in a.parts}
         made = []
         for sub, _ in parts:
             free = sub not in fixed and sub != ":" and not sub.isdigit() and self.chance(0.4)

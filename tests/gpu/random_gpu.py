@@ -42,8 +42,11 @@ class GpuJudge(judge.Judge):
         self.child.stdin.write((" ".join(command) + f" --device {self.device}\n").encode())
         self.child.stdin.flush()
         said, status = b"", None
+        # the driver's compiler takes its time, too: more than a minute for 60,000 lines on an idle processor
+        with open(command[0], "rb") as ptx:
+            limit = self.timeout + sum(1 for _ in ptx) / 150
         while status is None:
-            if not select.select([self.child.stdout], [], [], self.timeout)[0]:
+            if not select.select([self.child.stdout], [], [], limit)[0]:
                 self.stop()
                 return None
             part = os.read(self.child.stdout.fileno(), 65536)
