@@ -318,11 +318,13 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
     }
     sim_each_lane(rank, ctas) {
         SimMemory m, there;
-        uint32_t high = rank << SIM_SHARED_RANK_SHIFT;
+        /* .cta_group::2: of each destination's pair, the block whose rank has the mbarrier's parity */
+        uint32_t signalled = form->cta_group == 2 ? (rank & ~1u) | (bar->cta->rank & 1) : rank;
         if (!sim_sm90_barrier_for_op(warp, lane, SIM_SHARED_CLUSTER,
-                                     high | (bar->offset + SIM_SHARED_BASE), &m) ||
+                                     signalled << SIM_SHARED_RANK_SHIFT |
+                                         (bar->offset + SIM_SHARED_BASE), &m) ||
             !sim_memory_find(warp, lane, SIM_SHARED_CLUSTER,
-                             high | (to->offset + SIM_SHARED_BASE), like->bytes,
+                             rank << SIM_SHARED_RANK_SHIFT | (to->offset + SIM_SHARED_BASE), like->bytes,
                              form->tensor ? 128 : 16, &there))
             continue;
         if (!start_load(warp, form, lane, like, there.cta, there.offset, m.cta, m.offset))
@@ -379,9 +381,11 @@ issue_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
         return SIM_NEXT;
     if (form->multicast)
         return issue_multicast(warp, form, lane, &like, &to, &bar);
-    if (to.cta != bar.cta && form->cta_group != 2)
+    uint32_t apart = to.cta->rank ^ bar.cta->rank;
+    if (form->cta_group == 2 ? apart > 1 : apart > 0)
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, mbarrier, NULL,
-                 "the destination and its mbarrier lie in different blocks");
+                 "the destination and its mbarrier lie in different %s",
+                 form->cta_group == 2 ? "pairs of blocks" : "blocks");
     if (!start_load(warp, form, lane, &like, to.cta, to.offset, bar.cta, bar.offset))
         return sim_fail(warp, "out of memory");
     return SIM_NEXT;
