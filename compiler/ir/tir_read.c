@@ -39,28 +39,6 @@ take_tensor(Reader *r)
     return NULL;
 }
 
-static bool
-find_axis(const TirFn *fn, const char *text, uint32_t *index)
-{
-    for (*index = 0; *index < fn->grid.n; ++*index)
-        if (strcmp(fn->grid.at[*index].name, text) == 0)
-            return true;
-    return false;
-}
-
-static int64_t
-take_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), const char *what)
-{
-    Span span = r->token.span;
-    const char *text = reader_take(r, TOK_NAME, what);
-    uint32_t index = 0;
-
-    if (!r->failed && !find(r->fn, text, &index))
-        reader_fail_at(r, span,
-                       arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
-    return index;
-}
-
 /* "$name_0" or "$_0": the number decides. */
 static TirShared *
 take_shared(Reader *r)
@@ -215,11 +193,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         else
             op->integer = reader_integer(r, INT64_MIN + 1, INT64_MAX);
         return;
-    case TIR_PARAM: op->integer = take_named(r, reader_find_scalar, "a scalar"); return;
-    case TIR_SIZE: op->integer = take_named(r, reader_find_size, "a size"); return;
+    case TIR_PARAM: op->integer = reader_named(r, reader_find_scalar, "a scalar"); return;
+    case TIR_SIZE: op->integer = reader_named(r, reader_find_size, "a size"); return;
     case TIR_GRID_FIRST:
     case TIR_GRID:
-        op->integer = take_named(r, find_axis, "a grid axis");
+        op->integer = reader_named(r, reader_find_axis, "a grid axis");
         op->uniform = reader_accept(r, "uniform");
         return;
     case TIR_ASYNC_WAIT:
@@ -563,142 +541,6 @@ take_block(Reader *r, TirBlock *block, uint32_t depth)
 /* ---- kernels ---- */
 
 static void
-take_tensor_line(Reader *r)
-{
-    TirTensor *tensor = arena_new(r->arena, TirTensor);
-
-    tensor->span = r->token.span;
-    tensor->name = reader_take(r, TOK_NAME, "the name of a tensor");
-    reader_expect(r, ":");
-    if (reader_accept(r, "in"))
-        tensor->mode = TENSOR_IN;
-    else if (reader_accept(r, "out"))
-        tensor->mode = TENSOR_OUT;
-    else if (reader_accept(r, "inout"))
-        tensor->mode = TENSOR_INOUT;
-    else
-        reader_fail(r, "expected in, out or inout");
-    tensor->dtype = reader_dtype(r);
-    reader_expect(r, "[");
-    do {
-        TensorDim dim = {0};
-        if (r->token.kind == TOK_NUMBER)
-            dim.constant = reader_extent(r);
-        else
-            dim.size = (uint32_t)take_named(r, reader_find_size, "a size");
-        if (tensor->rank == TENSOR_MAX_RANK)
-            reader_fail(r, "a tensor has at most 6 dimensions");
-        else
-            tensor->dim[tensor->rank++] = dim;
-    } while (!r->failed && reader_accept(r, ","));
-    reader_expect(r, "]");
-    reader_expect(r, "align");
-    tensor->align = reader_u32(r);
-    tensor->atomic = reader_accept(r, "atomic");
-    vec_push(r->arena, &r->fn->tensors, tensor);
-}
-
-static void
-take_shared_line(Reader *r)
-{
-    TirShared *shared = arena_new(r->arena, TirShared);
-    Token name = r->token;
-
-    reader_take(r, TOK_SHARED, "a shared buffer ('$name_number')");
-    shared->id = r->fn->shared.n;
-    const char *underscore = strrchr(name.text, '_');
-    if (!r->failed && (underscore == NULL || strtoul(underscore + 1, NULL, 10) != shared->id))
-        reader_fail_at(r, name.span,
-                       arena_printf(r->arena,
-                                    "shared buffers are numbered in order; this "
-                                    "one is number %u",
-                                    shared->id));
-    if (underscore != NULL && underscore > name.text)
-        shared->name = arena_strndup(r->arena, name.text, (size_t)(underscore - name.text));
-    reader_expect(r, ":");
-    TirType type = reader_type(r);
-    if (!r->failed && type.rank != 2)
-        reader_fail_at(r, name.span, "a shared buffer has two dimensions");
-    shared->dtype = type.dtype;
-    shared->rows = type.dim[0];
-    shared->cols = type.dim[1];
-    reader_expect(r, "stages");
-    shared->stages = reader_u32(r);
-    reader_expect(r, "offset");
-    shared->offset = reader_u32(r);
-    reader_expect(r, "bytes");
-    shared->bytes = reader_u32(r);
-    shared->is_pipeline = reader_accept(r, "pipeline");
-    if (shared->is_pipeline) {
-        shared->per_consumer = reader_accept(r, "per_consumer");
-        shared->paired = reader_accept(r, "paired");
-        shared->is_vector = reader_accept(r, "vector");
-        if (reader_accept(r, "consumer")) {
-            reader_expect(r, "(");
-            shared->of_consumer = 1 + reader_u32(r);
-            reader_expect(r, ")");
-        }
-        shared->barriers = reader_u32(r);
-        if (reader_accept(r, "shares_barrier"))
-            shared->shares_barrier = reader_u32(r) + 1;
-        shared->release_lag = reader_accept(r, "release_lag");
-        shared->lookahead = shared->release_lag && reader_accept(r, "lookahead");
-        shared->deferred_release = reader_accept(r, "deferred_release");
-    }
-    shared->is_coop_k = reader_accept(r, "coop_k");
-    shared->is_staging = reader_accept(r, "staging");
-    if (shared->is_staging && reader_accept(r, "aliases"))
-        shared->aliases = reader_u32(r) + 1;
-    if (reader_sees(r, "{"))
-        shared->layout = reader_shared_layout(r);
-    vec_push(r->arena, &r->fn->shared, shared);
-}
-
-/* consumers 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 coop_k lookahead
- * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
-static void
-take_plan_line(Reader *r)
-{
-    TirPlan *plan = arena_new(r->arena, TirPlan);
-
-    reader_expect(r, "consumers");
-    plan->consumers = reader_u32(r);
-    plan->consumer_axis = NO_AXIS;
-    plan->cooperative = reader_accept(r, "cooperative");
-    if (!plan->cooperative) {
-        reader_expect(r, "axis");
-        plan->consumer_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
-        plan->reversed_raster = reader_accept(r, "reversed_raster");
-    }
-    reader_expect(r, "registers");
-    plan->producer_registers = reader_u32(r);
-    plan->consumer_registers = reader_u32(r);
-    plan->dynamic = reader_accept(r, "dynamic");
-    plan->persistent = plan->dynamic || reader_accept(r, "persistent");
-    plan->pipelined = reader_accept(r, "pipelined");
-    plan->paired = reader_accept(r, "paired");
-    plan->pingpong = reader_accept(r, "pingpong");
-    plan->balance_swap = reader_accept(r, "balance_swap");
-    plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
-    plan->coop_k = reader_accept(r, "coop_k");
-    plan->lookahead = reader_accept(r, "lookahead");
-    if (reader_accept(r, "tile_swizzle")) {
-        plan->tile_swizzle = reader_u32(r);
-        reader_expect(r, "of");
-        plan->swizzle_axis = (uint32_t)take_named(r, find_axis, "a grid axis");
-    }
-    if (reader_accept(r, "tiles"))
-        plan->tiles = reader_u32(r);
-    if (reader_accept(r, "mark"))
-        plan->mark = reader_u32(r);
-    if (reader_accept(r, "private"))
-        plan->private_bytes = reader_u32(r);
-    if (reader_accept(r, "shares"))
-        plan->shared_bytes_each = reader_host(r);
-    r->fn->plan = plan;
-}
-
-static void
 take_producer(Reader *r, Span span)
 {
     if (r->fn->plan == NULL) {
@@ -709,96 +551,16 @@ take_producer(Reader *r, Span span)
     take_block(r, r->fn->plan->producer, 0);
 }
 
-static void
-take_memory_line(Reader *r, TirMemoryKind kind)
-{
-    TirMemory memory = {.kind = kind};
-
-    memory.name = reader_take(r, TOK_NAME, "a name");
-    reader_expect(r, "=");
-    memory.bytes = reader_host(r);
-    reader_expect(r, "bytes");
-    vec_push(r->arena, &r->fn->memories, memory);
-}
-
+/* A line of the head, or the producer's block. */
 static void
 take_line(Reader *r)
 {
-    TirFn *fn = r->fn;
     Span span = r->token.span;
 
-    if (reader_accept(r, "constant")) {
-        TirConstant constant = {0};
-        constant.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, "=");
-        constant.value = reader_take(r, TOK_STRING, "a string");
-        vec_push(r->arena, &fn->constants, constant);
-    } else if (reader_accept(r, "size")) {
-        TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
-        if (reader_accept(r, "usual"))
-            size.usual = reader_integer(r, 1, INT32_MAX);
-        vec_push(r->arena, &fn->sizes, size);
-    } else if (reader_accept(r, "tensor")) {
-        take_tensor_line(r);
-    } else if (reader_accept(r, "scalar")) {
-        TirScalar scalar = {.span = r->token.span};
-        scalar.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, ":");
-        scalar.dtype = reader_dtype(r);
-        vec_push(r->arena, &fn->scalars, scalar);
-    } else if (reader_accept(r, "require")) {
-        TirRequire require = {.span = span};
-        require.condition = reader_host(r);
-        reader_expect(r, ",");
-        require.message = reader_take(r, TOK_STRING, "the message, in quotes");
-        vec_push(r->arena, &fn->requires, require);
-    } else if (reader_accept(r, "grid")) {
-        TirGridAxis axis = {.span = r->token.span};
-        axis.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, "=");
-        axis.extent = reader_host(r);
-        axis.reversed = reader_accept(r, "reversed");
-        axis.variable_trips = reader_accept(r, "variable_trips");
-        axis.sliding = reader_accept(r, "sliding");
-        axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
-        axis.short_first = axis.sliding && reader_accept(r, "short_first");
-        vec_push(r->arena, &fn->grid, axis);
-    } else if (reader_accept(r, "hint_warps")) {
-        fn->hint_warps = reader_u32(r);
-    } else if (reader_accept(r, "hint_plan")) {
-        fn->hint_plan_span = r->token.span;
-        fn->hint_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
-    } else if (reader_accept(r, "warps")) {
-        fn->warps = reader_u32(r);
-    } else if (reader_accept(r, "plan")) {
-        take_plan_line(r);
-    } else if (reader_accept(r, "producer")) {
+    if (reader_accept(r, "producer"))
         take_producer(r, span);
-    } else if (reader_accept(r, "layout")) {
-        reader_expect(r, "@");
-        if (reader_u32(r) != r->layouts.n)
-            reader_fail_at(r, span, "layouts are numbered in order");
-        reader_expect(r, "=");
-        const Layout *layout = reader_layout(r);
-        vec_push(r->arena, &r->layouts, layout);
-    } else if (reader_accept(r, "shared")) {
-        take_shared_line(r);
-    } else if (reader_accept(r, "shared_bytes")) {
-        fn->shared_bytes = reader_u32(r);
-    } else if (reader_accept(r, "scratch")) {
-        take_memory_line(r, MEMORY_SCRATCH);
-    } else if (reader_accept(r, "workspace")) {
-        take_memory_line(r, MEMORY_WORKSPACE);
-    } else if (reader_accept(r, "blocks")) {
-        for (uint32_t k = 0; k < 3; k++) {
-            fn->blocks[k] = reader_host(r);
-            if (k < 2)
-                reader_expect(r, ",");
-        }
-    } else {
-        reader_fail(
-            r, "expected constant, size, tensor, scalar, require, grid, warps, plan, shared or body");
-    }
+    else
+        reader_head_line(r);
 }
 
 static void

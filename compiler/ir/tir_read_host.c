@@ -23,6 +23,28 @@ reader_find_scalar(const TirFn *fn, const char *text, uint32_t *index)
     return false;
 }
 
+bool
+reader_find_axis(const TirFn *fn, const char *text, uint32_t *index)
+{
+    for (*index = 0; *index < fn->grid.n; ++*index)
+        if (strcmp(fn->grid.at[*index].name, text) == 0)
+            return true;
+    return false;
+}
+
+int64_t
+reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), const char *what)
+{
+    Span span = r->token.span;
+    const char *text = reader_take(r, TOK_NAME, what);
+    uint32_t index = 0;
+
+    if (!r->failed && !find(r->fn, text, &index))
+        reader_fail_at(r, span,
+                       arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
+    return index;
+}
+
 typedef struct HostSign {
     const char *text;
     HostKind kind;

@@ -69,6 +69,11 @@ const SharedLayout *reader_shared_layout(Reader *r);
 /* The number of a size or scalar of the kernel; false: it has none of this name. */
 bool reader_find_size(const TirFn *fn, const char *text, uint32_t *index);
 bool reader_find_scalar(const TirFn *fn, const char *text, uint32_t *index);
+/* Likewise of an axis of the grid; and the number of the name that comes next, by one of these. */
+bool reader_find_axis(const TirFn *fn, const char *text, uint32_t *index);
+int64_t reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), const char *what);
+/* One line of a kernel's head (tir_read_head.c). */
+void reader_head_line(Reader *r);
 /* "cdiv(Sq, 128) * H", as host_print writes it. */
 const HostExpr *reader_host(Reader *r);
 

@@ -21,23 +21,10 @@
  * in front of the number is the one from the source.  Attributes that have their default value
  * are left out.  tir_read.c reads exactly this.
  */
-#include "compiler/ir/layout.h"
-#include "compiler/ir/tir.h"
+#include "compiler/ir/tir_printer.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-typedef struct Printer {
-    const TirFn *fn;
-    Buf *out;
-    uint32_t *number; /* position of each value, by id */
-    uint32_t next;
-    uint32_t depth;
-    VEC(const Layout *) layouts; /* the different ones, in order of first appearance */
-} Printer;
 
 /* ---- numbering ---- */
 
@@ -76,55 +63,6 @@ number_block(Printer *p, const TirBlock *block)
 }
 
 /* ---- small parts ---- */
-
-static void
-begin_line(Printer *p)
-{
-    for (uint32_t k = 0; k < p->depth; k++)
-        buf_add(p->out, "    ");
-}
-
-static void
-print_string(Buf *out, const char *text)
-{
-    buf_char(out, '"');
-    for (; *text != '\0'; text++) {
-        if (*text == '\n') {
-            buf_add(out, "\\n");
-            continue;
-        }
-        if (*text == '"' || *text == '\\')
-            buf_char(out, '\\');
-        buf_char(out, *text);
-    }
-    buf_char(out, '"');
-}
-
-/* The shortest decimal that reads back as the same double, with a point whatever the locale. */
-static void
-print_number(Buf *out, double number)
-{
-    char text[40];
-
-    if (isinf(number) || isnan(number)) {
-        buf_add(out, isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if (strtod(text, NULL) == number)
-            break;
-    }
-    bool whole = true;
-    for (char *c = text; *c != '\0'; c++) {
-        if (*c != '-' && *c != '+' && *c != 'e' && (*c < '0' || *c > '9'))
-            *c = '.';
-        whole = whole && *c != '.' && *c != 'e';
-    }
-    buf_add(out, text);
-    if (whole)
-        buf_add(out, ".0");
-}
 
 static void
 print_type(Buf *out, TirType type)
@@ -180,83 +118,6 @@ print_values(Printer *p, uint32_t n, TirVal *const *values)
             buf_add(p->out, ", ");
         print_value(p, values[k]);
     }
-}
-
-/* ---- host expressions ---- */
-
-typedef struct HostOp {
-    const char *text;
-    int precedence; /* 0: written as a function */
-} HostOp;
-
-static HostOp
-host_op(HostKind kind)
-{
-    switch (kind) {
-    case HOST_OR: return (HostOp){" || ", 1};
-    case HOST_AND: return (HostOp){" && ", 2};
-    case HOST_EQ: return (HostOp){" == ", 3};
-    case HOST_NE: return (HostOp){" != ", 3};
-    case HOST_LT: return (HostOp){" < ", 4};
-    case HOST_LE: return (HostOp){" <= ", 4};
-    case HOST_GT: return (HostOp){" > ", 4};
-    case HOST_GE: return (HostOp){" >= ", 4};
-    case HOST_ADD: return (HostOp){" + ", 5};
-    case HOST_SUB: return (HostOp){" - ", 5};
-    case HOST_MUL: return (HostOp){" * ", 6};
-    case HOST_DIV: return (HostOp){" / ", 6};
-    case HOST_REM: return (HostOp){" % ", 6};
-    case HOST_NEG: return (HostOp){"-", 7};
-    case HOST_NOT: return (HostOp){"!", 7};
-    case HOST_CDIV: return (HostOp){"cdiv", 0};
-    case HOST_MIN: return (HostOp){"min", 0};
-    case HOST_MAX: return (HostOp){"max", 0};
-    default: return (HostOp){"?", 0};
-    }
-}
-
-static void
-print_host(const TirFn *fn, const HostExpr *expr, int around, Buf *out)
-{
-    switch (expr->kind) {
-    case HOST_INT: buf_printf(out, "%" PRId64, expr->integer); return;
-    case HOST_FLOAT: print_number(out, expr->number); return;
-    case HOST_SIZE:
-        buf_add(out, expr->index < fn->sizes.n ? fn->sizes.at[expr->index].name : "?");
-        return;
-    case HOST_SM_COUNT: buf_add(out, "sm_count"); return;
-    case HOST_SCALAR:
-        buf_add(out, expr->index < fn->scalars.n ? fn->scalars.at[expr->index].name : "?");
-        return;
-    default: break;
-    }
-    HostOp op = host_op(expr->kind);
-    if (op.precedence == 0) {
-        buf_printf(out, "%s(", op.text);
-        print_host(fn, expr->a, 0, out);
-        buf_add(out, ", ");
-        print_host(fn, expr->b, 0, out);
-        buf_char(out, ')');
-        return;
-    }
-    if (op.precedence < around)
-        buf_char(out, '(');
-    if (expr->kind == HOST_NEG || expr->kind == HOST_NOT) {
-        buf_add(out, op.text);
-        print_host(fn, expr->a, op.precedence + 1, out); /* never two signs in a row */
-    } else {
-        print_host(fn, expr->a, op.precedence, out);
-        buf_add(out, op.text);
-        print_host(fn, expr->b, op.precedence + 1, out);
-    }
-    if (op.precedence < around)
-        buf_char(out, ')');
-}
-
-void
-host_print(const TirFn *fn, const HostExpr *expr, Buf *out)
-{
-    print_host(fn, expr, 0, out);
 }
 
 /* ---- operations ---- */
@@ -336,7 +197,7 @@ print_block(Printer *p, const TirBlock *block)
     for (uint32_t k = 0; k < block->ops.n; k++)
         print_op(p, block->ops.at[k]);
     p->depth--;
-    begin_line(p);
+    tir_print_indent(p);
     buf_char(p->out, '}');
 }
 
@@ -389,25 +250,6 @@ print_if(Printer *p, const TirOp *op)
     print_block(p, op->blocks[1]);
 }
 
-/* "sizes.at[k].name", or "?" when there is none: the verifier prints broken functions too. */
-static const char *
-size_name(const TirFn *fn, int64_t k)
-{
-    return k >= 0 && k < fn->sizes.n ? fn->sizes.at[k].name : "?";
-}
-
-static const char *
-scalar_name(const TirFn *fn, int64_t k)
-{
-    return k >= 0 && k < fn->scalars.n ? fn->scalars.at[k].name : "?";
-}
-
-static const char *
-grid_name(const TirFn *fn, int64_t k)
-{
-    return k >= 0 && k < fn->grid.n ? fn->grid.at[k].name : "?";
-}
-
 static void
 print_operands(Printer *p, const TirOp *op)
 {
@@ -416,15 +258,15 @@ print_operands(Printer *p, const TirOp *op)
     switch (op->op) {
     case TIR_CONST:
         if (dtype_is_float(op->results[0]->type.dtype))
-            print_number(out, op->number);
+            tir_print_number(out, op->number);
         else
             buf_printf(out, "%" PRId64, op->integer);
         return;
-    case TIR_PARAM: buf_add(out, scalar_name(p->fn, op->integer)); return;
-    case TIR_SIZE: buf_add(out, size_name(p->fn, op->integer)); return;
+    case TIR_PARAM: buf_add(out, tir_scalar_name(p->fn, op->integer)); return;
+    case TIR_SIZE: buf_add(out, tir_size_name(p->fn, op->integer)); return;
     case TIR_GRID:
     case TIR_GRID_FIRST:
-        buf_printf(out, "%s%s", grid_name(p->fn, op->integer), op->uniform ? " uniform" : "");
+        buf_printf(out, "%s%s", tir_axis_name(p->fn, op->integer), op->uniform ? " uniform" : "");
         return;
     case TIR_LOAD: print_index(p, op, op->args); return;
     case TIR_STORE:
@@ -500,7 +342,7 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, " vote_warp");
     if (op->op == TIR_BOUNDS_MASK) {
         buf_add(out, " value(");
-        print_number(out, op->number);
+        tir_print_number(out, op->number);
         buf_char(out, ')');
     }
     if ((op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) && op->segments != UINT32_MAX)
@@ -533,7 +375,7 @@ names_shared(TirOpcode op)
 static void
 print_op(Printer *p, const TirOp *op)
 {
-    begin_line(p);
+    tir_print_indent(p);
     for (uint32_t k = 0; k < op->n_results; k++) {
         if (k > 0)
             buf_add(p->out, ", ");
@@ -566,182 +408,6 @@ print_op(Printer *p, const TirOp *op)
 
 /* ---- kernels ---- */
 
-static void
-print_tensor(Printer *p, const TirTensor *tensor)
-{
-    static const char *const modes[] = {"in", "out", "inout"};
-
-    begin_line(p);
-    buf_printf(p->out, "tensor %s: %s %s[", tensor->name, modes[tensor->mode],
-               dtype_name(tensor->dtype));
-    for (uint32_t k = 0; k < tensor->rank; k++) {
-        if (k > 0)
-            buf_add(p->out, ", ");
-        if (tensor->dim[k].constant != 0)
-            buf_printf(p->out, "%" PRId32, tensor->dim[k].constant);
-        else
-            buf_add(p->out, size_name(p->fn, tensor->dim[k].size));
-    }
-    buf_printf(p->out, "] align %" PRIu32 "%s\n", tensor->align, tensor->atomic ? " atomic" : "");
-}
-
-static void
-print_interface(Printer *p)
-{
-    const TirFn *fn = p->fn;
-    Buf *out = p->out;
-
-    for (uint32_t k = 0; k < fn->constants.n; k++) {
-        begin_line(p);
-        buf_printf(out, "constant %s = ", fn->constants.at[k].name);
-        print_string(out, fn->constants.at[k].value);
-        buf_char(out, '\n');
-    }
-    for (uint32_t k = 0; k < fn->sizes.n; k++) {
-        begin_line(p);
-        buf_printf(out, "size %s", fn->sizes.at[k].name);
-        if (fn->sizes.at[k].usual != 0)
-            buf_printf(out, " usual %" PRId64, fn->sizes.at[k].usual);
-        buf_char(out, '\n');
-    }
-    for (uint32_t k = 0; k < fn->tensors.n; k++)
-        print_tensor(p, fn->tensors.at[k]);
-    for (uint32_t k = 0; k < fn->scalars.n; k++) {
-        begin_line(p);
-        buf_printf(out, "scalar %s: %s\n", fn->scalars.at[k].name,
-                   dtype_name(fn->scalars.at[k].dtype));
-    }
-    for (uint32_t k = 0; k < fn->requires.n; k++) {
-        begin_line(p);
-        buf_add(out, "require ");
-        host_print(fn, fn->requires.at[k].condition, out);
-        buf_add(out, ", ");
-        print_string(out, fn->requires.at[k].message == NULL ? "" : fn->requires.at[k].message);
-        buf_char(out, '\n');
-    }
-    for (uint32_t k = 0; k < fn->grid.n; k++) {
-        begin_line(p);
-        buf_printf(out, "grid %s = ", fn->grid.at[k].name);
-        host_print(fn, fn->grid.at[k].extent, out);
-        buf_printf(out, "%s%s", fn->grid.at[k].reversed ? " reversed" : "",
-                   fn->grid.at[k].variable_trips ? " variable_trips" : "");
-        if (fn->grid.at[k].sliding)
-            buf_printf(out, " sliding %" PRIu32 "%s", fn->grid.at[k].sliding_trips,
-                       fn->grid.at[k].short_first ? " short_first" : "");
-        buf_char(out, '\n');
-    }
-}
-
-static void
-print_schedule(Printer *p)
-{
-    const TirFn *fn = p->fn;
-
-    if (fn->hint_warps != 0) {
-        begin_line(p);
-        buf_printf(p->out, "hint_warps %" PRIu32 "\n", fn->hint_warps);
-    }
-    if (fn->hint_plan != NULL) {
-        begin_line(p);
-        buf_printf(p->out, "hint_plan \"%s\"\n", fn->hint_plan);
-    }
-    if (fn->warps != 0) {
-        begin_line(p);
-        buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);
-    }
-    if (fn->plan != NULL) {
-        begin_line(p);
-        buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
-                   fn->plan->consumers, fn->plan->cooperative ? "cooperative" : "axis ",
-                   fn->plan->cooperative ? "" : grid_name(fn, fn->plan->consumer_axis),
-                   fn->plan->reversed_raster ? " reversed_raster" : "",
-                   fn->plan->producer_registers, fn->plan->consumer_registers,
-                   fn->plan->dynamic ? " dynamic" : fn->plan->persistent ? " persistent" : "",
-                   fn->plan->pipelined ? " pipelined" : "");
-        buf_add(p->out, fn->plan->paired ? " paired" : "");
-        buf_add(p->out, fn->plan->pingpong ? " pingpong" : "");
-        buf_add(p->out, fn->plan->balance_swap ? " balance_swap" : "");
-        if (fn->plan->reg_pressure > 0)
-            buf_printf(p->out, " reg_pressure %" PRIu32, fn->plan->reg_pressure);
-        buf_add(p->out, fn->plan->coop_k ? " coop_k" : "");
-        buf_add(p->out, fn->plan->lookahead ? " lookahead" : "");
-        if (fn->plan->tile_swizzle != 0)
-            buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", fn->plan->tile_swizzle,
-                       grid_name(fn, fn->plan->swizzle_axis));
-        if (fn->plan->tiles != 0)
-            buf_printf(p->out, " tiles %" PRIu32, fn->plan->tiles);
-        if (fn->plan->mark != 0)
-            buf_printf(p->out, " mark %" PRIu32, fn->plan->mark);
-        if (fn->plan->private_bytes != 0)
-            buf_printf(p->out, " private %" PRIu32, fn->plan->private_bytes);
-        if (fn->plan->shared_bytes_each != NULL) {
-            buf_add(p->out, " shares ");
-            host_print(fn, fn->plan->shared_bytes_each, p->out);
-        }
-        buf_char(p->out, '\n');
-    }
-    for (uint32_t k = 0; k < p->layouts.n; k++) {
-        begin_line(p);
-        buf_printf(p->out, "layout @%" PRIu32 " = ", k);
-        layout_print(p->layouts.at[k], p->out);
-        buf_char(p->out, '\n');
-    }
-    for (uint32_t k = 0; k < fn->shared.n; k++) {
-        const TirShared *shared = fn->shared.at[k];
-        begin_line(p);
-        buf_printf(p->out,
-                   "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] stages %" PRIu32
-                   " offset %" PRIu32 " bytes %" PRIu32,
-                   shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
-                   shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
-        if (shared->is_coop_k || shared->is_staging)
-            buf_add(p->out, shared->is_coop_k ? " coop_k" : " staging");
-        if (shared->aliases != 0)
-            buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
-        if (shared->is_pipeline)
-            buf_printf(p->out, " pipeline%s",
-                       shared->per_consumer    ? " per_consumer"
-                       : shared->paired    ? " paired"
-                       : shared->is_vector ? " vector"
-                                           : "");
-        if (shared->is_pipeline && shared->of_consumer > 0)
-            buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
-        if (shared->is_pipeline)
-            buf_printf(p->out, " %" PRIu32, shared->barriers);
-        if (shared->shares_barrier != 0)
-            buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
-        if (shared->release_lag)
-            buf_add(p->out, shared->lookahead ? " release_lag lookahead" : " release_lag");
-        if (shared->deferred_release)
-            buf_add(p->out, " deferred_release");
-        if (shared->layout != NULL) {
-            buf_char(p->out, ' ');
-            shared_layout_print(shared->layout, p->out);
-        }
-        buf_char(p->out, '\n');
-    }
-    if (fn->shared_bytes != 0) {
-        begin_line(p);
-        buf_printf(p->out, "shared_bytes %" PRIu32 "\n", fn->shared_bytes);
-    }
-    for (uint32_t k = 0; k < fn->memories.n; k++) {
-        const TirMemory *memory = &fn->memories.at[k];
-        begin_line(p);
-        buf_printf(p->out, "%s %s = ", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
-                   memory->name);
-        host_print(fn, memory->bytes, p->out);
-        buf_add(p->out, " bytes\n");
-    }
-    if (fn->blocks[0] != NULL) {
-        begin_line(p);
-        for (uint32_t k = 0; k < 3; k++) {
-            buf_add(p->out, k > 0 ? ", " : "blocks ");
-            host_print(fn, fn->blocks[k], p->out);
-        }
-        buf_char(p->out, '\n');
-    }
-}
-
 static Printer
 number_fn(const TirFn *fn, Buf *out)
 {
@@ -772,15 +438,15 @@ tir_print_fn(const TirFn *fn, Buf *out)
 
     buf_printf(out, "kernel %s {\n", fn->name);
     p.depth = 1;
-    print_interface(&p);
-    print_schedule(&p);
+    tir_print_interface(&p);
+    tir_print_schedule(&p);
     if (fn->plan != NULL && fn->plan->producer != NULL) {
-        begin_line(&p);
+        tir_print_indent(&p);
         buf_add(out, "producer ");
         print_block(&p, fn->plan->producer);
         buf_char(out, '\n');
     }
-    begin_line(&p);
+    tir_print_indent(&p);
     buf_add(out, "body ");
     print_block(&p, fn->body);
     buf_add(out, "\n}\n");

@@ -1,0 +1,31 @@
+/* tir_printer.h - inside the printer of tile IR.  Only tir_text*.c include it.
+ */
+#ifndef TILEC_IR_TIR_PRINTER_H
+#define TILEC_IR_TIR_PRINTER_H
+
+#include "compiler/ir/layout.h"
+#include "compiler/ir/tir.h"
+
+typedef struct Printer {
+    const TirFn *fn;
+    Buf *out;
+    uint32_t *number; /* position of each value, by id */
+    uint32_t next;
+    uint32_t depth;
+    VEC(const Layout *) layouts; /* the different ones, in order of first appearance */
+} Printer;
+
+/* The parts that the files have in common (tir_text_parts.c).  A new line begins. */
+void tir_print_indent(Printer *p);
+void tir_print_string(Buf *out, const char *text);
+void tir_print_number(Buf *out, double number);
+/* The name of a size, a scalar or an axis, or "?" when there is none: the verifier prints broken functions, too. */
+const char *tir_size_name(const TirFn *fn, int64_t k);
+const char *tir_scalar_name(const TirFn *fn, int64_t k);
+const char *tir_axis_name(const TirFn *fn, int64_t k);
+/* What stands in front of the blocks: constants, sizes, tensors, scalars, the grid; then what the schedule says of
+ * the kernel, layouts and buffers (tir_text_head.c). */
+void tir_print_interface(Printer *p);
+void tir_print_schedule(Printer *p);
+
+#endif

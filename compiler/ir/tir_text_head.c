@@ -1,0 +1,197 @@
+/* tir_text_head.c - the head of a kernel in the text of tile IR: its interface, and what the schedule has fixed.
+ */
+#include "compiler/ir/tir_printer.h"
+
+#include <inttypes.h>
+
+static void
+print_tensor(Printer *p, const TirTensor *tensor)
+{
+    static const char *const modes[] = {"in", "out", "inout"};
+
+    tir_print_indent(p);
+    buf_printf(p->out, "tensor %s: %s %s[", tensor->name, modes[tensor->mode],
+               dtype_name(tensor->dtype));
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        if (k > 0)
+            buf_add(p->out, ", ");
+        if (tensor->dim[k].constant != 0)
+            buf_printf(p->out, "%" PRId32, tensor->dim[k].constant);
+        else
+            buf_add(p->out, tir_size_name(p->fn, tensor->dim[k].size));
+    }
+    buf_printf(p->out, "] align %" PRIu32 "%s\n", tensor->align, tensor->atomic ? " atomic" : "");
+}
+
+void
+tir_print_interface(Printer *p)
+{
+    const TirFn *fn = p->fn;
+    Buf *out = p->out;
+
+    for (uint32_t k = 0; k < fn->constants.n; k++) {
+        tir_print_indent(p);
+        buf_printf(out, "constant %s = ", fn->constants.at[k].name);
+        tir_print_string(out, fn->constants.at[k].value);
+        buf_char(out, '\n');
+    }
+    for (uint32_t k = 0; k < fn->sizes.n; k++) {
+        tir_print_indent(p);
+        buf_printf(out, "size %s", fn->sizes.at[k].name);
+        if (fn->sizes.at[k].usual != 0)
+            buf_printf(out, " usual %" PRId64, fn->sizes.at[k].usual);
+        buf_char(out, '\n');
+    }
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        print_tensor(p, fn->tensors.at[k]);
+    for (uint32_t k = 0; k < fn->scalars.n; k++) {
+        tir_print_indent(p);
+        buf_printf(out, "scalar %s: %s\n", fn->scalars.at[k].name,
+                   dtype_name(fn->scalars.at[k].dtype));
+    }
+    for (uint32_t k = 0; k < fn->requires.n; k++) {
+        tir_print_indent(p);
+        buf_add(out, "require ");
+        host_print(fn, fn->requires.at[k].condition, out);
+        buf_add(out, ", ");
+        tir_print_string(out, fn->requires.at[k].message == NULL ? "" : fn->requires.at[k].message);
+        buf_char(out, '\n');
+    }
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        tir_print_indent(p);
+        buf_printf(out, "grid %s = ", fn->grid.at[k].name);
+        host_print(fn, fn->grid.at[k].extent, out);
+        buf_printf(out, "%s%s", fn->grid.at[k].reversed ? " reversed" : "",
+                   fn->grid.at[k].variable_trips ? " variable_trips" : "");
+        if (fn->grid.at[k].sliding)
+            buf_printf(out, " sliding %" PRIu32 "%s", fn->grid.at[k].sliding_trips,
+                       fn->grid.at[k].short_first ? " short_first" : "");
+        buf_char(out, '\n');
+    }
+}
+
+/* plan consumers 3 axis m registers 32 160 persistent .. */
+static void
+print_plan(Printer *p)
+{
+    const TirFn *fn = p->fn;
+    const TirPlan *plan = fn->plan;
+
+    tir_print_indent(p);
+    buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
+               plan->consumers, plan->cooperative ? "cooperative" : "axis ",
+               plan->cooperative ? "" : tir_axis_name(fn, plan->consumer_axis),
+               plan->reversed_raster ? " reversed_raster" : "",
+               plan->producer_registers, plan->consumer_registers,
+               plan->dynamic ? " dynamic" : plan->persistent ? " persistent" : "",
+               plan->pipelined ? " pipelined" : "");
+    buf_add(p->out, plan->paired ? " paired" : "");
+    buf_add(p->out, plan->pingpong ? " pingpong" : "");
+    buf_add(p->out, plan->balance_swap ? " balance_swap" : "");
+    if (plan->reg_pressure > 0)
+        buf_printf(p->out, " reg_pressure %" PRIu32, plan->reg_pressure);
+    buf_add(p->out, plan->coop_k ? " coop_k" : "");
+    buf_add(p->out, plan->lookahead ? " lookahead" : "");
+    if (plan->tile_swizzle != 0)
+        buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", plan->tile_swizzle,
+                   tir_axis_name(fn, plan->swizzle_axis));
+    if (plan->tiles != 0)
+        buf_printf(p->out, " tiles %" PRIu32, plan->tiles);
+    if (plan->mark != 0)
+        buf_printf(p->out, " mark %" PRIu32, plan->mark);
+    if (plan->private_bytes != 0)
+        buf_printf(p->out, " private %" PRIu32, plan->private_bytes);
+    if (plan->shared_bytes_each != NULL) {
+        buf_add(p->out, " shares ");
+        host_print(fn, plan->shared_bytes_each, p->out);
+    }
+    buf_char(p->out, '\n');
+}
+
+/* shared $K_1: bf16[64,128] stages 2 offset 0 bytes 0 pipeline 0 .. */
+static void
+print_buffer(Printer *p, uint32_t k)
+{
+    const TirShared *shared = p->fn->shared.at[k];
+
+    tir_print_indent(p);
+    buf_printf(p->out,
+               "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] stages %" PRIu32
+               " offset %" PRIu32 " bytes %" PRIu32,
+               shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
+               shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
+    if (shared->is_coop_k || shared->is_staging)
+        buf_add(p->out, shared->is_coop_k ? " coop_k" : " staging");
+    if (shared->aliases != 0)
+        buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
+    if (shared->is_pipeline)
+        buf_printf(p->out, " pipeline%s",
+                   shared->per_consumer    ? " per_consumer"
+                   : shared->paired    ? " paired"
+                   : shared->is_vector ? " vector"
+                                       : "");
+    if (shared->is_pipeline && shared->of_consumer > 0)
+        buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
+    if (shared->is_pipeline)
+        buf_printf(p->out, " %" PRIu32, shared->barriers);
+    if (shared->shares_barrier != 0)
+        buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
+    if (shared->release_lag)
+        buf_add(p->out, shared->lookahead ? " release_lag lookahead" : " release_lag");
+    if (shared->deferred_release)
+        buf_add(p->out, " deferred_release");
+    if (shared->layout != NULL) {
+        buf_char(p->out, ' ');
+        shared_layout_print(shared->layout, p->out);
+    }
+    buf_char(p->out, '\n');
+}
+
+void
+tir_print_schedule(Printer *p)
+{
+    const TirFn *fn = p->fn;
+
+    if (fn->hint_warps != 0) {
+        tir_print_indent(p);
+        buf_printf(p->out, "hint_warps %" PRIu32 "\n", fn->hint_warps);
+    }
+    if (fn->hint_plan != NULL) {
+        tir_print_indent(p);
+        buf_printf(p->out, "hint_plan \"%s\"\n", fn->hint_plan);
+    }
+    if (fn->warps != 0) {
+        tir_print_indent(p);
+        buf_printf(p->out, "warps %" PRIu32 "\n", fn->warps);
+    }
+    if (fn->plan != NULL)
+        print_plan(p);
+    for (uint32_t k = 0; k < p->layouts.n; k++) {
+        tir_print_indent(p);
+        buf_printf(p->out, "layout @%" PRIu32 " = ", k);
+        layout_print(p->layouts.at[k], p->out);
+        buf_char(p->out, '\n');
+    }
+    for (uint32_t k = 0; k < fn->shared.n; k++)
+        print_buffer(p, k);
+    if (fn->shared_bytes != 0) {
+        tir_print_indent(p);
+        buf_printf(p->out, "shared_bytes %" PRIu32 "\n", fn->shared_bytes);
+    }
+    for (uint32_t k = 0; k < fn->memories.n; k++) {
+        const TirMemory *memory = &fn->memories.at[k];
+        tir_print_indent(p);
+        buf_printf(p->out, "%s %s = ", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
+                   memory->name);
+        host_print(fn, memory->bytes, p->out);
+        buf_add(p->out, " bytes\n");
+    }
+    if (fn->blocks[0] != NULL) {
+        tir_print_indent(p);
+        for (uint32_t k = 0; k < 3; k++) {
+            buf_add(p->out, k > 0 ? ", " : "blocks ");
+            host_print(fn, fn->blocks[k], p->out);
+        }
+        buf_char(p->out, '\n');
+    }
+}
