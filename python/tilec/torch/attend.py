@@ -152,7 +152,12 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
         out = _operators[layout, deterministic](q, k, v, *values)
         return out if return_lse else out[0]
     kernel = forward_kernel(layout, deterministic)
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+    try:
+        recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    except AttributeError:
+        kernel.check_tensors((q, k, v))
+        raise
+    if recorded:
         out = gradient.apply(kernel, (q, k, v), values)
     else:
         out = kernel.run(q, k, v, *values)

@@ -137,12 +137,15 @@ class Kernel:
         self.plans = launcher().Plans(len(self.inputs), self._miss)
         return self.plans
 
-    def _miss(self, *arguments):
-        """The plan of a call that has none."""
-        n = len(self.inputs)
+    def check_tensors(self, arguments):
         for name, tensor in zip(self.inputs, arguments):
             if not isinstance(tensor, torch.Tensor):
                 raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+
+    def _miss(self, *arguments):
+        """The plan of a call that has none."""
+        n = len(self.inputs)
+        self.check_tensors(arguments)
         tensors = dict(zip(self.inputs, arguments))
         values = {**dict.fromkeys(self.values), **dict(zip(self.values, arguments[n:]))}
         other = self._instead(tensors, values) if self._instead is not None else None
@@ -150,9 +153,7 @@ class Kernel:
 
     def _other(self, arguments):
         n = len(self.inputs)
-        for name, tensor in zip(self.inputs, arguments):
-            if not isinstance(tensor, torch.Tensor):
-                raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+        self.check_tensors(arguments)
         return self.registered()(*arguments[:n], *arguments[n:])
 
     def _with(self, given):

@@ -1,0 +1,29 @@
+#!/bin/sh
+# torch_pack.sh - what torch_product.py needs on a machine with a GPU and PyTorch, in one folder.
+#
+#   tests/gpu/torch_pack.sh KIT [-b BUILD]
+#
+# BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [OPTION..],
+# with the options of torch_product.py.
+set -eu
+[ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+kit=$1; shift
+build=build/release
+[ "${1:-}" != -b ] || build=$2
+root=$(dirname "$0")/../..
+rm -rf "$kit/site" "$kit/run.sh"
+mkdir -p "$kit/site/tilec/lib" "$kit/site/tilec/torch/kernels"
+cp -L "$build"/libtilec.so.?.? "$kit/site/tilec/lib/libtilec.so"
+cp "$build"/python/_launch.abi3.so "$kit/site/tilec/"
+(cd "$root/python/tilec" && find . -name '*.py' | tar cf - -T -) | tar xf - -C "$kit/site/tilec"
+cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/examples/attention_decode.tile \
+    "$kit/site/tilec/torch/kernels/"
+cp "$root"/tests/gpu/torch_*.py "$kit/"
+cat >"$kit/run.sh" <<'END'
+#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$here/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+exec python3 "$here/torch_product.py" "$@"
+END
+chmod +x "$kit/run.sh"
+du -sh "$kit"

@@ -1,0 +1,754 @@
+"""torch_product.py - tilec.torch on a GPU: is it right, is it quick, does PyTorch's machinery hold around it.
+
+    python3 tests/gpu/torch_product.py [--out FOLDER] [--only NAME..]     (tilec on PYTHONPATH)
+
+Each check is a process of its own with a limit of time, so that none stops another; those that measure run
+alone, last.  A table is printed, and FOLDER (else $OUT) gets torch.json.  The exit status is the number of
+checks that failed.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT_S = 110  # of a check
+CHECKS, TIMED = {}, []
+rows = []  # what a check found out: (what, value)
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+def timed(function):
+    TIMED.append(function.__name__)
+    return check(function)
+
+
+def note(what, value):
+    rows.append((what, value))
+
+
+# ---- operands and references ----
+
+
+def operands(b=2, sq=200, sk=None, hq=4, hk=None, d=64, dv=None, dtype=None, seed=0, grad=True):
+    import torch
+
+    torch.manual_seed(seed)
+    dtype = dtype or torch.bfloat16
+    shapes = [(b, sq, hq, d), (b, sk or sq, hk or hq, d), (b, sk or sq, hk or hq, dv or d)]
+    return [torch.randn(shape, device="cuda").to(dtype).requires_grad_(grad) for shape in shapes]
+
+
+def reference(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False):
+    """Attention of [B, S, H, D] by plain operations in the type of q: (O, L)."""
+    import torch
+
+    sq, sk, heads = q.shape[1], k.shape[1], q.shape[2]
+    group = heads // k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    s = (q @ k.transpose(2, 3)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        s = softcap * torch.tanh(s / softcap)
+    after = torch.arange(sk, device=q.device)[None] - (torch.arange(sq, device=q.device)[:, None] + sk - sq)
+    if alibi:
+        slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
+        s = s - (slope[:, None, None] * after.abs()).to(s.dtype)
+    right = 0 if causal else right
+    seen = torch.ones(sq, sk, dtype=torch.bool, device=q.device)
+    if right is not None and right >= 0:
+        seen &= after <= right
+    if window:
+        seen &= after > -window
+    s = s.masked_fill(~seen, -torch.inf)
+    p = torch.where(seen.any(-1, keepdim=True), s.softmax(-1), torch.zeros((), dtype=s.dtype, device=s.device))
+    return (p @ v).transpose(1, 2), s.logsumexp(-1)
+
+
+def exact(*these, **options):
+    return reference(*[x.double() for x in these], **options)[0]
+
+
+def ratio(have, want, plain):
+    """The error as a part of what is allowed: twice that of a plain 16-bit computation."""
+    allowed = 2 * (plain.double() - want).abs().max().item() + 1e-5
+    return (have.double() - want).abs().max().item() / allowed
+
+
+def worst(function, these, **options):
+    """The worst error / allowed of the output and the gradients of `function`."""
+    import torch
+
+    wide = [x.detach().double().requires_grad_() for x in these]
+    want = reference(*wide, **options)[0]
+    grad = torch.randn(want.shape, device="cuda").to(these[0].dtype)
+    want = [want, *torch.autograd.grad(want, wide, grad.double())]
+    near = [x.detach().clone().requires_grad_() for x in these]
+    plain = reference(*near, **options)[0]
+    plain = [plain, *torch.autograd.grad(plain, near, grad)]
+    out = function(*these)
+    have = [out, *torch.autograd.grad(out, these, grad)]
+    return max(ratio(*three) for three in zip(have, want, plain))
+
+
+def attention(*these, **options):
+    import tilec.torch
+
+    return tilec.torch.attention(*these, **{"causal": True, **options})
+
+
+def refused(text, function, kind=None):
+    import tilec.torch
+
+    try:
+        function()
+    except kind or tilec.torch.Error as error:
+        assert text in str(error), f"said: {error}"
+    else:
+        raise AssertionError(f"not refused: {text}")
+
+
+def good(function=attention, **shape):
+    found = worst(function, operands(**shape), causal=True)
+    assert found <= 1, f"error / allowed {found:.2f}"
+    return found
+
+
+def best_us(function, calls=100, repeats=15):
+    """(best, middle) microseconds of host time of a call, with the queue of launches empty at first."""
+    import torch
+
+    for _ in range(10):
+        function()
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter_ns() - start) / calls / 1000)
+    torch.cuda.synchronize()
+    times.sort()
+    return round(times[0], 2), round(times[len(times) // 2], 2)
+
+
+def gpu_ms(function, calls=20):
+    """Milliseconds of the GPU, the middle one of several."""
+    import torch
+
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(5):
+        ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        ends[0].record()
+        for _ in range(calls):
+            function()
+        ends[1].record()
+        torch.cuda.synchronize()
+        times.append(ends[0].elapsed_time(ends[1]) / calls)
+    return sorted(times)[2]
+
+
+# ---- right ----
+
+
+def right(cases):
+    import tilec.torch
+
+    failed = []
+    for shape, options in cases:
+        start = time.perf_counter()
+        try:
+            found = worst(lambda *these: tilec.torch.attention(*these, **options), operands(**shape),
+                          **{k: v for k, v in options.items() if k != "deterministic"})
+        except Exception as error:  # noqa: BLE001  (the next case is tried all the same)
+            found = f"{type(error).__name__}: {error}"
+        note(f"{shape} {options}", found if isinstance(found, str) else round(found, 3))
+        note("seconds", round(time.perf_counter() - start, 2))
+        if isinstance(found, str) or not found <= 1:
+            failed.append(f"{shape} {options}: {found}")
+    assert not failed, "; ".join(failed)
+
+
+@check
+def right_plain():
+    right([({}, {}), ({}, {"causal": True}), ({"sq": 113, "sk": 203, "hk": 2}, {"causal": True}),
+           ({"sq": 700, "d": 128}, {"causal": True}), ({"d": 128, "hq": 8, "hk": 1}, {}),
+           ({"sq": 300, "sk": 100}, {}), ({"b": 1, "hq": 1, "sq": 65}, {"causal": True, "scale": 0.3})])
+
+
+@check
+def right_masks():
+    right([({}, {"causal": True, "window": 50}), ({}, {"window": 20, "right": 30}), ({}, {"softcap": 5.0}),
+           ({}, {"causal": True, "softcap": 30.0, "window": 70}), ({}, {"causal": True, "alibi": True})])
+
+
+@check
+def right_shapes():
+    import torch
+
+    right([({"d": 256, "hk": 2}, {"causal": True}), ({"d": 192, "dv": 128}, {"causal": True}),
+           ({"d": 40}, {"causal": True}), ({"dtype": torch.float16}, {"causal": True}),
+           ({"dtype": torch.float16, "d": 128}, {}), ({"d": 96}, {})])
+
+
+@check
+def right_deterministic():
+    import torch
+
+    right([({}, {"causal": True, "deterministic": True}), ({"d": 128, "hk": 2}, {"deterministic": True})])
+    these, first = operands(sq=900), None
+    for _ in range(5):
+        out = attention(*these, deterministic=True)
+        made = torch.autograd.grad(out, these, torch.ones_like(out))
+        first = first or made
+        assert all(torch.equal(a, b) for a, b in zip(made, first)), "bits differ from run to run"
+
+
+@check
+def right_layouts():
+    import torch
+    import tilec.torch
+
+    def heads_first(q, k, v):
+        return attention(*[x.transpose(1, 2) for x in (q, k, v)], layout="bhsd").transpose(1, 2)
+
+    def stored_heads_first(q, k, v):
+        return attention(*[x.transpose(1, 2).contiguous() for x in (q, k, v)], layout="bhsd").transpose(1, 2)
+
+    def packed(q, k, v):
+        return attention(*torch.stack([q, k, v], 2).unbind(2))
+
+    for function in (heads_first, stored_heads_first, packed):
+        note(function.__name__, round(good(function), 3))
+    these = operands(grad=False)
+    o, l = tilec.torch.attention(*these, causal=True, return_lse=True)
+    want = reference(*[x.double() for x in these], causal=True)[1]
+    assert (l.double() - want).abs().max().item() < 1e-3, "L is wrong"
+    these = operands()
+    attention(*these).sum().backward()  # a gradient of strides 0
+    empty = [x[:, :0] for x in operands(grad=False)]
+    assert attention(*empty).shape == (2, 0, 4, 64)
+
+
+@check
+def right_decode():
+    import tilec.torch
+
+    for shape in ({"b": 1, "sq": 1, "sk": 5000, "hq": 32, "hk": 8, "d": 128}, {"sq": 1, "sk": 77, "hq": 8, "hk": 1},
+                  {"b": 3, "sq": 4, "sk": 1000, "hq": 12, "hk": 4, "d": 128}, {"sq": 1, "sk": 1},
+                  {"sq": 7, "sk": 300, "hq": 6, "hk": 2, "d": 256}):
+        for options in ({"causal": True}, {"causal": True, "window": 64}):
+            these = operands(**shape, grad=False)
+            want, plain = exact(*these, **options), reference(*these, **options)[0]
+            found = ratio(tilec.torch.attention(*these, **options), want, plain)
+            note(f"{shape} {options}", round(found, 3))
+            assert found <= 1, f"{shape} {options}: error / allowed {found:.2f}"
+
+
+KERNEL = """
+kernel NAME<T: type = bf16, C: int = 64>(FROM: in T[R, C], TO: out T[R, C], a: f32)
+{
+    grid r in tiles(R, 16);
+    store TO[r, :] = ((load FROM[r, :] as f32) * a) as T;
+}
+"""
+
+
+@check
+def any_kernel():
+    import torch
+    import tilec.torch
+
+    def text(name, source, target):
+        return KERNEL.replace("NAME", name).replace("FROM", source).replace("TO", target)
+
+    scale = tilec.torch.kernel(text("scale", "X", "Y"), backward=tilec.torch.kernel(text("scale_bwd", "dY", "dX")))
+    x = torch.randn(30, 64, device="cuda").bfloat16().requires_grad_()
+    for function in (lambda x: scale(X=x, a=3.0), torch.compile(lambda x: scale(X=x, a=3.0), fullgraph=True)):
+        y = function(x)
+        assert torch.equal(y, 3 * x)
+        (grad,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        assert torch.equal(grad, torch.full_like(x, 3.0))
+    out = torch.empty_like(x)
+    with torch.no_grad():
+        assert scale(X=x, Y=out, a=2.0) is out and torch.equal(out, 2 * x)
+    refused("no value for the scalar 'a'", lambda: scale(X=x.detach()))
+
+
+# ---- the rest of PyTorch ----
+
+
+@check
+def compiled():
+    import torch
+
+    for mode in ("default", "reduce-overhead"):
+        torch.compiler.reset()
+        fast = torch.compile(attention, fullgraph=True, mode=mode)
+        for seed in range(4):  # reduce-overhead: warming up, capturing, replays
+            found = worst(fast, operands(seed=seed), causal=True)
+            assert found <= 1, f"{mode}, call {seed}: error / allowed {found:.2f}"
+        note(mode, round(found, 3))
+        found = worst(fast, operands(sq=333), causal=True)
+        assert found <= 1, f"{mode}, another size: error / allowed {found:.2f}"
+        with torch.no_grad():
+            fast(*operands(sq=128, grad=False))
+
+
+@check
+def compiled_block():
+    """A block of a model: projections, attention, normalization, in one graph."""
+    import torch
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.inner, self.outer = torch.nn.LayerNorm(256), torch.nn.Linear(256, 768), torch.nn.Linear(256, 256)
+
+        def forward(self, x, attend):
+            q, k, v = self.inner(self.norm(x)).view(*x.shape[:2], 3, 4, 64).unbind(2)
+            return x + self.outer(attend(q, k, v).reshape(x.shape))
+
+    torch.manual_seed(0)
+    block = Block().cuda().bfloat16()
+    x = torch.randn(2, 256, 256, device="cuda").bfloat16()
+
+    def by_sdpa(*these):
+        return torch.nn.functional.scaled_dot_product_attention(*[t.transpose(1, 2) for t in these],
+                                                                is_causal=True).transpose(1, 2)
+
+    def gradients(function):
+        block.zero_grad()
+        function(x).float().square().mean().backward()
+        return [p.grad.clone() for p in block.parameters()]
+
+    want = gradients(lambda x: block(x, by_sdpa))
+    for mode in ("default", "reduce-overhead"):
+        fast = torch.compile(lambda x: block(x, attention), fullgraph=True, mode=mode)
+        for _ in range(3):
+            for a, b in zip(gradients(fast), want):
+                error = (a - b).norm() / b.norm()
+                assert error < 0.03, f"{mode}: gradients differ by {error.item():.3f}"
+
+
+@check
+def exported():
+    import torch
+    from tilec.torch import attend
+
+    class Model(torch.nn.Module):
+        def forward(self, q, k, v):
+            return attention(q, k, v) + 1
+
+    these, rows_ = operands(grad=False), torch.export.Dim("rows", min=2, max=512)
+    program = torch.export.export(Model(), tuple(these), dynamic_shapes=[{1: rows_}] * 3, strict=True)
+    other = operands(sq=90, grad=False)
+    assert (program.module()(*other).double() - exact(*other, causal=True) - 1).abs().max() < 0.03
+    torch.library.opcheck(attend.forward_kernel("bshd", False).registered(), (*operands(), 0.125, 0.0, True))
+
+
+@check
+def graph_of_first_call():
+    """What a process launches first is captured."""
+    import torch
+
+    these = operands(grad=False)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attention(*these)
+    for seed in range(3):
+        for x, fresh in zip(these, operands(seed=seed, grad=False)):
+            x.copy_(fresh)
+        graph.replay()
+        assert (out.double() - exact(*these, causal=True)).abs().max() < 0.03
+
+
+@check
+def graphs():
+    import torch
+
+    these = operands()
+    grad = torch.randn(2, 200, 4, 64, device="cuda").bfloat16()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            torch.autograd.grad(attention(*these), these, grad)
+    torch.cuda.current_stream().wait_stream(side)
+    made = []
+    for _ in range(3):  # several graphs that live at the same time
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = attention(*these)
+            made.append((graph, [out, *torch.autograd.grad(out, these, grad)]))
+    with torch.no_grad():
+        for x, fresh in zip(these, operands(seed=5)):
+            x.copy_(fresh)
+    wide = [x.detach().double().requires_grad_() for x in these]
+    want = reference(*wide, causal=True)[0]
+    want = [want, *torch.autograd.grad(want, wide, grad.double())]
+    for k in range(20):  # in streams that may run at the same time
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            made[k % 3][0].replay()
+        attention(*these)
+    torch.cuda.synchronize()
+    for _, have in made:
+        for a, b in zip(have, want):
+            assert (a.double() - b).abs().max() < 0.03 * max(1, b.abs().max().item()), "a graph's result is wrong"
+    fast = torch.cuda.make_graphed_callables(attention, tuple(operands(seed=1)))
+    for seed in range(3):
+        found = worst(fast, operands(seed=seed), causal=True)
+        assert found <= 1, f"make_graphed_callables: error / allowed {found:.2f}"
+
+
+@check
+def streams():
+    import torch
+
+    these = operands(b=1, sq=2000, hq=8, d=128, grad=False)
+    want = attention(*these)
+    side = [torch.cuda.Stream() for _ in range(4)]
+    torch.cuda.synchronize()
+    outs = []
+    for _ in range(50):
+        for stream in side:
+            with torch.cuda.stream(stream):
+                outs.append(attention(*these))
+    torch.cuda.synchronize()
+    assert all(torch.equal(out, want) for out in outs), "streams disturb one another"
+
+
+@check
+def threads():
+    import torch
+
+    failed = []
+
+    def work(seed):
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for k in range(6):
+                    good(seed=seed, sq=100 + 30 * ((seed + k) % 5))
+                torch.cuda.synchronize()
+        except BaseException as error:  # noqa: BLE001
+            failed.append(f"{type(error).__name__}: {error}")
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failed, failed[0]
+
+
+@check
+def checkpointed():
+    from torch.utils.checkpoint import checkpoint
+
+    for reentrant in (False, True):
+        good(lambda *these: checkpoint(attention, *these, use_reentrant=reentrant))
+
+
+@check
+def autocast():
+    import torch
+
+    these = operands(dtype=torch.float32)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = attention(*these)
+        grads = torch.autograd.grad(out.float().sum(), these)
+    assert out.dtype == torch.bfloat16 and all(g.dtype == torch.float32 for g in grads)
+    assert (out.double() - exact(*these, causal=True)).abs().max() < 0.03
+    with torch.autocast("cuda", dtype=torch.float16):
+        assert attention(*these).dtype == torch.float16
+
+
+@check
+def twice():
+    import torch
+
+    these = operands()
+    out = attention(*these)
+    grads = torch.autograd.grad(out, these, torch.ones_like(out), create_graph=True)
+    refused("no second derivatives", lambda: grads[0].float().square().sum().backward())
+
+
+@check
+def refusals():
+    """A sentence each, and the context goes on."""
+    import torch
+    import tilec.torch
+
+    q, k, v = these = operands(grad=False)
+    odd = torch.zeros(2 * 200 * 4 * 64 + 1, device="cuda", dtype=torch.bfloat16)[1:].view(2, 200, 4, 64)
+    cases = [("is on the device 'cpu'", (q, k.cpu(), v)), ("must have 4 dimensions", (q, k[0], v)),
+             ("the kernel takes f16 and bf16", tuple(x.float() for x in these)),
+             ("K must be bf16", (q, k.half(), v)), ("must be contiguous", (q, k.transpose(1, 3).contiguous().transpose(1, 3), v)),
+             ("address of Q must be a multiple", (odd, k, v)), ("dimension", (q, k[:, :, :, :32], v)),
+             ("", (q[:, :, :3], k[:, :, :2], v[:, :, :2])), ("", (q, k, v[:1])), ("must be a tensor", (q, None, v))]
+    for text, call in cases:
+        for function in (attention, lambda *x: attention(*x, layout="bhsd")):
+            try:
+                function(*call)
+            except (tilec.torch.Error, AttributeError, TypeError) as error:
+                note(text or "refused", str(error)[:160])
+                if function is attention:
+                    assert text in str(error), f"expected '{text}', said: {error}"
+            else:
+                raise AssertionError(f"not refused: {text} {[getattr(x, 'shape', x) for x in call]}")
+        torch.cuda.synchronize()
+    good()
+    if torch.cuda.device_count() > 1:
+        refused("cuda:1", lambda: attention(q, k.to("cuda:1"), v))
+
+
+@check
+def gpus():
+    import torch
+
+    n = torch.cuda.device_count()
+    note("GPUs", n)
+    for number in range(n):
+        these = [x.to(f"cuda:{number}") for x in operands(grad=False)]
+        out = attention(*these)  # the current one is 0
+        assert out.device.index == number
+        assert (out.double() - exact(*these, causal=True)).abs().max() < 0.03
+
+
+@check
+def memory():
+    """What the driver says is used beyond PyTorch's own does not grow with calls."""
+    import torch
+
+    def call(rows_):
+        these = operands(b=4, sq=rows_, hq=8, d=128)
+        attention(*these).float().sum().backward()
+        attention(*[x.detach()[:, -1:] if i == 0 else x.detach() for i, x in enumerate(these)])
+
+    def beyond():
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        return total - free - torch.cuda.memory_reserved()
+
+    call(500)  # code
+    call(100)
+    before = beyond()
+    for rows_ in range(100, 2100, 100):
+        call(rows_)
+    grown = beyond() - before
+    note("bytes beyond PyTorch's, grown", grown)
+    assert grown <= 0, f"{grown} bytes are not of PyTorch's allocator"
+    held = torch.cuda.memory_allocated()
+    for _ in range(30):
+        call(700)
+    assert torch.cuda.memory_allocated() == held, "memory is kept after calls"
+
+
+@check
+def cold_start():
+    """From an empty cache on disk: how long the first calls take; then from a full one, in another process."""
+    text = ("import time, torch, tilec.torch\n"
+            "q, k, v = [torch.randn(2, 256, 4, 128, device='cuda').bfloat16().requires_grad_() for _ in range(3)]\n"
+            "torch.cuda.synchronize(); s = time.perf_counter()\n"
+            "o = tilec.torch.attention(q, k, v, causal=True); torch.cuda.synchronize(); m = time.perf_counter()\n"
+            "o.float().sum().backward(); torch.cuda.synchronize(); e = time.perf_counter()\n"
+            "print(round(1000 * (m - s)), round(1000 * (e - m)))")
+    with tempfile.TemporaryDirectory() as folder:
+        for what in ("nothing on disk", "all on disk"):
+            done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True,
+                                  env=dict(os.environ, TILEC_CACHE_DIR=folder))
+            assert done.returncode == 0, done.stderr[-600:]
+            note(f"{what}: ms of the first forward, backward", done.stdout.strip())
+
+
+# ---- quick ----
+
+
+def sdpa(q, k, v, **options):
+    import torch
+
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+
+def meets(what, have, most):
+    note(what + f" (at most {most})", have)
+    return [] if have[0] <= most else [f"{what}: {have[0]} us, at most {most}"]
+
+
+@timed
+def host_time():
+    """Microseconds of host time of eager calls, (best, middle); tensors as small as the kernels stay hidden."""
+    import torch
+    import tilec.torch
+    from tilec.torch import attend
+
+    missed = []
+    q, k, v = operands(b=1, sq=128, hq=2, d=64)
+    t = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v)]
+    grad, grad_t = torch.ones_like(q), torch.ones_like(t[0])
+    values = (None, 0.0, True, 0, -1, False, False)
+    kernel = attend.forward_kernel("bshd", False)
+    with torch.no_grad():
+        missed += meets("forward", best_us(lambda: tilec.torch.attention(q, k, v, causal=True)), 20)
+        note("forward, SDPA", best_us(lambda: sdpa(*t, is_causal=True)))
+        note("forward, heads first", best_us(lambda: tilec.torch.attention(*t, causal=True, layout="bhsd")))
+        note("  of which Kernel.run", best_us(lambda: kernel.run(q, k, v, *values)))
+        note("  of which Plans.run", best_us(lambda: kernel.plans.run(q, k, v, *values)))
+        note("  torch.empty_strided", best_us(lambda: torch.empty_strided((1, 128, 2, 64), (16384, 128, 64, 1),
+                                                                          dtype=torch.bfloat16, device=q.device)))
+        # a kernel that does next to nothing: what a launch itself costs
+        one = torch.zeros(1, device="cuda")
+        note("  PyTorch's add_ of one number", best_us(lambda: one.add_(1)))
+    note("forward that records for autograd", best_us(lambda: tilec.torch.attention(q, k, v, causal=True)))
+    note("forward that records, SDPA", best_us(lambda: sdpa(*t, is_causal=True)))
+
+    def both():
+        torch.autograd.grad(tilec.torch.attention(q, k, v, causal=True), (q, k, v), grad)
+
+    def both_sdpa():
+        torch.autograd.grad(sdpa(*t, is_causal=True), t, grad_t)
+
+    missed += meets("forward and backward", best_us(both, 50), 120)
+    note("forward and backward, SDPA", best_us(both_sdpa, 50))
+    out = tilec.torch.attention(q, k, v, causal=True, return_lse=True)
+    backward = kernel.backward
+    known = dict(Q=q.detach(), K=k.detach(), V=v.detach(), O=out[0].detach(), L=out[1].detach(), dO=grad)
+    arguments = [known[name] for name in backward.inputs]
+    note("  of which the backward's Kernel.run", best_us(lambda: backward.run(*arguments, *values), 50))
+    with torch.no_grad():
+        q1, k1, v1 = operands(b=1, sq=1, sk=512, hq=8, hk=2, d=128, grad=False)
+        q2, k2, v2 = (x.transpose(1, 2) for x in (q1, k1, v1))
+        missed += meets("decode", best_us(lambda: tilec.torch.attention(q1, k1, v1, causal=True)), 20)
+        note("decode, SDPA", best_us(lambda: sdpa(q2, k2, v2, enable_gqa=True)))
+        lengths = [operands(b=1, sq=1, sk=600 + n, hq=8, hk=2, d=128, grad=False) for n in range(100)]
+        start = time.perf_counter()
+        for these in lengths:
+            tilec.torch.attention(*these, causal=True)
+        note("decode, a length that is new: us", round((time.perf_counter() - start) * 1e4, 1))
+    assert not missed, "; ".join(missed)
+
+
+@timed
+def speed():
+    """Milliseconds of the GPU, forward and both, tilec beside SDPA."""
+    import torch
+    import tilec.torch
+
+    for b, s, hq, hk, d in ((4, 2048, 32, 8, 128), (4, 2048, 32, 32, 64), (1, 8192, 32, 8, 128)):
+        q, k, v = operands(b=b, sq=s, hq=hq, hk=hk, d=d)
+        t = [x.detach().transpose(1, 2).requires_grad_() for x in (q, k, v)]
+        ways = {"tilec": (lambda: tilec.torch.attention(q, k, v, causal=True), (q, k, v)),
+                "SDPA": (lambda: sdpa(*t, is_causal=True, enable_gqa=hq != hk), t)}
+        for name, (function, leaves) in ways.items():
+            with torch.no_grad():
+                forward = gpu_ms(function)
+            grad = torch.ones_like(function())
+            note(f"B{b} S{s} H{hq}/{hk} d{d} {name}: forward, both",
+                 (round(forward, 3), round(gpu_ms(lambda: torch.autograd.grad(function(), leaves, grad), 10), 3)))
+
+
+@timed
+def decode_speed():
+    """Microseconds of the GPU of a decode step, by CUDA graphs: tilec beside SDPA."""
+    import torch
+    import tilec.torch
+
+    def graphed(function):
+        function()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(10):
+                function()
+        return round(gpu_ms(graph.replay) * 100, 2)
+
+    with torch.no_grad():
+        for b, s in ((1, 4096), (8, 4096), (32, 2048)):
+            q, k, v = operands(b=b, sq=1, sk=s, hq=32, hk=8, d=128, grad=False)
+            t = [x.transpose(1, 2) for x in (q, k, v)]
+            note(f"B{b} S{s} H32/8 d128: tilec, SDPA",
+                 (graphed(lambda: tilec.torch.attention(q, k, v, causal=True)), graphed(lambda: sdpa(*t, enable_gqa=True))))
+
+
+# ---- the driver ----
+
+
+def run_one(name):
+    """A check in a process of its own: its record."""
+    start = time.perf_counter()
+    try:
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "--run", name], capture_output=True,
+                              text=True, timeout=LIMIT_S)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RECORD ")]
+        record = json.loads(lines[-1][7:]) if lines else {
+            "ok": False, "rows": [], "error": f"status {done.returncode}: {done.stderr.strip()[-1500:]}"}
+    except subprocess.TimeoutExpired:
+        record = {"ok": False, "rows": [], "error": f"longer than {LIMIT_S} s"}
+    return {"check": name, "seconds": round(time.perf_counter() - start, 1), **record}
+
+
+def run_here(name):
+    import traceback
+
+    record = {"ok": True, "error": ""}
+    try:
+        CHECKS[name]()
+    except BaseException as error:  # noqa: BLE001
+        record = {"ok": False, "error": f"{type(error).__name__}: {error}"[:1500],
+                  "trace": traceback.format_exc()[-3000:]}
+    print("RECORD " + json.dumps({**record, "rows": rows}), flush=True)
+
+
+def show(record):
+    print(f"{'ok    ' if record['ok'] else 'FAILED'} {record['check']:20} {record['seconds']:6.1f} s  {record['error'][:1500]}")
+    if record["check"] in TIMED or record["check"] in ("cold_start", "memory", "refusals"):
+        for what, value in record["rows"]:
+            print(f"           {what}: {value}")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=os.environ.get("OUT", "."))
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        return run_here(options.run)
+    chosen = options.only or list(CHECKS)
+    records = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for record in pool.map(run_one, [name for name in chosen if name not in TIMED]):
+            records.append(record)
+            show(record)
+    for name in chosen:
+        if name in TIMED:
+            records.append(run_one(name))
+            show(records[-1])
+    os.makedirs(options.out, exist_ok=True)
+    with open(os.path.join(options.out, "torch.json"), "w") as file:
+        json.dump(records, file, indent=1)
+    failed = [record["check"] for record in records if not record["ok"]]
+    for record in records:
+        if record.get("trace"):
+            print(f"---- {record['check']}\n{record['trace']}")
+    print(f"{len(records) - len(failed)} passed, {len(failed)} failed" + (": " + " ".join(failed) if failed else ""))
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
