@@ -361,6 +361,8 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
             sim_find(warp, SIM_FIND_UNINITIALISED, -1, cell * 4 + SIM_SHARED_BASE, NULL,
                      "an asynchronous op reads shared memory that nobody wrote");
         check_writers(warp, s, cell, bytes, 0, -1, false, false, async_proxy);
+        if (op->lane) /* what one lane issues is ordered after that lane's stores, no more */
+            check_lane_write(warp, c, cell, bytes, (uint8_t)(op->lane - 1), false);
         if (ops)
             ops[cell] = op->id + 1;
     }

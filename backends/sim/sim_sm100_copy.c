@@ -93,6 +93,7 @@ issue_copy(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     }
     tensor_op(op)->d = copy->address;
     tensor_op(op)->n = form->bytes / 4;
+    op->lane = (uint8_t)(lane + 1);
     for (uint32_t half = 0; half < form->group; half++) {
         SimCta *cta = tensor_pair(op->cta, form->group, half);
         for (uint32_t r = 0; r < form->rows; r++)

@@ -153,6 +153,7 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
     }
     uint32_t lines = matrix->transposed ? p->shape.k : rows;
     uint32_t bytes = matrix->transposed ? rows * element : 32;
+    op->lane = (uint8_t)(lane + 1);
     for (uint32_t half = 0; half < p->form->group; half++) {
         SimCta *cta = tensor_pair(op->cta, p->form->group, half);
         for (uint32_t r = 0; r < lines; r++)

@@ -273,7 +273,9 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lan
         op->land = reader->land = NULL;
         return SIM_NEXT;
     }
+    reader->lane = (uint8_t)(lanes & (lanes - 1) ? 0 : lane + 1);
     sim_shadow_async_read(warp, reader, from.cta, from.offset, bytes, true);
+    reader->lane = 0;
     sim_each_lane(l, lanes)
         if (!track(warp, op, reader, l))
             return sim_fail(warp, "out of memory");
@@ -296,9 +298,10 @@ start_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm90Cop
     c->offset = offset;
     c->mbarrier_cta = mbarrier_cta;
     c->mbarrier = mbarrier;
-    (void)lane;
+    op->lane = (uint8_t)(lane + 1);
     if (form->direction == SM90_TO_CLUSTER)
         sim_shadow_async_read(warp, op, c->from_cta, c->from_offset, c->bytes, true);
+    op->lane = 0;
     sim_shadow_async_write(warp, op, cta, offset, c->bytes, true);
     sim_op_start(warp->cta->cluster, op, true);
     return true;
