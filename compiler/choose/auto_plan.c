@@ -227,12 +227,12 @@ try_values(PlanSearch *s, TileChoice *values)
             continue;
         some = true;
         if (fn->plan->coop_k) {
-            ConsumerWork w = consumer_work(fn, consumers);
+            ConsumerWork w = consumer_work(s->px->target, fn, consumers);
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
                 add_choice(s, values, fn, &w, consumers);
             continue;
         }
-        ConsumerWork w = consumer_work(fn, 1);
+        ConsumerWork w = consumer_work(s->px->target, fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
         if (w.rows > GROUP_ROWS && (!consumer_only_mmas(&w) || s->one_block))
@@ -261,7 +261,7 @@ try_divided(PlanSearch *s, const TileChoice *values)
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
-            ConsumerWork w = consumer_work(fn, consumers);
+            ConsumerWork w = consumer_work(s->px->target, fn, consumers);
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
                 add_choice(s, &tiles, fn, &w, consumers);
         }

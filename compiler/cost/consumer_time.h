@@ -51,7 +51,7 @@ typedef struct ConsumerWork {
 } ConsumerWork;
 
 /* Of a kernel on which the passes up to `plan` have run, for `consumers` consumers. */
-ConsumerWork consumer_work(const TirFn *fn, uint32_t consumers);
+ConsumerWork consumer_work(const Target *target, const TirFn *fn, uint32_t consumers);
 /* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 

@@ -13,6 +13,7 @@
 #include "compiler/cost/consumer_time.h"
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op_units.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -51,24 +52,18 @@ count_masks(TripLoop *loop, const TirBlock *block)
 }
 
 static void
-add_arithmetic(ConsumerWork *w, const TirBlock *block)
+add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool seldom = op->op == TIR_IF && op->by_rows; /* its first block is taken seldom */
         for (uint32_t k = seldom; k < op->n_blocks; k++)
-            add_arithmetic(w, op->blocks[k]);
-        bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_REDUCE;
-        const TirVal *sized = op->op == TIR_REDUCE ? op->args[0]
-                              : op->n_results == 1 ? op->results[0]
-                                                   : NULL;
-        if (!plain || is_mask(op) || sized == NULL || sized->type.rank != 2 ||
-            op->results[0]->type.dtype == DT_BOOL || op->op == TIR_CONST)
-            continue;
-        double each = clocks_of(sized);
-        w->issue += op->op == TIR_CAST ? each / 2 : each;
-        if (op->op == TIR_EXP || op->op == TIR_EXP2 || op->op == TIR_TANH)
-            w->special += (double)tir_type_elements(sized->type) / 16;
+            add_arithmetic(w, target, op->blocks[k]);
+        OpUse use = op_use(op);
+        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges || op->results[0]->type.dtype == DT_BOOL)
+            continue; /* predicates are for masks */
+        w->issue += (use.mufu + use.alu) * clocks_of(use.of);
+        w->special += use.mufu * (double)tir_type_elements(use.of->type) / target->chip.special_ops;
     }
 }
 
@@ -312,7 +307,7 @@ add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 }
 
 ConsumerWork
-consumer_work(const TirFn *fn, uint32_t consumers)
+consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
     ConsumerWork w = {.axis = fn->plan->consumer_axis, .cooperative = fn->plan->cooperative, .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
@@ -350,7 +345,7 @@ consumer_work(const TirFn *fn, uint32_t consumers)
     w.after /= w.tensor > 0 ? w.tensor : 1;
     w.held = is_held(plain->blocks[0]);
     add_memory(&sum);
-    add_arithmetic(&w, plain->blocks[0]);
+    add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     add_pipelines_of(&w, fn, plain);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;

@@ -11,6 +11,7 @@
 #include "compiler/cost/cost.h"
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/op_units.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -319,14 +320,6 @@ cost_mma(Model *m, const TirOp *op)
     }
 }
 
-bool
-cost_is_special(TirOpcode op)
-{
-    return op == TIR_EXP || op == TIR_EXP2 || op == TIR_LOG || op == TIR_LOG2 || op == TIR_SQRT ||
-           op == TIR_RSQRT || op == TIR_RCP || op == TIR_TANH || op == TIR_SIN || op == TIR_COS ||
-           op == TIR_DIV;
-}
-
 double
 cost_share(const TirOp *op, uint32_t block)
 {
@@ -347,6 +340,13 @@ whole_tiles(const TirOp *store)
             whole *= (double)ceil_div(NOMINAL_EXTENT, length) * length / NOMINAL_EXTENT;
     }
     return whole;
+}
+
+static void
+add_arithmetic(const Target *target, const OpUse *use, double elements, CostUnits *units)
+{
+    units->special += use->mufu * elements / target->chip.special_ops;
+    units->lanes += use->alu * elements / target->chip.float_ops;
 }
 
 static void
@@ -402,27 +402,15 @@ cost_op(Model *m, const TirOp *op)
         else
             units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
         return;
-    case TIR_REDUCE: {
-        double each = lane_elements(m, op->args[0]);
-        if (op->args[0]->type.dtype == DT_BOOL)
-            each /= 2; /* predicates */
-        units->lanes += weight * each / target->chip.float_ops;
+    case TIR_REDUCE:
         units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops; /* shuffles */
-        return;
-    }
-    case TIR_MASK:
-    case TIR_BOUNDS_MASK:
-        return; /* only the few iterations at the edges keep them */
+        break;
     default:
         break;
     }
-    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 || value->layout == NULL)
-        return;
-    double elements = lane_elements(m, value);
-    if (cost_is_special(op->op) && value->type.dtype != DT_I32)
-        units->special += weight * elements / target->chip.special_ops;
-    else
-        units->lanes += weight * elements / target->chip.float_ops;
+    OpUse use = op_use(op);
+    if (use.of != NULL && !use.at_edges)
+        add_arithmetic(target, &use, weight * lane_elements(m, use.of), units);
 }
 
 /* Whether `value` is computed from `index` by scalar operations. */
@@ -688,13 +676,10 @@ guess_block(Guess *g, const TirBlock *block)
         } else if (op->op == TIR_ATOMIC_ADD) {
             m->units->atomic +=
                 weight * target->addition_clocks * (double)tir_type_elements(tir_index_type(op));
-        } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->op != TIR_MASK &&
-                   op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2) {
-            double elements = (double)tir_type_elements(op->results[0]->type);
-            if (cost_is_special(op->op))
-                m->units->special += weight * elements / target->chip.special_ops;
-            else
-                m->units->lanes += weight * elements / target->chip.float_ops;
+        } else {
+            OpUse use = op_use(op);
+            if (use.of != NULL && use.of->type.rank == 2 && !use.at_edges)
+                add_arithmetic(target, &use, weight * (double)tir_type_elements(use.of->type), m->units);
         }
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(m->px->target, op);

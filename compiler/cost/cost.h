@@ -51,8 +51,6 @@ bool cost_is_tight(const Target *target, const Cost *cost);
 /* Takes account of the registers that are alive at once in the code that was made. */
 void cost_settle(const Target *target, uint32_t alive, Cost *cost);
 
-/* Whether an operation goes to the unit for special functions. */
-bool cost_is_special(TirOpcode op);
 /* How often a block of an operation is gone through, whenever the operation is: rows seldom take a
  * branch for themselves. */
 double cost_share(const TirOp *op, uint32_t block);

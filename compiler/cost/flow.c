@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "compiler/cost/cost.h"
+#include "compiler/ir/op_units.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { MOST_ROUNDS = 32 };
@@ -552,20 +553,17 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             read_arithmetic(r, op->blocks[k], weight * cost_share(op, k));
-        bool reduce = op->op == TIR_REDUCE, any = false;
-        const TirVal *value = reduce ? op->args[0] : op->n_results > 0 ? op->results[0] : NULL;
-        if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK ||
-            (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
+        OpUse use = op_use(op);
+        bool any = false;
+        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges)
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)
             any |= is_of_mmas(r, op->args[k]);
         if (!any)
             continue;
-        double elements = weight * (double)tir_type_elements(value->type);
-        if (cost_is_special(op->op))
-            flow->special += elements;
-        else
-            flow->lanes += op->op == TIR_CAST ? elements / 2 : elements; /* two at a time */
+        double elements = weight * (double)tir_type_elements(use.of->type);
+        flow->special += use.mufu * elements;
+        flow->lanes += use.alu * elements;
     }
 }
 

@@ -8,6 +8,7 @@
 #define TILEC_TIMELINE_TIMELINE_H
 
 #include "compiler/cost/group_plans.h"
+#include "compiler/ir/op_units.h"
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
@@ -43,17 +44,8 @@ bool timeline_is_computed(const TirVal *value);
 
 /* ---- timeline_cost.c: how long an operation keeps which unit busy ---- */
 
-typedef enum TimeUnit {
-    UNIT_TENSOR,
-    UNIT_SPECIAL,
-    UNIT_LANES,
-    UNIT_SHARED, /* the port of shared memory */
-    UNIT_COPY,   /* from and to memory */
-    UNIT_COUNT   /* none */
-} TimeUnit;
-
 typedef struct OpCost {
-    TimeUnit unit;
+    OpUnit unit;
     double clocks;
     double bytes; /* through the port of shared memory */
     bool async;   /* goes on by itself */
@@ -80,7 +72,7 @@ typedef enum SpanKind {
 
 typedef struct TimeSpan {
     SpanKind kind;
-    TimeUnit unit;
+    OpUnit unit;
     uint32_t role;
     double asked, begin, end; /* clocks; `asked` is before `begin` when the unit was busy */
     const TirOp *op;
@@ -107,7 +99,7 @@ typedef struct Timeline {
 /* NULL: the kernel has no plan, or nothing can be run. */
 Timeline *timeline_run(Arena *arena, const Target *target, const TirFn *fn);
 
-const char *timeline_unit_name(TimeUnit unit);
+const char *timeline_unit_name(OpUnit unit);
 const char *timeline_role_name(Arena *arena, uint32_t role);
 /* "$K_1" */
 const char *timeline_buffer_name(Arena *arena, const TirShared *shared);

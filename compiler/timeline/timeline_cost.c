@@ -48,23 +48,19 @@ mma_cost(const Target *target, const TirOp *op)
 static OpCost
 arithmetic_cost(const Target *target, const TirOp *op, double weight)
 {
-    bool reduce = op->op == TIR_REDUCE, any = false;
-    const TirVal *value = reduce ? op->args[0] : op->n_results == 1 ? op->results[0] : NULL;
-    OpCost cost = {.unit = UNIT_COUNT};
+    OpUse use = op_use(op);
+    OpCost cost = {.unit = UNIT_NONE};
+    bool any = false;
 
-    if (value == NULL || value->type.rank != 2 || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK ||
-        (!reduce && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
+    if (use.of == NULL || use.of->type.rank != 2 || use.at_edges)
         return cost;
     for (uint32_t k = 0; k < op->n_args; k++)
         any = any || timeline_is_computed(op->args[k]);
     if (!any)
         return cost;
-    double elements = weight * (double)tir_type_elements(value->type);
-    cost.unit = cost_is_special(op->op) ? UNIT_SPECIAL : UNIT_LANES;
-    if (cost.unit == UNIT_LANES && op->op == TIR_CAST)
-        elements /= 2; /* two at a time */
-    cost.clocks =
-        elements / (cost.unit == UNIT_SPECIAL ? target->chip.special_ops : target->chip.float_ops);
+    double elements = weight * (double)tir_type_elements(use.of->type);
+    cost.unit = use.unit;
+    cost.clocks = elements * (use.mufu / target->chip.special_ops + use.alu / target->chip.float_ops);
     return cost;
 }
 
@@ -89,20 +85,24 @@ timeline_goes_through_shared(const TirOp *op)
 OpCost
 timeline_cost(const Target *target, const TirOp *op, double weight)
 {
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+    OpUnit unit = timeline_goes_through_shared(op) ? UNIT_SHARED : op_use(op).unit;
     double bytes = 0;
 
-    if (op->op == TIR_MMA)
+    switch (unit) {
+    case UNIT_TENSOR:
         return mma_cost(target, op);
-    if (op->op == TIR_SHARED_WRITE || timeline_goes_through_shared(op)) {
+    case UNIT_SHARED:
         bytes = bytes_of(op->args[op->n_args - 1]->type);
         return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};
-    }
-    if (op->op != TIR_TMA_LOAD && !writes)
+    case UNIT_COPY:
+        if (op->op == TIR_LOAD) /* what a lane reads for itself: few elements */
+            return (OpCost){.unit = UNIT_NONE};
+        bytes = op->op == TIR_TMA_LOAD ? (double)timeline_copy_bytes(op)
+                                       : weight * bytes_of(op->args[op->n_args - 1]->type);
+        return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->chip.copy_bytes, .async = true};
+    default:
         return arithmetic_cost(target, op, weight);
-    bytes = writes ? weight * bytes_of(op->args[op->n_args - 1]->type)
-                   : (double)timeline_copy_bytes(op);
-    return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->chip.copy_bytes, .async = true};
+    }
 }
 
 /* Whether some operand of a product is computed: its instructions wait for arithmetic. */
@@ -145,7 +145,7 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
             if (op->op == TIR_CONSUMER_BARRIER)
                 plan.exchanges = true;
             OpCost cost = timeline_cost(target, op, step->weight);
-            if (cost.unit == UNIT_COUNT)
+            if (cost.unit == UNIT_NONE)
                 continue;
             busy[cost.unit] += cost.clocks;
             bytes += cost.bytes;
@@ -160,8 +160,8 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
             }
         }
     }
-    flow->special = busy[UNIT_SPECIAL] * target->chip.special_ops;
-    flow->lanes = busy[UNIT_LANES] * target->chip.float_ops;
+    flow->special = busy[UNIT_MUFU] * target->chip.special_ops;
+    flow->lanes = busy[UNIT_ALU] * target->chip.float_ops;
     plan.traffic = (int64_t)bytes;
     plan.copied = (int64_t)copied;
     busy[UNIT_SHARED] = (bytes + copied) / target->chip.shared_bytes;

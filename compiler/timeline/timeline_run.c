@@ -71,10 +71,10 @@ typedef struct Run {
 /* ---- names ---- */
 
 const char *
-timeline_unit_name(TimeUnit unit)
+timeline_unit_name(OpUnit unit)
 {
-    static const char *const names[] = {"tensor cores", "MUFU", "arithmetic",
-                                        "shared memory", "copies", ""};
+    static const char *const names[] = {"", "tensor cores", "MUFU", "arithmetic",
+                                        "shared memory", "copies"};
     return names[unit];
 }
 
@@ -304,7 +304,7 @@ static int32_t
 signal(Run *run, uint32_t role, const TirOp *op, const char *text)
 {
     double now = run->role[role].time;
-    return add_span(run, (TimeSpan){SPAN_SIGNAL, UNIT_COUNT, role, now, now, now, op, text, -1});
+    return add_span(run, (TimeSpan){SPAN_SIGNAL, UNIT_NONE, role, now, now, now, op, text, -1});
 }
 
 /* Keeps a unit busy; where the role itself does it, its time goes on. */
@@ -358,7 +358,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     case TIR_CONSUMER_BARRIER: state->passed++; return;
     default: break;
     }
-    if (cost.unit == UNIT_COUNT)
+    if (cost.unit == UNIT_NONE)
         return;
     int32_t span = use_unit(run, role, step, cost);
     moment = (Moment){run->line->spans.at[span].end, span};
@@ -385,7 +385,7 @@ take_step(Run *run, uint32_t role, Need need)
     double before = state->time;
 
     if (need.at > before) {
-        add_span(run, (TimeSpan){SPAN_WAIT, UNIT_COUNT, role, before, before, need.at,
+        add_span(run, (TimeSpan){SPAN_WAIT, UNIT_NONE, role, before, before, need.at,
                                  step == NULL ? NULL : step->op, need.text, need.cause});
         state->time = need.at;
     }

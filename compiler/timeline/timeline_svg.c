@@ -108,7 +108,7 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
 static void
 add_span(const Picture *p, const TimeSpan *span)
 {
-    static const char *const work[] = {"tensor", "special", "lanes", "shared", "copy"};
+    static const char *const work[] = {"", "tensor", "special", "lanes", "shared", "copy"};
     static const char *const who[] = {"producer", "consumer0", "consumer1", "consumer2", "consumer3"};
     uint32_t lane = role_lane(p, span->role);
 
@@ -177,7 +177,7 @@ static void
 place_lanes(Picture *p)
 {
     p->lanes = 0;
-    for (uint32_t unit = 0; unit < UNIT_COUNT; unit++) {
+    for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         bool some = false;
         for (uint32_t i = 0; i < p->line->spans.n && !some; i++) {
             const TimeSpan *span = &p->line->spans.at[i];
@@ -200,7 +200,7 @@ add_window(Picture *p, double y)
              arena_printf(p->out->arena, "%s: clocks %.0f to %.0f", p->window->name,
                           p->window->begin, p->window->end));
     p->top = y + 3 * LINE;
-    for (TimeUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
+    for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         if (p->lane[unit] >= 0)
             add_lane(p, (uint32_t)p->lane[unit], timeline_unit_name(unit));
     }

@@ -58,7 +58,7 @@ print_chart(const Printer *p)
     for (int k = COLUMNS; k > 0 && scale[k - 1] == ' '; k--)
         scale[k - 1] = '\0';
     buf_printf(p->out, "    %-*s %s\n", LABEL, "clock", scale);
-    for (TimeUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
+    for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         bool some = false;
         memset(row, ' ', COLUMNS);
         for (uint32_t i = 0; i < line->spans.n; i++) {
@@ -73,7 +73,7 @@ print_chart(const Printer *p)
             print_row(p, timeline_unit_name(unit), row);
     }
     for (uint32_t role = 0; role < line->trace.roles; role++) {
-        static const char letters[] = {'t', 'x', 'a', 's', 'c'};
+        static const char letters[] = {' ', 't', 'x', 'a', 's', 'c'};
         memset(row, ' ', COLUMNS);
         for (uint32_t i = 0; i < line->spans.n; i++) {
             const TimeSpan *span = &line->spans.at[i];
@@ -107,7 +107,7 @@ place_text(const Printer *p, const TirOp *op)
 /* Work on one unit without a gap is one line. */
 typedef struct Merged {
     double begin, end;
-    TimeUnit unit;
+    OpUnit unit;
     const char *words[MOST_WORDS];
     uint32_t n, ops;
 } Merged;
@@ -212,7 +212,7 @@ timeline_times(const Timeline *line, Buf *out)
     if (line->period > 0)
         buf_printf(out, "the timeline below has one each %.0f", line->period);
     buf_add(out, "\n   ");
-    for (TimeUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
+    for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         if (line->busy[unit] > 0)
             buf_printf(out, "%s %s %.0f", some ? "," : "", timeline_unit_name(unit),
                        line->busy[unit]);

@@ -1,0 +1,31 @@
+/* op_units.h - which unit of an SM an operation keeps busy, and how many instructions an element takes there.
+ *
+ * The one table that every model of time reads: the estimate for loops without roles (cost/cost.c), the time
+ * of planned kernels (cost/consumer_work.c), the estimate of `tilec search` (cost/flow.c), and the picture of
+ * a schedule (timeline/).  How fast a unit is, the target's record says.
+ */
+#ifndef TILEC_IR_OP_UNITS_H
+#define TILEC_IR_OP_UNITS_H
+
+#include "compiler/ir/tir.h"
+
+typedef enum OpUnit {
+    UNIT_NONE,
+    UNIT_TENSOR,
+    UNIT_MUFU,   /* exp2, rcp, .. */
+    UNIT_ALU,    /* f32 and integer arithmetic, predicates */
+    UNIT_SHARED, /* the port of shared memory */
+    UNIT_COPY,   /* from and to global memory */
+    UNIT_COUNT
+} OpUnit;
+
+typedef struct OpUse {
+    OpUnit unit;
+    double mufu, alu; /* instructions for each element .. */
+    const TirVal *of; /* .. of this value; NULL: it does no arithmetic on elements */
+    bool at_edges;    /* a mask: only the few iterations at the edges keep it */
+} OpUse;
+
+OpUse op_use(const TirOp *op);
+
+#endif
