@@ -1,0 +1,133 @@
+"""torch_harness.py - checks on a GPU, each in a process of its own: for torch_product.py and torch_models.py.
+
+A check is a function of no arguments that raises; what it notes is in the record.  None stops another: each
+has a limit of time.  Those that measure run alone, last.  A table is printed, and the folder --out (else $OUT)
+gets NAME.json.  The exit status is the number of checks that failed.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+LIMIT_S = 110  # of a check
+CHECKS, TIMED = {}, []
+rows = []  # what a check found out: (what, value)
+
+
+def check(function):
+    CHECKS[function.__name__] = function
+    return function
+
+
+def timed(function):
+    TIMED.append(function.__name__)
+    return check(function)
+
+
+def note(what, value):
+    rows.append((what, value))
+
+
+def best_us(function, calls=100, repeats=15):
+    """(best, middle) microseconds of host time of a call, with the queue of launches empty at first."""
+    import torch
+
+    for _ in range(10):
+        function()
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter_ns() - start) / calls / 1000)
+    torch.cuda.synchronize()
+    times.sort()
+    return round(times[0], 2), round(times[len(times) // 2], 2)
+
+
+def gpu_ms(function, calls=20):
+    """Milliseconds of the GPU, the middle one of several."""
+    import torch
+
+    for _ in range(3):
+        function()
+    times = []
+    for _ in range(5):
+        ends = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        ends[0].record()
+        for _ in range(calls):
+            function()
+        ends[1].record()
+        torch.cuda.synchronize()
+        times.append(ends[0].elapsed_time(ends[1]) / calls)
+    return sorted(times)[2]
+
+
+# ---- running ----
+
+
+def run_one(program, name):
+    """A check in a process of its own: its record."""
+    start = time.perf_counter()
+    try:
+        done = subprocess.run([sys.executable, program, "--run", name], capture_output=True,
+                              text=True, timeout=LIMIT_S)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("RECORD ")]
+        record = json.loads(lines[-1][7:]) if lines else {
+            "ok": False, "rows": [], "error": f"status {done.returncode}: {done.stderr.strip()[-1500:]}"}
+    except subprocess.TimeoutExpired:
+        record = {"ok": False, "rows": [], "error": f"longer than {LIMIT_S} s"}
+    return {"check": name, "seconds": round(time.perf_counter() - start, 1), **record}
+
+
+def run_here(name):
+    record = {"ok": True, "error": ""}
+    try:
+        CHECKS[name]()
+    except BaseException as error:  # noqa: BLE001
+        record = {"ok": False, "error": f"{type(error).__name__}: {error}"[:1500],
+                  "trace": traceback.format_exc()[-3000:]}
+    print("RECORD " + json.dumps({**record, "rows": rows}), flush=True)
+
+
+def show(record):
+    print(f"{'ok    ' if record['ok'] else 'FAILED'} {record['check']:20} {record['seconds']:6.1f} s  {record['error'][:1500]}")
+    if record["rows"]:
+        for what, value in record["rows"]:
+            print(f"           {what}: {value}")
+    sys.stdout.flush()
+
+
+def main(program, description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=os.environ.get("OUT", "."))
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        return run_here(options.run)
+    chosen = options.only or list(CHECKS)
+    records = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for record in pool.map(lambda name: run_one(program, name), [name for name in chosen if name not in TIMED]):
+            records.append(record)
+            show(record)
+    for name in chosen:
+        if name in TIMED:
+            records.append(run_one(program, name))
+            show(records[-1])
+    os.makedirs(options.out, exist_ok=True)
+    with open(os.path.join(options.out, os.path.basename(program)[:-3] + ".json"), "w") as file:
+        json.dump(records, file, indent=1)
+    failed = [record["check"] for record in records if not record["ok"]]
+    for record in records:
+        if record.get("trace"):
+            print(f"---- {record['check']}\n{record['trace']}")
+    print(f"{len(records) - len(failed)} passed, {len(failed)} failed" + (": " + " ".join(failed) if failed else ""))
+    return len(failed)
