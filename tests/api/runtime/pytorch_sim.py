@@ -161,8 +161,32 @@ def refusals():
     refused("has no kernel 'none'", lambda: tilec.torch.kernel(SCALE, "none"))
 
 
+def flash_names():
+    from tilec.torch import flash_attn as flash
+
+    (q, q64), (kv, kv64) = operand(1, 100, 2, 64), operand(1, 120, 2, 2, 64)
+    k64, v64 = kv64[:, :, 0], kv64[:, :, 1]
+    near(flash.flash_attn_kvpacked_func(q, kv, causal=True).numpy(), exact(q64, k64, v64, 0.125, True)[0], 0.01)
+    o, l, none = flash.flash_attn_func(q, *kv.unbind(2), 0.0, 0.3, True, (29, -1), softcap=5.0, return_attn_probs=True)
+    want = exact(q64, k64, v64, 0.3, True, 30, 5.0)
+    near(o.numpy(), want[0], 0.01)
+    near(l.numpy(), want[1], 1e-3)
+    assert none is None
+    (qkv, all64) = operand(1, 90, 3, 2, 64)
+    near(flash.flash_attn_qkvpacked_func(qkv).numpy(), exact(*np.moveaxis(all64, 2, 0), 0.125)[0], 0.01)
+    (one, one64), (new, new64), (cache, cache64) = operand(1, 1, 2, 64), operand(1, 1, 2, 64), operand(1, 200, 2, 64)
+    cache64[:, 80] = new64[:, 0]
+    o = flash.flash_attn_with_kvcache(one, cache, cache, new, new, cache_seqlens=80, causal=True)
+    near(o.numpy(), exact(one64, cache64[:, :81], cache64[:, :81], 0.125)[0], 0.01)
+    refused("no dropout", lambda: flash.flash_attn_func(q, q, q, 0.1))
+    refused("sequences of several lengths", lambda: flash.flash_attn_varlen_func(q, q, q, q, q, 100, 100))
+    refused("no room for 1 new keys behind 200", lambda: flash.flash_attn_with_kvcache(one, cache, cache, new, new, cache_seqlens=200))
+    refused("cache_seqlens must be an int", lambda: flash.flash_attn_with_kvcache(one, cache, cache, cache_seqlens=new))
+
+
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "masks": masks,
-         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "refusals": refusals}
+         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names,
+         "refusals": refusals}
 
 
 def main():

@@ -76,6 +76,33 @@ class Tensor:
         shape[a], shape[b], strides[a], strides[b] = shape[b], shape[a], strides[b], strides[a]
         return Tensor(self.base, shape, strides, self.dtype, self.offset)
 
+    def unbind(self, dim):
+        shape, strides = (x[:dim] + x[dim + 1:] for x in (self.shape, self.strides))
+        return tuple(Tensor(self.base, shape, strides, self.dtype, self.offset + i * self.strides[dim])
+                     for i in range(self.shape[dim]))
+
+    def _part(self, key):
+        """Slices of the first dimensions."""
+        shape, strides, offset = list(self.shape), list(self.strides), self.offset
+        for d, part in enumerate(key):
+            start, stop, step = part.indices(shape[d])
+            offset, shape[d], strides[d] = offset + start * strides[d], len(range(start, stop, step)), step * strides[d]
+        return Tensor(self.base, shape, strides, self.dtype, offset)
+
+    def __getitem__(self, key):
+        return self._part(key if isinstance(key, tuple) else (key,))
+
+    def __setitem__(self, key, value):
+        """Rows of [B, S, ..]: of each of B what follows is in one piece on both sides."""
+        there = self[key]
+        for mine, other in zip(there.unbind(0), value.unbind(0)):
+            raw = np.zeros(other.numel() * other.dtype.itemsize, np.uint8)
+            assert _cuda.cuMemcpyDtoH_v2(raw.ctypes.data, other.data_ptr(), raw.nbytes) == 0
+            assert _cuda.cuMemcpyHtoD_v2(mine.data_ptr(), raw.ctypes.data, raw.nbytes) == 0
+
+    def new_zeros(self, *shape):
+        return zeros(*shape, dtype=self.dtype)
+
     def cuda(self):
         return self
 
@@ -129,6 +156,36 @@ def from_numpy(array, dtype=None):
     return tensor
 
 
+class Host(np.ndarray):
+    """Numbers that stay on the host: what masks are read from."""
+
+    def flip(self, axis):
+        return np.flip(self, axis)
+
+    def to(self, kind):
+        return self.astype(kind.name)
+
+    def expand(self, *shape):
+        return np.broadcast_to(self, [n if m < 0 else m for n, m in zip(self.shape, shape)]).view(Host)
+
+    def nonzero(self):
+        return np.argwhere(self.view(np.ndarray))
+
+
+def arange(n, device=None):
+    return np.arange(n).view(Host)
+
+
+def stack(parts, axis=0):
+    return np.stack(parts, axis)
+
+
+def cat(tensors, axis=0):
+    """[B, S, ..] one behind the other, copied on the host."""
+    whole = np.concatenate([tensor.numpy() for tensor in tensors], axis)
+    return from_numpy(whole.astype(np.float32), tensors[0].dtype)
+
+
 class _Library:
     def __init__(self, *arguments):
         pass
@@ -146,9 +203,12 @@ def _nothing(*arguments, **keywords):
 
 Tag = types.SimpleNamespace(pt2_compliant_tag=0, needs_fixed_stride_order=1)
 ops = types.SimpleNamespace(tilec=types.SimpleNamespace())
-nn = types.SimpleNamespace(Parameter=Tensor)
+functional = types.SimpleNamespace(pad=lambda x, widths: np.pad(x, ((0, 0), widths)).view(Host))
+nn = types.SimpleNamespace(Parameter=Tensor, functional=functional)
+cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: False)
 autograd = types.SimpleNamespace(Function=object)
-compiler = types.SimpleNamespace(is_compiling=lambda: False, assume_constant_result=lambda function: function)
+compiler = types.SimpleNamespace(is_compiling=lambda: False, assume_constant_result=lambda function: function,
+                                 disable=lambda function: function)
 library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing)
 _C = types.SimpleNamespace(_len_torch_dispatch_stack=lambda: 0, _is_tracing=lambda: False,
                            _functorch=types.SimpleNamespace(peek_interpreter_stack=lambda: None))
