@@ -3,10 +3,11 @@
 #
 #   tests/gpu/torch_pack.sh KIT [-b BUILD]
 #
-# BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [OPTION..],
-# with the options of torch_product.py.
+# BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [models] [OPTION..],
+# with the options of torch_product.py, or torch_models.py.  Wheels in KIT/wheels are used where transformers is
+# missing.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 kit=$1; shift
 build=build/release
 [ "${1:-}" != -b ] || build=$2
@@ -23,7 +24,13 @@ cat >"$kit/run.sh" <<'END'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-exec python3 "$here/torch_product.py" "$@"
+what=product
+[ "${1:-}" != models ] || { what=models; shift; }
+if [ $what = models ] && ! python3 -c 'import transformers' 2>/dev/null; then
+    python3 -m pip install -q --no-index --no-deps --no-compile --target "$here/wheels/site" "$here"/wheels/*.whl
+    PYTHONPATH="$PYTHONPATH:$here/wheels/site"
+fi
+exec python3 "$here/torch_$what.py" "$@"
 END
 chmod +x "$kit/run.sh"
 du -sh "$kit"

@@ -3,6 +3,7 @@
 Run with the folders of sim_torch, of the package and of its extension; CASE names what is run.
 """
 import sys
+import types
 
 import numpy as np
 
@@ -184,8 +185,67 @@ def flash_names():
     refused("cache_seqlens must be an int", lambda: flash.flash_attn_with_kvcache(one, cache, cache, cache_seqlens=new))
 
 
+def of_mask(b, sq, sk, heads, mask, seen, **options):
+    """A layer's attention with a Mask, against scores that `seen` [B, Sq, Sk] leaves."""
+    from tilec.torch import transformers as models
+
+    (q, q64), (k, k64), (v, v64) = operand(b, sq, heads, 64), operand(b, sk, 1, 64), operand(b, sk, 1, 64)
+    layer = types.SimpleNamespace(is_causal=True)
+    out, none = models.attention(layer, *[x.transpose(1, 2) for x in (q, k, v)], mask, scaling=0.2, **options)
+    s = np.where(seen[:, None], np.einsum("bqhd,bkhd->bhqk", q64, np.repeat(k64, heads, 2)) * 0.2, -np.inf)
+    p = np.exp(s - np.maximum(s.max(-1, keepdims=True), -1e300))
+    p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
+    near(out.numpy(), np.einsum("bhqk,bkhd->bqhd", p, np.repeat(v64, heads, 2)), 0.01)
+    assert none is None
+
+
+def causal(b, h, q, k):
+    return k <= q
+
+
+def models():
+    """What transformers asks for, with padding, windows, packing and caches."""
+    from tilec.torch import transformers as models
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    assert AttentionInterface.functions["tilec"] is models.attention
+    mask = AttentionMaskInterface.functions["tilec"]
+    host = lambda rows: np.array(rows, bool).view(torch.Host)  # noqa: E731
+    assert mask(2, 50, 50, mask_function=causal) is None
+    assert mask(2, 50, 50, mask_function=causal, attention_mask=host([[1] * 50, [1] * 30 + [0] * 20])) is None
+    q, k = np.arange(70)[:, None], np.arange(70)[None]
+    left = host([[0] * 20 + [1] * 50, [1] * 70, [0] * 70])
+    made = mask(3, 70, 70, mask_function=causal, attention_mask=left)
+    assert made.parts == (((20, 70, 20, 70),), ((0, 70, 0, 70),), ())
+    of_mask(3, 70, 70, 2, made, ((k <= q) & left[:, None] & left[:, :, None]))
+    made = mask(3, 1, 70, 69, mask_function=causal, attention_mask=left)  # a token, with a cache
+    of_mask(3, 1, 70, 2, made, np.broadcast_to(left[:, None], (3, 1, 70)))
+    made = mask(1, 70, 70, mask_function=causal, local_size=16)
+    assert made.parts is None and made.window == 16
+    of_mask(1, 70, 70, 1, made, ((k <= q) & (k > q - 16))[None], sliding_window=16)
+    several = np.repeat([0, 1, 2], [30, 1, 39])
+    made = mask(1, 70, 70, mask_function=lambda b, h, q, k: (k <= q) & (several[q] == several[k]), allow_is_causal_skip=False)
+    assert made.parts == (((0, 30, 0, 30), (30, 31, 30, 31), (31, 70, 31, 70)),)
+    of_mask(1, 70, 70, 1, made, ((k <= q) & (several[q] == several[k]))[None])
+    made = mask(2, 40, 90, 10, mask_function=causal)  # a static cache of 90 that holds 10
+    assert made.parts == (((0, 40, 0, 50),),) * 2
+    of_mask(2, 40, 90, 1, made, np.broadcast_to(np.arange(90)[None] <= np.arange(40)[:, None] + 10, (2, 40, 90)))
+    both = lambda b, h, q, k: q >= 0  # noqa: E731
+    made = mask(3, 70, 70, mask_function=both, attention_mask=left, allow_is_causal_skip=False, allow_is_bidirectional_skip=True)
+    of_mask(3, 70, 70, 1, made, np.broadcast_to(left[:, None], (3, 70, 70)))
+    made = mask(1, 70, 70, mask_function=both, local_size=9, allow_is_causal_skip=False, allow_is_bidirectional_skip=True)
+    of_mask(1, 70, 70, 1, made, (abs(q - k) <= 9)[None])
+    refused("has a hole", lambda: mask(1, 4, 4, mask_function=causal, attention_mask=host([[1, 0, 1, 1]])))
+    refused("a mask of its own", lambda: mask(1, 4, 4, mask_function=causal, use_vmap=True, allow_is_causal_skip=False))
+    refused("see later ones", lambda: mask(1, 4, 4, mask_function=lambda b, h, q, k: abs(q - k) < 2, allow_is_causal_skip=False))
+    layer, (x, _) = types.SimpleNamespace(), operand(1, 2, 70, 64)
+    refused("no dropout", lambda: models.attention(layer, x, x, x, None, dropout=0.1))
+    refused("the layer's s_aux", lambda: models.attention(layer, x, x, x, None, s_aux=x))
+    refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
+
+
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "masks": masks,
-         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names,
+         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "models": models,
          "refusals": refusals}
 
 

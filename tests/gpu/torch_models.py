@@ -1,0 +1,296 @@
+"""torch_models.py - models of Hugging Face's transformers with attn_implementation="tilec" on a GPU.
+
+    python3 tests/gpu/torch_models.py [--out FOLDER] [--only NAME..]     (tilec and transformers on PYTHONPATH)
+
+Models are made from configurations, with random weights.  A bfloat16 model with tilec may be twice as far from a
+float32 one as with eager attention (SDPA has no softcap).  torch_harness.py says how checks run and what is printed.
+"""
+import os
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from torch_harness import check, main, note, timed  # noqa: E402
+
+VOCABULARY = 1000
+SMALL = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=8,
+             num_key_value_heads=2, head_dim=64, max_position_embeddings=4096)
+
+
+def families():
+    """Configurations by name."""
+    import transformers as t
+
+    kinds = ["sliding_attention", "full_attention"] * 2
+    return {
+        "Llama": t.LlamaConfig(**SMALL), "Mistral": t.MistralConfig(**SMALL, sliding_window=50),
+        "Qwen2": t.Qwen2Config(**SMALL), "Qwen3": t.Qwen3Config(**{**SMALL, "head_dim": 128}),
+        "Gemma2": t.Gemma2Config(**{**SMALL, "head_dim": 256}, query_pre_attn_scalar=256, sliding_window=50,
+                                 attn_logit_softcapping=20.0, layer_types=kinds),
+        "Gemma3": t.Gemma3TextConfig(**{**SMALL, "head_dim": 256}, query_pre_attn_scalar=256, sliding_window=50,
+                                     layer_types=kinds)}
+
+
+def made(config, implementation, dtype=None, device="cuda"):
+    import torch
+    import transformers
+
+    import tilec.torch.transformers  # noqa: F401  (registers "tilec")
+
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation, dtype=torch.float32)
+    return model.to(device, dtype or torch.bfloat16)
+
+
+def trio(config):
+    """float32 eager, bfloat16 eager, bfloat16 with tilec, of the same weights."""
+    import torch
+
+    return made(config, "eager", torch.float32), made(config, "eager"), made(config, "tilec")
+
+
+def tokens(b, s, seed=1):
+    import torch
+
+    return torch.randint(0, VOCABULARY, (b, s), generator=torch.Generator().manual_seed(seed)).cuda()
+
+
+def closer(what, exact, plain_, ours, real=None):
+    """`real`: the places that count."""
+    real = slice(None) if real is None else real
+    errors = [(x.float() - exact.float())[real].norm().item() / exact.float()[real].norm().item() for x in (plain_, ours)]
+    note(f"{what}: relative error of eager, tilec", [float(f"{e:.3g}") for e in errors])
+    assert errors[1] <= 2 * errors[0] + 1e-5, f"{what}: errors {errors}"
+
+
+def gradient(model, ids, **options):
+    """Gradients of one model: logits, and those of the first layer's weights and the embedding."""
+    import torch
+
+    out = model(ids, use_cache=False, **options).logits.float()
+    weight = torch.linspace(-1, 1, out.numel(), device=out.device).view(out.shape).sin()
+    if options.get("attention_mask") is not None:
+        weight = weight * options["attention_mask"][..., None]
+    model.zero_grad()
+    (out * weight).sum().backward()
+    chosen = [p for name, p in model.named_parameters() if "layers.0.self_attn" in name and p.dim() == 2]
+    return out.detach(), torch.cat([p.grad.flatten().float() for p in chosen])
+
+
+def compare(name, config, ids, **options):
+    three = [gradient(model, ids, **options) for model in trio(config)]
+    mask = options.get("attention_mask")
+    closer(f"{name}: logits", *[out for out, _ in three], real=None if mask is None else mask.bool())
+    closer(f"{name}: gradients", *[grad for _, grad in three])
+
+
+@check
+def plain():
+    for name, config in families().items():
+        compare(name, config, tokens(2, 300))
+
+
+def padded(side):
+    import torch
+
+    mask = torch.ones(3, 200, dtype=torch.long, device="cuda")
+    for row, n in ((0, 30), (2, 137)):
+        mask[row, :n] = 0
+    return mask if side == "left" else mask.flip(1).contiguous()
+
+
+@check
+def left_padding():
+    mask = padded("left")
+    for name, config in families().items():
+        places = (mask.cumsum(1) - 1).clamp(min=0)
+        compare(name, config, tokens(3, 200), attention_mask=mask, position_ids=places)
+
+
+@check
+def right_padding():
+    for name, config in families().items():
+        compare(name, config, tokens(3, 200), attention_mask=padded("right"))
+
+
+@check
+def packed():
+    import torch
+
+    places = torch.cat([torch.arange(n, device="cuda") for n in (70, 1, 100, 129)])[None]
+    for name in ("Llama", "Gemma3"):
+        compare(name, families()[name], tokens(1, 300), position_ids=places)
+
+
+@check
+def decoding():
+    """Token by token, with a cache and left-padded prompts: logits as of the whole sequence at once."""
+    import torch
+    import transformers
+
+    for name, config in families().items():
+        for side in (None, "left"):
+            ids, out = tokens(3, 220), {}
+            mask = torch.ones(3, 220, dtype=torch.long, device="cuda")
+            if side:
+                mask[0, :40] = 0
+            places = (mask.cumsum(1) - 1).clamp(min=0)
+            for kind, model in zip(("exact", "eager", "tilec"), trio(config)):
+                with torch.no_grad():
+                    if kind == "exact":
+                        out[kind] = model(ids, attention_mask=mask, position_ids=places).logits[:, 199:]
+                        continue
+                    cache, steps = transformers.DynamicCache(config=config), []
+                    for begin, end in ((0, 200), *[(n, n + 1) for n in range(200, 220)]):
+                        steps.append(model(ids[:, begin:end], attention_mask=mask[:, :end], use_cache=True,
+                                           position_ids=places[:, begin:end], past_key_values=cache).logits[:, -1:])
+                    out[kind] = torch.cat(steps, 1)
+            closer(f"{name}, {side or 'no'} padding", out["exact"], out["eager"], out["tilec"])
+
+
+@check
+def generated():
+    import torch
+
+    for name in ("Llama", "Gemma2", "Gemma3"):
+        config = families()[name]
+        mask = padded("left")
+        texts = []
+        for implementation in ("eager", "tilec"):
+            model = made(config, implementation).eval()
+            texts.append(model.generate(tokens(3, 200), attention_mask=mask, max_new_tokens=20, do_sample=False,
+                                        pad_token_id=0, eos_token_id=None))
+        assert texts[0].shape == texts[1].shape
+        note(f"{name}: tokens alike of 60", int((texts[0][:, 200:] == texts[1][:, 200:]).sum()))
+    model = made(families()["Llama"], "tilec").eval()
+    out = [model.generate(tokens(2, 50), max_new_tokens=10, do_sample=False, pad_token_id=0, eos_token_id=None, **more)
+           for more in ({}, {"cache_implementation": "static", "disable_compile": True})]
+    note("Llama: tokens with a static cache alike of 20", int((out[0][:, 50:] == out[1][:, 50:]).sum()))
+    torch.cuda.synchronize()
+
+
+@check
+def compiled():
+    import torch
+
+    config = families()["Llama"]
+    exact, eager, ours = trio(config)
+    ids = tokens(2, 256)
+    want = [gradient(model, ids) for model in (exact, eager)]
+    have = gradient(torch.compile(ours), ids)
+    closer("logits", want[0][0], want[1][0], have[0])
+    have = gradient(ours, ids)
+    closer("gradients", want[0][1], want[1][1], have[1])
+
+
+@check
+def checkpointing():
+    ids = tokens(2, 256)
+    three = []
+    for model in trio(families()["Gemma2"]):
+        model.train()
+        model.gradient_checkpointing_enable()
+        three.append(gradient(model, ids))
+    closer("gradients", *[grad for _, grad in three])
+
+
+@check
+def refusals():
+    import torch
+    import transformers
+
+    import tilec.torch
+
+    def refused(text, function):
+        try:
+            function()
+        except tilec.torch.Error as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"not refused: {text}")
+
+    model, ids = made(families()["Llama"], "tilec"), tokens(2, 50)
+    hole = torch.ones(2, 50, dtype=torch.long, device="cuda")
+    hole[0, 20] = 0
+    refused("has a hole", lambda: model(ids, attention_mask=hole))
+    whole = torch.ones(2, 1, 50, 50, dtype=torch.bool, device="cuda").tril()
+    refused("a tensor of all queries and keys", lambda: model(ids, attention_mask=whole))
+    dropping = made(transformers.LlamaConfig(**SMALL, attention_dropout=0.1), "tilec").train()
+    refused("no dropout", lambda: dropping(ids))
+    assert torch.isfinite(model(ids).logits).all()
+
+
+def big(layers):
+    import transformers
+
+    return transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5504, num_hidden_layers=layers,
+                                    num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+                                    max_position_embeddings=8192)
+
+
+@timed
+def training():
+    """B4 S2048 bfloat16: a step with each attention, in turn; the losses of 50 steps."""
+    import torch
+
+    torch.manual_seed(2)
+    batches = [torch.randint(0, 32000, (4, 2048), device="cuda") for _ in range(4)]
+    losses, times = {}, {"sdpa": [], "tilec": []}
+    models = {}
+    for kind in times:
+        model = made(big(12), kind).train()
+        models[kind] = model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        losses[kind] = []
+    for step in range(50):
+        for kind, (model, optimizer) in models.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            loss = model(batches[step % 4], labels=batches[step % 4], use_cache=False).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+            if step >= 5:
+                times[kind].append(1000 * (time.perf_counter() - start))
+            losses[kind].append(loss.item())
+    middle = {kind: round(statistics.median(these), 2) for kind, these in times.items()}
+    note("ms of a step (middle of 45)", middle)
+    note("SDPA / tilec (at least 1.05)", round(middle["sdpa"] / middle["tilec"], 3))
+    note("losses, SDPA", [round(x, 3) for x in losses["sdpa"][::7]])
+    note("losses, tilec", [round(x, 3) for x in losses["tilec"][::7]])
+    apart = max(abs(a - b) / a for a, b in zip(losses["sdpa"], losses["tilec"]))
+    note("losses apart at most", f"{apart:.2e}")
+    assert apart < 0.02, f"losses differ by {apart:.3f}"
+    assert middle["sdpa"] >= 1.05 * middle["tilec"], f"a step takes {middle}"
+
+
+@timed
+def decode_rate():
+    """Milliseconds of a token of generate(), with a prompt of 2048."""
+    import torch
+
+    models = {kind: made(big(12), kind).eval() for kind in ("sdpa", "tilec")}
+    slow = []
+    for b in (1, 16):
+        ids = torch.randint(0, 32000, (b, 2048), device="cuda")
+        best = {}
+        for _ in range(4):
+            for kind, model in models.items():
+                spent = []
+                for n in (1, 41):
+                    torch.cuda.synchronize()
+                    start = time.perf_counter()
+                    model.generate(ids, min_new_tokens=n, max_new_tokens=n, do_sample=False, pad_token_id=0)
+                    torch.cuda.synchronize()
+                    spent.append(time.perf_counter() - start)
+                best[kind] = min(best.get(kind, 1e9), (spent[1] - spent[0]) / 40 * 1000)
+        note(f"B{b}: ms a token", {kind: round(value, 3) for kind, value in best.items()})
+        if best["tilec"] > 1.02 * best["sdpa"]:
+            slow.append(f"B{b}: {best}")
+    assert not slow, "; ".join(slow)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.abspath(__file__), __doc__))
