@@ -97,7 +97,8 @@ typedef struct TilecOptions {
     bool report, time_report;       /* fill those texts of the result */
     const char *dump_ir;            /* NULL: no; "": after every pass; else after this pass */
     bool schedule, schedule_picture; /* fill those texts of the result */
-    const char *run_pass;           /* "a,b": run these passes only; the output is tile IR */
+    const char *run_pass;           /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind
+                                       the last of them to what `emit` says */
     const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
     bool ignore_debug;              /* `print` and `assert` are left out; else they are errors */

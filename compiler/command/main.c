@@ -35,7 +35,7 @@ static const FlagRow flag_rows[] = {
      "print roles, buffers, barriers and a timeline, or draw them"},
     {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,
      "the passes in order and the switches, and what each does"},
-    {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only, and print tile IR"},
+    {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only and print tile IR, or go on behind them to what --emit says"},
     {"--report", FLAG_REPORT, FORM_ALONE, NULL,
      "say what the code is made of, before and after ptxas"},
     {"--time-report", FLAG_TIME_REPORT, FORM_ALONE, NULL, "say how long each part took"},
@@ -460,8 +460,7 @@ static char *
 default_output(const Command *command)
 {
     const char *name = strrchr(command->input, '/');
-    bool text = command->options.emit != TILEC_EMIT_PTX || command->options.run_pass != NULL ||
-                strcmp(command->input, "-") == 0;
+    bool text = command->options.emit != TILEC_EMIT_PTX || strcmp(command->input, "-") == 0;
 
     if (text && !command->cubin)
         return text_printf("%s%s", "-", "");
@@ -515,10 +514,9 @@ write_results(Command *command, const TilecResult *result)
     char *path = command->output != NULL ? text_printf("%s%s", command->output, "")
                                          : default_output(command);
     const TilecOptions *options = &command->options;
-    bool is_ptx = options->emit == TILEC_EMIT_PTX && options->run_pass == NULL;
+    bool is_ptx = options->emit == TILEC_EMIT_PTX;
     bool dumps = options->dump_ir != NULL || options->schedule || options->schedule_picture;
-    bool only_dump = dumps && command->output == NULL && !command->emit_given &&
-                     options->run_pass == NULL;
+    bool only_dump = dumps && command->output == NULL && !command->emit_given && is_ptx;
     FILE *beside = strcmp(path, "-") == 0 && !only_dump ? stderr : stdout;
     Assembly assembly = {
         .ptxas = command->ptxas,
@@ -798,6 +796,8 @@ run_command(Command *command)
         return interpret_file(command);
     if (command->output != NULL && ends_with(command->output, ".cubin") && !command->emit_given)
         command->cubin = true;
+    else if (command->options.run_pass != NULL && !command->emit_given)
+        command->options.emit = TILEC_EMIT_TIR;
     return compile(command);
 }
 

@@ -92,12 +92,11 @@ read_options(Compilation *c)
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
-    bool stops = options->run_pass != NULL || options->emit == TILEC_EMIT_AST ||
-                 options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
+    bool stops = options->emit == TILEC_EMIT_AST || options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
     if (stops && (options->schedule || options->schedule_picture))
         diag_error(&c->diag, (Span){0},
                    "--dump-schedule shows what all passes have made: it does not go with lane IR, "
-                   "--run-pass, --emit=ast and --emit=tir");
+                   "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
     c->dump_after = -1;
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
@@ -202,21 +201,37 @@ pass_context(Compilation *c)
     };
 }
 
-/* The same for one kernel, whose source may pin a plan; the command line's word counts more. */
+/* The same for one kernel, whose source may pin a plan, or whose text tell what was chosen before; the command line's
+ * word counts more. */
 static PassContext
 kernel_context(Compilation *c, const TirFn *fn)
 {
     PassContext px = pass_context(c);
-    const char *fault;
+    bool chosen = fn->chosen_plan != NULL;
+    const char *plan = chosen ? fn->chosen_plan : fn->hint_plan, *fault;
 
-    if (c->options->plan != NULL || fn->hint_plan == NULL || !target_has_roles(c->target) ||
-        !pass_enabled(&px, "plan"))
+    px.warps = px.warps == 0 ? fn->chosen_warps : px.warps;
+    px.stages = px.stages == 0 ? fn->chosen_stages : px.stages;
+    if (c->options->plan != NULL || plan == NULL || !target_has_roles(c->target) || !pass_enabled(&px, "plan"))
         return px;
-    if (plan_hints_read(fn->hint_plan, &px.plan, &fault))
+    if (!plan_hints_read(plan, &px.plan, &fault)) /* only tile IR from text can be like that */
+        diag_error(&c->diag, chosen ? fn->span : fn->hint_plan_span, "%s \"%s\": %s",
+                   chosen ? "chosen plan" : "hint_plan", plan, fault);
+    else if (!chosen)
         px.plan_span = fn->hint_plan_span;
-    else /* only tile IR from text can be like that */
-        diag_error(&c->diag, fn->hint_plan_span, "hint_plan \"%s\": %s", fn->hint_plan, fault);
     return px;
+}
+
+/* So that the text of tile IR goes on as the program does: what the passes are told beside it. */
+static void
+note_choice(TirFn *fn, const PassContext *px)
+{
+    bool pinned = px->plan_span.lo != 0;
+
+    fn->chosen_warps = px->warps;
+    fn->chosen_stages = px->stages;
+    if (!pinned && (px->plan.consumers > 0 || fn->hint_plan != NULL))
+        fn->chosen_plan = plan_hints_text(px->arena, &px->plan);
 }
 
 static bool
@@ -358,6 +373,7 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
         px.stages = choice->stages;
     if (choice != NULL && choice->stages == 1 && choice->plan.consumers == 0)
         say_one_stage(fn->body);
+    note_choice(fn, &px);
 
     if (!names_are_free(c, fn))
         return NULL;
@@ -531,11 +547,12 @@ run_named_passes(Compilation *c)
     PassRun run = pass_run(c);
 
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
-        PassContext px = kernel_context(c, c->module->fns.at[k]);
-        if (failed(c) || !passes_run_list(&px, c->module->fns.at[k], &run, c->options->run_pass))
+        TirFn *fn = c->module->fns.at[k];
+        PassContext px = kernel_context(c, fn);
+        note_choice(fn, &px);
+        if (failed(c) || !passes_run_list(&px, fn, &run, c->options->run_pass))
             return;
     }
-    tir_print(c->module, &c->output);
 }
 
 /* Lane IR from a file to PTX, or to lane IR again.  It says nothing of tensors and grids, so there
@@ -624,25 +641,18 @@ compile(Compilation *c)
     c->front_seconds = pass_clock() - begin;
     if (!go_on)
         return;
-    if (c->options->run_pass != NULL) {
+    bool named = c->options->run_pass != NULL;
+    if (named)
         run_named_passes(c);
+    if (failed(c))
         return;
-    }
     if (c->options->emit == TILEC_EMIT_TIR) {
         tir_print(c->module, &c->output);
         return;
     }
-    for (uint32_t k = 0; k < c->module->fns.n; k++) {
-        if (c->module->fns.at[k]->plan != NULL) /* read from text; all passes would begin anew */
-            diag_error(&c->diag, c->module->fns.at[k]->span,
-                       "kernel '%s' has a plan already; --run-pass goes on from there",
-                       c->module->fns.at[k]->name);
-    }
-    if (failed(c))
-        return;
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
-    for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
-        lowered[k] = lower_with_choices(c, k); /* the errors of all kernels are worth seeing */
+    for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++) /* the errors of all kernels are worth seeing */
+        lowered[k] = named ? lower_one(c, c->module->fns.at[k], NULL) : lower_with_choices(c, k);
     if (failed(c))
         return;
     show_schedules(c);

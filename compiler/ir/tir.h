@@ -331,6 +331,10 @@ struct TirFn {
     uint32_t hint_warps;
     const char *hint_plan;       /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
     Span hint_plan_span;
+    /* what the command line or the choice of tiles says instead; 0 and NULL: nothing */
+    uint32_t chosen_warps, chosen_stages;
+    const char *chosen_plan;
+    const char *after;           /* the pass that ran last; NULL: none has.  The next ones go on behind it */
     /* filled in by passes */
     uint32_t warps;              /* that run `body` together */
     TirPlan *plan;               /* NULL: none */

@@ -153,6 +153,29 @@ take_memory_line(Reader *r, TirMemoryKind kind)
     vec_push(r->arena, &r->fn->memories, memory);
 }
 
+/* split-loops: the name of a pass may have hyphens. */
+static const char *
+take_pass(Reader *r)
+{
+    const char *name = reader_take(r, TOK_NAME, "the name of a pass");
+
+    while (reader_accept(r, "-"))
+        name = arena_printf(r->arena, "%s-%s", name, reader_take(r, TOK_NAME, "the rest of a pass's name"));
+    return name;
+}
+
+/* chosen warps 8 stages 3 plan "consumers=2,stages=2" */
+static void
+take_choice(Reader *r)
+{
+    TirFn *fn = r->fn;
+
+    fn->chosen_warps = reader_accept(r, "warps") ? reader_u32(r) : 0;
+    fn->chosen_stages = reader_accept(r, "stages") ? reader_u32(r) : 0;
+    if (reader_accept(r, "plan"))
+        fn->chosen_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
+}
+
 void
 reader_head_line(Reader *r)
 {
@@ -195,6 +218,10 @@ reader_head_line(Reader *r)
         axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
         axis.short_first = axis.sliding && reader_accept(r, "short_first");
         vec_push(r->arena, &fn->grid, axis);
+    } else if (reader_accept(r, "after")) {
+        fn->after = take_pass(r);
+    } else if (reader_accept(r, "chosen")) {
+        take_choice(r);
     } else if (reader_accept(r, "hint_warps")) {
         fn->hint_warps = reader_u32(r);
     } else if (reader_accept(r, "hint_plan")) {

@@ -147,11 +147,35 @@ print_buffer(Printer *p, uint32_t k)
     buf_char(p->out, '\n');
 }
 
+/* after plan; chosen warps 8 stages 3 plan "consumers=2,stages=2" */
+static void
+print_progress(Printer *p)
+{
+    const TirFn *fn = p->fn;
+
+    if (fn->after != NULL) {
+        tir_print_indent(p);
+        buf_printf(p->out, "after %s\n", fn->after);
+    }
+    if (fn->chosen_warps == 0 && fn->chosen_stages == 0 && fn->chosen_plan == NULL)
+        return;
+    tir_print_indent(p);
+    buf_add(p->out, "chosen");
+    if (fn->chosen_warps != 0)
+        buf_printf(p->out, " warps %" PRIu32, fn->chosen_warps);
+    if (fn->chosen_stages != 0)
+        buf_printf(p->out, " stages %" PRIu32, fn->chosen_stages);
+    if (fn->chosen_plan != NULL)
+        buf_printf(p->out, " plan \"%s\"", fn->chosen_plan);
+    buf_char(p->out, '\n');
+}
+
 void
 tir_print_schedule(Printer *p)
 {
     const TirFn *fn = p->fn;
 
+    print_progress(p);
     if (fn->hint_warps != 0) {
         tir_print_indent(p);
         buf_printf(p->out, "hint_warps %" PRIu32 "\n", fn->hint_warps);

@@ -21,6 +21,8 @@ typedef struct PlanHints {
 
 /* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no consumers. */
 bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
+/* The same as text; defaults are left out. */
+const char *plan_hints_text(Arena *arena, const PlanHints *hints);
 /* What a key of that text may be, and its name; NULL: there is no such key. */
 const char *plan_key_range(const char *name, uint32_t *least, uint32_t *most);
 /* The names of the keys; NULL behind the last one. */

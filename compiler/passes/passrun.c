@@ -152,6 +152,7 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
     double begin = run->seconds != NULL ? pass_clock() : 0.0;
 
     pass->run(px, fn);
+    fn->after = pass->name;
     double end = run->seconds != NULL ? pass_clock() : 0.0;
     if (run->seconds != NULL)
         run->seconds[row] += end - begin;
@@ -179,10 +180,32 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
     return ok;
 }
 
+/* The row behind the pass that ran last, which the text of tile IR may name. */
+static bool
+first_row(PassContext *px, const TirFn *fn, uint32_t *row)
+{
+    int32_t last = fn->after == NULL ? -1 : pass_find(fn->after, strlen(fn->after));
+
+    *row = (uint32_t)(last + 1);
+    if (fn->after != NULL && last < 0)
+        diag_error(px->diag, fn->span, "kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
+                   "them", fn->name, fn->after);
+    else if (fn->after == NULL && fn->plan != NULL)
+        diag_error(px->diag, fn->span, "kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
+                   "plan' in front of the plan says that 'roles' is the next one", fn->name);
+    else
+        return true;
+    return false;
+}
+
 bool
 passes_run(PassContext *px, TirFn *fn, const PassRun *run)
 {
-    for (uint32_t row = 0; row < pass_count; row++)
+    uint32_t row;
+
+    if (!first_row(px, fn, &row))
+        return false;
+    for (; row < pass_count; row++)
         if (row_enabled(px, row) && !run_row(px, fn, run, row))
             return false;
     return true;

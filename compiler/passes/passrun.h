@@ -42,7 +42,8 @@ typedef struct PassRun {
                            the checks and dumps */
 } PassRun;
 
-/* Runs all passes of the table that are on, in order.  False after errors or bugs. */
+/* Runs all passes of the table that are on and stand behind the one that ran last (fn->after), in order.  False after
+ * errors or bugs. */
 bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
 /* The same as far as the pass `last`. */
 bool passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last);

@@ -16,6 +16,7 @@ static const HintRow rows[] = {
     {"pingpong", 0, 1},      {"cooperative", 0, 1},  {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1};
 
 /* ROWS: there is none of this name. */
 static uint32_t
@@ -36,7 +37,9 @@ find_row(const char *name, size_t n)
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
-    uint32_t values[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1}, given = 0;
+    uint32_t values[ROWS], given = 0;
+
+    memcpy(values, defaults, sizeof values);
 
     *out = (PlanHints){0};
     if (strcmp(text, "none") == 0)
@@ -71,6 +74,22 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .paired = values[8] == 2,
                        .given = given};
     return true;
+}
+
+const char *
+plan_hints_text(Arena *arena, const PlanHints *hints)
+{
+    const uint32_t values[ROWS] = {hints->consumers, hints->stages,   hints->q_stages,    hints->persistent,  hints->pipelined,
+                                   hints->dynamic,   hints->pingpong, hints->cooperative, hints->paired ? 2 : 1};
+    Buf text;
+
+    if (hints->consumers == 0)
+        return "none";
+    buf_init(&text, arena);
+    for (uint32_t row = 0; row < ROWS; row++)
+        if (row < 2 || values[row] != defaults[row])
+            buf_printf(&text, "%s%s=%u", row == 0 ? "" : ",", rows[row].name, values[row]);
+    return text.at;
 }
 
 const char *

@@ -54,6 +54,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.schedule = !lane && (data[0] & 64) != 0 && options.emit != TILEC_EMIT_TIR;
     options.run_pass = lane ? NULL : pass_lists[data[1] % PASS_LISTS];
     options.schedule &= options.run_pass == NULL;
+    if (options.run_pass != NULL)
+        options.emit = TILEC_EMIT_TIR; /* these passes alone */
     options.allocator = &allocator;
     if (tilec_compile(&options, lane ? "fuzz.lir" : "fuzz.tir", (const char *)data + fuzz_choices,
                       n - fuzz_choices, &result) == TILEC_BUG &&

@@ -297,9 +297,7 @@ class Judge:
             planned = re.search(r"^    plan ", end, re.M)
             if not begun or planned and not re.search(r"^    plan ", begun[0], re.M):
                 continue  # what plan was chosen the text before `plan` does not say
-            warps = re.search(r"^    warps (\d+)$", end, re.M)[1]
-            again = self.printed(f"{folder}/k.tir", *flags, "--run-pass=" + ",".join(rest), f"--warps={warps}",
-                                 f"--kernel={kernel}")
+            again = self.printed(f"{folder}/k.tir", *flags, "--run-pass=" + ",".join(rest), f"--kernel={kernel}")
             wrong = first_difference(f"tile IR after {name}, gone on with", lines_of(f"kernel {kernel} {end}\n"),
                                      lines_of(again))
             if wrong:
