@@ -1,24 +1,23 @@
 /* consumer_work.c - what an iteration of a planned kernel asks of the units of an SM.
  *
- *   products        n/2 clocks for 64 x n x 16: 4096 operations a clock
- *   shared memory   128 bytes a clock: the right operand 32 n bytes, the left one 2048 if it lies
- *                   there
- *   MUFU    16 exponentials a clock
- *   issue           one instruction a clock for each of four schedulers, a warp of each consumer on
- * each
+ *   products        what mma_use.h says
+ *   shared memory   their operands, and what consumers exchange
+ *   MUFU, issue     what ir/op_units.h says of each element; instructions go to four schedulers, a warp of each
+ *                   consumer on each
  *
  * There may be several loops with products; the one that masks least stands for all.  What masks
  * add is counted apart, by the segments of a loop in which they are live.
  */
 #include "compiler/cost/consumer_time.h"
 
+#include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
-
 typedef struct Sum {
+    const Target *target;
     ConsumerWork *work;
     const TirBlock *body;
     uint32_t consumers;
@@ -205,8 +204,9 @@ add_mma(const Sum *sum, const TirOp *op)
     if (shares)
         share = coop_k_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
-    double blocks = rows / GROUP_ROWS;
-    double steps = (op->args[0]->type.dim[1] + 15) / 16;
+    double port = sum->target->chip.shared_bytes;
+    int32_t step = target_role_mma(sum->target, DT_BF16)->k;
+    double depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
     const TirVal *left = op->args[op->swap_ab ? 1 : 0];
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
@@ -215,23 +215,24 @@ add_mma(const Sum *sum, const TirOp *op)
                                    (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
         w->coop_k = true;
-        w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * 2;
-        w->shared += (double)type.dim[0] * GROUP_ROWS * 2 / 128;
+        w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
+        w->shared += (double)type.dim[0] * GROUP_ROWS * OPERAND_BYTES / port;
     }
     if (shares) { /* the parts of all consumers, for a share of the result */
         w->coop_k = true;
-        steps *= sum->consumers;
-        w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * 2;
+        depth *= sum->consumers;
+        w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
-        w->shared += (double)type.dim[0] * (GROUP_ROWS * 2 + 8.0 * type.dim[1] / sum->consumers) / 128;
+        w->shared += (double)type.dim[0] * (GROUP_ROWS * OPERAND_BYTES + 8.0 * type.dim[1] / sum->consumers) / port;
     }
     w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
-    w->tensor += steps * blocks * n / 2;
-    w->shared += steps * blocks * (n / 4 + (in_shared ? 16 : 0));
-    add_waits(w, sum->body, op, steps * blocks * n / 2);
-    w->multiplies += rows * n * steps * 16;
+    MmaUse use = mma_use(sum->target, rows, n, depth, in_shared);
+    w->tensor += use.clocks;
+    w->shared += use.bytes / port;
+    add_waits(w, sum->body, op, use.clocks);
+    w->multiplies += rows * n * depth;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
     if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
@@ -288,8 +289,9 @@ add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_l
         }
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        int64_t rows = (op->shared->rows + 7) / 8 * 8, cols = (op->shared->cols + 63) / 64 * 64;
-        int64_t bytes = rows * cols * 2;
+        int64_t atom = SWIZZLE_BYTES / OPERAND_BYTES;
+        int64_t rows = (op->shared->rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * SWIZZLE_ROWS;
+        int64_t bytes = rows * ((op->shared->cols + atom - 1) / atom * atom) * OPERAND_BYTES;
         int64_t *total = in_loop ? op->shared->per_consumer ? &w->pipeline_bytes_own : &w->pipeline_bytes_shared
                          : op->shared->per_consumer ? &w->once_bytes_own
                                                 : &w->once_bytes_shared;
@@ -329,7 +331,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {&w, plain->blocks[0], consumers, fn->plan->cooperative};
+    Sum sum = {target, &w, plain->blocks[0], consumers, fn->plan->cooperative};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)

@@ -10,6 +10,7 @@
  */
 #include "compiler/cost/cost.h"
 
+#include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/util/shared_uses.h"
@@ -24,9 +25,6 @@ enum {
     SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
     TIGHT = 35,           /* the estimate may be so far off */
     MOST_SPILLED = 64,     /* more than this is never worth it */
-    ATOM_M = 16,
-    ATOM_N = 8,
-    ATOM_K = 16,
 };
 
 /* A branch that rows decide to take for themselves is taken rarely. */
@@ -53,6 +51,7 @@ typedef struct Model {
     uint32_t n_kept;
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
+    const MmaForm *mma;
     double whole;    /* what tiles of the grid are together, of what there is to do */
     bool exposed;    /* a copy is under way that nothing runs ahead of */
     bool in_turn;    /* the same, but for a product */
@@ -203,7 +202,7 @@ fragment_registers(const Model *m, const TirOp *op)
         if (view_source(value, &transposed) == NULL || is_kept(m, value))
             continue;
         int32_t outer = value->type.dim[k == 0 ? 0 : 1];
-        n += left ? 4 * ceil_div(outer, ATOM_M * (int32_t)op->warps_m) : 4;
+        n += left ? 4 * ceil_div(outer, m->mma->m * (int32_t)op->warps_m) : 4;
     }
     return n;
 }
@@ -298,15 +297,16 @@ static void
 cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
+    const MmaForm *form = m->mma;
     double warps = m->fn->warps, rate = m->px->target->chip.mma_flops[BY_WARP];
     int32_t rows = op->results[0]->type.dim[op->swap_ab ? 1 : 0];
     int32_t cols = op->results[0]->type.dim[op->swap_ab ? 0 : 1];
-    int32_t steps = ceil_div(a->type.dim[1], ATOM_K);
-    int32_t left = ceil_div(rows, ATOM_M * (int32_t)op->warps_m);
-    int32_t right = ceil_div(cols, ATOM_N * (int32_t)op->warps_n);
+    int32_t steps = ceil_div(a->type.dim[1], form->k);
+    int32_t left = ceil_div(rows, form->m * (int32_t)op->warps_m);
+    int32_t right = ceil_div(cols, form->n * (int32_t)op->warps_n);
 
     m->units->tensor += m->weight * warps * left * right * steps *
-                        (2.0 * ATOM_M * ATOM_N * ATOM_K) / rate;
+                        (2.0 * form->m * form->n * form->k) / rate;
     m->cost->work += m->weight * rows * cols * (double)b->type.dim[0];
     m->units->lanes += m->weight * warps * left * right * steps * WARP_LANES /
                        m->px->target->chip.float_ops;
@@ -314,8 +314,8 @@ cost_mma(Model *m, const TirOp *op)
         bool transposed, is_left = (k == 0) != op->swap_ab;
         if (view_source(op->args[k], &transposed) == NULL || is_kept(m, op->args[k]))
             continue;
-        double bytes = warps * steps * 2.0 * ATOM_K *
-                       (is_left ? left * ATOM_M : right * ATOM_N);
+        double bytes = warps * steps * (double)OPERAND_BYTES * form->k *
+                       (is_left ? left * form->m : right * form->n);
         m->units->shared += m->weight * bytes / m->px->target->chip.shared_bytes;
     }
 }
@@ -546,7 +546,8 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 void
 cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
 {
-    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
+    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .mma = mma_of_warp(px->target), .weight = 1,
+               .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
     m.keep_budget = px->target->registers_per_thread - BESIDE_KEPT -
@@ -606,7 +607,7 @@ typedef struct Guess {
 
 /* The fewest bytes that the warps read of a product's operands, over all divisions of it. */
 static double
-least_reads(const TirOp *op, uint32_t warps)
+least_reads(const MmaForm *form, const TirOp *op, uint32_t warps)
 {
     TirType type = op->results[0]->type;
     double a = load_of(op->args[0]) != NULL ? (double)bytes_of(op->args[0]->type) : 0;
@@ -615,8 +616,8 @@ least_reads(const TirOp *op, uint32_t warps)
 
     for (uint32_t down = 1; down <= warps; down *= 2) {
         uint32_t across = warps / down;
-        if (type.dim[0] % (ATOM_M * (int32_t)down) != 0 ||
-            type.dim[1] % (ATOM_N * (int32_t)across) != 0)
+        if (type.dim[0] % (form->m * (int32_t)down) != 0 ||
+            type.dim[1] % (form->n * (int32_t)across) != 0)
             continue;
         double reads = a * across + b * down;
         least = reads < least ? reads : least;
@@ -659,14 +660,15 @@ guess_block(Guess *g, const TirBlock *block)
         double weight = m->weight;
         if (op->op == TIR_MMA) {
             TirType type = op->results[0]->type;
-            double steps = ceil_div(op->args[0]->type.dim[1], ATOM_K);
+            const MmaForm *form = m->mma;
+            double steps = ceil_div(op->args[0]->type.dim[1], form->k);
             double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
             g->mmas = true;
             m->cost->work += weight * work;
-            m->units->tensor += weight * 2 * steps * ATOM_K *
-                                ceil_div(type.dim[0], ATOM_M) * ATOM_M *
-                                ceil_div(type.dim[1], ATOM_N) * ATOM_N / target->chip.mma_flops[BY_WARP];
-            m->units->shared += weight * least_reads(op, g->warps) / target->chip.shared_bytes;
+            m->units->tensor += weight * 2 * steps * form->k *
+                                ceil_div(type.dim[0], form->m) * form->m *
+                                ceil_div(type.dim[1], form->n) * form->n / target->chip.mma_flops[BY_WARP];
+            m->units->shared += weight * least_reads(form, op, g->warps) / target->chip.shared_bytes;
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
@@ -698,7 +700,7 @@ guess_block(Guess *g, const TirBlock *block)
 void
 cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost)
 {
-    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .weight = 1},
+    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .mma = mma_of_warp(px->target), .weight = 1},
                .warps = warps,
                .stages = stages};
 

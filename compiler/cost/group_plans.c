@@ -16,12 +16,9 @@
  */
 #include "compiler/cost/group_plans.h"
 
-#include <string.h>
+#include "compiler/cost/mma_use.h"
 
 enum {
-    GROUP_COLS = 8,
-    GROUP_DEPTH = 16,
-    OPERAND_BYTES = 2,
     DEPTH_OF_ELEMENT = 64,
     MOST_WAYS = 16,   /* of dividing the products of one division */
     MOST_TRIED = 4096 /* combinations of them */
@@ -73,12 +70,13 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 static bool
 is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
+    const MmaForm *form = target_role_mma(target, DT_BF16);
     int32_t entry = target_entry_registers(target, consumers);
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
-        view.cols % (GROUP_COLS * (int32_t)view.col_groups) != 0 || p->k % GROUP_DEPTH != 0)
+        view.cols % (form->n_step * (int32_t)view.col_groups) != 0 || p->k % form->k != 0)
         return false;
     if (view.cols / (int32_t)view.col_groups / 2 + BESIDE_RESULT > entry)
         return false;
@@ -291,17 +289,16 @@ note_registers(GroupNeeds *needs, const GroupPlan *plan)
 }
 
 static void
-count_traffic(const Flow *flow, GroupPlan *plan)
+count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
 {
     plan->traffic = plan->copied = 0;
     plan->work = 0;
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
-        int64_t left = (plan->from_registers >> k & 1) != 0 ? 0 : GROUP_ROWS;
-        int64_t right = view.cols / (int32_t)view.col_groups;
-        plan->traffic += (int64_t)view.rows / GROUP_ROWS * view.col_groups * (left + right) * p->k *
-                         OPERAND_BYTES;
+        bool left_in_shared = (plan->from_registers >> k & 1) == 0;
+        MmaUse use = mma_use(target, view.rows, view.cols / (int32_t)view.col_groups, p->k, left_in_shared);
+        plan->traffic += (int64_t)(view.col_groups * use.bytes);
         plan->traffic += 2 * (int64_t)p->m * p->n * p->output_bytes;
         plan->work += (double)p->m * p->n * p->k;
     }
@@ -343,7 +340,7 @@ add_plan(Space *s, GroupPlan plan)
     bool fits = note_registers(s->needs, &plan) && fit_memory(s, &plan);
     if (!fits)
         return;
-    count_traffic(s->flow, &plan);
+    count_traffic(s->target, s->flow, &plan);
     group_clocks(s->target, s->flow, &plan);
     vec_push(s->arena, s->out, plan);
 }

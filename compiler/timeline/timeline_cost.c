@@ -6,11 +6,9 @@
  * or the lanes, masks are left to the few iterations that keep them; copies take the way from
  * the L2 cache.  group_clocks() makes one figure of the sums over an iteration.
  */
-#include "compiler/cost/cost.h"
+#include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/timeline/timeline.h"
-
-enum { DEPTH = 16 };
 
 static double
 bytes_of(TirType type)
@@ -34,12 +32,10 @@ mma_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
-    double depth = (op->args[0]->type.dim[1] + DEPTH - 1) / DEPTH * DEPTH;
-    double left = lies_in_shared(op->args[op->swap_ab ? 1 : 0]) ? GROUP_ROWS : 0;
-    OpCost cost = {.unit = UNIT_TENSOR, .async = op->async};
+    int32_t step = target_role_mma(target, DT_BF16)->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
+    MmaUse use = mma_use(target, rows, cols, depth, lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
+    OpCost cost = {.unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = op->async};
 
-    cost.clocks = 2 * rows * cols * depth / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
-    cost.bytes = rows / GROUP_ROWS * (left + cols) * depth * 2;
     if (cost.bytes / target->chip.shared_bytes > cost.clocks)
         cost.clocks = cost.bytes / target->chip.shared_bytes;
     return cost;

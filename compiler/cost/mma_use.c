@@ -1,0 +1,18 @@
+/* mma_use.c - products on the units of an SM: the rates are the target's, the shapes those of its MMA forms. */
+#include "compiler/cost/mma_use.h"
+
+MmaUse
+mma_use(const Target *target, double rows, double cols, double depth, bool left_in_shared)
+{
+    double rate = target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
+    double each = cols + (left_in_shared ? GROUP_ROWS : 0);
+
+    return (MmaUse){.clocks = 2 * rows * cols * depth / rate,
+                    .bytes = rows / GROUP_ROWS * each * depth * OPERAND_BYTES};
+}
+
+const MmaForm *
+mma_of_warp(const Target *target)
+{
+    return target_mma(target, BY_WARP, DT_BF16);
+}
