@@ -181,12 +181,33 @@ eval_tuple(Run *run, const Expr *expr)
     return out;
 }
 
-/* ---- x[:, None] ---- */
+/* ---- tiles(lo..hi, N)[i], x[:, None] ---- */
+
+static RunValue
+eval_range_number(Run *run, const Expr *expr, RunValue steps)
+{
+    uint32_t mark = run->temps.n;
+
+    temp_push(run, steps);
+    RunValue at = run_eval(run, expr->index.at[0].value);
+    Num number = run_integer(run, &at);
+    if (run->stopped)
+        return error_value;
+    if (number.value < 0)
+        return run_fail(run, expr->index.at[0].span, "the number of a range is %lld: the first one has 0",
+                        (long long)number.value);
+    RunValue range = run_step(run, steps.steps, (int64_t)number.value, run->depth);
+    run->temps.n = mark;
+    return range;
+}
 
 static RunValue
 eval_subscript(Run *run, const Expr *expr)
 {
-    RunValue base = range_tile(run, run_eval(run, expr->a));
+    RunValue base = run_eval(run, expr->a);
+    if (base.kind == RUN_STEPS)
+        return eval_range_number(run, expr, base);
+    base = range_tile(run, base);
     Shape shape = {0};
     uint32_t from[RUN_TILE_RANK], next = 0;
 

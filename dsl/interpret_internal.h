@@ -327,6 +327,8 @@ void elements_write(ElementType type, const double *from, size_t n, void *to);
 /* ---- interpret_stmt.c ---- */
 
 void run_block(Run *run, const Block *block);
+/* Step number `at` of a sequence: an integer, or a range of a loop of this depth. */
+RunValue run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth);
 
 /* ---- interpret_print.c ---- */
 

@@ -106,9 +106,8 @@ count_steps(const RunSteps *steps)
     return extent <= 0 ? 0 : (extent + steps->step - 1) / steps->step;
 }
 
-/* What the name stands for in step `at`: an integer, or a range of a loop of this depth. */
-static RunValue
-step_value(Run *run, const RunSteps *steps, int64_t at, uint32_t depth)
+RunValue
+run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth)
 {
     Num first = num_of(steps->lo.value + (double)(at * steps->step));
 
@@ -160,7 +159,7 @@ run_for(Run *run, const Stmt *stmt)
     for (int64_t k = 0; k < count && run_works(run, stmt->span, 1); k++) {
         RunBinding *scope = run->frame->bindings;
         heap_collect(run);
-        run_declare(run, stmt->names.at[0].text, step_value(run, &steps, k, run->depth));
+        run_declare(run, stmt->names.at[0].text, run_step(run, &steps, k, run->depth));
         run_block(run, stmt->body);
         run_leave(run, scope);
     }
@@ -205,7 +204,7 @@ run_grid(Run *run, const Stmt *stmt)
             return;
         run->extent[i] = count_steps(&steps);
         run->axis[i] = axis->name.text;
-        run_declare(run, axis->name.text, step_value(run, &steps, run->index[i], 0));
+        run_declare(run, axis->name.text, run_step(run, &steps, run->index[i], 0));
     }
 }
 

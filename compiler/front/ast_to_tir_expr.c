@@ -171,7 +171,24 @@ write_place(Lower *low, const Place *place, Value value)
     place->root->value = with_field(low, &place->root->value, place->path, place->n, value);
 }
 
-/* ---- subscripts of tiles: x[:, None] ---- */
+/* ---- subscripts: tiles(lo..hi, N)[i], and of tiles: x[:, None] ---- */
+
+/* Range number i of those that cover lo..hi.  Behind the last one, all of a range is padding. */
+static Value
+eval_range_number(Lower *low, const Expr *expr, const Steps *steps)
+{
+    const Subscript *subscript = &expr->index.at[0];
+
+    if (steps->tile == 0 || expr->index.n != 1 || subscript->kind != SUBSCRIPT_EXPR ||
+        subscript->value->kind == EXPR_SPAN)
+        return fail(low, expr->span, "one of a sequence of ranges is taken with its number, as in tiles(lo..hi, N)[i]");
+    Value at = eval(low, subscript->value);
+    if (at.kind == VALUE_ERROR)
+        return at;
+    if (at.kind == VALUE_INT ? at.integer < 0 : !is_scalar_of(&at, DT_I32))
+        return fail(low, subscript->span, "the number of a range is an i32 from 0 on, not %s", value_text(low, &at));
+    return step_value(low, expr->span, steps, at, false);
+}
 
 static Value
 eval_subscript(Lower *low, const Expr *expr)
@@ -185,6 +202,8 @@ eval_subscript(Lower *low, const Expr *expr)
         return fail(low, expr->span, "'%s' is a tensor: read a tile of it with `load %s[..]`",
                     base.tensor->name, base.tensor->name);
     low->b.span = expr->span;
+    if (base.kind == VALUE_STEPS)
+        return eval_range_number(low, expr, base.steps);
     base = range_to_tile(low, &base);
     if (base.kind != VALUE_TILE)
         return fail(low, expr->span, "%s cannot be subscripted", value_text(low, &base));

@@ -252,5 +252,7 @@ Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *in
 /* ---- ast_to_tir_stmt.c ---- */
 
 void lower_block(Lower *low, const Block *block);
+/* Step number `at` of a sequence, a range or an integer; `there`: the sequence has so many. */
+Value step_value(Lower *low, Span span, const Steps *steps, Value at, bool there);
 
 #endif

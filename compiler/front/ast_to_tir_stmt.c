@@ -218,9 +218,8 @@ count_steps(Lower *low, Span span, const Steps *steps)
     return extent;
 }
 
-/* What the name stands for in step number `at`: a range or an integer. */
-static Value
-step_value(Lower *low, Span span, const Steps *steps, Value at)
+Value
+step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
 {
     Range *range;
 
@@ -232,7 +231,7 @@ step_value(Lower *low, Span span, const Steps *steps, Value at)
         return at;
     range = arena_new(low->arena, Range);
     *range = (Range){.start = at, .bound = steps->hi, .length = steps->tile, .loops = low->loops};
-    range->exact = steps->lo.kind == VALUE_INT && steps->hi.kind == VALUE_INT &&
+    range->exact = there && steps->lo.kind == VALUE_INT && steps->hi.kind == VALUE_INT &&
                    (steps->hi.integer - steps->lo.integer) % steps->tile == 0;
     return (Value){.kind = VALUE_RANGE, .range = range};
 }
@@ -272,7 +271,7 @@ lower_axis(Lower *low, const GridAxis *axis)
     TirGridAxis made = {.name = axis->name.text, .extent = host, .span = span};
     vec_push(fn->arena, &fn->grid, made);
     Value value = steps == NULL ? error_value
-                                : step_value(low, span, steps, value_tile(op->results[0], NULL));
+                                : step_value(low, span, steps, value_tile(op->results[0], NULL), true);
     declare(low, axis->name.text, axis->name.span, value);
 }
 
@@ -578,7 +577,7 @@ lower_for(Lower *low, const Stmt *stmt)
     if (steps == NULL)
         at = error_value;
     else if (!plain)
-        at = step_value(low, span, steps, at);
+        at = step_value(low, span, steps, at, true);
     low->b = outer;
     declare(low, name->text, name->span, at)->what = "loop variable";
     lower_into(low, body, stmt->body);

@@ -57,6 +57,11 @@ kernel shift(X: inout i32[N], k: i32) {
     store X[i] = 1 << k;
 }
 
+kernel numbered(X: inout i32[N], k: i32) {
+    grid i in 1;
+    store X[tiles(N, 4)[k]] = 1;
+}
+
 kernel cast(X: inout i32[N], f: f32) {
     grid i in 1;
     store X[i] = f as i32;
@@ -143,6 +148,8 @@ CASES = [
     ("remainder --set N=5 --set k=0", ["error: %: 7 is divided by zero"]),
     ("shift --set N=5 --set k=32", ["error: <<: 1 is shifted by 32; 0 to 31 is possible"]),
     ("shift --set N=5 --set k=31", ["error: << of 1 and 31 does not fit in i32"]),
+    ("numbered --set N=5 --set k=-1", ["error: the number of a range is -1: the first one has 0"]),
+    ("numbered --set N=5 --set k=7", []),
     ("cast --set N=5 --set f=3e9", ["error: 3e+09 does not fit in i32"]),
     ("cast --set N=5 --set f=nan", ["error: nan does not fit in i32"]),
     ("no_number --set N=5 --nan=error", ["error: - makes a NaN of operands that are none"]),

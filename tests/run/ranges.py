@@ -416,6 +416,41 @@ def carried(t, c, flag):
     write(t.D, (iota(32),), some + some.sum().value * 0.1)
 
 
+@case("""kernel k(X: in f32[C, 64], T: in i32[4], A: out f32[C, 64], B: out f32[C], D: out f32[3, 4], E: inout f32[64],
+         n: i32) {
+    grid i in 4, b in 3;
+    let lo = load T[b];
+    let m = tiles(lo..load T[b + 1], 16)[i];       // behind the last one: no elements
+    let x = load X[m, :] + 0.5;
+    store A[m, :] = x;
+    store B[m] = sum(x, axis=1) * 0.1 + (m - lo) as f32;
+    var most = max(x);
+    atomic_add E[:] += sum(x, axis=0);
+    for j in 0..n {
+        let k = tiles(lo..load T[b + 1], 8)[j * 2];
+        atomic_add E[iota(8)] += max(load X[k, j], -100.0) * 0.25;
+        most = most + sum(load X[k + 1, j]);
+    }
+    store D[b, i] = max(most, -100.0);   // of nothing: -inf
+}""", sizes=(1, 17, 61), dtype={"T": "parts"}, X="C,64", T="4", A="C,64", B="C", D="3,4", E="64", n=(0, 3))
+def numbered(t, c, n):
+    def numbered_tile(b, i, size):
+        return Range(int(t.T[b]) + i * size, int(t.T[b + 1]), size)
+    for b in range(3):
+        for i in range(4):
+            m = numbered_tile(b, i, 16)
+            x = load(t.X, m, slice(None)) + 0.5
+            write(t.A, (m, slice(None)), x)
+            write(t.B, (m,), x.sum(1) * 0.1 + m.tile() - float(t.T[b]))
+            most = x.max().value
+            write(t.E, (slice(None),), x.sum(0), add=True)
+            for j in range(n):
+                k = numbered_tile(b, 2 * j, 8)
+                write(t.E, (iota(8),), load(t.X, k, j).map(lambda v: np.maximum(v, -100.0)) * 0.25, add=True)
+                most = most + load(t.X, k + 1, j).sum().value
+            t.D[b, i] = max(most, -100.0)
+
+
 @case("""kernel k(X: in f32[C, 6, 64], Y: in f32[C, 6], A: out f32[C, 6, 64], B: inout f32[C, 6], D: out f32[64, 64],
          E: inout f32[C, 8], F: out f32[C]) {
     grid m in tiles(C, 16);
