@@ -55,7 +55,7 @@ const Target target_sm90 = {
         .sm_count = 132,
         .clock_mhz = 1700,
         .burst_mhz = 1980,
-        .cache_share = 32 << 20, /* of 50 MB; less is slower: docs/measurements.md */
+        .cache_share = 32 << 20, /* of 50 MB; less is slower: docs/lab/attention-sm90.md */
         .loop_times = H200_LOOPS,
     },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER | CAN_MOVE_REGISTERS,
@@ -65,7 +65,7 @@ const Target target_sm90 = {
     .n_copies = ROWS(copy_forms),
     .ptx_target_exact = "sm_90a",
     /* 64 K registers over one warp group that copies and n that compute, in steps of 8; measured on
-     * an H200: docs/measurements.md */
+     * an H200: docs/lab/attention-sm90.md */
     .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
     .drops_hidden_padding = true,
     .dynamic_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},

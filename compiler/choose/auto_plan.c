@@ -124,7 +124,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
 
 /* The same with programs of a sliding axis under the static scheduler, and with pairs of blocks, where the
  * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
- * quicker (docs/measurements.md).  It deals programs out where consumers can not spare the registers that the
+ * quicker (docs/lab/gemm.md).  It deals programs out where consumers can not spare the registers that the
  * counter takes: drawn, they were 3 to 9 % quicker. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips, PlanHints plan)
