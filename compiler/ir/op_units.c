@@ -31,6 +31,7 @@ static const UnitRow rows[] = {
     [TIR_REDUCE] = {UNIT_ALU, 0, 1}, /* for each element that goes in */
 
     [TIR_SHARED_WRITE] = {UNIT_SHARED, 0, 0},
+    [TIR_STAGING_WRITE] = {UNIT_SHARED, 0, 0},
     [TIR_CONVERT] = {UNIT_SHARED, 0, 0},
 
     [TIR_LOAD] = {UNIT_COPY, 0, 0},

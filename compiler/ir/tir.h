@@ -310,6 +310,8 @@ typedef struct TirPlan {
                                     lower_hold; 0: none */
     uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
     TirBlock *producer;
+    TirBlock *reduce;            /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
+                                    consumer leaves in staging buffers to memory; NULL: there is none */
     bool staggered;              /* programs begin the main loop at different iterations */
     const TirBlock *original;    /* the body before it was parted: what each consumer has to load */
 } TirPlan;

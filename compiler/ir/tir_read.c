@@ -237,6 +237,12 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         if (reader_accept(r, ","))
             take_uses(r, args);
         return;
+    case TIR_STAGING_EMPTY: op->shared = take_shared(r); return;
+    case TIR_STAGING_WRITE:
+        op->shared = take_shared(r);
+        reader_expect(r, ",");
+        take_uses(r, args);
+        return;
     case TIR_SHARED_READ:
         op->shared = take_stage(r, args);
         op->coop_k = reader_accept(r, "coop_k");
@@ -253,6 +259,8 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->shared = take_shared(r);
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);
+        if (op->op == TIR_TMA_REDUCE_ADD)
+            return;
         reader_expect(r, ",");
         take_uses(r, args);
         return;
@@ -579,6 +587,10 @@ take_kernel(Reader *r)
         take_line(r);
     reader_expect(r, "body");
     take_block(r, r->fn->body, 0);
+    if (r->fn->plan != NULL && reader_accept(r, "reduce")) {
+        r->fn->plan->reduce = tir_block_new(r->fn);
+        take_block(r, r->fn->plan->reduce, 0);
+    }
     reader_expect(r, "}");
 }
 

@@ -291,6 +291,12 @@ print_operands(Printer *p, const TirOp *op)
         print_shared(p, op->shared);
         buf_add(out, op->own ? " own" : "");
         return;
+    case TIR_STAGING_EMPTY: print_shared(p, op->shared); return;
+    case TIR_STAGING_WRITE:
+        print_shared(p, op->shared);
+        buf_add(out, ", ");
+        print_value(p, op->args[0]);
+        return;
     case TIR_CONSUMER_RELEASE:
         print_shared(p, op->shared);
         if (op->n_args > 0) {
@@ -309,6 +315,8 @@ print_operands(Printer *p, const TirOp *op)
         print_shared(p, op->shared);
         buf_add(out, ", ");
         print_index(p, op, op->args);
+        if (op->op == TIR_TMA_REDUCE_ADD)
+            return;
         buf_add(out, ", ");
         print_value(p, op->args[op->n_args - 1]);
         return;
@@ -366,6 +374,8 @@ names_shared(TirOpcode op)
     case TIR_TMA_LOAD:
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
+    case TIR_STAGING_WRITE:
+    case TIR_STAGING_EMPTY:
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE: return true;
     default: return false;
@@ -387,7 +397,8 @@ print_op(Printer *p, const TirOp *op)
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
         op->op == TIR_GRID_FIRST ||
-        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_CONSUMER_WAIT)
+        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_CONSUMER_WAIT ||
+        op->op == TIR_STAGING_EMPTY)
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)
         print_for(p, op);
@@ -417,6 +428,8 @@ number_fn(const TirFn *fn, Buf *out)
     if (fn->plan != NULL && fn->plan->producer != NULL)
         number_block(&p, fn->plan->producer);
     number_block(&p, fn->body);
+    if (fn->plan != NULL && fn->plan->reduce != NULL)
+        number_block(&p, fn->plan->reduce);
     return p;
 }
 
@@ -449,6 +462,12 @@ tir_print_fn(const TirFn *fn, Buf *out)
     tir_print_indent(&p);
     buf_add(out, "body ");
     print_block(&p, fn->body);
+    if (fn->plan != NULL && fn->plan->reduce != NULL) {
+        buf_char(out, '\n');
+        tir_print_indent(&p);
+        buf_add(out, "reduce ");
+        print_block(&p, fn->plan->reduce);
+    }
     buf_add(out, "\n}\n");
 }
 

@@ -357,6 +357,16 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
                   type_text(v, type), shared->rows, shared->cols);
 }
 
+static bool
+check_staging(Verifier *v, const TirOp *op)
+{
+    bool staging = op->shared != NULL && op->shared->is_staging;
+
+    if (!staging)
+        tir_fault(v, op, "there is no staging buffer");
+    return staging;
+}
+
 /* Some whole swizzle atom columns of a tile, with all of its rows. */
 static void
 check_atom_columns(Verifier *v, const TirOp *op, TirType type)
@@ -501,18 +511,19 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_LOAD: check_access(v, op, 0, 0); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
+    case TIR_STAGING_EMPTY: check_staging(v, op); return;
+    case TIR_STAGING_WRITE:
+        if (check_staging(v, op))
+            check_fits_shared(v, op, op->args[0]->type);
+        return;
     case TIR_TMA_REDUCE_ADD:
-        check_access(v, op, 0, 1);
-        if (op->shared == NULL || !op->shared->is_staging)
-            tir_fault(v, op, "there is no staging buffer");
-        else
-            check_fits_shared(v, op, op->args[op->n_args - 1]->type);
+        check_access(v, op, 0, 0);
+        if (check_staging(v, op) && op->tensor != NULL)
+            check_fits_shared(v, op, tir_index_type(op));
         return;
     case TIR_TMA_STORE:
         check_access(v, op, 0, 1);
-        if (op->shared == NULL || !op->shared->is_staging)
-            tir_fault(v, op, "there is no staging buffer");
-        else
+        if (check_staging(v, op))
             check_atom_columns(v, op, op->args[op->n_args - 1]->type);
         return;
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
@@ -652,6 +663,8 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     if (fn->plan != NULL && fn->plan->producer != NULL)
         check_block(&v, fn->plan->producer, 0, NULL);
     check_block(&v, fn->body, 0, NULL);
+    if (fn->plan != NULL && fn->plan->reduce != NULL)
+        check_block(&v, fn->plan->reduce, 0, NULL);
     if (v.ok) /* the rest needs a program of the right form */
         tir_check_plan(&v);
     return v.ok;

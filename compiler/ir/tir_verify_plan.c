@@ -130,14 +130,14 @@ check_no_roles(Verifier *v, const TirBlock *block)
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !v->fn->plan->cooperative)) || op->op == TIR_TMA_REDUCE_ADD ||
-            op->op == TIR_TMA_STORE)
+            op->op == TIR_STAGING_WRITE || op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
     }
 }
 
-/* ---- the producer ---- */
+/* ---- the producer, the reduce role ---- */
 
 static bool
 is_scalar_op(const TirOp *op)
@@ -151,17 +151,24 @@ is_scalar_op(const TirOp *op)
     return scalar;
 }
 
+/* Loops, branches, and scalars that are computed. */
+static bool
+is_of_any_role(const TirOp *op)
+{
+    bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
+
+    return control || ((tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_LOAD);
+}
+
 static void
 check_producer(Verifier *v, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
-        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_LOAD &&
-                    op->op != TIR_CONSUMER;
+        bool own = op->op == TIR_TMA_LOAD || (is_of_any_role(op) && op->op != TIR_CONSUMER);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_producer(v, op->blocks[k]);
-        if (!is_scalar_op(op) || (!control && !pure && op->op != TIR_TMA_LOAD)) {
+        if (!is_scalar_op(op) || !own) {
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
@@ -170,6 +177,43 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,
                       parts_of(v, op->shared));
     }
+}
+
+/* In each block a buffer is said to be empty, then added from, one after the other. */
+static void
+check_reduce(Verifier *v, const TirBlock *block)
+{
+    const TirShared *empty = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool adds = op->op == TIR_TMA_REDUCE_ADD;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_reduce(v, op->blocks[k]);
+        if (!is_scalar_op(op) || (!adds && op->op != TIR_STAGING_EMPTY && !is_of_any_role(op)))
+            tir_fault(v, op, "is nothing that the reduce role does");
+        if (empty != NULL && (op->n_blocks > 0 || op->op == TIR_STAGING_EMPTY || op->op == TIR_YIELD))
+            tir_fault(v, op, "stands between a buffer that is empty and the addition from it");
+        if (adds && op->shared != empty)
+            tir_fault(v, op, "adds from a buffer that was not said to be empty");
+        empty = op->op == TIR_STAGING_EMPTY ? op->shared : adds ? NULL : empty;
+    }
+    if (empty != NULL)
+        tir_fault(v, NULL, "the reduce role ends with an empty buffer");
+}
+
+static bool
+is_added_from(const TirBlock *block, const TirShared *staging)
+{
+    bool added = false;
+
+    for (uint32_t i = 0; block != NULL && i < block->ops.n && !added; i++) {
+        const TirOp *op = block->ops.at[i];
+        added = op->op == TIR_TMA_REDUCE_ADD && op->shared == staging;
+        for (uint32_t k = 0; k < op->n_blocks && !added; k++)
+            added = is_added_from(op->blocks[k], staging);
+    }
+    return added;
 }
 
 /* ---- the computing warp groups ---- */
@@ -453,6 +497,12 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
+        case TIR_STAGING_EMPTY:
+        case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
+        case TIR_STAGING_WRITE:
+            if (!is_added_from(v->fn->plan->reduce, op->shared))
+                tir_fault(v, op, "no reduce role adds from its buffer");
+            break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
             if (op->shared->is_pipeline)
@@ -486,6 +536,8 @@ tir_check_plan(Verifier *v)
         return;
     }
     check_producer(v, plan->producer);
+    if (plan->reduce != NULL)
+        check_reduce(v, plan->reduce);
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)

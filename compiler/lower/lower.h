@@ -91,7 +91,7 @@ typedef struct Role {
     PipelineCursor tiles;  /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay;       /* it moves on at the end of a tile, for pipelines that follow it */
-    KeptPlace places[MAX_KEPT_PLACES]; /* lower_reduce_role.c */
+    KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
 } Role;
 
@@ -121,7 +121,6 @@ typedef struct Lowering {
     Role *role;        /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the pipeline */
     TileHead *head;    /* NULL: a tile is found when it begins */
-    TirBlock *additions; /* what warps do that add tiles to memory; NULL: there are none */
     const bool *at_once; /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
     LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
     Extremes extremes; /* of the last vote */
@@ -275,11 +274,11 @@ void lower_await_tile(Lowering *lo);
 LirReg lower_is_told(Lowering *lo);
 LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
-/* lower_reduce_role.c: the program of the reduce role, warps that add tiles to memory; NULL: nothing is added so. */
-TirBlock *lower_find_reduce_role(Lowering *lo);
-/* At the beginning of a consumer: computes where its threads leave what loops of `block` add, to keep it. */
+/* lower_staging.c.  At the beginning of a consumer: computes where its threads leave tiles in loops of `block`, to
+ * keep it. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
-/* Of a consumer: leaves the tile to its warp; of that warp: adds it. */
+void lower_staging_write(Lowering *lo, TirOp *op);
+void lower_staging_empty(Lowering *lo);
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
 /* lower_stores.c: stores a tile through its staging buffer, swizzle atom column by swizzle atom column, or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);

@@ -231,7 +231,7 @@ lower_init_barriers(Lowering *lo)
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_STAGES; i++) {
-        int32_t readers = (warps + (lo->additions != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->consumers;
+        int32_t readers = (warps + (lo->fn->plan->reduce != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->consumers;
         LirOperand operands[] = {
             lir_address(start, lo->fn->plan->tiles + 16 * TILE_STAGES + MBARRIER_BYTES * i),
             lir_int(i < TILE_STAGES ? 1 : readers)};
@@ -640,6 +640,8 @@ lower_add_maps(Lowering *lo)
     lo->map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
     add_maps_of(lo, lo->fn->plan->producer, lo->map_names);
     add_maps_of(lo, lo->fn->body, lo->map_names);
+    if (lo->fn->plan->reduce != NULL)
+        add_maps_of(lo, lo->fn->plan->reduce, lo->map_names);
 }
 
 LirReg

@@ -2,7 +2,7 @@
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
- *                        add what consumers leave to memory (lower_reduce_role.c)
+ *                        run the reduce role
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
  * What decides a branch or a descriptor must be the same for a warp in a way ptxas can see:
@@ -722,7 +722,7 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     lo->role->reduces = true;
     lo->role->group = warp;
     lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
-    lower_tiles(lo, lo->additions);
+    lower_tiles(lo, lo->fn->plan->reduce);
     lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
     lir_branch(b, end, 0, false);
     lir_close(b);
@@ -770,7 +770,7 @@ lower_roles(Lowering *lo)
     lir_comment(b, "producer");
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
-    bool adds = lo->additions != NULL;
+    bool adds = plan->reduce != NULL;
     uint32_t adding = adds ? lir_new_label(b) : end;
     if (adds) {
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));

@@ -433,6 +433,12 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TMA_STORE:
         lower_tma_store(lo, op);
         break;
+    case TIR_STAGING_WRITE:
+        lower_staging_write(lo, op);
+        break;
+    case TIR_STAGING_EMPTY:
+        lower_staging_empty(lo);
+        break;
     case TIR_TMA_REDUCE_ADD:
         lower_tma_reduce_add(lo, op);
         break;
@@ -579,8 +585,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
-    lo.additions = lower_find_reduce_role(&lo); /* makes values */
-    lo.head = lower_find_head(&lo);           /* likewise */
+    lo.head = lower_find_head(&lo); /* makes values */
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = switch_is_on(px, "share");
     lo.b.hoist = hoist;

@@ -75,7 +75,7 @@ timeline_goes_through_shared(const TirOp *op)
 {
     bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_TMA_LOAD;
 
-    return writes && op->tensor != NULL && op->shared != NULL;
+    return op->op == TIR_STAGING_WRITE || (writes && op->tensor != NULL && op->shared != NULL);
 }
 
 OpCost

@@ -146,6 +146,7 @@ timeline_op_text(Arena *arena, const TirOp *op)
         return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
     case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
     case TIR_SHARED_WRITE:
+    case TIR_STAGING_WRITE:
         return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
     case TIR_REDUCE: {
         static const char *const kinds[] = {"sum", "max", "min", "any", "all"};

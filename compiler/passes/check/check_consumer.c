@@ -699,7 +699,7 @@ do_op(Consumer *b, const TirOp *op)
         b->epoch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
-    case TIR_TMA_REDUCE_ADD:
+    case TIR_STAGING_WRITE:
         if (b->epochs[op->shared->id].written[0] == b->epoch)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,

@@ -15,7 +15,7 @@
  *            Waits for products stand where a result is first used.  A loop that does nothing but
  *            add products up waits one iteration behind (roles_accumulate.c), and what it leaves goes to
  *            memory through shared memory (roles_store.c)
- *   leaves   fn->plan->producer; a body without loads of products
+ *   leaves   fn->plan->producer; a body without loads of products; fn->plan->reduce (roles_reduce.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
@@ -417,6 +417,7 @@ pass_roles(PassContext *px, TirFn *fn)
     fn->body = root;
     if (plan->pipelined)
         roles_settle_first(fn);
+    roles_make_reduce(&r);
     roles_check_wishes(&r);
     return true;
 }

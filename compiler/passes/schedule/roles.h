@@ -234,6 +234,8 @@ void roles_find_places(Roles *r);
 void roles_give_back_once(Roles *r, bool deferred);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
+/* roles_reduce.c: when the body is done: what it adds to memory by TMA becomes the program of the reduce role. */
+void roles_make_reduce(const Roles *r);
 
 /* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
  * known before the loop. */

@@ -141,7 +141,8 @@ staging_of(Roles *r, TirOp *add)
     return add->shared;
 }
 
-/* The addition of this consumer's share of a cooperative-K product. */
+/* The addition of this consumer's share of a cooperative-K product, with its value last until roles_reduce.c takes it
+ * to the reduce role. */
 static void
 emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {

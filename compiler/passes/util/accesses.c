@@ -142,7 +142,6 @@ kind_of(const TirOp *op)
     case TIR_TMA_STORE:
         return WRITES;
     case TIR_ATOMIC_ADD:
-    case TIR_TMA_REDUCE_ADD:
         return ADDS;
     default:
         return TOUCHES_NOTHING;

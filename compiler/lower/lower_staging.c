@@ -1,121 +1,20 @@
-/* lower_reduce_role.c - the reduce role: warps that add the consumers' tiles to memory, and do nothing else.
+/* lower_staging.c - tiles that consumers leave to the reduce role (passes/schedule/roles_reduce.c) in staging
+ * buffers.
  *
- * A TMA reduction reads shared memory long after it was issued, and a consumer that waited for it would hold up
- * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a reduce warp, one for
- * each consumer, in the producer's warp group, issues the reduction and signals when the buffer has been read:
+ * A consumer and its reduce warp meet at two named barriers, where the one waits and the other goes on:
  *
- *     consumer  { ..  free: wait;  the tile;  full: arrive  .. }
- *     warp      { free: arrive;  full: wait;  the addition;  until it is read }
- *
- * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
- * coordinates these need: nothing but the tile has to be handed over.
+ *     staging_write    { free: wait;  the tile;  full: arrive }
+ *     staging_empty    { free: arrive }
+ *     tma_reduce_add   { full: wait;  the addition;  until it is read }
  *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
-#include "compiler/passes/util/tir_clone.h"
-#include "compiler/passes/util/tir_util.h"
-
-/* ---- the program of the warps ---- */
-
-/* The scalar computed again; false: it does not follow from the launch and the loops. */
-static bool
-again(TirBuilder *b, CloneMap *map, TirVal *value, TirVal **out)
-{
-    *out = clone_scalar_tree(b, map, value);
-    return *out != NULL;
-}
-
-/* The addition without the tile, which lies in the staging buffer. */
-static bool
-take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
-{
-    TirVal *args[TENSOR_MAX_RANK];
-    uint32_t n = op->n_args - 1;
-
-    for (uint32_t k = 0; k < n; k++) {
-        if (!again(b, map, op->args[k], &args[k]))
-            return false;
-    }
-    TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
-    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-        add->index[d] = op->index[d];
-    add->tensor = op->tensor;
-    add->shared = op->shared;
-    return true;
-}
-
-static bool take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
-
-/* Appends the loop or the branch with no more than its additions. */
-static bool
-take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
-{
-    TirBlock *around = b->block;
-    TirVal *from[2] = {NULL, NULL};
-    uint32_t n = op->op == TIR_FOR ? 2 : 1; /* a range or a condition */
-    TirOp *taken;
-
-    for (uint32_t k = 0; k < n; k++) {
-        if ((op->op != TIR_FOR && op->op != TIR_IF) || !again(b, map, op->args[k], &from[k]))
-            return false;
-    }
-    taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL)
-                              : tir_if(b, from[0], 0, NULL);
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        b->block = taken->blocks[k];
-        CloneMap inner = clone_map_copy(b->fn, map);
-        if (op->op == TIR_FOR)
-            clone_set(&inner, op->blocks[k]->params.at[0], taken->blocks[k]->params.at[0]);
-        if (!take_reductions(b, &inner, op->blocks[k]))
-            return false;
-        tir_yield(b, 0, NULL);
-    }
-    b->block = around;
-    return true;
-}
-
-/* Appends to the builder's block what `block` adds. */
-static bool
-take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
-{
-    CloneMap map = clone_map_copy(b->fn, outer); /* what is made here is not known outside */
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool around = false;
-        b->span = op->span;
-        if (op->op == TIR_TMA_REDUCE_ADD && !take_reduction(b, &map, op))
-            return false;
-        for (uint32_t k = 0; k < op->n_blocks && !around; k++)
-            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD);
-        if (around && !take_around(b, &map, op))
-            return false;
-    }
-    return true;
-}
-
-TirBlock *
-lower_find_reduce_role(Lowering *lo)
-{
-    TirFn *fn = lo->fn;
-
-    if (fn->plan == NULL || !has_operation(fn->body, TIR_TMA_REDUCE_ADD))
-        return NULL;
-    TirBlock *program = tir_block_new(fn);
-    TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
-    CloneMap map = clone_map(fn);
-    if (!take_reductions(&b, &map, fn->body)) {
-        buf_add(lo->px->bugs, "where a tile is added to memory does not follow from the launch\n");
-        lo->failed = true;
-    }
-    return program;
-}
 
 /* ---- consumers ---- */
 
-/* Consumer and warp meet at a barrier of theirs: the one waits there, the other goes on. */
+/* Consumer and reduce warp meet at a barrier of theirs: the one waits there, the other goes on. */
 static void
 meet(Lowering *lo, uint32_t first, bool waits)
 {
@@ -148,7 +47,7 @@ place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
 static LirReg
 kept_place(const Role *role, const TirOp *op)
 {
-    const Layout *layout = op->args[op->n_args - 1]->layout;
+    const Layout *layout = op->args[0]->layout;
 
     for (uint32_t k = 0; k < role->n_places; k++) {
         if (role->places[k].staging == op->shared && layout_eq(role->places[k].layout, layout))
@@ -166,7 +65,7 @@ keep_place(Lowering *lo, const TirOp *op)
 
     if (role->n_places == MAX_KEPT_PLACES || kept_place(role, op) != 0)
         return;
-    const Layout *layout = op->args[op->n_args - 1]->layout;
+    const Layout *layout = op->args[0]->layout;
     Elem row = lower_lane_part(lo, layout, 0), col = lower_lane_part(lo, layout, 1);
     LirReg at = place_of(lo, op->shared, row, col);
     LirReg none = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(at), lir_reg(lower_zero(lo)));
@@ -181,7 +80,7 @@ lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_TMA_REDUCE_ADD && in_loop)
+        if (op->op == TIR_STAGING_WRITE && in_loop)
             keep_place(lo, op);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             lower_keep_places(lo, op->blocks[k], in_loop || op->op == TIR_FOR);
@@ -193,7 +92,7 @@ lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop)
 static LirOperand
 address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t row, int32_t col)
 {
-    const Layout *layout = op->args[op->n_args - 1]->layout;
+    const Layout *layout = op->args[0]->layout;
     bool split = (lower_lane_mask(layout, 0) & 7 & (uint32_t)row) == 0 &&
                  (lower_lane_mask(layout, 1) & (uint32_t)col) == 0;
 
@@ -211,10 +110,10 @@ address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t r
     return lir_address(sum.reg, sum.integer + whole * SWIZZLE_BYTES);
 }
 
-static void
-leave_tile(Lowering *lo, TirOp *op)
+void
+lower_staging_write(Lowering *lo, TirOp *op)
 {
-    TirVal *value = op->args[op->n_args - 1];
+    TirVal *value = op->args[0];
     int32_t n = lower_registers(value), at[LAYOUT_RANK];
 
     meet(lo, BARRIER_FREE, true);
@@ -232,10 +131,16 @@ leave_tile(Lowering *lo, TirOp *op)
     meet(lo, BARRIER_FULL, false);
 }
 
-/* ---- the warps ---- */
+/* ---- the reduce role ---- */
 
-static void
-add_tile(Lowering *lo, TirOp *op)
+void
+lower_staging_empty(Lowering *lo)
+{
+    meet(lo, BARRIER_FREE, false);
+}
+
+void
+lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
     static const LirOpcode adds[] = {0, LIR_TMA_REDUCE_ADD_1, LIR_TMA_REDUCE_ADD_2, LIR_TMA_REDUCE_ADD_3,
                                      LIR_TMA_REDUCE_ADD_4, LIR_TMA_REDUCE_ADD_5};
@@ -246,7 +151,6 @@ add_tile(Lowering *lo, TirOp *op)
     LirOperand elected = lir_reg(asks), none = lir_int(0), all = lir_int(-1);
     LowerBox box;
 
-    meet(lo, BARRIER_FREE, false);
     lower_find_box(lo, op, &box);
     Elem base = lower_stage_base(lo, staging, NULL);
     LirReg map = lower_map_address(lo, staging);
@@ -263,13 +167,4 @@ add_tile(Lowering *lo, TirOp *op)
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
-}
-
-void
-lower_tma_reduce_add(Lowering *lo, TirOp *op)
-{
-    if (lo->role->reduces)
-        add_tile(lo, op);
-    else
-        leave_tile(lo, op);
 }
