@@ -14,36 +14,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "compiler/emit/metadata.h"
-
-typedef struct Writer {
-    Buf *out;
-    const TirModule *module;
-    const ModuleFacts *facts;
-    const char *stem;
-} Writer;
+#include "compiler/emit/header.h"
 
 /* ---- names ---- */
-
-/* A user's name as a C and C++ identifier: keywords get a trailing underscore. */
-static const char *
-identifier(Arena *arena, const char *name)
-{
-    static const char *const keywords[] = {
-        "alignas",  "and",      "asm",      "auto",     "bool",     "break",   "case",    "catch",
-        "char",     "class",    "const",    "continue", "default",  "delete",  "do",      "double",
-        "else",     "enum",     "explicit", "export",   "extern",   "false",   "float",   "for",
-        "friend",   "goto",     "if",       "inline",   "int",      "long",    "mutable", "namespace",
-        "new",      "not",      "operator", "or",       "private",  "public",  "protected", "register",
-        "restrict", "return",   "short",    "signed",   "sizeof",   "static",  "struct",  "switch",
-        "template", "this",     "throw",    "true",     "try",      "typedef", "typename", "union",
-        "unsigned", "using",    "virtual",  "void",     "volatile", "while",   "xor"};
-
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i], name) == 0)
-            return arena_printf(arena, "%s_", name);
-    return name;
-}
 
 static const char *
 stem_name(Arena *arena, const char *source)
@@ -56,24 +29,6 @@ stem_name(Arena *arena, const char *source)
         if (!isalnum((unsigned char)*c))
             *c = '_';
     return *stem && !isdigit((unsigned char)*stem) ? stem : arena_printf(arena, "tile_%s", stem);
-}
-
-static const char *
-kernel_prefix(const Writer *w, const TirFn *fn)
-{
-    if (strncmp(fn->name, w->stem, strlen(w->stem)) == 0)
-        return fn->name;
-    return arena_printf(w->out->arena, "%s_%s", w->stem, fn->name);
-}
-
-static const char *
-upper(Arena *arena, const char *name)
-{
-    char *copy = arena_strndup(arena, name, strlen(name));
-
-    for (char *c = copy; *c; c++)
-        *c = (char)toupper((unsigned char)*c);
-    return copy;
 }
 
 /* A C string literal. */
@@ -143,7 +98,7 @@ add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
         buf_add(out, "module->sm_count");
         return;
     case HOST_SCALAR:
-        buf_printf(out, "args->%s", identifier(out->arena, fn->scalars.at[e->index].name));
+        buf_printf(out, "args->%s", header_identifier(out->arena, fn->scalars.at[e->index].name));
         return;
     case HOST_CDIV:
         add_call(out, fn, "tilec_cdiv", e);
@@ -334,21 +289,13 @@ write_map_part(Buf *out)
 
 /* ---- one kernel ---- */
 
-/* A memory as a member of the arguments. */
-static const char *
-memory_member(Arena *arena, const TirMemory *memory)
-{
-    return arena_printf(arena, "%s_%s", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
-                        memory->name);
-}
-
 static void
-write_memory_members(const Writer *w, const TirFn *fn)
+write_memory_members(const HeaderWriter *w, const TirFn *fn)
 {
     for (uint32_t i = 0; i < fn->memories.n; i++) {
         const TirMemory *memory = &fn->memories.at[i];
         buf_printf(w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
-                   memory_member(w->out->arena, memory), kernel_prefix(w, fn), memory->name,
+                   header_memory(w->out->arena, memory), header_prefix(w, fn), memory->name,
                    memory->kind == MEMORY_SCRATCH
                        ? ": zero before the first launch; each\n     * leaves it zero.  Launches that "
                          "may run at the same time need two"
@@ -358,10 +305,10 @@ write_memory_members(const Writer *w, const TirFn *fn)
 }
 
 static void
-write_args(const Writer *w, const TirFn *fn, const LirFn *code)
+write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
-    const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
+    const char *prefix = header_prefix(w, fn), *big = header_upper(out->arena, prefix);
 
     buf_printf(out, "/* ---- kernel %s", fn->name);
     for (uint32_t i = 0; i < fn->constants.n; i++)
@@ -377,15 +324,15 @@ write_args(const Writer *w, const TirFn *fn, const LirFn *code)
         buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
                    (unsigned)cluster_extent(code, d));
     for (uint32_t i = 0; i < fn->memories.n; i++) {
-        const char *member = memory_member(out->arena, &fn->memories.at[i]);
+        const char *member = header_memory(out->arena, &fn->memories.at[i]);
         buf_printf(out, "#define %s_HAS_%s 1 /* args.%s is there; another compilation may need none */\n",
-                   big, upper(out->arena, member), member);
+                   big, header_upper(out->arena, member), member);
     }
     buf_printf(out, "\ntypedef struct %s_args {\n", prefix);
     for (uint32_t i = 0; i < fn->tensors.n; i++) {
         const TirTensor *t = fn->tensors.at[i];
         buf_printf(out, "    tilec_view%u %s; /* %s %s[", (unsigned)t->rank,
-                   identifier(out->arena, t->name),
+                   header_identifier(out->arena, t->name),
                    t->mode == TENSOR_IN ? "in" : t->mode == TENSOR_OUT ? "out" : "inout",
                    dtype_name(t->dtype));
         for (uint32_t d = 0; d < t->rank; d++) {
@@ -399,36 +346,16 @@ write_args(const Writer *w, const TirFn *fn, const LirFn *code)
     }
     for (uint32_t i = 0; i < fn->scalars.n; i++)
         buf_printf(out, "    %s %s;\n", fn->scalars.at[i].dtype == DT_F32 ? "float" : "int32_t",
-                   identifier(out->arena, fn->scalars.at[i].name));
+                   header_identifier(out->arena, fn->scalars.at[i].name));
     write_memory_members(w, fn);
     buf_printf(out, "} %s_args;\n\n", prefix);
 }
 
-/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size. */
 static void
-write_sizes(const Writer *w, const TirFn *fn)
-{
-    for (uint32_t s = 0; s < fn->sizes.n; s++) {
-        bool found = false;
-        for (uint32_t i = 0; i < fn->tensors.n && !found; i++)
-            for (uint32_t d = 0; d < fn->tensors.at[i]->rank && !found; d++) {
-                const TensorDim *dim = &fn->tensors.at[i]->dim[d];
-                found = dim->constant == 0 && dim->size == s;
-                if (found)
-                    buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
-                               fn->sizes.at[s].name,
-                               identifier(w->out->arena, fn->tensors.at[i]->name), (unsigned)d);
-            }
-    }
-    for (uint32_t s = 0; s < fn->sizes.n; s++)
-        buf_printf(w->out, "    (void)size_%s;\n", fn->sizes.at[s].name);
-}
-
-static void
-write_check_tensor(const Writer *w, const TirFn *fn, const TirTensor *t)
+write_check_tensor(const HeaderWriter *w, const TirFn *fn, const TirTensor *t)
 {
     Buf *out = w->out;
-    const char *name = identifier(out->arena, t->name);
+    const char *name = header_identifier(out->arena, t->name);
 
     buf_printf(out,
                "    result = tilec_check_view(\"%s\", args->%s.data, args->%s.shape, args->%s.stride, "
@@ -463,10 +390,10 @@ asks_for_device(const HostExpr *e)
 
 /* A memory that has bytes has an address; how many it has may follow from the arguments alone. */
 static void
-write_check_memory(const Writer *w, const TirFn *fn, const TirMemory *memory)
+write_check_memory(const HeaderWriter *w, const TirFn *fn, const TirMemory *memory)
 {
     Buf *out = w->out;
-    const char *member = memory_member(out->arena, memory);
+    const char *member = header_memory(out->arena, memory);
 
     buf_printf(out, "    if (!args->%s", member);
     if (!asks_for_device(memory->bytes)) {
@@ -477,26 +404,26 @@ write_check_memory(const Writer *w, const TirFn *fn, const TirMemory *memory)
     buf_printf(out,
                ")\n        return tilec_refuse(message, bytes, \"%s is null: it takes the address of "
                "%s_bytes_%s() bytes%s\");\n",
-               member, kernel_prefix(w, fn), memory->name, memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
+               member, header_prefix(w, fn), memory->name, memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
 }
 
 static void
-write_check(const Writer *w, const TirFn *fn, const LirFn *code)
+write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
-    const char *prefix = kernel_prefix(w, fn);
+    const char *prefix = header_prefix(w, fn);
 
     buf_printf(out,
                "/* CUDA_SUCCESS when the kernel can run with these arguments, else why not. */\n"
                "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
                "    CUresult result;\n", prefix, prefix);
-    write_sizes(w, fn);
+    header_sizes(w, fn);
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->tensors.n; i++)
         write_check_tensor(w, fn, fn->tensors.at[i]);
     for (uint32_t i = 0; i < code->maps.n; i++) {
         const TirTensor *t = map_tensor(fn, &code->maps.at[i]);
-        const char *name = identifier(out->arena, t->name);
+        const char *name = header_identifier(out->arena, t->name);
         buf_printf(out,
                    "    result = tilec_check_map(\"%s\", args->%s.shape, args->%s.stride, %u, %u, "
                    "message, bytes);\n"
@@ -517,15 +444,15 @@ write_check(const Writer *w, const TirFn *fn, const LirFn *code)
 }
 
 static void
-write_grid(const Writer *w, const TirFn *fn)
+write_grid(const HeaderWriter *w, const TirFn *fn)
 {
     Buf *out = w->out;
-    const char *prefix = kernel_prefix(w, fn);
+    const char *prefix = header_prefix(w, fn);
 
     buf_printf(out,
                "static inline void\n%s_grid(const %s_module *module, const %s_args *args, "
                "int64_t grid[3])\n{\n", prefix, w->stem, prefix);
-    write_sizes(w, fn);
+    header_sizes(w, fn);
     buf_add(out, "    (void)module;\n    (void)args;\n");
     for (uint32_t d = 0; d < 3; d++) {
         buf_printf(out, "    grid[%u] = ", (unsigned)d);
@@ -536,179 +463,20 @@ write_grid(const Writer *w, const TirFn *fn)
 }
 
 static void
-write_memory_bytes(const Writer *w, const TirFn *fn)
+write_memory_bytes(const HeaderWriter *w, const TirFn *fn)
 {
     Buf *out = w->out;
-    const char *prefix = kernel_prefix(w, fn);
+    const char *prefix = header_prefix(w, fn);
 
     for (uint32_t i = 0; i < fn->memories.n; i++) {
         buf_printf(out,
                    "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
                    "{\n", prefix, fn->memories.at[i].name, w->stem, prefix);
-        write_sizes(w, fn);
+        header_sizes(w, fn);
         buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
         add_expression(out, fn, fn->memories.at[i].bytes);
         buf_add(out, ");\n}\n\n");
     }
-}
-
-static void
-write_numbers(Buf *out, const char *type, const char *name, const uint32_t *numbers, uint32_t n)
-{
-    buf_printf(out, "static const %s %s[%u] = {", type, name, (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)numbers[i]);
-    buf_add(out, "};\n");
-}
-
-/* Encodes the CUtensorMap number `index`. */
-static void
-write_tensor_map(const Writer *w, const TirFn *fn, const LirTensorMap *map, uint32_t index)
-{
-    Buf *out = w->out;
-    const TirTensor *t = map_tensor(fn, map);
-    const char *name = identifier(out->arena, t->name);
-    const char *type = t->dtype == DT_F16    ? "FLOAT16"
-                       : t->dtype == DT_BF16 ? "BFLOAT16"
-                       : t->dtype == DT_F32  ? "FLOAT32"
-                       : t->dtype == DT_TF32 ? "TFLOAT32"
-                       : t->dtype == DT_I32  ? "INT32"
-                                             : "UINT8";
-    const char *swizzle = map->swizzle_bytes ? arena_printf(out->arena, "%uB", map->swizzle_bytes)
-                                             : "NONE";
-    const char *promotion =
-        map->l2_promotion_bytes ? arena_printf(out->arena, "L2_%uB", map->l2_promotion_bytes) : "NONE";
-
-    buf_add(out, "    {\n        ");
-    write_numbers(out, "int", "dim", map->dim, map->rank);
-    buf_add(out, "        ");
-    write_numbers(out, "cuuint32_t", "box", map->box, map->rank);
-    buf_printf(out,
-               "        result = tilec_make_map(&map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u, args->%s.data,\n"
-               "                                args->%s.shape, args->%s.stride, %u, dim, box,\n"
-               "                                CU_TENSOR_MAP_SWIZZLE_%s, "
-               "CU_TENSOR_MAP_L2_PROMOTION_%s,\n"
-               "                                module->zeros);\n"
-               "        if (result != CUDA_SUCCESS)\n            return tilec_leave(result, entered);\n    }\n",
-               (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
-               (unsigned)map->rank, swizzle, promotion);
-}
-
-/* Parameter `i` as the local `p<i>`; a map has none. */
-static void
-write_param_value(const Writer *w, const TirFn *fn, const LirParam *p, uint32_t i)
-{
-    Arena *arena = w->out->arena;
-    const char *tensor = p->kind == LIR_PARAM_POINTER || p->kind == LIR_PARAM_STRIDE
-                             ? identifier(arena, fn->tensors.at[p->index]->name) : "";
-
-    switch (p->kind) {
-    case LIR_PARAM_POINTER:
-        buf_printf(w->out, "    CUdeviceptr p%u = args->%s.data;\n", (unsigned)i, tensor);
-        break;
-    case LIR_PARAM_STRIDE:
-        buf_printf(w->out, "    int64_t p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n",
-                   (unsigned)i, tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
-        break;
-    case LIR_PARAM_SIZE:
-        buf_printf(w->out, "    int32_t p%u = (int32_t)size_%s;\n", (unsigned)i,
-                   fn->sizes.at[p->index].name);
-        break;
-    case LIR_PARAM_SCALAR:
-        buf_printf(w->out, "    %s p%u = args->%s;\n",
-                   fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t", (unsigned)i,
-                   identifier(arena, fn->scalars.at[p->index].name));
-        break;
-    case LIR_PARAM_MEMORY:
-        buf_printf(w->out, "    CUdeviceptr p%u = args->%s;\n", (unsigned)i,
-                   memory_member(arena, &fn->memories.at[p->index]));
-        break;
-    case LIR_PARAM_ZERO:
-        buf_printf(w->out, "    uint32_t p%u = 0;\n", (unsigned)i);
-        break;
-    case LIR_PARAM_MAP:
-    case LIR_PARAM_PLAIN:
-        break;
-    }
-}
-
-static void
-write_param_values(const Writer *w, const TirFn *fn, const LirFn *code)
-{
-    Buf *out = w->out;
-    uint32_t n = code->params.n;
-
-    for (uint32_t i = 0; i < n; i++)
-        write_param_value(w, fn, &code->params.at[i], i);
-    buf_printf(out, "    void *params[%u] = {", n ? (unsigned)n : 1);
-    for (uint32_t i = 0; i < n; i++) {
-        const LirParam *p = &code->params.at[i];
-        buf_add(out, i == 0 ? "" : i % 12 ? ", " : ",\n        ");
-        buf_printf(out, p->kind == LIR_PARAM_MAP ? "&map[%u]" : "&p%u",
-                   p->kind == LIR_PARAM_MAP ? (unsigned)p->index : (unsigned)i);
-    }
-    buf_add(out, n ? "};\n" : "NULL};\n");
-}
-
-static void
-write_launch(const Writer *w, const TirFn *fn, const LirFn *code, uint32_t index)
-{
-    Buf *out = w->out;
-    const char *prefix = kernel_prefix(w, fn), *big = upper(out->arena, prefix);
-
-    buf_printf(out,
-               "/* Checks the arguments and launches; an empty grid is a success. */\n"
-               "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
-               "CUstream stream)\n{\n", prefix, w->stem, prefix);
-    buf_printf(out,
-               "    CUresult result = %s_check(args, NULL, 0);\n    int64_t grid[3];\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n"
-               "    %s_grid(module, args, grid);\n"
-               "    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)\n        return CUDA_SUCCESS;\n"
-               "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
-               "        return CUDA_ERROR_INVALID_VALUE;\n", prefix, prefix);
-    buf_add(out, "    int entered;\n"
-                 "    result = tilec_enter(module->context, &entered);\n"
-                 "    if (result != CUDA_SUCCESS)\n        return result;\n");
-    write_sizes(w, fn);
-    if (code->maps.n) /* C99 has no way to ask for the 64 bytes that a map must be aligned to */
-        buf_printf(out,
-                   "    cuuint64_t room[%u];\n    CUtensorMap *map = (CUtensorMap *)(((uintptr_t)room + "
-                   "63) / 64 * 64);\n", (unsigned)code->maps.n * 16 + 8);
-    for (uint32_t i = 0; i < code->maps.n; i++)
-        write_tensor_map(w, fn, &code->maps.at[i], i);
-    write_param_values(w, fn, code);
-    bool cluster = has_cluster(code), early = lir_starts_early(code);
-    if (!cluster && !early) {
-        buf_printf(out,
-                   "    result = cuLaunchKernel(module->kernel[%u], (unsigned)grid[0], (unsigned)grid[1], "
-                   "(unsigned)grid[2],\n                            %s_BLOCK, 1, 1, %s_SHARED, stream, "
-                   "params, NULL);\n    return tilec_leave(result, entered);\n}\n\n", (unsigned)index, big, big);
-        return;
-    }
-    buf_printf(out,
-               "    CUlaunchAttribute attribute[%d];\n    CUlaunchConfig config;\n"
-               "    memset(attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n",
-               cluster + early);
-    if (cluster)
-        buf_printf(out,
-                   "    attribute[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n"
-                   "    attribute[0].value.clusterDim.x = %s_CLUSTER_X;\n"
-                   "    attribute[0].value.clusterDim.y = %s_CLUSTER_Y;\n"
-                   "    attribute[0].value.clusterDim.z = %s_CLUSTER_Z;\n", big, big, big);
-    if (early) /* the kernel itself waits for those before it */
-        buf_printf(out,
-                   "    attribute[%d].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;\n"
-                   "    attribute[%d].value.programmaticStreamSerializationAllowed = 1;\n", cluster, cluster);
-    buf_printf(out,
-               "    config.gridDimX = (unsigned)grid[0];\n    config.gridDimY = (unsigned)grid[1];\n"
-               "    config.gridDimZ = (unsigned)grid[2];\n    config.blockDimX = %s_BLOCK;\n"
-               "    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
-               "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
-               "    config.attrs = attribute;\n    config.numAttrs = %d;\n"
-               "    result = cuLaunchKernelEx(&config, module->kernel[%u], params, NULL);\n"
-               "    return tilec_leave(result, entered);\n}\n\n",
-               big, big, cluster + early, (unsigned)index);
 }
 
 /* ---- the module ---- */
@@ -730,7 +498,7 @@ arch_condition(Arena *arena, const char *arch)
 }
 
 static bool
-has_maps(const Writer *w)
+has_maps(const HeaderWriter *w)
 {
     for (uint32_t i = 0; i < w->module->fns.n; i++)
         if (w->facts->kernel[i]->maps.n > 0)
@@ -739,7 +507,7 @@ has_maps(const Writer *w)
 }
 
 static void
-write_load(const Writer *w, bool embedded)
+write_load(const HeaderWriter *w, bool embedded)
 {
     Buf *out = w->out;
     uint32_t n = w->module->fns.n;
@@ -829,7 +597,7 @@ write_load(const Writer *w, bool embedded)
 }
 
 static void
-write_embedded(const Writer *w, const char *ptx)
+write_embedded(const HeaderWriter *w, const char *ptx)
 {
     size_t n = strlen(ptx);
 
@@ -846,15 +614,15 @@ void
 header_print(const TirModule *module, const ModuleFacts *facts, const char *name, const char *ptx,
              Buf *out)
 {
-    Writer w = {out, module, facts, name ? name : stem_name(out->arena, facts->source)};
-    const char *guard = upper(out->arena, w.stem);
+    HeaderWriter w = {out, module, facts, name ? name : stem_name(out->arena, facts->source)};
+    const char *guard = header_upper(out->arena, w.stem);
 
     buf_printf(out, "/* %s.h - made by tilec %s from %s for %s: launches its kernels with the CUDA "
                     "Driver API.\n *\n", w.stem, facts->version, facts->source, facts->arch);
     buf_printf(out, " *     %s_module module;\n *     %s_load(&module, ptx, message, sizeof message);\n",
                w.stem, w.stem);
     for (uint32_t i = 0; i < module->fns.n; i++) {
-        const char *prefix = kernel_prefix(&w, module->fns.at[i]);
+        const char *prefix = header_prefix(&w, module->fns.at[i]);
         buf_printf(out, " *     %s_launch(&module, &%s, stream); // a %s_args\n", prefix,
                    module->fns.n > 1 ? module->fns.at[i]->name : "args", prefix);
     }
@@ -881,7 +649,7 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
         write_check(&w, fn, facts->kernel[i]);
         write_grid(&w, fn);
         write_memory_bytes(&w, fn);
-        write_launch(&w, fn, facts->kernel[i], i);
+        header_launch(&w, fn, facts->kernel[i], i);
     }
     buf_add(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

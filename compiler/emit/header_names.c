@@ -1,0 +1,71 @@
+/* header_names.c - the names of a generated header, and the sizes of a kernel as locals. */
+#include <ctype.h>
+#include <string.h>
+
+#include "compiler/emit/header.h"
+
+/* A user's name as a C and C++ identifier: keywords get a trailing underscore. */
+const char *
+header_identifier(Arena *arena, const char *name)
+{
+    static const char *const keywords[] = {
+        "alignas",  "and",      "asm",      "auto",     "bool",     "break",   "case",    "catch",
+        "char",     "class",    "const",    "continue", "default",  "delete",  "do",      "double",
+        "else",     "enum",     "explicit", "export",   "extern",   "false",   "float",   "for",
+        "friend",   "goto",     "if",       "inline",   "int",      "long",    "mutable", "namespace",
+        "new",      "not",      "operator", "or",       "private",  "public",  "protected", "register",
+        "restrict", "return",   "short",    "signed",   "sizeof",   "static",  "struct",  "switch",
+        "template", "this",     "throw",    "true",     "try",      "typedef", "typename", "union",
+        "unsigned", "using",    "virtual",  "void",     "volatile", "while",   "xor"};
+
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(keywords[i], name) == 0)
+            return arena_printf(arena, "%s_", name);
+    return name;
+}
+
+const char *
+header_prefix(const HeaderWriter *w, const TirFn *fn)
+{
+    if (strncmp(fn->name, w->stem, strlen(w->stem)) == 0)
+        return fn->name;
+    return arena_printf(w->out->arena, "%s_%s", w->stem, fn->name);
+}
+
+const char *
+header_upper(Arena *arena, const char *name)
+{
+    char *copy = arena_strndup(arena, name, strlen(name));
+
+    for (char *c = copy; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return copy;
+}
+
+/* A memory as a member of the arguments. */
+const char *
+header_memory(Arena *arena, const TirMemory *memory)
+{
+    return arena_printf(arena, "%s_%s", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
+                        memory->name);
+}
+
+/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size. */
+void
+header_sizes(const HeaderWriter *w, const TirFn *fn)
+{
+    for (uint32_t s = 0; s < fn->sizes.n; s++) {
+        bool found = false;
+        for (uint32_t i = 0; i < fn->tensors.n && !found; i++)
+            for (uint32_t d = 0; d < fn->tensors.at[i]->rank && !found; d++) {
+                const TensorDim *dim = &fn->tensors.at[i]->dim[d];
+                found = dim->constant == 0 && dim->size == s;
+                if (found)
+                    buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
+                               fn->sizes.at[s].name,
+                               header_identifier(w->out->arena, fn->tensors.at[i]->name), (unsigned)d);
+            }
+    }
+    for (uint32_t s = 0; s < fn->sizes.n; s++)
+        buf_printf(w->out, "    (void)size_%s;\n", fn->sizes.at[s].name);
+}
