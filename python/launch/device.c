@@ -194,7 +194,7 @@ device_function(Device *d, PyObject *args)
     State *st = d->st;
     PyObject *handle;
     const char *entry;
-    int shared;
+    int shared, mode = CAPTURE_RELAXED;
     void *function = NULL;
     bool pushed;
 
@@ -205,9 +205,11 @@ device_function(Device *d, PyObject *args)
         return NULL;
     Result result = enter(d, &pushed);
     if (result == 0) {
+        exchange_capture_mode(st, &mode); /* a function may be loaded only now */
         result = st->cu.cuModuleGetFunction(&function, loaded, entry);
         if (result == 0 && shared > 48 * 1024)
             result = st->cu.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, shared);
+        exchange_capture_mode(st, &mode);
         leave(d, pushed);
     }
     return result == 0 ? PyLong_FromVoidPtr(function) : fail(st, result, entry);

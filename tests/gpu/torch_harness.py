@@ -6,6 +6,7 @@ gets NAME.json.  The exit status is the number of checks that failed.
 """
 import argparse
 import concurrent.futures
+import faulthandler
 import json
 import os
 import subprocess
@@ -13,9 +14,9 @@ import sys
 import time
 import traceback
 
-LIMIT_S = 110  # of a check
+LIMIT_S, SHORT_S = 90, 40  # of a check; of one after the first check failed
+STUCK_S = 35  # then a check says where it is
 CHECKS, TIMED = {}, []
-rows = []  # what a check found out: (what, value)
 
 
 def check(function):
@@ -29,7 +30,21 @@ def timed(function):
 
 
 def note(what, value):
-    rows.append((what, value))
+    """Keeps what a check found out, also where it does not come to its end."""
+    print("ROW " + json.dumps((what, value)), flush=True)
+
+
+class stage:  # noqa: N801
+    """with stage("what"): notes how long it took."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __enter__(self):
+        self.start = time.perf_counter()
+
+    def __exit__(self, kind, value, where):
+        note(self.what + (": FAILED after s" if kind else ": s"), round(time.perf_counter() - self.start, 3))
 
 
 def best_us(function, calls=100, repeats=15):
@@ -71,28 +86,38 @@ def gpu_ms(function, calls=20):
 # ---- running ----
 
 
-def run_one(program, name):
+def run_one(program, name, limit):
     """A check in a process of its own: its record."""
-    start = time.perf_counter()
+    start, error = time.perf_counter(), None
     try:
-        done = subprocess.run([sys.executable, program, "--run", name], capture_output=True,
-                              text=True, timeout=LIMIT_S)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("RECORD ")]
-        record = json.loads(lines[-1][7:]) if lines else {
-            "ok": False, "rows": [], "error": f"status {done.returncode}: {done.stderr.strip()[-1500:]}"}
-    except subprocess.TimeoutExpired:
-        record = {"ok": False, "rows": [], "error": f"longer than {LIMIT_S} s"}
-    return {"check": name, "seconds": round(time.perf_counter() - start, 1), **record}
+        done = subprocess.run([sys.executable, program, "--run", name], capture_output=True, text=True, timeout=limit)
+        out, said = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as late:
+        out, said = (text.decode(errors="replace") if isinstance(text, bytes) else text or ""
+                     for text in (late.stdout, late.stderr))
+        error = f"longer than {limit} s"
+    found = {"ROW": [], "RECORD": []}
+    for line in out.splitlines():
+        kind, _, text = line.partition(" ")
+        if kind in found:
+            found[kind].append(json.loads(text))
+    if found["RECORD"]:
+        record = found["RECORD"][-1]
+    else:
+        record = {"ok": False, "error": error or f"status {done.returncode}", "trace": said.strip()[-4000:]}
+    return {"check": name, "seconds": round(time.perf_counter() - start, 1), **record, "rows": found["ROW"]}
 
 
 def run_here(name):
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(STUCK_S, repeat=True)
     record = {"ok": True, "error": ""}
     try:
         CHECKS[name]()
     except BaseException as error:  # noqa: BLE001
         record = {"ok": False, "error": f"{type(error).__name__}: {error}"[:1500],
                   "trace": traceback.format_exc()[-3000:]}
-    print("RECORD " + json.dumps({**record, "rows": rows}), flush=True)
+    print("RECORD " + json.dumps(record), flush=True)
 
 
 def show(record):
@@ -113,14 +138,18 @@ def main(program, description):
     if options.run:
         return run_here(options.run)
     chosen = options.only or list(CHECKS)
-    records = []
+    first = chosen[0]  # alone: what it compiles is on the disk for the rest
+    records = [run_one(program, first, LIMIT_S)]
+    show(records[0])
+    limit = LIMIT_S if records[0]["ok"] else SHORT_S
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for record in pool.map(lambda name: run_one(program, name), [name for name in chosen if name not in TIMED]):
+        later = [name for name in chosen[1:] if name not in TIMED]
+        for record in pool.map(lambda name: run_one(program, name, limit), later):
             records.append(record)
             show(record)
-    for name in chosen:
+    for name in chosen[1:]:
         if name in TIMED:
-            records.append(run_one(program, name))
+            records.append(run_one(program, name, limit))
             show(records[-1])
     os.makedirs(options.out, exist_ok=True)
     with open(os.path.join(options.out, os.path.basename(program)[:-3] + ".json"), "w") as file:

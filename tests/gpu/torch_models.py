@@ -4,6 +4,8 @@
 
 Models are made from configurations, with random weights.  A bfloat16 model with tilec may be twice as far from a
 float32 one as with eager attention (SDPA has no softcap).  torch_harness.py says how checks run and what is printed.
+
+TILEC_MODELS_ON=cpu checks all but kernels on a machine without a GPU: plain operations take their place.
 """
 import os
 import statistics
@@ -14,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from torch_harness import check, main, note, timed  # noqa: E402
 
+DEVICE = os.environ.get("TILEC_MODELS_ON", "cuda")
 VOCABULARY = 1000
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=8,
              num_key_value_heads=2, head_dim=64, max_position_embeddings=4096)
@@ -33,15 +36,27 @@ def families():
                                      layer_types=kinds)}
 
 
-def made(config, implementation, dtype=None, device="cuda"):
+def plainly(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale=None, layout="bshd"):
+    """tilec.torch.attention by plain operations."""
+    import torch_product
+
+    if layout == "bhsd":
+        return plainly(*[x.transpose(1, 2) for x in (q, k, v)], causal, window, right, softcap, scale).transpose(1, 2)
+    return torch_product.reference(*[x.float() for x in (q, k, v)], causal, window, right, softcap, scale)[0].to(q.dtype)
+
+
+def made(config, implementation, dtype=None):
     import torch
     import transformers
 
-    import tilec.torch.transformers  # noqa: F401  (registers "tilec")
+    import tilec.torch.transformers  # registers "tilec"
+
+    if DEVICE == "cpu":
+        tilec.torch.transformers.attend.attention = plainly
 
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation, dtype=torch.float32)
-    return model.to(device, dtype or torch.bfloat16)
+    return model.to(DEVICE, dtype or torch.bfloat16)
 
 
 def trio(config):
@@ -54,7 +69,7 @@ def trio(config):
 def tokens(b, s, seed=1):
     import torch
 
-    return torch.randint(0, VOCABULARY, (b, s), generator=torch.Generator().manual_seed(seed)).cuda()
+    return torch.randint(0, VOCABULARY, (b, s), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def closer(what, exact, plain_, ours, real=None):
@@ -95,7 +110,7 @@ def plain():
 def padded(side):
     import torch
 
-    mask = torch.ones(3, 200, dtype=torch.long, device="cuda")
+    mask = torch.ones(3, 200, dtype=torch.long, device=DEVICE)
     for row, n in ((0, 30), (2, 137)):
         mask[row, :n] = 0
     return mask if side == "left" else mask.flip(1).contiguous()
@@ -119,7 +134,7 @@ def right_padding():
 def packed():
     import torch
 
-    places = torch.cat([torch.arange(n, device="cuda") for n in (70, 1, 100, 129)])[None]
+    places = torch.cat([torch.arange(n, device=DEVICE) for n in (70, 1, 100, 129)])[None]
     for name in ("Llama", "Gemma3"):
         compare(name, families()[name], tokens(1, 300), position_ids=places)
 
@@ -133,7 +148,7 @@ def decoding():
     for name, config in families().items():
         for side in (None, "left"):
             ids, out = tokens(3, 220), {}
-            mask = torch.ones(3, 220, dtype=torch.long, device="cuda")
+            mask = torch.ones(3, 220, dtype=torch.long, device=DEVICE)
             if side:
                 mask[0, :40] = 0
             places = (mask.cumsum(1) - 1).clamp(min=0)
@@ -152,8 +167,6 @@ def decoding():
 
 @check
 def generated():
-    import torch
-
     for name in ("Llama", "Gemma2", "Gemma3"):
         config = families()[name]
         mask = padded("left")
@@ -168,7 +181,6 @@ def generated():
     out = [model.generate(tokens(2, 50), max_new_tokens=10, do_sample=False, pad_token_id=0, eos_token_id=None, **more)
            for more in ({}, {"cache_implementation": "static", "disable_compile": True})]
     note("Llama: tokens with a static cache alike of 20", int((out[0][:, 50:] == out[1][:, 50:]).sum()))
-    torch.cuda.synchronize()
 
 
 @check
@@ -212,10 +224,10 @@ def refusals():
             raise AssertionError(f"not refused: {text}")
 
     model, ids = made(families()["Llama"], "tilec"), tokens(2, 50)
-    hole = torch.ones(2, 50, dtype=torch.long, device="cuda")
+    hole = torch.ones(2, 50, dtype=torch.long, device=DEVICE)
     hole[0, 20] = 0
     refused("has a hole", lambda: model(ids, attention_mask=hole))
-    whole = torch.ones(2, 1, 50, 50, dtype=torch.bool, device="cuda").tril()
+    whole = torch.ones(2, 1, 50, 50, dtype=torch.bool, device=DEVICE).tril()
     refused("a tensor of all queries and keys", lambda: model(ids, attention_mask=whole))
     dropping = made(transformers.LlamaConfig(**SMALL, attention_dropout=0.1), "tilec").train()
     refused("no dropout", lambda: dropping(ids))
@@ -236,7 +248,7 @@ def training():
     import torch
 
     torch.manual_seed(2)
-    batches = [torch.randint(0, 32000, (4, 2048), device="cuda") for _ in range(4)]
+    batches = [torch.randint(0, 32000, (4, 2048), device=DEVICE) for _ in range(4)]
     losses, times = {}, {"sdpa": [], "tilec": []}
     models = {}
     for kind in times:
@@ -274,7 +286,7 @@ def decode_rate():
     models = {kind: made(big(12), kind).eval() for kind in ("sdpa", "tilec")}
     slow = []
     for b in (1, 16):
-        ids = torch.randint(0, 32000, (b, 2048), device="cuda")
+        ids = torch.randint(0, 32000, (b, 2048), device=DEVICE)
         best = {}
         for _ in range(4):
             for kind, model in models.items():

@@ -13,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from torch_harness import best_us, check, gpu_ms, main, note, timed  # noqa: E402
+from torch_harness import best_us, check, gpu_ms, main, note, stage, timed  # noqa: E402
 
 
 # ---- operands and references ----
@@ -104,6 +104,37 @@ def good(function=attention, **shape):
 
 
 # ---- right ----
+
+
+@check
+def smoke():
+    """One forward and one backward, step by step."""
+    with stage("import torch"):
+        import torch
+    with stage("a context"):
+        torch.zeros(1, device="cuda").item()
+    with stage("import tilec.torch"):
+        import tilec.torch
+        from tilec.torch import code
+
+    def spoken(what, function):
+        def run(*arguments, **options):
+            with stage("  " + what):
+                return function(*arguments, **options)
+        return run
+
+    code.Source.compile = spoken("libtilec", code.Source.compile)
+    code.machine_code = spoken("machine code: the driver, or the disk", code.machine_code)
+    these = operands(b=1, sq=128, hq=1, d=128)
+    with stage("forward, returned"):
+        out = attention(*these)
+    with stage("forward, done"):
+        torch.cuda.synchronize()
+    with stage("backward, returned"):
+        grads = torch.autograd.grad(out, these, torch.ones_like(out))
+    with stage("backward, done"):
+        torch.cuda.synchronize()
+    assert (out.double() - exact(*these, causal=True)).abs().max() < 0.03 and len(grads) == 3
 
 
 def right(cases):

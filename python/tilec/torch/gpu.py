@@ -21,8 +21,10 @@ _launcher = None
 
 
 def launcher():
-    """The extension tilec._launch, with the driver opened."""
+    """The extension tilec._launch, with the driver opened; once it is, nobody waits for the lock."""
     global _launcher
+    if _launcher is not None:
+        return _launcher
     with _lock:
         if _launcher is None:
             try:
@@ -74,13 +76,13 @@ def gpu(number):
 def _fresh_zeros(on, bytes_):
     """A tensor of zeros that is PyTorch's, but of no CUDA graph: another thread makes it, on a stream of its
     own, since this one may be capturing a graph or warming one up, whose memory serves others later."""
-    made = []
+    made, launch = [], launcher()  # whoever waits for the thread has the lock: it must not ask for it
 
     def work():
+        launch.relax()
         if DEVICE_TYPE != "cuda":
             made.append(torch.zeros(bytes_, dtype=torch.uint8))
             return
-        launcher().relax()
         stream = torch.cuda.Stream(on.number)
         with torch.cuda.device(on.number), torch.cuda.stream(stream):
             made.append(torch.zeros(bytes_, dtype=torch.uint8, device=on.device))

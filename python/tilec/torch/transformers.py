@@ -82,7 +82,7 @@ def _causal_parts(keys, starts, q_length, q_at):
 @torch.compiler.disable
 def _parts(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask, causal, probe, device):
     """Mask.parts, read from the tensors; `probe`: the mask function, where it has to be asked."""
-    if torch.cuda.is_current_stream_capturing():
+    if attend.DEVICE_TYPE == "cuda" and torch.cuda.is_current_stream_capturing():
         _refuse("padding and static caches are read on the host, which no CUDA graph can capture")
     q_at = int(q_offset) - kv_offset
     end = q_at + q_length if causal else kv_length
