@@ -15,7 +15,8 @@
 
 What stands behind a RUN line, up to the next one, is about it; ERROR and WARNING are about every
 RUN line.  In HAS, NOT, COUNT, FAILS and SAYS, {{..}} is a regular expression; in the first three
-runs of blanks are one blank.
+runs of blanks are one blank.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
+the output, unless the file has `// PLACES`: most programs stand in the test itself.
 
     golden.py --tilec build/tilec tests            run them
     golden.py --tilec build/tilec --update tests   rewrite the //| blocks; refused for a file whose
@@ -32,6 +33,7 @@ import time
 
 DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|FAILS|SAYS|STATUS):\s*(.*?)\s*$")
 ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
+PLACES = re.compile(r"^ +from \"[^\"]*\" \d+\n| at \d+(?: of \"[^\"]*\")?(?= \{$)|(?<=\w), line \d+ of \S+$", re.M)
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
 
 
@@ -104,7 +106,7 @@ def on_lines(path, stderr):
     return found, others
 
 
-def run_one(path, run, expected, tilec, folder):
+def run_one(path, run, expected, tilec, folder, places):
     """Returns (problems, stdout): what does not hold, the //| block aside."""
     names = {"%t": tilec, "%s": os.path.basename(path), "%S": ".", "%T": folder}
     words = [re.sub(r"%[tsST]", lambda m: names[m[0]], w) for w in shlex.split(run.command)]
@@ -114,6 +116,8 @@ def run_one(path, run, expected, tilec, folder):
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"can not run: {error}"], ""
     stdout = done.stdout.decode("utf-8", "replace")
+    if not places:
+        stdout = PLACES.sub("", stdout)
     stderr = done.stderr.decode("utf-8", "replace")
     problems = []
     errors = [e for e in expected if e[1] == "error"]
@@ -166,7 +170,7 @@ def run_file(path, tilec, update):
         return ["there is no RUN line"]
     for run in runs:
         with tempfile.TemporaryDirectory() as folder:
-            bad, stdout = run_one(path, run, expected, tilec, folder)
+            bad, stdout = run_one(path, run, expected, tilec, folder, "// PLACES" in lines)
         problems += [f"line {run.line}: {p}" for p in bad]
         if run.block is None:
             continue

@@ -12,7 +12,8 @@ void
 ptx_print_files(const Diag *diag, Buf *out)
 {
     for (uint32_t i = 0; i < diag->files.n; i++)
-        buf_printf(out, ".file %u \"%s\"\n", diag->files.at[i]->index, diag->files.at[i]->path);
+        if (diag_file_number(diag, diag->files.at[i]) > 0)
+            buf_printf(out, ".file %u \"%s\"\n", diag_file_number(diag, diag->files.at[i]), diag->files.at[i]->path);
 }
 
 void
@@ -59,10 +60,11 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         if (diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
-            SourcePlace place = diag_place(diag, insn->span.lo);
-            if (place.file != NULL && (place.line != line || place.file->index != file)) {
+            SourcePlace place = diag_origin(diag, insn->span.lo);
+            uint32_t number = place.file == NULL ? 0 : diag_file_number(diag, place.file);
+            if (number > 0 && (place.line != line || number != file)) {
                 line = place.line;
-                file = place.file->index;
+                file = number;
                 buf_printf(out, "    .loc %u %u %u\n", file, line, place.column);
             }
         }

@@ -102,6 +102,71 @@ diag_place(const Diag *diag, uint32_t offset)
     return place;
 }
 
+/* The file that an offset lies in; NULL: none. */
+static SourceFile *
+file_at(const Diag *diag, uint32_t offset)
+{
+    for (uint32_t i = 0; i < diag->files.n; i++) {
+        SourceFile *file = diag->files.at[i];
+        if (offset >= file->base && offset <= file->base + file->n)
+            return file;
+    }
+    return NULL;
+}
+
+SourcePlace
+diag_origin(const Diag *diag, uint32_t offset)
+{
+    const SourceFile *file = file_at(diag, offset);
+    uint32_t low = 0, high = file == NULL ? 0 : file->origins.n;
+
+    if (high == 0)
+        return diag_place(diag, offset);
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (file->origins.at[middle].at <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return file->origins.at[low].at == offset ? file->origins.at[low].place : (SourcePlace){0};
+}
+
+void
+diag_add_origin(Diag *diag, uint32_t offset, SourcePlace place)
+{
+    SourceOrigin origin = {offset, place};
+
+    vec_push(diag->arena, &file_at(diag, offset)->origins, origin);
+}
+
+const SourceFile *
+diag_named_file(Diag *diag, const char *path)
+{
+    for (uint32_t i = 0; i < diag->files.n; i++)
+        if (!diag->files.at[i]->is_ir && strcmp(diag->files.at[i]->path, path) == 0)
+            return diag->files.at[i];
+    return diag_add_file(diag, path, "", 0);
+}
+
+uint32_t
+diag_file_number(const Diag *diag, const SourceFile *file)
+{
+    uint32_t number = 0;
+
+    for (uint32_t i = 0; i < file->index; i++)
+        number += diag->files.at[i]->origins.n == 0;
+    return file->origins.n == 0 ? number : 0;
+}
+
+const char *
+file_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
 /* The line a range begins on, and a caret line under it (tabs kept, so that both line up). */
 static void
 print_excerpt(const Diag *diag, Span span, SourcePlace place, Buf *out)

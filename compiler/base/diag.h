@@ -13,13 +13,29 @@ typedef struct Span {
     uint32_t lo, hi;
 } Span;
 
+typedef struct SourceOrigin SourceOrigin;
+
 typedef struct SourceFile {
     const char *path; /* as the user gave it, or "<stdlib>/softmax.tile" */
     const char *text; /* NUL-terminated */
     uint32_t n;       /* bytes of text */
     uint32_t base;    /* Span offset of its first byte */
-    uint32_t index;   /* 1.. in order of addition: the file number of `.loc` */
+    uint32_t index;   /* 1.. in order of addition */
+    bool is_ir;       /* the text of tile IR; where it comes from stands in `origins`, by offset */
+    VEC(SourceOrigin) origins;
 } SourceFile;
+
+/* Where a range begins: file (NULL for "nowhere"), line and column from 1 (column in bytes). */
+typedef struct SourcePlace {
+    const SourceFile *file;
+    uint32_t line, column;
+} SourcePlace;
+
+/* What stands at offset `at` was made from something in a program that is not at hand. */
+struct SourceOrigin {
+    uint32_t at;
+    SourcePlace place;
+};
 
 typedef enum DiagKind { DIAG_ERROR, DIAG_WARNING, DIAG_REMARK, DIAG_NOTE } DiagKind;
 
@@ -37,6 +53,7 @@ typedef struct Diag {
     uint32_t errors;
     bool show_remarks; /* remarks are dropped unless asked for */
     bool muted;        /* nothing is recorded: for trial evaluation */
+    bool all_places;   /* tile IR as text says of each operation where it comes from, not of loops alone */
 } Diag;
 
 enum { DIAG_ERROR_LIMIT = 20 }; /* errors after this many are counted, not kept */
@@ -55,12 +72,18 @@ void diag_remark(Diag *diag, Span span, const char *format, ...)
 void diag_note(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Where a range begins: file (NULL for "nowhere"), line and column from 1 (column in bytes). */
-typedef struct SourcePlace {
-    const SourceFile *file;
-    uint32_t line, column;
-} SourcePlace;
 SourcePlace diag_place(const Diag *diag, uint32_t offset);
+/* The same of the program that it comes from: as the text of tile IR says, or nowhere if that says it of other
+ * offsets only.  Offsets are told in ascending order. */
+SourcePlace diag_origin(const Diag *diag, uint32_t offset);
+void diag_add_origin(Diag *diag, uint32_t offset, SourcePlace place);
+/* The file of this path, which is added without a text if there is none. */
+const SourceFile *diag_named_file(Diag *diag, const char *path);
+/* Which one this is of the files that programs come from: the file number of `.loc`; 0: text that says where it comes
+ * from. */
+uint32_t diag_file_number(const Diag *diag, const SourceFile *file);
+/* The path without its folders. */
+const char *file_base_name(const char *path);
 
 /* All messages as text: `path:line:column: error: ...`, the line, a caret line. */
 void diag_print(const Diag *diag, Buf *out);

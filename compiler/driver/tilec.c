@@ -97,6 +97,7 @@ read_options(Compilation *c)
         diag_error(&c->diag, (Span){0},
                    "--dump-schedule shows what all passes have made: it does not go with lane IR, "
                    "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
+    c->diag.all_places = options->line_info;
     c->dump_after = -1;
     if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
         c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
@@ -259,13 +260,6 @@ pass_run(Compilation *c)
     };
 }
 
-static const char *
-base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 enum { LINE_BYTES = 72 }; /* of PTX, a generous average */
 
 static void
@@ -281,7 +275,9 @@ emit(Compilation *c, LirFn *const *lowered)
         if (c->module->fns.at[k]->plan != NULL)
             arch = c->target->ptx_target_exact;
     }
-    ModuleFacts facts = {TILEC_VERSION, base_name(c->path), arch, c->target->ptx_version,
+    SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0} : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
+    const char *source = file_base_name(from.file == NULL ? c->path : from.file->path);
+    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version,
                          lowered};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);

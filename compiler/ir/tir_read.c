@@ -399,6 +399,7 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
     }
     hints.no_split = reader_accept(r, "no_split");
     hints.any_order = reader_accept(r, "any_order");
+    reader_place(r, span);
     if (r->failed)
         return NULL;
 
@@ -430,6 +431,7 @@ take_if(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t 
     vec_push(r->arena, &args, condition);
     TirOp *op = make_op(r, block, TIR_IF, span, &args, results);
     op->by_rows = reader_accept(r, "by_rows");
+    reader_place(r, span);
     make_blocks(r, op, 2);
     take_block(r, op->blocks[0], depth + 1);
     reader_expect(r, "else");
@@ -464,6 +466,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
 
     take_operands(r, &attributes, &args, results);
     take_attributes(r, &attributes);
+    reader_place(r, span);
     if (r->failed)
         return NULL;
     int32_t wanted = tir_op_info(opcode)->args;
@@ -581,6 +584,7 @@ take_kernel(Reader *r)
         return;
     r->fn = tir_fn_new(r->module, name, span);
     r->layouts.n = 0;
+    r->from = NULL;
     reader_forget_values(r);
     reader_expect(r, "{");
     while (!r->failed && !reader_sees(r, "body"))
@@ -602,6 +606,8 @@ tir_read(Arena *arena, Diag *diag, const SourceFile *file)
     r.module = arena_new(arena, TirModule);
     r.module->arena = arena;
     r.module->diag = diag;
+    for (uint32_t k = 0; k < diag->files.n; k++)
+        diag->files.at[k]->is_ir |= diag->files.at[k] == file;
     reader_next(&r);
     while (!r.failed && r.token.kind != TOK_END)
         take_kernel(&r);

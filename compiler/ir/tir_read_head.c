@@ -153,6 +153,17 @@ take_memory_line(Reader *r, TirMemoryKind kind)
     vec_push(r->arena, &r->fn->memories, memory);
 }
 
+/* from "attention.tile" 38 */
+static void
+take_from(Reader *r)
+{
+    r->from = diag_named_file(r->diag, reader_take(r, TOK_STRING, "the path of a file"));
+    SourcePlace place = reader_line(r);
+    place.file = r->from;
+    if (!r->failed)
+        diag_add_origin(r->diag, r->fn->span.lo, place);
+}
+
 /* split-loops: the name of a pass may have hyphens. */
 static const char *
 take_pass(Reader *r)
@@ -218,6 +229,10 @@ reader_head_line(Reader *r)
         axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
         axis.short_first = axis.sliding && reader_accept(r, "short_first");
         vec_push(r->arena, &fn->grid, axis);
+    } else if (reader_accept(r, "file")) {
+        diag_named_file(r->diag, reader_take(r, TOK_STRING, "the path of a file"));
+    } else if (reader_accept(r, "from")) {
+        take_from(r);
     } else if (reader_accept(r, "after")) {
         fn->after = take_pass(r);
     } else if (reader_accept(r, "chosen")) {

@@ -78,3 +78,30 @@ reader_take_use(Reader *r)
                        arena_printf(r->arena, "'%%%s' is not defined before this", name.text));
     return value;
 }
+
+SourcePlace
+reader_line(Reader *r)
+{
+    SourcePlace place = {.line = reader_u32(r), .column = 1};
+
+    if (reader_accept(r, ":"))
+        place.column = reader_u32(r);
+    return place;
+}
+
+void
+reader_place(Reader *r, Span span)
+{
+    Span here = r->token.span;
+
+    if (r->token.new_line || !reader_accept(r, "at"))
+        return;
+    SourcePlace place = reader_line(r);
+    place.file = r->from;
+    if (reader_accept(r, "of"))
+        place.file = diag_named_file(r->diag, reader_take(r, TOK_STRING, "the path of a file"));
+    if (place.file == NULL)
+        reader_fail_at(r, here, "the kernel does not say which file it is from: from \"name.tile\" LINE in front of its body");
+    if (!r->failed)
+        diag_add_origin(r->diag, span.lo, place);
+}

@@ -42,6 +42,7 @@ typedef struct Reader {
     ValueEntry *values;
     uint32_t n_values, values_cap;
     VEC(const Layout *) layouts; /* of this kernel, by number */
+    const SourceFile *from;      /* what it was made from; NULL: it does not say */
 } Reader;
 
 /* The first error counts: after it, every function does nothing and gives some harmless value. */
@@ -72,6 +73,10 @@ bool reader_find_scalar(const TirFn *fn, const char *text, uint32_t *index);
 /* Likewise of an axis of the grid; and the number of the name that comes next, by one of these. */
 bool reader_find_axis(const TirFn *fn, const char *text, uint32_t *index);
 int64_t reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), const char *what);
+/* "57", "57:9": a line, and a column if it is told. */
+SourcePlace reader_line(Reader *r);
+/* "at 57", "at 57:9 of "softmax.tile"", or nothing: where what begins at `span` comes from. */
+void reader_place(Reader *r, Span span);
 /* One line of a kernel's head (tir_read_head.c). */
 void reader_head_line(Reader *r);
 /* "cdiv(Sq, 128) * H", as host_print writes it. */

@@ -7,6 +7,8 @@
  *         tensor Y: out f16[S, 64] align 16
  *         scalar factor: f32
  *         grid m = cdiv(S, 128)
+ *         from "scale.tile" 4        the line of the program; so says each loop: for .. at 7 {
+ *         after simplify             the pass that ran last: a compilation goes on behind it
  *         body {
  *             %m_0: i32 = grid m
  *             %1: i32 = const 128
@@ -19,7 +21,8 @@
  *
  * Values are numbered by position, so that the text depends on nothing but the program; the name
  * in front of the number is the one from the source.  Attributes that have their default value
- * are left out.  tir_read.c reads exactly this.
+ * are left out.  tir_read.c reads exactly this, and what passes and lowering make of it is what they make of the
+ * program (tests/lir/round_trip.py).  With -lineinfo every operation says where it comes from.
  */
 #include "compiler/ir/tir_printer.h"
 
@@ -236,6 +239,7 @@ print_for(Printer *p, const TirOp *op)
         buf_add(p->out, " no_split");
     if (op->hints.any_order)
         buf_add(p->out, " any_order");
+    tir_print_place(p, op->span);
     buf_char(p->out, ' ');
     print_block(p, body);
 }
@@ -244,7 +248,10 @@ static void
 print_if(Printer *p, const TirOp *op)
 {
     print_value(p, op->args[0]);
-    buf_add(p->out, op->by_rows ? " by_rows " : " ");
+    buf_add(p->out, op->by_rows ? " by_rows" : "");
+    if (p->fn->diag->all_places)
+        tir_print_place(p, op->span);
+    buf_char(p->out, ' ');
     print_block(p, op->blocks[0]);
     buf_add(p->out, " else ");
     print_block(p, op->blocks[1]);
@@ -414,6 +421,8 @@ print_op(Printer *p, const TirOp *op)
         p->out->n--;
         p->out->at[p->out->n] = '\0';
     }
+    if (p->fn->diag->all_places && op->n_blocks == 0)
+        tir_print_place(p, op->span);
     buf_char(p->out, '\n');
 }
 
@@ -425,6 +434,7 @@ number_fn(const TirFn *fn, Buf *out)
     Printer p = {.fn = fn, .out = out};
 
     p.number = arena_array(out->arena, uint32_t, fn->next_id + 1);
+    p.from = tir_origin(fn, fn->span);
     if (fn->plan != NULL && fn->plan->producer != NULL)
         number_block(&p, fn->plan->producer);
     number_block(&p, fn->body);

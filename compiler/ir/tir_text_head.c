@@ -147,12 +147,38 @@ print_buffer(Printer *p, uint32_t k)
     buf_char(p->out, '\n');
 }
 
+/* from "attention.tile" 38; where all places are wanted, 38:8 and in front of it all files, by their paths: that is
+ * how they are numbered in PTX. */
+static void
+print_from(Printer *p)
+{
+    const Diag *diag = p->fn->diag;
+
+    for (uint32_t k = 0; diag->all_places && k < diag->files.n; k++) {
+        if (diag->files.at[k]->is_ir)
+            continue;
+        tir_print_indent(p);
+        buf_add(p->out, "file ");
+        tir_print_string(p->out, diag->files.at[k]->path);
+        buf_char(p->out, '\n');
+    }
+    tir_print_indent(p);
+    buf_add(p->out, "from ");
+    tir_print_string(p->out, diag->all_places ? p->from.file->path : file_base_name(p->from.file->path));
+    buf_printf(p->out, " %" PRIu32, p->from.line);
+    if (diag->all_places)
+        buf_printf(p->out, ":%" PRIu32, p->from.column);
+    buf_char(p->out, '\n');
+}
+
 /* after plan; chosen warps 8 stages 3 plan "consumers=2,stages=2" */
 static void
 print_progress(Printer *p)
 {
     const TirFn *fn = p->fn;
 
+    if (p->from.file != NULL)
+        print_from(p);
     if (fn->after != NULL) {
         tir_print_indent(p);
         buf_printf(p->out, "after %s\n", fn->after);

@@ -30,6 +30,31 @@ tir_print_string(Buf *out, const char *text)
     buf_char(out, '"');
 }
 
+SourcePlace
+tir_origin(const TirFn *fn, Span span)
+{
+    SourcePlace place = span.lo == 0 ? (SourcePlace){0} : diag_origin(fn->diag, span.lo);
+
+    return place.file == NULL || place.file->is_ir ? (SourcePlace){0} : place;
+}
+
+void
+tir_print_place(Printer *p, Span span)
+{
+    SourcePlace place = p->from.file == NULL ? p->from : tir_origin(p->fn, span);
+    bool all = p->fn->diag->all_places;
+
+    if (place.file == NULL)
+        return;
+    buf_printf(p->out, " at %" PRIu32, place.line);
+    if (all)
+        buf_printf(p->out, ":%" PRIu32, place.column);
+    if (place.file != p->from.file) {
+        buf_add(p->out, " of ");
+        tir_print_string(p->out, all ? place.file->path : file_base_name(place.file->path));
+    }
+}
+
 /* The shortest decimal that reads back as the same double, with a point whatever the locale. */
 void
 tir_print_number(Buf *out, double number)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""round_trip.py - both IRs print what they read: all examples, targets and levels.
+"""round_trip.py - text in, PTX out at every level: both IRs print what they read, and go on to the same PTX.
 
-    round_trip.py --tilec T EXAMPLE.tile..
+    round_trip.py --tilec T [--all] EXAMPLE.tile..
 
-Tile IR is taken after every pass, lane IR after the lowering; each is read and printed again.  The
-passes that are left, run on what was read, give the tile IR that the whole compilation gives: the
-text says all that passes know.  The PTX made from lane IR has the kernels of the PTX made from the
-program.  On a target with products of warp groups, also with plans for those.
+Tile IR is taken behind every pass, lane IR behind the lowering.  Tile IR read from a dump compiles to the very PTX
+of the program, with its comments and metadata; it prints as it was; and the next pass run alone on it prints the next
+dump.  Lane IR has the kernels only.  Each example is compiled for each target, at -O0 and -O3, and with plans for warp
+groups; with --all with all options of same.py, too.
 """
 import argparse
 import itertools
@@ -15,6 +15,9 @@ import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import same
 
 
 def kernels_of(ptx):
@@ -48,47 +51,34 @@ class Tester:
         number, pair = next(((k, p) for k, p in enumerate(pairs) if p[0] != p[1]), (0, ("", "")))
         print(f"{what}: line {number + 1}\n  {pair[0]}\n  {pair[1]}")
 
-    def passes(self):
-        listed = subprocess.run([self.tilec, "--list-passes"], capture_output=True, text=True,
-                                check=True).stdout
-        return re.findall(r"^(\S+)\s+tile IR ", listed, re.M)
+    def dumps(self, path, options):
+        """(pass, the module behind it), in order; --dump-ir prints all passes of a kernel, then those of the next."""
+        done = subprocess.run([self.tilec, path, *options, "--dump-ir"], capture_output=True, text=True, check=True)
+        modules = {}
+        for name, kernel in re.findall(r"^// after (\S+)\n(kernel .*?^\}\n)", done.stdout, re.M | re.S):
+            modules.setdefault(name, []).append(kernel)
+        return [(name, "\n".join(kernels)) for name, kernels in modules.items()]
 
-    def tile_ir(self, path, name, options):
-        done = subprocess.run([self.tilec, path, *options, f"--dump-ir={name}"],
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr)
-        return done.stdout # nothing after a pass that is off at this level
+    def if_possible(self, path, options):
+        if subprocess.run([self.tilec, path, *options, "-o", os.devnull], capture_output=True, check=False).returncode == 0:
+            self.example(path, options)
 
     def example(self, path, options):
         what = " ".join([os.path.basename(path), *options])
-        arch = options[:2]
+        # what is chosen is in the text: tiles, warps, stages, plans, kernels
+        go_on = [o for o in options if not re.match("-D|--(plan|warps|stages|kernel)=", o)]
         lane = self.run(path, *options, "--emit=lir")
-        self.same(what + " lane IR", lane, self.again(lane, "lir", *arch, "--emit=lir"))
-        ptx = kernels_of(self.run(path, *options))
-        self.same(what + " PTX", ptx, kernels_of(self.again(lane, "lir", *arch)))
-        dumps = {name: self.tile_ir(path, name, options) for name in self.passes()}
-        names = [name for name, text in dumps.items() if text]
-        go_on = [o for o in options if not o.startswith("-D")]
-        for k, name in enumerate(names):
-            text = dumps[name]
-            self.same(f"{what} tile IR after {name}", text, self.again(text, "tir", "--emit=tir"))
-            if names[k + 1:]:
-                self.go_on(f"{what} passes after {name}", text, dumps[names[-1]],
-                           [*go_on, "--run-pass=" + ",".join(names[k + 1:])])
-
-    def go_on(self, what, text, last, options):
-        """Kernel by kernel: warps and plans are chosen outside of the passes.  The text does not say
-        which stages a plan asked for, but from pass `plan` on what they came to."""
-        ends = re.findall(r"^kernel (\w+) \{.*?^\}\n", last, re.M | re.S)
-        for name in ends:
-            end = re.search(rf"^kernel {name} \{{.*?^\}}\n", last, re.M | re.S)[0]
-            warps = re.search(r"^    warps (\d+)$", end, re.M)[1]
-            chosen = re.search(r"^    plan ", end, re.M) and not any("--plan" in o for o in options)
-            if chosen and not re.search(r"^    plan ", text, re.M):
-                continue
-            self.same(f"{what}, kernel {name}", end,
-                      self.again(text, "tir", *options, f"--warps={warps}", f"--kernel={name}"))
+        self.same(what + " lane IR", lane, self.again(lane, "lir", *options[:2], "--emit=lir"))
+        ptx = self.run(path, *options)
+        if "-lineinfo" not in options:
+            self.same(what + " PTX", kernels_of(ptx), kernels_of(self.again(lane, "lir", *options[:2])))
+        last = None
+        for name, text in self.dumps(path, options):
+            if last is not None:
+                self.same(f"{what}: {name} alone, behind {last[0]}", text, self.again(last[1], "tir", *go_on, f"--run-pass={name}"))
+            self.same(f"{what} tile IR after {name}", text, self.again(text, "tir", *go_on, "--emit=tir"))
+            self.same(f"{what} PTX from after {name}", ptx, self.again(text, "tir", *go_on))
+            last = name, text
 
 
 # tile sizes for plans: a warp group has 64 rows
@@ -97,24 +87,31 @@ PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=3,q_
                        (["-DM=64", "-DN=64", "-DD=128", "-DWINDOW=100"], "consumers=1,stages=1,persistent=0"),
                        (["-DM=64", "-DN=64", "-DD=64", "-DCAUSAL=true"], "consumers=4,stages=2,q_stages=2"),
                        (["-DM=64", "-DN=64", "-DCAUSAL=true", "-DWINDOW=100"], "consumers=2,stages=2,dynamic=1"),
-                       (["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=2,q_stages=2,cluster=2")],
+                       (["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=2,q_stages=2,cluster=2"),
+                       (["-DCAUSAL=true", "-lineinfo"], None)],
+         "attention_bwd": [(["-DD=64", "-DM=128", "-DN=64", "-DCAUSAL=true"], "consumers=2,stages=2,persistent=0,pingpong=1"),
+                           (["-DD=256", "-DM=128", "-DN=64", "--kernel=attention_bwd"],
+                            "consumers=2,stages=1,persistent=0,cooperative=1")],
          "gemm": [(["-DTM=64", "-DTN=128", "-DTK=64"], "consumers=2,stages=4")]}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("examples", nargs="+")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tester = Tester(options.tilec, folder)
         for path in options.examples:
-            for arch in ["sm_80", "sm_90", "sm_100"]:
-                for level in ["-O0", "-O3"]:
+            for arch in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]:
+                for level in ["-O0", "-O3"] if arch in ("sm_80", "sm_90", "sm_100") else ["-O3"]:
                     tester.example(path, ["-arch", arch, level])
+                for more in same.variants(os.path.basename(path), arch) if options.all else []:
+                    tester.if_possible(path, ["-arch", arch, *more])
             name = os.path.splitext(os.path.basename(path))[0]
             for defines, plan in PLANS.get(name, []):
-                tester.example(path, ["-arch", "sm_90", f"--plan={plan}", *defines])
+                tester.example(path, ["-arch", "sm_90", *([f"--plan={plan}"] if plan else []), *defines])
     print(f"{tester.good} the same, {tester.bad} different")
     return 1 if tester.bad or not tester.good else 0
 

@@ -213,6 +213,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, inner->args[first + k]);
     TirOp *loop = tir_for(&r->b, lo, hi, n, values);
+    loop->span = inner->span;
     r->b.block = loop->blocks[0];
     for (uint32_t k = 0; k < body->params.n; k++)
         clone_set(&inside, body->params.at[k], loop->blocks[0]->params.at[k]);

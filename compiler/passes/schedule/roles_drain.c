@@ -40,6 +40,7 @@ drain(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *lat
     TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
     TirBlock *around = r->b.block;
 
+    loop->span = r->loop->span;
     r->b.block = loop->blocks[0];
     if (early != NULL)
         drain_list(r, early);

@@ -103,6 +103,8 @@ roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, cons
             args[2 + k] = tir_binary(&r->b, TIR_MIN, args[2 + k], range.hi);
     }
     TirOp *loop = tir_for(&r->b, range.lo, range.hi, n, initial);
+
+    loop->span = r->loop->span;
     if (inner == 0)
         return loop;
     args[0] = range.lo;

@@ -260,6 +260,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, index, 0));
         TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
         TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+        loop->span = old->span;
         b->block = loop->blocks[0];
         vec_push(r->fn->arena, &r->producer_counters, loop->blocks[0]->params.at[0]);
         produce_nest(r, depth + 1, index, extent);
@@ -277,6 +278,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     r->producer_staggered = roles_stagger(r, b, index, range);
     if (!r->fn->plan->pipelined) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
+        loop->span = r->loop->span;
         b->block = loop->blocks[0];
         produce_list(r, &r->stage0_pipelines, index, range.base, b->block->params.at[0]);
         produce_list(r, &r->stage1_pipelines, index, range.base, b->block->params.at[0]);
@@ -295,6 +297,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
             produce_list(r, &r->once, index, NULL, NULL);
         TirVal *one = tir_const_int(b, 1);
         TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
+        loop->span = r->loop->span;
         b->block = loop->blocks[0];
         TirVal *iv = b->block->params.at[0];
         produce_list(r, &r->stage0_pipelines, index, range.base, iv);

@@ -62,6 +62,7 @@ take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
     }
     taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL)
                               : tir_if(b, from[0], 0, NULL);
+    taken->span = op->span;
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         b->block = taken->blocks[k];
         CloneMap inner = clone_map_copy(b->fn, map);
