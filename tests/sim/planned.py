@@ -45,8 +45,11 @@ class Refused(Exception):
 # ---- running -----------------------------------------------------------------------------------
 
 
-def call(command):
-    done = subprocess.run(command, capture_output=True, text=True)
+def call(command, limit=600):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise attention.Wrong(f"longer than {limit} s: " + " ".join(map(str, command))) from None
     if done.returncode != 0:
         raise attention.Wrong(" ".join(map(str, command)) + "\n" + done.stderr + done.stdout)
     return done.stderr + done.stdout
@@ -77,28 +80,31 @@ def compile_program(options, program, plan, flags, folder):
 
 def run(options, case):
     """None, or what is wrong."""
-    program = case.program
     with tempfile.TemporaryDirectory() as folder:
-        ptx = compile_program(options, program, case.plan, case.flags, folder)
-        command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds),
-                   "--sm-count", str(case.sm_count)]
-        for name, (values, dtype) in program.inputs.items():
-            path = os.path.join(folder, name + ".npy")
-            np.save(path, np.ascontiguousarray(ladder.to_bits(values, dtype)))
-            command += ["--in", f"{name}={path}"]
-        for name, value in program.scalars.items():
-            command += ["--set", f"{name}={value}"]
-        for name in program.outputs:
-            command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
-        said = call(command)
-        for line in said.splitlines():
-            if "were not written" in line:
-                raise attention.Wrong(line)
-            if "differs between seeds" in line and line.split()[2] not in program.summed:
-                raise attention.Wrong(line)
-        for name, (want, allowed, dtype) in program.outputs.items():
-            found = np.load(os.path.join(folder, name + "-out.npy"))
-            compare(name, ladder.from_bits(found, dtype), want, allowed)
+        simulate(options, case, compile_program(options, case.program, case.plan, case.flags, folder), folder)
+
+
+def simulate(options, case, ptx, folder):
+    program = case.program
+    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds),
+               "--sm-count", str(case.sm_count)]
+    for name, (values, dtype) in program.inputs.items():
+        path = os.path.join(folder, name + ".npy")
+        np.save(path, np.ascontiguousarray(ladder.to_bits(values, dtype)))
+        command += ["--in", f"{name}={path}"]
+    for name, value in program.scalars.items():
+        command += ["--set", f"{name}={value}"]
+    for name in program.outputs:
+        command += ["--out", f"{name}={os.path.join(folder, name + '-out.npy')}"]
+    said = call(command)
+    for line in said.splitlines():
+        if "were not written" in line:
+            raise attention.Wrong(line)
+        if "differs between seeds" in line and line.split()[2] not in program.summed:
+            raise attention.Wrong(line)
+    for name, (want, allowed, dtype) in program.outputs.items():
+        found = np.load(os.path.join(folder, name + "-out.npy"))
+        compare(name, ladder.from_bits(found, dtype), want, allowed)
 
 
 def compare(name, found, want, allowed):

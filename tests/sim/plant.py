@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""plant.py - faults planted into what warp groups hand to one another: does check-roles refuse them?
+
+    plant.py --tilec T --tilerun R [--every N] [--part K/N] [--seeds S] [--jobs J] [--print] [NAME..]
+
+The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
+barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
+another pipeline or count.  What comes of it is compiled without check-roles and run in the simulator: a finding, a hang or
+a wrong number makes the change harmful.  Of the harmful ones check-roles must refuse at least 98 % (--least), and the
+simulator finds the rest by what harmful means here.  What the verifier of tile IR refuses (a stage read that nobody holds,
+say) cannot be run, and is counted by itself.  A change that does no harm in the simulator may be refused, too: it may do harm
+in other launches.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "run"))
+import attention  # noqa: E402
+import ladder  # noqa: E402
+import planned  # noqa: E402
+
+BEFORE, CHECK = "order_accesses", "check-roles"  # the passes between which faults are planted
+SYNC = {"consumer_wait", "consumer_release", "mma_wait", "pingpong_wait", "pingpong_arrive", "consumer_barrier", "barrier",
+        "tma_load"}
+MATTERS = SYNC | {"shared_read", "shared_write", "mma", "load", "store", "tma_store", "tma_reduce_add"}
+
+def operation(line):
+    found = re.match(r"\s*(?:%\S+:[^=]*= )?([a-z_0-9]+)", line)
+    return found[1] if found else ""
+
+
+def is_edge(line):
+    return line.rstrip().endswith("{") or line.strip().startswith(("}", "yield"))
+
+
+def moved(lines, at, step):
+    """The line behind, or in front of, the next one that its order could matter to; None where there is none."""
+    to = at + step
+    while not is_edge(lines[to]):
+        if operation(lines[to]) in MATTERS:
+            rest = lines[:at] + lines[at + 1:]
+            return rest[:to] + [lines[at]] + rest[to:]
+        to += step
+    return None
+
+
+def changes(text):
+    """(name, text) of each change."""
+    lines = text.split("\n")
+    pipelines = re.findall(r"^    shared (\$\w+):.* pipeline", text, re.M)
+    start = next(i for i, line in enumerate(lines) if line.strip() == "producer {")
+    count = Counter()
+    for at in range(start, len(lines)):
+        op = operation(lines[at])
+        if op not in SYNC:
+            continue
+        count[op] += 1
+        name = f"{op}#{count[op]}"
+        yield f"{name} left out", "\n".join(lines[:at] + lines[at + 1:])
+        yield f"{name} twice", "\n".join(lines[:at + 1] + lines[at:])
+        for way, step in (("earlier", -1), ("later", 1)):
+            other = moved(lines, at, step)
+            if other:
+                yield f"{name} {way}", "\n".join(other)
+        found = re.match(r"(\s*mma_wait )(\d+)(.*)", lines[at])
+        if found:
+            for other in {int(found[2]) + 1, max(int(found[2]) - 1, 0)} - {int(found[2])}:
+                yield f"{name} of {other}", "\n".join(lines[:at] + [f"{found[1]}{other}{found[3]}"] + lines[at + 1:])
+        found = re.match(r"(\s*consumer_(?:wait|release) (?:own )?)(\$\w+)(.*)", lines[at])
+        if found:
+            other = pipelines[(pipelines.index(found[2]) + 1) % len(pipelines)] if found[2] in pipelines else found[2]
+            if other != found[2]:
+                yield f"{name} of {other}", "\n".join(lines[:at] + [found[1] + other + found[3]] + lines[at + 1:])
+
+
+def go_on(options, text, folder, name):
+    """Compiles tile IR as text from the pass on that it comes behind."""
+    source, ptx = os.path.join(folder, name + ".tir"), os.path.join(folder, name + ".ptx")
+    pathlib.Path(source).write_text(text, encoding="utf-8")
+    done = subprocess.run([options.tilec, source, "-arch", "sm_90", "-o", ptx], capture_output=True, text=True)
+    if done.returncode not in (0, 1) and "\ncheck-roles:" not in done.stderr:
+        raise RuntimeError(f"exit status {done.returncode}: {done.stderr}")
+    return (ptx if done.returncode == 0 else None), done.stderr
+
+
+def code_of(ptx):
+    """The text without what names the file."""
+    with open(ptx, encoding="utf-8") as file:
+        text = file.read()
+    return re.sub(r"^\.visible \.const [^;]*;\n|//.*", "", text, flags=re.M)
+
+
+def harm(options, case, ptx, folder):
+    try:
+        planned.simulate(options, case, ptx, folder)
+    except attention.Wrong as wrong:
+        return str(wrong)
+    return None
+
+
+def judge(options, case, base, name, text):
+    """(outcome, message): what the checker and the simulator say of one change."""
+    with tempfile.TemporaryDirectory() as folder:
+        unchecked = text.replace(f"after {BEFORE}\n", f"after {CHECK}\n", 1)
+        ptx, said = go_on(options, unchecked, folder, "unchecked")
+        if not ptx:
+            return "refused by the verifier", said
+        if code_of(ptx) == base:
+            return "same code", ""
+        refused, why = go_on(options, text, folder, "checked")
+        wrong = harm(options, case, ptx, folder)
+        if wrong:
+            return ("caught" if not refused else "missed"), (why if not refused else wrong)
+        return ("harmless, refused" if not refused else "harmless"), why
+
+
+def dump(options, case, folder):
+    program = case.program
+    source = str(program.source)
+    if "\n" in source:
+        source = os.path.join(folder, "program.tile")
+        pathlib.Path(source).write_text(program.source, encoding="utf-8")
+    command = [options.tilec, source, "-arch", "sm_90", "--kernel", program.kernel, "--plan=" + case.plan, *case.flags,
+               f"--dump-ir={BEFORE}", "-o", os.path.join(folder, "kernel.ptx")]
+    for name, value in program.defines.items():
+        command += ["-D", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def case_jobs(options, case):
+    """The changes of one case that are to be judged."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = dump(options, case, folder)
+        if "producer {" not in text:
+            return []
+        ptx, said = go_on(options, text, folder, "base")
+        if not ptx:
+            raise RuntimeError(f"{case.name}: its own text is refused: {said}")
+        base = code_of(ptx)
+        wrong = harm(options, case, ptx, folder)
+        if wrong:
+            raise RuntimeError(f"{case.name}: wrong without a change: {wrong}")
+    return [(case, base, name, changed) for name, changed in changes(text)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--every", type=int, default=1, help="only every N-th case of planned.py")
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th change from K on")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--least", type=float, default=0.98)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--print", action="store_true")
+    parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+    cases = [case for case in planned.written_cases(ladder.optional_passes(options.tilec))
+             if not options.names or any(word in case.name for word in options.names)][::options.every]
+    jobs = [job for case in cases for job in case_jobs(options, case)][part::parts]
+    count, missed = Counter(), []
+
+    def one(job):
+        return job, judge(options, *job)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for (case, _, name, _), (outcome, said) in pool.map(one, jobs):
+            count[outcome] += 1
+            if outcome == "missed" or options.print:
+                print(f"{outcome}: {case.name}: {name}: {said.strip()[:600]}", flush=True)
+    harmful = count["caught"] + count["missed"]
+    print(f"{len(cases)} kernels, {len(jobs)} changes: " + ", ".join(f"{n} {k}" for k, n in sorted(count.items())))
+    print(f"{count['caught']} of {harmful} harmful changes are refused at compile time")
+    return 0 if harmful and count["caught"] >= options.least * harmful else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
