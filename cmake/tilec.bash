@@ -5,6 +5,9 @@ _tilec() {
     -arch | -mtune)
         mapfile -t COMPREPLY < <(compgen -W "$("$program" --list-targets 2>/dev/null | awk '{print $1}')" -- "$word")
         return ;;
+    explain)
+        mapfile -t COMPREPLY < <(compgen -W "$("$program" explain 2>/dev/null | awk '{print $1}')" -- "$word")
+        return ;;
     esac
     case $word in
     -fno-*)
@@ -14,7 +17,7 @@ _tilec() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" --help 2>/dev/null |
             awk '$1 ~ /^-/ {sub(/[=[].*/, "", $1); print $1}')" -- "$word") ;;
     *)
-        mapfile -t COMPREPLY < <([ "$COMP_CWORD" = 1 ] && compgen -W "search run fmt lsp" -- "$word"
+        mapfile -t COMPREPLY < <([ "$COMP_CWORD" = 1 ] && compgen -W "search run fmt lsp explain" -- "$word"
             compgen -f -X '!*.@(tile|tir|ptx)' -- "$word"; compgen -d -- "$word") ;;
     esac
 }

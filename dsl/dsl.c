@@ -51,7 +51,7 @@ use_module(Loading *loading, const Name *name)
     if (loading->loader == NULL || loading->loader->load == NULL ||
         !loading->loader->load(loading->loader->user, name->text, &path, &text, &n)) {
         diag_error(loading->diag, name->span,
-                   "there is no module '%s': no file %s.tile beside this one, in a folder given "
+                   "E-MODULE: there is no module '%s': no file %s.tile beside this one, in a folder given "
                    "with -I, or in the standard library",
                    name->text, name->text);
         return;
@@ -68,7 +68,7 @@ add_function(Loading *loading, Function *function)
     for (uint32_t i = 0; i < ast->functions.n; i++) {
         const Function *other = ast->functions.at[i];
         if (strcmp(other->name.text, function->name.text) == 0) {
-            diag_error(loading->diag, function->name.span, "there are two functions '%s'",
+            diag_error(loading->diag, function->name.span, "E-TWICE: there are two functions '%s'",
                        function->name.text);
             diag_note(loading->diag, other->name.span, "the other one is here");
             return;
@@ -85,7 +85,7 @@ add_kernel(Loading *loading, Kernel *kernel)
     for (uint32_t i = 0; i < ast->kernels.n; i++) {
         const Kernel *other = ast->kernels.at[i];
         if (strcmp(other->name.text, kernel->name.text) == 0) {
-            diag_error(loading->diag, kernel->name.span, "there are two kernels '%s'",
+            diag_error(loading->diag, kernel->name.span, "E-TWICE: there are two kernels '%s'",
                        kernel->name.text);
             diag_note(loading->diag, other->name.span, "the other one is here");
             return;

@@ -1,6 +1,7 @@
 /* hints.c - what to write in place of what other languages have. */
 #include "dsl/hints.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -87,6 +88,26 @@ character_before(const Parser *parser, Span place)
     return at > 0 ? parser->file->text[at - 1] : '\0';
 }
 
+/* What is said of the function whose arguments a place is among, as with `reshape(x, [`; NULL: nothing. */
+static const char *
+call_hint(const Parser *parser, Span place)
+{
+    const char *text = parser->file->text;
+    uint32_t at = place.lo - parser->file->base, depth = 0;
+
+    while (at > 0 && strchr(";{}", text[at - 1]) == NULL && (text[at - 1] != '(' || depth > 0)) {
+        depth += text[at - 1] == ')';
+        depth -= text[at - 1] == '(';
+        at--;
+    }
+    if (at == 0 || text[at - 1] != '(')
+        return NULL;
+    uint32_t end = --at;
+    while (at > 0 && (isalnum((unsigned char)text[at - 1]) || text[at - 1] == '_'))
+        at--;
+    return word_hint(arena_strndup(parser->arena, text + at, end - at));
+}
+
 static const char *
 syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
 {
@@ -97,6 +118,8 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
 
     if (hint == NULL && is_behind(parser, place, before))
         hint = word_hint(before->text);
+    if (hint == NULL && found == '[')
+        hint = call_hint(parser, place);
     if (hint != NULL)
         return hint;
     if (found == '(' && is_behind(parser, place, before) && character_before(parser, before->span) == '.')

@@ -97,7 +97,7 @@ run_nan(Run *run, Span span, const char *what)
     if (run->options->nan == INTERPRET_NAN_IGNORE)
         return;
     if (run->options->nan == INTERPRET_NAN_ERROR)
-        run_fail(run, span, "%s makes a NaN of operands that are none", what);
+        run_fail(run, span, "E-NAN: %s makes a NaN of operands that are none", what);
     else
         run_note(run, span, "%s makes a NaN of operands that are none", what);
 }
@@ -107,7 +107,7 @@ run_works(Run *run, Span span, uint64_t elements)
 {
     run->work += elements + WORK_EACH;
     if (run->work > (run->options->work_limit > 0 ? run->options->work_limit : WORK_MAX))
-        run_fail(run, span, "this is more work than the interpreter does: smaller tensors show as much");
+        run_fail(run, span, "E-RUN-LIMIT: this is more work than the interpreter does: smaller tensors show as much");
     return !run->stopped;
 }
 
@@ -180,7 +180,7 @@ bind_constants(Run *run)
         else if (param->value != NULL)
             value = run_eval(run, param->value);
         if (value.kind == RUN_ERROR)
-            run_fail(run, param->name.span, "'%s' has no value", param->name.text);
+            run_fail(run, param->name.span, "E-INTERNAL: '%s' has no value", param->name.text);
         run_declare(run, param->name.text, value);
     }
 }
@@ -215,7 +215,7 @@ set_size(Session *s, Span span, const char *name, int64_t value, const char *fro
     Size *size = find_size(s, name);
 
     if (size != NULL && size->value != value) {
-        run_fail(s->run, span, "the size %s is %lld by %s, and %lld by %s", name, (long long)size->value,
+        run_fail(s->run, span, "E-RUN-INPUT: the size %s is %lld by %s, and %lld by %s", name, (long long)size->value,
                  size->from, (long long)value, from);
         return false;
     }
@@ -246,7 +246,7 @@ read_size(Run *run, const char *name, const char *text, int64_t *out)
     *out = strtoll(text, &end, 10);
     if (*end == '\0' && end != text && errno == 0 && *out >= 0 && *out <= INT32_MAX)
         return true;
-    run_fail(run, (Span){0}, "--set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
+    run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
     return false;
 }
 
@@ -328,13 +328,13 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
 
     if (input->bytes != element_bytes(tensor->type) || (input->kind != kind && !(kind == 'u' && bits))) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
-        run_fail(run, param->name.span, "%s is %s; its array must hold %s, not %s", tensor->name,
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s", tensor->name,
                  element_name(tensor->type), array_type_name(run, tensor->type),
                  npy_type_name(run->arena, &given));
         return false;
     }
     if (input->rank != tensor->rank) {
-        run_fail(run, param->name.span, "%s has %u dimension%s, but its array has %u: %s", tensor->name,
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s has %u dimension%s, but its array has %u: %s", tensor->name,
                  tensor->rank, tensor->rank == 1 ? "" : "s", input->rank, shape_text(run, input));
         return false;
     }
@@ -366,12 +366,14 @@ shape_by_input(Session *s, RunTensor *tensor, const Param *param)
         RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
         if (dim->kind == EXPR_NAME && (binding == NULL || binding->value.kind != RUN_INT)) {
             if (extent > INT32_MAX)
-                return run_fail(run, dim->span, "%s has %lld elements in a dimension: at most 2147483647 are "
+                return run_fail(run, dim->span,
+                                "E-RUN-INPUT: %s has %lld elements in a dimension: at most 2147483647 are "
                                 "possible", tensor->name, (long long)extent).kind != RUN_ERROR;
             if (!set_size(s, dim->span, dim->text, extent, tensor->name))
                 return false;
         } else if (!run_eval_int(run, dim, &wanted) || wanted != extent) {
-            run_fail(run, dim->span, "dimension %u of %s is %lld here, and %lld in its array", d, tensor->name,
+            run_fail(run, dim->span,
+                     "E-RUN-INPUT: dimension %u of %s is %lld here, and %lld in its array", d, tensor->name,
                      (long long)wanted, (long long)extent);
             return false;
         }
@@ -388,7 +390,7 @@ set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
         tensor->shape[d] = shape[d];
         tensor->stride[d] = (int64_t)n;
         if (shape[d] > 0 && n > TENSOR_MAX / (uint64_t)shape[d]) {
-            run_fail(run, span, "%s is too large for the interpreter: at most %llu elements", tensor->name,
+            run_fail(run, span, "E-RUN-LIMIT: %s is too large for the interpreter: at most %llu elements", tensor->name,
                      (unsigned long long)TENSOR_MAX);
             return false;
         }
@@ -424,7 +426,8 @@ shape_tensors(Session *s, bool must)
         if (known && !set_shape(run, tensor, param->name.span, shape))
             return false;
         if (!known && must) {
-            run_fail(run, param->name.span, "the size of %s is not known: give an array with --in, or the size "
+            run_fail(run, param->name.span,
+                     "E-RUN-INPUT: the size of %s is not known: give an array with --in, or the size "
                      "with --set NAME=N", tensor->name);
             return false;
         }
@@ -441,9 +444,10 @@ add_tensor(Run *run, const Param *param)
     ElementType type;
 
     if (!run_find_type(run, param->type->base.text, &type))
-        return run_fail(run, param->type->span, "unknown type").kind != RUN_ERROR;
+        return run_fail(run, param->type->span, "E-INTERNAL: unknown type").kind != RUN_ERROR;
     if (tensor != NULL && (tensor->type != type || tensor->rank != rank)) {
-        run_fail(run, param->name.span, "kernels of the file disagree about %s: run them one at a time with "
+        run_fail(run, param->name.span,
+                 "E-RUN-INPUT: kernels of the file disagree about %s: run them one at a time with "
                  "--kernel", tensor->name);
         return false;
     }
@@ -455,7 +459,7 @@ add_tensor(Run *run, const Param *param)
         if (tensor->input == NULL)
             return true;
         if (param->mode == PARAM_OUT) {
-            run_fail(run, param->name.span, "%s is only written: --in does not go with it", tensor->name);
+            run_fail(run, param->name.span, "E-RUN-INPUT: %s is only written: --in does not go with it", tensor->name);
             return false;
         }
         return check_input(run, tensor, param) &&
@@ -471,7 +475,7 @@ fill_tensor(Run *run, RunTensor *tensor, Span span)
     if (tensor->value != NULL)
         return true;
     if (tensor->mode == PARAM_IN && tensor->input == NULL) {
-        run_fail(run, span, "%s is read: give it with --in %s=FILE.npy", tensor->name, tensor->name);
+        run_fail(run, span, "E-RUN-INPUT: %s is read: give it with --in %s=FILE.npy", tensor->name, tensor->name);
         return false;
     }
     tensor->value = arena_array(run->arena, double, tensor->n + 1);
@@ -519,7 +523,7 @@ declare_scalar(Run *run, const Param *param)
     char *end;
 
     if (text == NULL) {
-        run_fail(run, param->name.span, "%s has no value: give it with --set %s=VALUE", param->name.text,
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s has no value: give it with --set %s=VALUE", param->name.text,
                  param->name.text);
         return false;
     }
@@ -529,7 +533,7 @@ declare_scalar(Run *run, const Param *param)
     word = type == ELEMENT_I32 ? "an integer of 32 bits" : "a number";
     if (end == text || *end != '\0' ||
         (type == ELEMENT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
-        run_fail(run, (Span){0}, "--set %s=%s: expected %s", param->name.text, text, word);
+        run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: expected %s", param->name.text, text, word);
         return false;
     }
     run_declare(run, param->name.text, scalar_value(run, type, num_of(round_to(type, value))));
@@ -592,7 +596,7 @@ run_grid_programs(Run *run)
     for (uint32_t i = 0; i < run->n_axes && total < (uint64_t)1 << 40; i++)
         total *= (uint64_t)run->extent[i];
     if (!run->stopped && total >= TOUCHED_MANY)
-        run_fail(run, run->kernel->name.span, "kernel '%s' has too many programs", run->kernel->name.text);
+        run_fail(run, run->kernel->name.span, "E-RUN-LIMIT: kernel '%s' has too many programs", run->kernel->name.text);
     for (uint64_t i = 0; i < total && !run->stopped; i++)
         run_program(run, program_at(run->options->seed, total, i));
 }
@@ -706,7 +710,7 @@ check_name(const Session *s, const KnownNames *names, const char *flag, const ch
     buf_init(&list, s->run->arena);
     for (uint32_t i = 0; i < names->n; i++)
         buf_printf(&list, "%s%s", i > 0 ? ", " : "", names->at[i]);
-    diag_error(s->run->diag, (Span){0}, "%s %s: there is no such %s; the file has %s", flag, name, what,
+    diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: %s %s: there is no such %s; the file has %s", flag, name, what,
                names->n == 0 ? "none" : list.at);
 }
 
@@ -720,7 +724,7 @@ check_names(const Session *s)
         check_name(s, &tensors, "--in", options->inputs[i].name, "tensor");
         for (size_t k = 0; k < i; k++)
             if (strcmp(options->inputs[i].name, options->inputs[k].name) == 0)
-                diag_error(s->run->diag, (Span){0}, "--in %s is given twice", options->inputs[i].name);
+                diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: --in %s is given twice", options->inputs[i].name);
     }
     for (size_t i = 0; i < options->n_outputs; i++)
         check_name(s, &tensors, "--out", options->outputs[i], "tensor");

@@ -68,7 +68,7 @@ eval_name(Run *run, const Expr *expr)
         return run_number(INFINITY);
     if (strcmp(expr->text, "pi") == 0)
         return run_number(3.14159265358979323846);
-    return run_fail(run, expr->span, "unknown name '%s'", expr->text);
+    return run_fail(run, expr->span, "E-INTERNAL: unknown name '%s'", expr->text);
 }
 
 /* ---- tuples and places ---- */
@@ -194,7 +194,7 @@ eval_range_number(Run *run, const Expr *expr, RunValue steps)
     if (run->stopped)
         return error_value;
     if (number.value < 0)
-        return run_fail(run, expr->index.at[0].span, "the number of a range is %lld: the first one has 0",
+        return run_fail(run, expr->index.at[0].span, "E-BOUNDS: the number of a range is %lld: the first one has 0",
                         (long long)number.value);
     RunValue range = run_step(run, steps.steps, (int64_t)number.value, run->depth);
     run->temps.n = mark;
@@ -321,6 +321,6 @@ run_eval(Run *run, const Expr *expr)
         return error_value;
     RunValue value = eval_kind(run, expr);
     if (value.kind == RUN_ERROR && !run->stopped)
-        run_fail(run, expr->span, "the interpreter can not compute this (a fault of its own)");
+        run_fail(run, expr->span, "E-INTERNAL: the interpreter can not compute this (a fault of its own)");
     return run->stopped ? error_value : value;
 }

@@ -163,7 +163,7 @@ add_scalar(Run *run, Access *access, uint32_t d, Span span, const RunValue *valu
         return false;
     run_decides(run, span, &at);
     if (!run->setup && (at.value < 0 || at.value >= (double)extent)) {
-        run_fail(run, span, "index %.0f is outside of the dimension, which has %lld element%s: a scalar "
+        run_fail(run, span, "E-BOUNDS: index %.0f is outside of the dimension, which has %lld element%s: a scalar "
                  "subscript must lie in it", at.value, (long long)extent, extent == 1 ? "" : "s");
         return false;
     }
@@ -176,7 +176,7 @@ find_access(Run *run, const char *name, Span span, const SubscriptList *index, A
 {
     *out = (Access){.tensor = find_tensor(run, name)};
     if (out->tensor == NULL) {
-        run_fail(run, span, "unknown tensor '%s'", name);
+        run_fail(run, span, "E-INTERNAL: unknown tensor '%s'", name);
         return false;
     }
     for (uint32_t d = 0; d < index->n; d++) {
@@ -268,7 +268,7 @@ touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
                                                                              : NULL;
 
     if (other != NULL) {
-        run_fail(run, span, "%s is %s here, and another program %s it: the result depends on which comes "
+        run_fail(run, span, "E-RUN-ORDER: %s is %s here, and another program %s it: the result depends on which comes "
                  "first", element_text(run, tensor, at),
                  how == TOUCH_READ    ? "loaded"
                  : how == TOUCH_WRITE ? "stored to"
@@ -318,7 +318,7 @@ run_load(Run *run, const Expr *expr)
         if (at < 0)
             continue;
         if (tensor->undefined != NULL && tensor->undefined[at])
-            return run_fail(run, expr->span, "%s is loaded, which nothing has written",
+            return run_fail(run, expr->span, "E-UNWRITTEN: %s is loaded, which nothing has written",
                             element_text(run, tensor, at));
         if (tensor->touched != NULL && !touch(run, expr->span, tensor, at, TOUCH_READ))
             return error_value;

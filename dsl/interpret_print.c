@@ -167,7 +167,7 @@ run_assert(Run *run, const Stmt *stmt)
     ast_print_expr(stmt->a, &text);
     const char *more = stmt->text != NULL ? arena_printf(run->arena, ": %s", stmt->text) : "";
     if (value.kind == RUN_BOOL) {
-        run_fail(run, stmt->span, "the assertion `%s` does not hold%s", text.at, more);
+        run_fail(run, stmt->span, "E-ASSERT: the assertion `%s` does not hold%s", text.at, more);
         return;
     }
     const RunTile *tile = value.tile;
@@ -182,7 +182,7 @@ run_assert(Run *run, const Stmt *stmt)
             buf_printf(&where, "%s%u", d == 0 ? " at element [" : ", ", rest / inner);
             rest %= inner;
         }
-        run_fail(run, stmt->span, "the assertion `%s` does not hold%s%s%s", text.at,
+        run_fail(run, stmt->span, "E-ASSERT: the assertion `%s` does not hold%s%s%s", text.at,
                  tile->shape.rank > 0 ? where.at : "", tile->shape.rank > 0 ? "]" : "", more);
         return;
     }

@@ -220,7 +220,8 @@ run_require(Run *run, const Stmt *stmt)
         return;
     buf_init(&text, run->arena);
     ast_print_expr(stmt->a, &text);
-    run_fail(run, stmt->span, "the requirement `%s` does not hold%s%s", text.at, stmt->text != NULL ? ": " : "",
+    run_fail(run, stmt->span,
+             "E-REQUIRE: the requirement `%s` does not hold%s%s", text.at, stmt->text != NULL ? ": " : "",
              stmt->text != NULL ? stmt->text : "");
 }
 

@@ -349,7 +349,7 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
     if (isnan(sum.value) && !sum.had_nan)
         run_nan(run, span, "this sum");
     if (type == ELEMENT_I32 && (sum.value < INT32_MIN || sum.value > INT32_MAX)) {
-        run_fail(run, span, "this sum is %.0f, which does not fit in i32", sum.value);
+        run_fail(run, span, "E-ARITHMETIC: this sum is %.0f, which does not fit in i32", sum.value);
         sum.value = 0;
     }
     return sum_end(run, &sum, type, at, where);

@@ -45,13 +45,13 @@ run_faulty(Run *run, Span span, NumFault fault, const char *what, Num a, Num b)
     case NUM_FINE: return false;
     case NUM_NAN: run_nan(run, span, what); return false;
     case NUM_OVERFLOW:
-        run_fail(run, span, "%s of %.0f and %.0f does not fit in i32", what, a.value, b.value);
+        run_fail(run, span, "E-ARITHMETIC: %s of %.0f and %.0f does not fit in i32", what, a.value, b.value);
         return true;
-    case NUM_ZERO: run_fail(run, span, "%s: %.0f is divided by zero", what, a.value); return true;
+    case NUM_ZERO: run_fail(run, span, "E-ARITHMETIC: %s: %.0f is divided by zero", what, a.value); return true;
     case NUM_SHIFT:
-        run_fail(run, span, "%s: %.0f is shifted by %.0f; 0 to 31 is possible", what, a.value, b.value);
+        run_fail(run, span, "E-ARITHMETIC: %s: %.0f is shifted by %.0f; 0 to 31 is possible", what, a.value, b.value);
         return true;
-    default: run_fail(run, span, "%g does not fit in i32", a.value); return true;
+    default: run_fail(run, span, "E-ARITHMETIC: %g does not fit in i32", a.value); return true;
     }
 }
 
@@ -101,7 +101,7 @@ run_typed(Run *run, RunValue value)
 static RunValue
 unexpected(Run *run, Span span)
 {
-    return run_fail(run, span, "the interpreter does not know what to do here (a fault of its own)");
+    return run_fail(run, span, "E-INTERNAL: the interpreter does not know what to do here (a fault of its own)");
 }
 
 RunTile *
@@ -350,7 +350,7 @@ map(Run *run, Span span, Math math, const char *what, RunTile *x)
         }
         out->at[i] = num_math(run->rounding, x->type, math, x->at[i], &fault);
         if (fault == NUM_OVERFLOW)
-            return run_fail(run, span, "%s of %.0f does not fit in i32", what, x->at[i].value);
+            return run_fail(run, span, "E-ARITHMETIC: %s of %.0f does not fit in i32", what, x->at[i].value);
         if (fault == NUM_NAN)
             run_nan(run, span, what);
     }

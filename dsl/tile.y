@@ -253,7 +253,7 @@ opt_align
         {
             if (strcmp($1.text, "align") != 0)
                 diag_error(parser->diag, $1.span,
-                           "only align(n) may follow the type of a tensor, not '%s'", $1.text);
+                           "E-ALIGN: only align(n) may follow the type of a tensor, not '%s'", $1.text);
             $$ = $3;
         }
     ;
@@ -884,7 +884,7 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
         buf_printf(&text, "'%.*s%s'", length > 40 ? 40 : (int)length,
                    parser->file->text + (place.lo - parser->file->base), length > 40 ? ".." : "");
     }
-    diag_error(parser->diag, place, "%s", text.at);
+    diag_error(parser->diag, place, "E-SYNTAX: %s", text.at);
     note_syntax(parser, place, yypcontext_token(context) == YYSYMBOL_NAME,
                 expected.has[YYTRANSLATE(']')] && expected.has[YYTRANSLATE(',')]);
     return 0;
@@ -896,5 +896,5 @@ tile_parse_error(const Span *place, Parser *parser, void *scanner, const char *m
 {
     (void)scanner;
     (void)message;
-    diag_error(parser->diag, *place, "the program is nested too deeply here");
+    diag_error(parser->diag, *place, "E-NESTING: the program is nested too deeply here");
 }

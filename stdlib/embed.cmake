@@ -2,6 +2,10 @@
 #
 #   cmake -DOUTPUT=stdlib.c -DSOURCES="a.tile;b.tile" -P stdlib/embed.cmake
 #
+#   cmake -DOUTPUT=errors.c -DSOURCES=docs/errors.md -DTEXT=errors_text -P stdlib/embed.cmake
+#
+# With TEXT, the bytes of one file become `const char TEXT[]`, without a table.
+#
 # Bytes are written as numbers: string literals have a limit in C, arrays have none.
 set(arrays "")
 set(rows "")
@@ -18,6 +22,11 @@ foreach(source IN LISTS SOURCES)
     string(APPEND rows "    {\"${name}\", ${name}_text, ${bytes}},\n")
     math(EXPR count "${count} + 1")
 endforeach()
+if(TEXT)
+    string(REPLACE "static const char ${name}_text[]" "const char ${TEXT}[]" arrays "${arrays}")
+    file(WRITE "${OUTPUT}" "/* Made by stdlib/embed.cmake. */\nextern const char ${TEXT}[];\n${arrays}")
+    return()
+endif()
 file(WRITE "${OUTPUT}" "/* Made from the .tile files of stdlib by stdlib/embed.cmake. */
 #include \"stdlib/stdlib.h\"
 

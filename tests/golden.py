@@ -13,6 +13,8 @@
     let x = y + 1;   // ERROR: message     an error on this line with exactly this message
     let x = 1;       // WARNING: message   likewise
 
+The name at the end of an error ([E-SHAPE]) is left out here: each error must have one that `tilec explain` knows.
+
 What stands behind a RUN line, up to the next one, is about it; ERROR and WARNING are about every
 RUN line.  In HAS, NOT, COUNT, FAILS and SAYS, {{..}} is a regular expression; in the first three
 runs of blanks are one blank.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
@@ -23,6 +25,7 @@ the output, unless the file has `// PLACES`: most programs stand in the test its
                                                    status, errors or other checks do not hold
 """
 import argparse
+import functools
 import os
 import re
 import shlex
@@ -35,6 +38,7 @@ DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|FAILS|SAYS|STATUS):\s*(.*?)
 ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
 PLACES = re.compile(r"^ +from \"[^\"]*\" \d+\n| at \d+(?: of \"[^\"]*\")?(?= \{$)|(?<=\w), line \d+ of \S+$", re.M)
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
+NAME = re.compile(r" \[(E-[A-Z-]+)\]$")
 
 
 class Run:
@@ -94,6 +98,27 @@ def same_line(want, line):
     return re.fullmatch("".join(p if k % 2 else re.escape(p) for k, p in enumerate(parts)), line)
 
 
+@functools.lru_cache(maxsize=None)
+def known_names(tilec):
+    """The names of errors that `tilec explain` lists."""
+    said = subprocess.run([tilec, "explain"], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in said.splitlines()}
+
+
+def without_names(stderr, tilec):
+    """(text without names of errors, problems with them)"""
+    lines, problems = [], []
+    for line in stderr.split("\n"):
+        name = NAME.search(line)
+        if re.match(r"^([^ :]+:\d+:\d+|tilec): error: ", line) and not re.search(r"\d+ more errors not shown$", line):
+            if not name:
+                problems.append(f"an error without a name: '{line}'")
+            elif name[1] not in known_names(tilec):
+                problems.append(f"docs/errors.md has no {name[1]}: '{line}'")
+        lines.append(line[:name.start()] if name else line)
+    return "\n".join(lines), problems
+
+
 def on_lines(path, stderr):
     """Errors and warnings at lines of the test itself, and the others as whole lines."""
     found, others = [], []
@@ -119,7 +144,7 @@ def run_one(path, run, expected, tilec, folder, places):
     if not places:
         stdout = PLACES.sub("", stdout)
     stderr = done.stderr.decode("utf-8", "replace")
-    problems = []
+    stderr, problems = without_names(stderr, tilec)
     errors = [e for e in expected if e[1] == "error"]
     status = run.status if run.status is not None else int(bool(errors or run.fails))
     if done.returncode != status:

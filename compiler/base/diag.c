@@ -32,6 +32,13 @@ diag_add_file(Diag *diag, const char *path, const char *text, size_t n)
     return file;
 }
 
+size_t
+diag_name_length(const char *text)
+{
+    size_t n = strncmp(text, "E-", 2) == 0 ? strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") : 0;
+    return n > 2 && strncmp(text + n, ": ", 2) == 0 ? n : 0;
+}
+
 static void
 add_message(Diag *diag, DiagKind kind, Span span, const char *format, va_list args)
 {
@@ -50,7 +57,12 @@ add_message(Diag *diag, DiagKind kind, Span span, const char *format, va_list ar
     va_end(again);
     char *text = arena_alloc(diag->arena, (size_t)n + 1);
     vsnprintf(text, (size_t)n + 1, format, args);
-    DiagMessage message = {kind, span, text};
+    size_t named = diag_name_length(text);
+    DiagMessage message = {.kind = kind, .span = span, .text = text};
+    if (named > 0) {
+        message.name = arena_strndup(diag->arena, text, named);
+        message.text = text + named + strlen(": ");
+    }
     vec_push(diag->arena, &diag->messages, message);
 }
 
@@ -205,7 +217,11 @@ diag_print(const Diag *diag, Buf *out)
             buf_printf(out, "%s:%u:%u: ", place.file->path, place.line, place.column);
         else
             buf_add(out, "tilec: ");
-        buf_printf(out, "%s: %s\n", names[message->kind], message->text);
+        size_t line = strcspn(message->text, "\n");
+        buf_printf(out, "%s: %.*s", names[message->kind], (int)line, message->text);
+        if (message->name != NULL)
+            buf_printf(out, " [%s]", message->name);
+        buf_printf(out, "%s\n", message->text + line);
         if (place.file != NULL)
             print_excerpt(diag, message->span, place, out);
     }

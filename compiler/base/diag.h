@@ -42,6 +42,7 @@ typedef enum DiagKind { DIAG_ERROR, DIAG_WARNING, DIAG_REMARK, DIAG_NOTE } DiagK
 typedef struct DiagMessage {
     DiagKind kind;
     Span span;
+    const char *name; /* "E-SHAPE", which docs/errors.md explains; NULL: it has none */
     const char *text;
 } DiagMessage;
 
@@ -62,7 +63,8 @@ void diag_init(Diag *diag, Arena *arena);
 /* Adds a file; the text is copied. */
 SourceFile *diag_add_file(Diag *diag, const char *path, const char *text, size_t n);
 
-/* Messages start in lower case and carry no full stop.  A note belongs to the message before. */
+/* Messages start in lower case and carry no full stop.  What is before the message itself, as in "E-SHAPE: the shapes
+ * ..", is its name: docs/errors.md has a row for each.  A note belongs to the message before. */
 void diag_error(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warning(Diag *diag, Span span, const char *format, ...)
@@ -85,8 +87,11 @@ uint32_t diag_file_number(const Diag *diag, const SourceFile *file);
 /* The path without its folders. */
 const char *file_base_name(const char *path);
 
-/* All messages as text: `path:line:column: error: ...`, the line, a caret line. */
+/* All messages as text: `path:line:column: error: ... [E-NAME]`, the line, a caret line. */
 void diag_print(const Diag *diag, Buf *out);
+
+/* The letters of the name that a text begins with, as in "E-SHAPE: ..", without the colon; 0: it has none. */
+size_t diag_name_length(const char *text);
 
 static inline Span
 span_join(Span a, Span b)

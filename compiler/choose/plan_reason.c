@@ -103,7 +103,7 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
     }
     Span where = reason.where.lo != 0 ? reason.where : fn->span;
     if (action == TILEC_FAIL)
-        diag_error(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]", fn->name,
+        diag_error(diag, where, "E-NO-PLAN: kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]", fn->name,
                    px->target->name, reason.text);
     else
         diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]", fn->name,

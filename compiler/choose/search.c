@@ -74,7 +74,7 @@ choose_kernel(const Search *s)
     }
     if (best != NULL && most == 0)
         diag_error(s->px->diag, best->span,
-                   "kernel '%s' has no products: there is nothing to divide among warp groups",
+                   "E-SEARCH: kernel '%s' has no products: there is nothing to divide among warp groups",
                    best->name);
     return most == 0 ? NULL : best->name;
 }
@@ -91,14 +91,14 @@ read_size(Search *s, const TilecDefine *define)
         if (strcmp(s->sample->sizes.at[k].name, define->name) != 0)
             continue;
         if (end == define->value || *end != '\0' || value < 1 || value > INT32_MAX) {
-            diag_error(s->px->diag, (Span){0}, "--size %s=%s: expected a positive number",
+            diag_error(s->px->diag, (Span){0}, "E-SIZES: --size %s=%s: expected a positive number",
                        define->name, define->value);
             return false;
         }
         s->sizes[k] = value;
         return true;
     }
-    diag_error(s->px->diag, (Span){0}, "--size %s=%s: kernel '%s' has no size '%s'", define->name,
+    diag_error(s->px->diag, (Span){0}, "E-SIZES: --size %s=%s: kernel '%s' has no size '%s'", define->name,
                define->value, s->sample->name, define->name);
     return false;
 }
@@ -314,7 +314,7 @@ try_all(Search *s)
     }
     if (total > MOST_CANDIDATES) {
         diag_error(s->px->diag, s->sample->span,
-                   "there are %zu combinations of tile sizes, at most %d: pin some with -D", total,
+                   "E-SEARCH: there are %zu combinations of tile sizes, at most %d: pin some with -D", total,
                    MOST_CANDIDATES);
         return;
     }
@@ -555,13 +555,13 @@ check_list(Search *s, uint32_t k)
         return true;
     if (k >= s->n_autos) {
         diag_error(s->px->diag, s->sample->span,
-                   "%s: kernel '%s' has %" PRIu32 " parameters that are 'auto'", flags[k],
+                   "E-SEARCH: %s: kernel '%s' has %" PRIu32 " parameters that are 'auto'", flags[k],
                    s->sample->name, s->n_autos);
         return false;
     }
     if (!auto_is_open(&s->open, s->autos[k])) {
         diag_error(s->px->diag, s->sample->span,
-                   "%s: parameter '%s' of kernel '%s' is pinned by -D", flags[k], s->autos[k],
+                   "E-SEARCH: %s: parameter '%s' of kernel '%s' is pinned by -D", flags[k], s->autos[k],
                    s->sample->name);
         return false;
     }
@@ -592,7 +592,7 @@ say_why(const Search *s)
                            " KiB of shared memory or more, and there are %" PRId32
                            "; --stages=1 takes the least",
                            (needs->shared_bytes + KIB - 1) / KIB, target->group_tile_bytes / KIB);
-    diag_error(s->px->diag, span, "no plan for warp groups in kernel '%s': %s", s->sample->name,
+    diag_error(s->px->diag, span, "E-SEARCH: no plan for warp groups in kernel '%s': %s", s->sample->name,
                why);
 }
 
@@ -604,8 +604,8 @@ prepare(Search *s)
     if (!target_predicts_roles(s->px->target)) {
         diag_error(diag, (Span){0},
                    target_has_roles(s->px->target)
-                       ? "how long warp groups take on %s is not known: there are no plans to search"
-                       : "%s has no products of warp groups: there are no plans to search",
+                       ? "E-SEARCH: how long warp groups take on %s is not known: there are no plans to search"
+                       : "E-SEARCH: %s has no products of warp groups: there are no plans to search",
                    s->px->target->name);
         return false;
     }

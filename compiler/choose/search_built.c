@@ -161,7 +161,7 @@ search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *p
         search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows : plans->n;
 
     if (plans->n == 0) {
-        diag_error(px->diag, sample->span, "no plan for warp groups can be built for kernel '%s'",
+        diag_error(px->diag, sample->span, "E-SEARCH: no plan for warp groups can be built for kernel '%s'",
                    sample->name);
         return;
     }

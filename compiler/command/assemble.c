@@ -85,7 +85,7 @@ run_tools(Tools *tools, const Assembly *assembly, const char *input, const char 
 static int
 no_room(const char *tool)
 {
-    complain("no memory or temporary file for what %s prints", tool);
+    complain("E-FILE: no memory or temporary file for what %s prints", tool);
     return EXIT_BUG;
 }
 
@@ -98,11 +98,11 @@ ptxas_status(const Tools *tools, const Assembly *assembly)
     if (tools->status == TOOLKIT_NO_ROOM)
         return no_room(tools->ptxas);
     if (tools->status == TOOLKIT_NOT_RUN)
-        return complain("%s can not be run", tools->ptxas);
+        return complain("E-PTXAS: %s can not be run", tools->ptxas);
     fputs(tools->said, stderr);
     if (assembly->given)
-        return complain("%s refused %s for %s", tools->ptxas, assembly->path, tools->target);
-    complain("%s refused the PTX of tilec for %s", tools->ptxas, tools->target);
+        return complain("E-PTXAS: %s refused %s for %s", tools->ptxas, assembly->path, tools->target);
+    complain("E-PTXAS: %s refused the PTX of tilec for %s", tools->ptxas, tools->target);
     return EXIT_BUG;
 }
 
@@ -160,7 +160,7 @@ judge(const Assembly *assembly, const char *said, const char *code, const char *
         if (messages->n > 0)
             fputs(messages->at, stderr);
     } else {
-        complain("out of memory");
+        complain("E-MEMORY: out of memory");
         status = EXIT_BUG;
     }
     arena_free(arena);
@@ -187,7 +187,7 @@ temporary_file(char *path, const char *text, size_t n)
         }
     }
     if (handle < 0) {
-        complain("can not write a temporary file: %s", strerror(errno));
+        complain("E-FILE: can not write a temporary file: %s", strerror(errno));
         return false;
     }
     close(handle);
@@ -229,7 +229,7 @@ assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
     if (status == 0)
         status = judge(assembly, tools.said, code, no_code);
     if (status == 0 && output != NULL)
-        status = tools.bytes == NULL ? complain("can not read what %s made: %s", ptxas,
+        status = tools.bytes == NULL ? complain("E-FILE: can not read what %s made: %s", ptxas,
                                                 strerror(tools.error))
                                      : write_file(output, tools.bytes, tools.n);
     free(tools.target);
@@ -253,7 +253,7 @@ assemble(const Assembly *assembly, const char *output)
     int status;
 
     if (ptxas == NULL)
-        status = complain("ptxas was not found in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or "
+        status = complain("E-PTXAS: ptxas was not found in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or "
                           "/usr/local/cuda/bin; name it with --ptxas=PATH");
     else
         status = assemble_with(assembly, ptxas, output);

@@ -8,25 +8,27 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "compiler/base/diag.h"
 #include "compiler/base/whole_file.h"
 
 int
 complain(const char *format, ...)
 {
+    size_t named = diag_name_length(format);
     va_list args;
 
     fputs("tilec: error: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vfprintf(stderr, named > 0 ? format + named + strlen(": ") : format, args);
     va_end(args);
-    fputc('\n', stderr);
+    fprintf(stderr, " [%.*s]\n", named > 0 ? (int)named : (int)strlen("E-OPTION"), named > 0 ? format : "E-OPTION");
     return EXIT_USER;
 }
 
 void
 out_of_memory(void)
 {
-    fputs("tilec: error: out of memory\n", stderr);
+    fputs("tilec: error: out of memory [E-MEMORY]\n", stderr);
     exit(EXIT_BUG);
 }
 
@@ -99,11 +101,11 @@ write_file(const char *path, const char *text, size_t n)
 
     if (strcmp(path, "-") == 0) {
         if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
-            return complain("can not write to standard output: %s", strerror(errno));
+            return complain("E-FILE: can not write to standard output: %s", strerror(errno));
         return 0;
     }
     if (!whole_file_write(path, &whole, 1))
-        return complain("can not write %s: %s", path, strerror(errno));
+        return complain("E-FILE: can not write %s: %s", path, strerror(errno));
     return 0;
 }
 

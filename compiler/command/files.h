@@ -7,7 +7,7 @@
 
 enum { EXIT_USER = 1, EXIT_BUG = 2 };
 
-/* Prints "tilec: error: ..."; returns EXIT_USER. */
+/* Prints "tilec: error: ... [E-NAME]" for a format that begins with "E-NAME: ", or [E-OPTION]; returns EXIT_USER. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Says so, and ends the program. */

@@ -238,8 +238,9 @@ set_text(Document *document, const char *text)
         bool here = file_of(editor, message->span.lo) == editor->file;
         Span span = here ? message->span : (Span){editor->file->base, editor->file->base};
         if (here || message->kind == DIAG_ERROR)
-            json_array_append_new(messages, json_pack("{s:o, s:i, s:s, s:s}", "range", range(editor->file, span), "severity",
-                                                      severities[message->kind], "source", "tilec", "message", message->text));
+            json_array_append_new(messages, json_pack("{s:o, s:i, s:s*, s:s, s:s}", "range", range(editor->file, span), "severity",
+                                                      severities[message->kind], "code", message->name, "source", "tilec",
+                                                      "message", message->text));
     }
     publish(document->uri, messages);
 }

@@ -6,6 +6,7 @@
 
 #include "compiler/base/near.h"
 #include "compiler/command/assemble.h"
+#include "compiler/command/explain.h"
 #include "compiler/command/files.h"
 #include "compiler/command/flags.h"
 #include "compiler/command/fmt.h"
@@ -335,7 +336,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
 static int
 second_input(const char *first, const char *second)
 {
-    static const char *const commands[] = {"search", "run", "fmt", "lsp"};
+    static const char *const commands[] = {"search", "run", "fmt", "lsp", "explain"};
 
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
@@ -397,7 +398,8 @@ print_help(void)
          "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
          "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
          "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
-         "       tilec lsp                           a language server for editors (docs/editors.md)\n");
+         "       tilec lsp                           a language server for editors (docs/editors.md)\n"
+         "       tilec explain [E-NAME ..]           what an error means, with an example; all names\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -573,7 +575,7 @@ compile_ptx(Command *command, const char *text, size_t n)
         return complain("%s is PTX: options that change what is compiled do not go with it",
                         command->input);
     if (strlen(text) != n)
-        return complain("%s is not text", command->input);
+        return complain("E-FILE: %s is not text", command->input);
     command->cubin = true;
     char *path = look                      ? NULL
                  : command->output != NULL ? text_printf("%s%s", command->output, "")
@@ -605,7 +607,7 @@ read_tuning(Command *command, char **path, char **text)
     free(base);
     *text = read_file(*path, &n);
     if (*text == NULL && (named != NULL || file_is_there(*path)))
-        return complain("can not read %s: %s", *path, strerror(errno));
+        return complain("E-FILE: can not read %s: %s", *path, strerror(errno));
     command->options.tuning = *text;
     command->options.tuning_path = *path;
     return 0;
@@ -618,7 +620,7 @@ open_program(Command *command, const char *path, char **text, size_t *n)
 {
     *text = read_file(path, n);
     if (*text == NULL)
-        return complain("can not read %s: %s", path, strerror(errno));
+        return complain("E-FILE: can not read %s: %s", path, strerror(errno));
     command->source_folder = folder_of(path);
     command->options.import = import_module;
     command->options.import_user = command;
@@ -810,6 +812,8 @@ main(int argc, char **argv)
         return fmt_files(argc - 2, argv + 2);
     if (argc == 2 && strcmp(argv[1], "lsp") == 0)
         return lsp_serve();
+    if (argc > 1 && strcmp(argv[1], "explain") == 0)
+        return explain(argc - 2, argv + 2);
     int status = read_command(&command, argc, argv);
 
     if (status == 0)

@@ -358,8 +358,8 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
     free(said);
     if (status != NOT_RUN)
         return 0;
-    return error != 0 ? complain("can not write %s: %s", path, strerror(error))
-                      : complain("%s can not be run", b->tilerun);
+    return error != 0 ? complain("E-FILE: can not write %s: %s", path, strerror(error))
+                      : complain("E-MEASURE: %s can not be run", b->tilerun);
 }
 
 /* As run_plan.  Want of memory says nothing of the plan either. */
@@ -402,7 +402,7 @@ write_line(const Bench *b, const Entry *entry)
         ok = fprintf(file, "%s,\"microseconds\":%.2f}\n", entry->key, entry->measured) > 0;
     if (file != NULL)
         ok = fclose(file) == 0 && ok;
-    return ok ? 0 : complain("can not write %s: %s", b->m->database, strerror(errno));
+    return ok ? 0 : complain("E-FILE: can not write %s: %s", b->m->database, strerror(errno));
 }
 
 /* ---- what the user sees ---- */
@@ -495,15 +495,15 @@ find_gpu(Bench *b)
         free(folder);
     }
     if (b->tilerun == NULL)
-        return complain("--measure needs the program tilerun, which was found neither beside tilec "
+        return complain("E-MEASURE: --measure needs the program tilerun, which was found neither beside tilec "
                         "nor in PATH; --tilerun PATH says where it is");
     char *words[] = {b->tilerun, "--gpu", NULL};
     int status = run_child(words, b->m->asked->limit, said);
     if (status == NOT_RUN)
-        return complain("%s can not be run; --tilerun PATH says which tilerun to use", b->tilerun);
+        return complain("E-MEASURE: %s can not be run; --tilerun PATH says which tilerun to use", b->tilerun);
     char *last = last_line(said);
     if (status != 0)
-        complain("--measure needs a GPU: %s%s", *last == '\0' ? b->tilerun : last,
+        complain("E-MEASURE: --measure needs a GPU: %s%s", *last == '\0' ? b->tilerun : last,
                  *last == '\0' ? " found none" : "");
     else
         fprintf(stderr, "timing on %s\n", last);
@@ -551,7 +551,7 @@ measure_plans(const Measuring *m)
     if (status == 0)
         print_table(&b);
     if (status == 0 && best_of(&b) == NULL)
-        status = complain("none of the plans could be timed");
+        status = complain("E-MEASURE: none of the plans could be timed");
     for (size_t k = 0; k < b.n; k++) {
         free(b.entries[k].key);
         free(b.entries[k].kernel);

@@ -143,13 +143,13 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
     Fault fault;
 
     if (setjmp(files->on_failure) != 0) {
-        fputs("tilec: error: out of memory\n", stderr);
+        fputs("tilec: error: out of memory [E-MEMORY]\n", stderr);
         return EXIT_BUG;
     }
     TilecArray *inputs = arena_array(&files->arena, TilecArray, flags->inputs.n + 1);
     const char **names = arena_array(&files->arena, const char *, all + 1);
     if (!read_inputs(files, inputs, &fault))
-        return complain("%s", fault.text);
+        return complain("E-FILE: %s", fault.text);
     for (size_t k = 0; k < all; k++)
         names[k] = k < outputs ? flags->outputs.at[k].name : flags->tolerances.at[k - outputs].name;
     TilecRun run = {
@@ -172,7 +172,7 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
     for (size_t k = 0; k < all; k++) {
         const TilecDefine *to = k < outputs ? &flags->outputs.at[k] : &flags->tolerances.at[k - outputs];
         if (!save(files, &files->result.outputs[k], to->value, k >= outputs, &fault))
-            return complain("%s", fault.text);
+            return complain("E-FILE: %s", fault.text);
     }
     return 0;
 }

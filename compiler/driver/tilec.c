@@ -68,7 +68,7 @@ find_target(Compilation *c, const char *name)
     const Target *target = target_find(name);
 
     if (target == NULL)
-        diag_error(&c->diag, (Span){0}, "there is no target '%s'; --list-targets shows them", name);
+        diag_error(&c->diag, (Span){0}, "E-TARGET: there is no target '%s'; --list-targets shows them", name);
     return target;
 }
 
@@ -82,20 +82,20 @@ read_options(Compilation *c)
     if (c->target != NULL && chip != NULL && chip != c->target) {
         c->target = target_tuned(&c->arena, c->target, chip);
         if (c->target == NULL)
-            diag_error(&c->diag, (Span){0}, "-mtune=%s: %s does not run code for %s", options->tune,
+            diag_error(&c->diag, (Span){0}, "E-TARGET: -mtune=%s: %s does not run code for %s", options->tune,
                        chip->name, options->arch);
     }
     if (options->level < 0 || options->level > 3)
-        diag_error(&c->diag, (Span){0}, "the level is %d, expected 0 .. 3", options->level);
+        diag_error(&c->diag, (Span){0}, "E-OPTION: the level is %d, expected 0 .. 3", options->level);
     for (size_t k = 0; k < options->n_switches; k++)
         switched_read(&c->switched, &c->diag, options->switches[k]);
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
-        diag_error(&c->diag, (Span){0}, "--plan=%s: %s", options->plan, fault);
+        diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan, fault);
     bool stops = options->emit == TILEC_EMIT_AST || options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
     if (stops && (options->schedule || options->schedule_picture))
         diag_error(&c->diag, (Span){0},
-                   "--dump-schedule shows what all passes have made: it does not go with lane IR, "
+                   "E-OPTION: --dump-schedule shows what all passes have made: it does not go with lane IR, "
                    "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
     c->diag.all_places = options->line_info;
     c->dump_after = -1;
@@ -125,7 +125,7 @@ keep_kernel(Compilation *c, const char *name)
             return;
         }
     }
-    diag_error(&c->diag, (Span){0}, "there is no kernel '%s' in %s", name, c->path);
+    diag_error(&c->diag, (Span){0}, "E-KERNEL: there is no kernel '%s' in %s", name, c->path);
 }
 
 static bool
@@ -147,12 +147,12 @@ read_program(Compilation *c)
     const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
 
     if (c->n >= UINT32_MAX / 4) {
-        diag_error(&c->diag, (Span){0}, "%s is too large", c->path);
+        diag_error(&c->diag, (Span){0}, "E-FILE: %s is too large", c->path);
         return false;
     }
     if (ends_with(c->path, ".tir")) {
         if (c->options->n_defines > 0)
-            diag_error(&c->diag, (Span){0}, "-D %s: tile IR has no parameters left to set",
+            diag_error(&c->diag, (Span){0}, "E-DEFINE: -D %s: tile IR has no parameters left to set",
                        c->options->defines[0].name);
         c->module = tir_read(&c->arena, &c->diag, file);
         if (c->module == NULL)
@@ -162,7 +162,7 @@ read_program(Compilation *c)
         Buf text;
         buf_init(&text, &c->arena);
         if (!tir_verify(c->module, &text)) /* written by hand: the user's mistake */
-            diag_error(&c->diag, (Span){0}, "%s is not valid tile IR:\n%s", c->path, text.at);
+            diag_error(&c->diag, (Span){0}, "E-TILE-IR: %s is not valid tile IR:\n%s", c->path, text.at);
         return !failed(c);
     }
     c->front =
@@ -216,7 +216,7 @@ kernel_context(Compilation *c, const TirFn *fn)
     if (c->options->plan != NULL || plan == NULL || !target_has_roles(c->target) || !pass_enabled(&px, "plan"))
         return px;
     if (!plan_hints_read(plan, &px.plan, &fault)) /* only tile IR from text can be like that */
-        diag_error(&c->diag, chosen ? fn->span : fn->hint_plan_span, "%s \"%s\": %s",
+        diag_error(&c->diag, chosen ? fn->span : fn->hint_plan_span, "E-PLAN: %s \"%s\": %s",
                    chosen ? "chosen plan" : "hint_plan", plan, fault);
     else if (!chosen)
         px.plan_span = fn->hint_plan_span;
@@ -328,7 +328,7 @@ names_are_free(Compilation *c, const TirFn *fn)
             found = true;
         }
     if (found)
-        diag_error(&c->diag, span, "'%s' cannot name a size or a scalar of '%s': it is the number of "
+        diag_error(&c->diag, span, "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is the number of "
                    "multiprocessors of the GPU, for launchers", taken, fn->name);
     return !found;
 }
@@ -561,17 +561,17 @@ compile_lane_ir(Compilation *c)
     Buf text;
 
     if (c->options->emit != TILEC_EMIT_PTX && c->options->emit != TILEC_EMIT_LIR)
-        diag_error(&c->diag, (Span){0}, "lane IR becomes PTX or lane IR, nothing else");
+        diag_error(&c->diag, (Span){0}, "E-LANE-IR: lane IR becomes PTX or lane IR, nothing else");
     if (c->options->n_defines > 0 || c->options->run_pass != NULL || c->options->kernel != NULL ||
         c->options->dump_ir != NULL)
-        diag_error(&c->diag, (Span){0}, "-D, --kernel, --run-pass and --dump-ir do not go with "
+        diag_error(&c->diag, (Span){0}, "E-OPTION: -D, --kernel, --run-pass and --dump-ir do not go with "
                                         "lane IR: no pass runs on it");
     if (failed(c) || !lir_read(&c->arena, &c->diag, file, &fns))
         return;
     buf_init(&text, &c->arena);
     for (uint32_t k = 0; k < fns.n; k++) {
         if (!lir_verify(fns.at[k], &text))
-            diag_error(&c->diag, (Span){0}, "%s is not valid lane IR:\n%s", c->path, text.at);
+            diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s is not valid lane IR:\n%s", c->path, text.at);
     }
     if (failed(c))
         return;
@@ -583,7 +583,7 @@ compile_lane_ir(Compilation *c)
             arch = NULL;
     }
     if (arch == NULL) {
-        diag_error(&c->diag, (Span){0}, "%s has instructions that %s does not have", c->path,
+        diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s has instructions that %s does not have", c->path,
                    c->target->name);
         return;
     }
@@ -663,13 +663,13 @@ search(Compilation *c)
     if (!read_options(c))
         return;
     if (ends_with(c->path, ".tir") || ends_with(c->path, ".lir")) {
-        diag_error(&c->diag, (Span){0}, "a search is for programs: %s has no sizes left to choose",
+        diag_error(&c->diag, (Span){0}, "E-SEARCH: a search is for programs: %s has no sizes left to choose",
                    c->path);
         return;
     }
     const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
     if (c->n >= UINT32_MAX / 4) {
-        diag_error(&c->diag, (Span){0}, "%s is too large", c->path);
+        diag_error(&c->diag, (Span){0}, "E-FILE: %s is too large", c->path);
         return;
     }
     c->front =
@@ -693,7 +693,7 @@ list_tables(Compilation *c)
                        tilec_targets[k]->ptx_version, tilec_targets[k]->chip.shared_per_block / 1024,
                        tilec_targets[k]->description);
     } else {
-        diag_error(&c->diag, (Span){0}, "there is no table '%s'", c->list);
+        diag_error(&c->diag, (Span){0}, "E-OPTION: there is no table '%s'", c->list);
     }
 }
 
@@ -733,7 +733,7 @@ fill_result(Compilation *c, TilecResult *result)
     diag_print(&c->diag, &messages);
     if (c->diag.errors == 0 && result->warnings > c->hints && c->options != NULL &&
         c->options->warnings_are_errors) {
-        buf_add(&messages, "tilec: error: warnings count as errors (-Werror)\n");
+        buf_add(&messages, "tilec: error: warnings count as errors (-Werror) [E-WARNINGS]\n");
         c->diag.errors = 1;
     }
     if (c->bugs.n > 0)
@@ -767,7 +767,7 @@ guarded(Compilation *c, TilecResult *result)
         arena_free(&c->arena);
         arena_free(&c->trials);
         *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
-                                .messages = "tilec: error: out of memory\n",
+                                .messages = "tilec: error: out of memory [E-MEMORY]\n",
                                 .dump = "",
                                 .report = "",
                                 .schedule = "",
@@ -807,7 +807,7 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
     if (given != NULL)
         allocator = (Allocator){given->allocate, given->release, given->user};
     *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
-                            .messages = "tilec: error: out of memory\n",
+                            .messages = "tilec: error: out of memory [E-MEMORY]\n",
                             .dump = "",
                             .report = "",
                             .schedule = "",

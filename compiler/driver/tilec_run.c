@@ -87,7 +87,7 @@ static bool
 check(Execution *x, const Ast **ast)
 {
     if (x->n >= UINT32_MAX / 4) {
-        diag_error(&x->diag, (Span){0}, "%s is too large", x->path);
+        diag_error(&x->diag, (Span){0}, "E-FILE: %s is too large", x->path);
         return false;
     }
     const SourceFile *file = diag_add_file(&x->diag, x->path, x->text, x->n);
@@ -152,7 +152,7 @@ guarded(Execution *x, TilecRunResult *result)
             interpret_free(&x->task);
         arena_free(&x->arena);
         *result = (TilecRunResult){.status = TILEC_OUT_OF_MEMORY,
-                                   .messages = "tilec: error: out of memory\n",
+                                   .messages = "tilec: error: out of memory [E-MEMORY]\n",
                                    .storage = x};
         return;
     }
@@ -174,7 +174,7 @@ tilec_run(const TilecOptions *options, const TilecRun *asked, const char *path, 
     if (given != NULL)
         allocator = (Allocator){given->allocate, given->release, given->user};
     *result = (TilecRunResult){.status = TILEC_OUT_OF_MEMORY,
-                               .messages = "tilec: error: out of memory\n"};
+                               .messages = "tilec: error: out of memory [E-MEMORY]\n"};
     Execution *x = allocator.allocate(allocator.user, sizeof *x);
     if (x == NULL)
         return result->status;

@@ -17,6 +17,9 @@
 static bool
 was_said(const Diag *diag, Span span, const char *text)
 {
+    size_t named = diag_name_length(text);
+
+    text += named > 0 ? named + strlen(": ") : 0;
     for (uint32_t i = 0; i < diag->messages.n; i++) {
         const DiagMessage *message = &diag->messages.at[i];
         if (message->kind == DIAG_ERROR && message->span.lo == span.lo &&
@@ -145,10 +148,10 @@ declare(Lower *low, const char *name, Span span, Value value)
     DType dtype;
 
     if (other != NULL) {
-        fail(low, span, "there is already a '%s' here", name);
+        fail(low, span, "E-TWICE: there is already a '%s' here", name);
         diag_note(low->diag, other->span, "it is declared here");
     } else if (dtype_parse(name, &dtype) || strcmp(name, "inf") == 0 || strcmp(name, "pi") == 0) {
-        fail(low, span, "'%s' has a meaning already and cannot be declared", name);
+        fail(low, span, "E-RESERVED: '%s' has a meaning already and cannot be declared", name);
     } else {
         taken = false;
     }
@@ -268,7 +271,7 @@ parse_define(Lower *low, const ConstParam *param, const Define *define)
     }
     static const char *const wanted[] = {"an integer of 32 bits", "true or false",
                                          "a type: f32, f16, bf16, i32 or bool"};
-    fail(low, nowhere, "-D %s=%s: '%s' of kernel '%s' is %s", define->name, text,
+    fail(low, nowhere, "E-DEFINE: -D %s=%s: '%s' of kernel '%s' is %s", define->name, text,
          param->name.text, low->kernel->name.text, wanted[param->kind]);
     diag_note(low->diag, param->name.span, "'%s' is declared here", param->name.text);
     return (Value){.kind = VALUE_ERROR};
@@ -281,11 +284,11 @@ choose_value(Lower *low, const ConstParam *param)
     int32_t chosen;
 
     if (param->kind != CONST_KIND_INT)
-        return fail(low, param->name.span, "only an int can be auto");
+        return fail(low, param->name.span, "E-PARAMETER: only an int can be auto");
     if (options->choose != NULL &&
         options->choose(options->user, low->kernel->name.text, param->name.text, &chosen))
         return value_int(chosen);
-    return fail(low, param->name.span, "no value can be chosen for '%s': give one with -D %s=..",
+    return fail(low, param->name.span, "E-NO-VALUE: no value can be chosen for '%s': give one with -D %s=..",
                 param->name.text, param->name.text);
 }
 
@@ -299,7 +302,7 @@ default_value(Lower *low, const ConstParam *param)
                : param->kind == CONST_KIND_BOOL ? value_bool(false)
                                                 : value_type(DT_BF16);
     if (param->value == NULL)
-        return fail(low, param->name.span, "'%s' of kernel '%s' has no value: give one with "
+        return fail(low, param->name.span, "E-NO-VALUE: '%s' of kernel '%s' has no value: give one with "
                     "-D %s=..", param->name.text, low->kernel->name.text, param->name.text);
     Value value = eval(low, param->value);
     if (value.kind == VALUE_ERROR || value.kind == wanted[param->kind]) {
@@ -307,7 +310,7 @@ default_value(Lower *low, const ConstParam *param)
             return (Value){.kind = VALUE_ERROR};
         return value;
     }
-    return fail(low, param->value->span, "the default of '%s' is not %s but %s",
+    return fail(low, param->value->span, "E-PARAMETER: the default of '%s' is not %s but %s",
                 param->name.text,
                 param->kind == CONST_KIND_INT    ? "an int"
                 : param->kind == CONST_KIND_BOOL ? "a bool"
@@ -387,7 +390,7 @@ tensor_align(Lower *low, const Param *param, const TirTensor *tensor)
     if (!eval_int(low, param->align, "an alignment", bytes, 256, &align))
         return (uint32_t)bytes;
     if ((align & (align - 1)) != 0)
-        fail(low, param->align->span, "an alignment is a power of two, not %lld",
+        fail(low, param->align->span, "E-ALIGN: an alignment is a power of two, not %lld",
              (long long)align);
     return (uint32_t)align;
 }
@@ -406,14 +409,14 @@ bind_tensor(Lower *low, const Param *param)
     if (!find_type(low, type->base.text, &tensor->dtype)) {
         Binding *binding = find_binding(low, type->base.text);
         if (binding == NULL || binding->value.kind != VALUE_ERROR)
-            fail(low, type->base.span, "unknown type '%s'%s", type->base.text,
+            fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s'%s", type->base.text,
                  suggest_name(low, type->base.text, false));
         value.kind = VALUE_ERROR;
     } else if (!dtype_usable(low, type->base.span, tensor->dtype)) {
         value.kind = VALUE_ERROR;
     }
     if (type->dims.n > TENSOR_MAX_RANK) {
-        fail(low, type->span, "a tensor has at most %d dimensions", TENSOR_MAX_RANK);
+        fail(low, type->span, "E-LARGE: a tensor has at most %d dimensions", TENSOR_MAX_RANK);
         value.kind = VALUE_ERROR;
     }
     for (uint32_t i = 0; i < type->dims.n && i < TENSOR_MAX_RANK; i++)
@@ -434,11 +437,11 @@ bind_scalar(Lower *low, const Param *param)
     Value value = {.kind = VALUE_TILE, .host = host};
 
     if (!find_type(low, param->type->base.text, &scalar.dtype)) {
-        fail(low, param->type->span, "unknown type '%s'; a tensor is written as "
+        fail(low, param->type->span, "E-TYPE-NAME: unknown type '%s'; a tensor is written as "
              "`%s: in f32[N]`", param->type->base.text, param->name.text);
         value.kind = VALUE_ERROR;
     } else if (scalar.dtype != DT_F32 && scalar.dtype != DT_I32) {
-        fail(low, param->type->span, "a scalar parameter is f32 or i32, not %s",
+        fail(low, param->type->span, "E-PARAMETER: a scalar parameter is f32 or i32, not %s",
              dtype_name(scalar.dtype));
         value.kind = VALUE_ERROR;
     }
@@ -465,9 +468,9 @@ unknown_plan_key(Lower *low, const Arg *setting)
         }
     }
     if (word_is_near(setting->name, least))
-        fail(low, setting->name_span, "@plan has no '%s'; did you mean '%s'?", setting->name, best);
+        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s'; did you mean '%s'?", setting->name, best);
     else
-        fail(low, setting->name_span, "@plan has no '%s', it knows %s", setting->name, names.at);
+        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s', it knows %s", setting->name, names.at);
 }
 
 /* @plan(consumers = 2, ..) or @plan(none), as the text that --plan has. */
@@ -480,9 +483,9 @@ bind_plan(Lower *low, const Attribute *attribute)
     Buf text;
 
     if (!good)
-        fail(low, attribute->span, "a kernel has one @plan");
+        fail(low, attribute->span, "E-ATTRIBUTE: a kernel has one @plan");
     if (!none && attribute->settings.n == 0) {
-        fail(low, attribute->span, "@plan needs a plan, as in @plan(consumers = 2, stages = 3), or "
+        fail(low, attribute->span, "E-ATTRIBUTE: @plan needs a plan, as in @plan(consumers = 2, stages = 3), or "
              "@plan(none)");
         return;
     }
@@ -500,7 +503,7 @@ bind_plan(Lower *low, const Attribute *attribute)
             unknown_plan_key(low, setting);
             good = false;
         } else if (twice) {
-            fail(low, setting->name_span, "%s is given twice", what);
+            fail(low, setting->name_span, "E-ATTRIBUTE: %s is given twice", what);
             good = false;
         } else if (!eval_int(low, setting->value, what, least, most, &n)) {
             good = false;
@@ -530,15 +533,15 @@ static void
 bind_sizes(Lower *low, const Attribute *attribute)
 {
     if (attribute->settings.n == 0)
-        fail(low, attribute->span, "@sizes needs sizes of tensors, as in @sizes(S = 4096)");
+        fail(low, attribute->span, "E-SIZES: @sizes needs sizes of tensors, as in @sizes(S = 4096)");
     for (uint32_t k = 0; k < attribute->settings.n; k++) {
         const Arg *setting = &attribute->settings.at[k];
         TirSize *size = find_size(low->fn, setting->name);
         if (size == NULL)
-            fail(low, setting->name_span, "no tensor of kernel '%s' has a size '%s'",
+            fail(low, setting->name_span, "E-SIZES: no tensor of kernel '%s' has a size '%s'",
                  low->kernel->name.text, setting->name);
         else if (size->usual != 0)
-            fail(low, setting->name_span, "the size '%s' is given twice", setting->name);
+            fail(low, setting->name_span, "E-SIZES: the size '%s' is given twice", setting->name);
         else
             eval_int(low, setting->value, arena_printf(low->arena, "the size '%s'", setting->name),
                      1, INT32_MAX, &size->usual);
@@ -575,10 +578,10 @@ bind_attributes(Lower *low)
         else if (strcmp(attribute->name, "sizes") == 0)
             continue; /* behind the tensors */
         else if (strcmp(attribute->name, "warps") != 0)
-            fail(low, attribute->span, "unknown attribute of a kernel: @warps(n), @plan(..) and "
+            fail(low, attribute->span, "E-ATTRIBUTE: unknown attribute of a kernel: @warps(n), @plan(..) and "
                  "@sizes(..) are known");
         else if (attribute->value == NULL)
-            fail(low, attribute->span, "@warps needs a number, as in @warps(4)");
+            fail(low, attribute->span, "E-ATTRIBUTE: @warps needs a number, as in @warps(4)");
         else if (eval_int(low, attribute->value, "the number of warps", 1, BLOCK_MAX_WARPS, &warps))
             low->fn->hint_warps = (uint32_t)warps;
     }
@@ -607,7 +610,7 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     bind_usual_sizes(&low);
     lower_block(&low, kernel->body);
     if (!low.has_grid)
-        fail(&low, kernel->name.span, "kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
+        fail(&low, kernel->name.span, "E-GRID: kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
              "how many programs run", kernel->name.text);
     if (low.diag->errors == 0)
         drop_keeps(&low);
@@ -673,12 +676,12 @@ check_defines(const AstToTir *options)
             continue;
         bool late = is_of_launch(options, define->name);
         if (late || found == NULL)
-            diag_error(options->diag, (Span){0, 0}, "-D %s=%s: no kernel has a compile-time parameter '%s'%s",
+            diag_error(options->diag, (Span){0, 0}, "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s'%s",
                        define->name, define->value, define->name,
                        late ? "; it is known at the launch only" : "");
         else
             diag_error(options->diag, (Span){0, 0},
-                       "-D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
+                       "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
                        define->name, define->value, define->name, found);
     }
 }
@@ -695,10 +698,10 @@ check_sizes(const AstToTir *options, const TirModule *module)
         for (uint32_t k = 0; k < module->fns.n; k++)
             known |= find_size(module->fns.at[k], size->name) != NULL;
         if (end == size->value || *end != '\0' || value < 1 || value > INT32_MAX)
-            diag_error(options->diag, (Span){0}, "--size %s=%s: expected a positive number",
+            diag_error(options->diag, (Span){0}, "E-SIZES: --size %s=%s: expected a positive number",
                        size->name, size->value);
         else if (!known)
-            diag_error(options->diag, (Span){0}, "--size %s=%s: no kernel has a size '%s'",
+            diag_error(options->diag, (Span){0}, "E-SIZES: --size %s=%s: no kernel has a size '%s'",
                        size->name, size->value, size->name);
     }
 }
@@ -720,10 +723,10 @@ ast_to_tir(const AstToTir *options, TirModule *module)
     if (n == 0) {
         Span place = {0, 0};
         if (options->kernel != NULL)
-            diag_error(options->diag, place, "there is no kernel '%s' in this file; it has %s",
+            diag_error(options->diag, place, "E-KERNEL: there is no kernel '%s' in this file; it has %s",
                        options->kernel, kernel_names(options));
         else
-            diag_error(options->diag, place, "there is no kernel in this file");
+            diag_error(options->diag, place, "E-KERNEL: there is no kernel in this file");
     }
     return options->diag->errors == before;
 }

@@ -42,7 +42,7 @@ want_index(const Call *call, uint32_t at, const Value *value)
 {
     if (value->kind == VALUE_INT || is_scalar_of(value, DT_I32))
         return true;
-    fail(call->low, arg_span(call, at), "%s takes integers here, not %s", call->name,
+    fail(call->low, arg_span(call, at), "E-TYPE: %s takes integers here, not %s", call->name,
          value_text(call->low, value));
     return false;
 }
@@ -85,7 +85,7 @@ build_range(const Call *call)
         if (!want_index(call, i, &call->args[i]))
             return error_value;
     if (steps->step.kind != VALUE_INT || steps->step.integer <= 0)
-        return fail(call->low, arg_span(call, 2), "the step of a range is a positive integer "
+        return fail(call->low, arg_span(call, 2), "E-RANGE: the step of a range is a positive integer "
                     "known at compile time, not %s", value_text(call->low, &steps->step));
     return (Value){.kind = VALUE_STEPS, .steps = steps};
 }
@@ -118,7 +118,7 @@ build_pack(const Call *call)
 
     for (uint32_t i = call->n; i-- > 0;) {
         if (call->args[i].kind != VALUE_RANGE || call->args[i].range->pack != NULL)
-            return fail(low, arg_span(call, i), "pack takes ranges, not %s",
+            return fail(low, arg_span(call, i), "E-PACK: pack takes ranges, not %s",
                         value_text(low, &call->args[i]));
         ranges[i] = *call->args[i].range;
         ranges[i].pack = pack;
@@ -126,7 +126,7 @@ build_pack(const Call *call)
         ranges[i].part = i;
         rows *= ranges[i].length;
         if (rows > TILE_MAX_EXTENT)
-            return fail(low, call->expr->span, "a tile has at most %d elements in a dimension, "
+            return fail(low, call->expr->span, "E-PACK: a tile has at most %d elements in a dimension, "
                         "this pack has more", TILE_MAX_EXTENT);
         fields[i] = (Value){.kind = VALUE_RANGE, .range = &ranges[i]};
     }
@@ -170,13 +170,13 @@ build_math(const Call *call)
     if (x->kind == VALUE_FLOAT)
         return value_float(fold_math(call->code, x->number));
     if (x->kind == VALUE_RANGE || (x->kind == VALUE_TILE && !dtype_is_float(x->type.dtype)))
-        return fail(low, arg_span(call, 0), "%s takes floats, not %s: cast it with `as f32`",
+        return fail(low, arg_span(call, 0), "E-TYPE: %s takes floats, not %s: cast it with `as f32`",
                     call->name, value_text(low, x));
     if (x->kind != VALUE_TILE)
-        return fail(low, arg_span(call, 0), "%s takes floats, not %s", call->name,
+        return fail(low, arg_span(call, 0), "E-TYPE: %s takes floats, not %s", call->name,
                     value_text(low, x));
     if (low->host_only)
-        return fail(low, call->expr->span, "%s cannot be computed by the launcher", call->name);
+        return fail(low, call->expr->span, "E-LAUNCHER: %s cannot be computed by the launcher", call->name);
     return value_tile(float_unary(low, (TirOpcode)call->code, x->tir), NULL);
 }
 
@@ -187,15 +187,15 @@ build_abs(const Call *call)
     Value x = range_to_tile(low, &call->args[0]);
 
     if (x.kind == VALUE_INT)
-        return x.integer == INT32_MIN ? fail(low, call->expr->span, "abs(%lld) does not fit in "
+        return x.integer == INT32_MIN ? fail(low, call->expr->span, "E-ARITHMETIC: abs(%lld) does not fit in "
                                              "32 bits", (long long)x.integer)
                                       : value_int(x.integer < 0 ? -x.integer : x.integer);
     if (x.kind == VALUE_FLOAT)
         return value_float(fabs(x.number));
     if (x.kind != VALUE_TILE || x.type.dtype == DT_BOOL)
-        return fail(low, arg_span(call, 0), "abs takes numbers, not %s", value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s", value_text(low, &x));
     if (low->host_only)
-        return fail(low, call->expr->span, "abs cannot be computed by the launcher");
+        return fail(low, call->expr->span, "E-LAUNCHER: abs cannot be computed by the launcher");
     return value_tile(float_unary(low, TIR_ABS, x.tir), NULL);
 }
 
@@ -211,18 +211,18 @@ build_reduction(const Call *call)
     if (x.kind == VALUE_ERROR)
         return x;
     if (x.kind != VALUE_TILE || x.type.rank == 0)
-        return fail(low, arg_span(call, 0), "%s reduces a tile, not %s", call->name,
+        return fail(low, arg_span(call, 0), "E-TYPE: %s reduces a tile, not %s", call->name,
                     value_text(low, &x));
     if (logical != (x.type.dtype == DT_BOOL))
-        return fail(low, arg_span(call, 0), "%s reduces %s, not %s", call->name,
+        return fail(low, arg_span(call, 0), "E-TYPE: %s reduces %s, not %s", call->name,
                     logical ? "bools" : "numbers", value_text(low, &x));
     if (call->has_axis) {
         if (call->axis.kind != VALUE_INT)
-            return fail(low, call->expr->span, "the axis is an int known at compile time, not %s",
+            return fail(low, call->expr->span, "E-AXIS: the axis is an int known at compile time, not %s",
                         value_text(low, &call->axis));
         axis = call->axis.integer < 0 ? call->axis.integer + x.type.rank : call->axis.integer;
         if (axis < 0 || axis >= x.type.rank)
-            return fail(low, call->expr->span, "there is no axis %lld in %s: the last one is %u",
+            return fail(low, call->expr->span, "E-AXIS: there is no axis %lld in %s: the last one is %u",
                         (long long)call->axis.integer, value_text(low, &x), x.type.rank - 1);
     }
     DType dtype = x.type.dtype;
@@ -243,7 +243,7 @@ build_minmax(const Call *call)
     if (call->n == 1)
         return build_reduction(call);
     if (call->has_axis)
-        return fail(call->low, call->expr->span, "%s takes two values, or one and an axis",
+        return fail(call->low, call->expr->span, "E-ARGUMENTS: %s takes two values, or one and an axis",
                     call->name);
     return value_minmax(call->low, call->expr->span,
                         call->code == REDUCE_MAX ? TIR_MAX : TIR_MIN, &call->args[0],
@@ -260,16 +260,16 @@ build_where(const Call *call)
     if (condition.kind == VALUE_BOOL && is_constant(&yes) && is_constant(&no))
         return condition.integer ? yes : no;
     if (low->host_only)
-        return fail(low, call->expr->span, "where cannot be computed by the launcher");
+        return fail(low, call->expr->span, "E-LAUNCHER: where cannot be computed by the launcher");
     if (!unify(low, call->expr->span, "where", &yes, &no))
         return error_value;
     if (condition.kind == VALUE_BOOL)
         return condition.integer ? yes : no;
     if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL)
-        return fail(low, arg_span(call, 0), "the condition of where is a bool, not %s",
+        return fail(low, arg_span(call, 0), "E-TYPE: the condition of where is a bool, not %s",
                     value_text(low, &condition));
     if (!broadcast_shape(condition.type, yes.type, &shape))
-        return fail(low, call->expr->span, "the shapes %s and %s of where do not fit together",
+        return fail(low, call->expr->span, "E-SHAPE: the shapes %s and %s of where do not fit together",
                     value_text(low, &condition), value_text(low, &yes));
     condition.tir = tir_broadcast_to(&low->b, condition.tir, &shape);
     yes.tir = tir_broadcast_to(&low->b, yes.tir, &shape);
@@ -285,18 +285,18 @@ build_mask(const Call *call)
     TirType shape;
 
     if (x.kind != VALUE_TILE || !dtype_is_float(x.type.dtype))
-        return fail(low, arg_span(call, 0), "mask takes a tile of floats, not %s",
+        return fail(low, arg_span(call, 0), "E-TYPE: mask takes a tile of floats, not %s",
                     value_text(low, &x));
     if (low->host_only)
-        return fail(low, call->expr->span, "mask cannot be computed by the launcher");
+        return fail(low, call->expr->span, "E-LAUNCHER: mask cannot be computed by the launcher");
     if (condition.kind == VALUE_BOOL)
         return condition.integer ? x : value_tile(tir_splat_const(&low->b, x.type, -INFINITY),
                                                   NULL);
     if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL)
-        return fail(low, arg_span(call, 1), "the condition of mask is a bool, not %s",
+        return fail(low, arg_span(call, 1), "E-TYPE: the condition of mask is a bool, not %s",
                     value_text(low, &condition));
     if (!broadcast_shape(condition.type, x.type, &shape) || !tir_same_shape(shape, x.type))
-        return fail(low, call->expr->span, "the condition %s does not fit the tile %s",
+        return fail(low, call->expr->span, "E-SHAPE: the condition %s does not fit the tile %s",
                     value_text(low, &condition), value_text(low, &x));
     condition.tir = tir_broadcast_to(&low->b, condition.tir, &x.type);
     return value_tile(tir_mask(&low->b, x.tir, condition.tir), NULL);
@@ -312,20 +312,20 @@ build_mma(const Call *call)
     for (uint32_t i = 0; i < 2; i++) {
         const Value *x = &call->args[i];
         if (x->kind != VALUE_TILE || x->type.rank != 2)
-            return fail(low, arg_span(call, i), "mma multiplies tiles of two dimensions, not %s",
+            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies tiles of two dimensions, not %s",
                         value_text(low, x));
         if (x->type.dtype == DT_F32)
-            return fail(low, arg_span(call, i), "mma multiplies f16 or bf16, not %s: cast it with "
+            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies f16 or bf16, not %s: cast it with "
                         "`as bf16` (tf32 is not supported yet)", value_text(low, x));
         if (!is_16bit_float(x->type.dtype))
-            return fail(low, arg_span(call, i), "mma multiplies f16 or bf16, not %s",
+            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies f16 or bf16, not %s",
                         value_text(low, x));
     }
     if (a->type.dtype != b->type.dtype)
-        return fail(low, call->expr->span, "mma mixes %s and %s: cast one of them with `as`",
+        return fail(low, call->expr->span, "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
                     value_text(low, a), value_text(low, b));
     if (a->type.dim[1] != b->type.dim[0])
-        return fail(low, call->expr->span, "the inner sizes of mma differ: the left side %s has %d "
+        return fail(low, call->expr->span, "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d "
                     "columns, the right side %s has %d rows", value_text(low, a), a->type.dim[1],
                     value_text(low, b), b->type.dim[0]);
     if (call->n == 2)
@@ -345,9 +345,9 @@ build_shape(const Call *call)
     const Value *axis = &call->args[1];
 
     if (x.kind != VALUE_TILE)
-        return fail(low, arg_span(call, 0), "shape takes a tile, not %s", value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: shape takes a tile, not %s", value_text(low, &x));
     if (axis->kind != VALUE_INT || axis->integer < 0 || axis->integer >= x.type.rank)
-        return fail(low, arg_span(call, 1), "%s has no axis %s", value_text(low, &x),
+        return fail(low, arg_span(call, 1), "E-AXIS: %s has no axis %s", value_text(low, &x),
                     value_text(low, axis));
     return value_int(x.type.dim[axis->integer]);
 }
@@ -358,7 +358,7 @@ build_dtype(const Call *call)
     Value x = range_to_tile(call->low, &call->args[0]);
 
     if (x.kind != VALUE_TILE)
-        return fail(call->low, arg_span(call, 0), "dtype takes a scalar or a tile, not %s",
+        return fail(call->low, arg_span(call, 0), "E-TYPE: dtype takes a scalar or a tile, not %s",
                     value_text(call->low, &x));
     return value_type(x.type.dtype);
 }
@@ -432,7 +432,7 @@ call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
     for (uint32_t i = 0; i < expr->args.n; i++) {
         const Arg *arg = &expr->args.at[i];
         if (arg->name != NULL && !(builtin->takes_axis && strcmp(arg->name, "axis") == 0))
-            return fail(low, arg->name_span, "%s has no argument '%s': it is used as %s",
+            return fail(low, arg->name_span, "E-ARGUMENTS: %s has no argument '%s': it is used as %s",
                         builtin->name, arg->name, builtin->usage);
         if (arg->name != NULL) {
             call.has_axis = true;
@@ -446,7 +446,7 @@ call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
             return error_value;
     }
     if (call.n < builtin->least || call.n > builtin->most)
-        return fail(low, expr->span, "%s is used as %s, not with %u argument%s", builtin->name,
+        return fail(low, expr->span, "E-ARGUMENTS: %s is used as %s, not with %u argument%s", builtin->name,
                     builtin->usage, call.n, call.n == 1 ? "" : "s");
     low->b.span = expr->span;
     return builtin->build(&call);
@@ -488,7 +488,7 @@ match_tile(Lower *low, const Param *param, DType dtype, Span span, Value *value)
     *value = range_to_tile(low, value);
     if (value->kind != VALUE_TILE || value->type.dtype != dtype ||
         value->type.rank != type->dims.n) {
-        fail(low, span, "parameter '%s' is a tile of %s with %u dimension%s, not %s",
+        fail(low, span, "E-SHAPE: parameter '%s' is a tile of %s with %u dimension%s, not %s",
              param->name.text, dtype_name(dtype), type->dims.n, type->dims.n == 1 ? "" : "s",
              value_text(low, value));
         return false;
@@ -504,7 +504,7 @@ match_tile(Lower *low, const Param *param, DType dtype, Span span, Value *value)
         if (!eval_int(low, dim, "the extent of a tile", 1, TILE_MAX_EXTENT, &extent))
             return false;
         if (extent != value->type.dim[i]) {
-            fail(low, span, "dimension %u of parameter '%s' is %lld, this argument is %s", i,
+            fail(low, span, "E-SHAPE: dimension %u of parameter '%s' is %lld, this argument is %s", i,
                  param->name.text, (long long)extent, value_text(low, value));
             return false;
         }
@@ -529,12 +529,12 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
             continue;
         if (value->kind == kinds[i].kind)
             return true;
-        fail(low, span, "parameter '%s' is %s known at compile time, not %s", param->name.text,
+        fail(low, span, "E-PARAMETER: parameter '%s' is %s known at compile time, not %s", param->name.text,
              i == 0 ? "an int" : "a type", value_text(low, value));
         return false;
     }
     if (!find_type(low, type->base.text, &dtype)) {
-        fail(low, type->base.span, "unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
+        fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
              "parameter that is a type", type->base.text);
         return false;
     }
@@ -550,7 +550,7 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
     }
     if (is_scalar_of(value, dtype))
         return true;
-    fail(low, span, "parameter '%s' is a scalar %s, not %s", param->name.text, dtype_name(dtype),
+    fail(low, span, "E-TYPE: parameter '%s' is a scalar %s, not %s", param->name.text, dtype_name(dtype),
          value_text(low, value));
     return false;
 }
@@ -568,16 +568,16 @@ order_arguments(Lower *low, const Function *function, const Expr *call, const Ar
                     break;
         if (at >= function->params.n) {
             if (arg->name != NULL)
-                fail(low, arg->name_span, "'%s' has no parameter '%s'", function->name.text,
+                fail(low, arg->name_span, "E-ARGUMENTS: '%s' has no parameter '%s'", function->name.text,
                      arg->name);
             else
-                fail(low, call->span, "'%s' takes %u arguments, not %u", function->name.text,
+                fail(low, call->span, "E-ARGUMENTS: '%s' takes %u arguments, not %u", function->name.text,
                      function->params.n, call->args.n);
             diag_note(low->diag, function->span, "'%s' is defined here", function->name.text);
             return false;
         }
         if (order[at] != NULL) {
-            fail(low, arg->value->span, "two arguments for parameter '%s'",
+            fail(low, arg->value->span, "E-ARGUMENTS: two arguments for parameter '%s'",
                  function->params.at[at].name.text);
             return false;
         }
@@ -586,7 +586,7 @@ order_arguments(Lower *low, const Function *function, const Expr *call, const Ar
     for (uint32_t i = 0; i < function->params.n; i++) {
         if (order[i] != NULL)
             continue;
-        fail(low, call->span, "'%s' needs an argument for '%s'", function->name.text,
+        fail(low, call->span, "E-ARGUMENTS: '%s' needs an argument for '%s'", function->name.text,
              function->params.at[i].name.text);
         diag_note(low->diag, function->span, "'%s' is defined here", function->name.text);
         return false;
@@ -616,18 +616,18 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
 {
     for (const Frame *frame = low->frame; frame != NULL; frame = frame->caller) {
         if (frame->function == function) {
-            fail(low, call->span, "'%s' calls itself: functions are expanded where they are "
+            fail(low, call->span, "E-RECURSION: '%s' calls itself: functions are expanded where they are "
                  "called, so this would never end", function->name.text);
             return false;
         }
     }
     if (low->frame->depth >= CALL_MAX_DEPTH) {
-        fail(low, call->span, "calls are nested too deeply here");
+        fail(low, call->span, "E-NESTING: calls are nested too deeply here");
         return false;
     }
     if (++low->n_calls <= CALL_MAX_COUNT && low->fn->next_id <= VALUE_MAX_COUNT)
         return true;
-    fail(low, low->kernel->name.span, "kernel '%s' is too large when all calls are expanded",
+    fail(low, low->kernel->name.span, "E-NESTING: kernel '%s' is too large when all calls are expanded",
          low->kernel->name.text);
     return false;
 }
@@ -656,7 +656,7 @@ call_function(Lower *low, const Function *function, const Expr *call)
         if (values[i].kind == VALUE_ERROR)
             return error_value;
         if (values[i].kind == VALUE_STEPS || values[i].kind == VALUE_NOTHING)
-            return fail(low, order[i]->value->span, "%s cannot be an argument",
+            return fail(low, order[i]->value->span, "E-ARGUMENTS: %s cannot be an argument",
                         value_text(low, &values[i]));
     }
     low->frame = &frame;
@@ -680,11 +680,13 @@ unknown_function(Lower *low, const Expr *call)
     const char *hint = word_hint(call->text);
 
     if (module != NULL)
-        return fail(low, call->text_span, "unknown function '%s': `use %s;` at the head of the file brings it",
+        return fail(low, call->text_span,
+                    "E-FUNCTION: unknown function '%s': `use %s;` at the head of the file brings it",
                     call->text, module);
     if (hint != NULL)
-        return fail(low, call->text_span, "unknown function '%s': %s", call->text, hint);
-    return fail(low, call->text_span, "unknown function '%s'%s", call->text, suggest_function(low, call->text));
+        return fail(low, call->text_span, "E-FUNCTION: unknown function '%s': %s", call->text, hint);
+    return fail(low, call->text_span,
+                "E-FUNCTION: unknown function '%s'%s", call->text, suggest_function(low, call->text));
 }
 
 Value
@@ -698,6 +700,6 @@ eval_call(Lower *low, const Expr *call)
     if (function != NULL)
         return call_function(low, function, call);
     if (find_binding(low, call->text) != NULL)
-        return fail(low, call->text_span, "'%s' is not a function", call->text);
+        return fail(low, call->text_span, "E-FUNCTION: '%s' is not a function", call->text);
     return unknown_function(low, call);
 }

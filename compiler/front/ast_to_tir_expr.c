@@ -26,11 +26,11 @@ eval_name(Lower *low, const Expr *expr)
         return value_float(3.14159265358979323846);
     for (uint32_t i = 0; i < low->ast->functions.n; i++)
         if (strcmp(low->ast->functions.at[i]->name.text, expr->text) == 0)
-            return fail(low, expr->span, "'%s' is a function: call it", expr->text);
+            return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     if (is_builtin(expr->text))
-        return fail(low, expr->span, "'%s' is a function: call it", expr->text);
+        return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     const char *hint = word_hint(expr->text);
-    return fail(low, expr->span, "unknown name '%s'%s%s", expr->text, hint != NULL ? ": " : "",
+    return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text, hint != NULL ? ": " : "",
                 hint != NULL ? hint : suggest_name(low, expr->text, false));
 }
 
@@ -46,7 +46,7 @@ tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index)
             *index = (uint32_t)at;
             return tuple->fields[at];
         }
-        return fail(low, expr->text_span, "the tuple has %u fields, the last one is .%u",
+        return fail(low, expr->text_span, "E-TUPLE: the tuple has %u fields, the last one is .%u",
                     tuple->n_fields, tuple->n_fields - 1);
     }
     buf_init(&have, low->arena);
@@ -61,9 +61,9 @@ tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index)
     }
     if (have.n == 0)
         return fail(low, expr->text_span,
-                    "the fields of this tuple have no names: take them apart with "
+                    "E-FIELD: the fields of this tuple have no names: take them apart with "
                     "`let (a, b) = ..`, or with .0, .1");
-    return fail(low, expr->text_span, "there is no field '%s' here: the fields are %s", name,
+    return fail(low, expr->text_span, "E-FIELD: there is no field '%s' here: the fields are %s", name,
                 have.at);
 }
 
@@ -78,13 +78,13 @@ eval_field(Lower *low, const Expr *expr)
     if (base.kind == VALUE_TUPLE)
         return tuple_field(low, expr, &base, &index);
     if (strcmp(expr->text, "T") != 0)
-        return fail(low, expr->text_span, "%s has no fields%s", value_text(low, &base),
+        return fail(low, expr->text_span, "E-TRANSPOSE: %s has no fields%s", value_text(low, &base),
                     base.kind == VALUE_TILE ? "; .T is its transpose" : "");
     if (base.kind == VALUE_TENSOR)
-        return fail(low, expr->span, "'%s' is a tensor: transpose what is loaded from it, as in "
+        return fail(low, expr->span, "E-TRANSPOSE: '%s' is a tensor: transpose what is loaded from it, as in "
                     "`(load %s[..]).T`", base.tensor->name, base.tensor->name);
     if (base.kind != VALUE_TILE || base.type.rank != 2)
-        return fail(low, expr->span, ".T transposes a tile of two dimensions, not %s",
+        return fail(low, expr->span, "E-TRANSPOSE: .T transposes a tile of two dimensions, not %s",
                     value_text(low, &base));
     low->b.span = expr->span;
     return value_tile(tir_transpose(&low->b, base.tir), NULL);
@@ -103,25 +103,25 @@ eval_place(Lower *low, const Expr *expr)
         Value base = read_place(low, &place);
         if (base.kind != VALUE_TUPLE) {
             if (base.kind != VALUE_ERROR)
-                fail(low, expr->span, "%s has no fields to assign to", value_text(low, &base));
+                fail(low, expr->span, "E-FIELD: %s has no fields to assign to", value_text(low, &base));
             return none;
         }
         if (tuple_field(low, expr, &base, &index).kind == VALUE_ERROR)
             return none;
         if (place.n == sizeof place.path / sizeof place.path[0]) {
-            fail(low, expr->span, "tuples are nested too deeply here");
+            fail(low, expr->span, "E-NESTING: tuples are nested too deeply here");
             return none;
         }
         place.path[place.n++] = index;
         return place;
     }
     if (expr->kind != EXPR_NAME) {
-        fail(low, expr->span, "only a variable, or a field of one, can be assigned to");
+        fail(low, expr->span, "E-ASSIGN: only a variable, or a field of one, can be assigned to");
         return none;
     }
     Binding *binding = find_binding(low, expr->text);
     if (binding == NULL) {
-        fail(low, expr->span, "unknown name '%s'%s; a new variable begins with `var`",
+        fail(low, expr->span, "E-NAME: unknown name '%s'%s; a new variable begins with `var`",
              expr->text, suggest_name(low, expr->text, false));
         return none;
     }
@@ -131,10 +131,10 @@ eval_place(Lower *low, const Expr *expr)
         if (binding->value.kind == VALUE_ERROR)
             return none;
         if (binding->what != NULL)
-            fail(low, expr->span, "'%s' is a %s and cannot be assigned to", expr->text,
+            fail(low, expr->span, "E-ASSIGN: '%s' is a %s and cannot be assigned to", expr->text,
                  binding->what);
         else
-            fail(low, expr->span, "'%s' cannot be assigned to: declare it with `var` instead of "
+            fail(low, expr->span, "E-ASSIGN: '%s' cannot be assigned to: declare it with `var` instead of "
                  "`let`", expr->text);
         diag_note(low->diag, binding->span, "'%s' is declared here", expr->text);
         return none;
@@ -181,12 +181,12 @@ eval_range_number(Lower *low, const Expr *expr, const Steps *steps)
 
     if (steps->tile == 0 || expr->index.n != 1 || subscript->kind != SUBSCRIPT_EXPR ||
         subscript->value->kind == EXPR_SPAN)
-        return fail(low, expr->span, "one of a sequence of ranges is taken with its number, as in tiles(lo..hi, N)[i]");
+        return fail(low, expr->span, "E-RANGE: one of a sequence of ranges is taken with its number, as in tiles(lo..hi, N)[i]");
     Value at = eval(low, subscript->value);
     if (at.kind == VALUE_ERROR)
         return at;
     if (at.kind == VALUE_INT ? at.integer < 0 : !is_scalar_of(&at, DT_I32))
-        return fail(low, subscript->span, "the number of a range is an i32 from 0 on, not %s", value_text(low, &at));
+        return fail(low, subscript->span, "E-TYPE: the number of a range is an i32 from 0 on, not %s", value_text(low, &at));
     return step_value(low, expr->span, steps, at, false);
 }
 
@@ -199,28 +199,28 @@ eval_subscript(Lower *low, const Expr *expr)
     if (base.kind == VALUE_ERROR)
         return base;
     if (base.kind == VALUE_TENSOR)
-        return fail(low, expr->span, "'%s' is a tensor: read a tile of it with `load %s[..]`",
+        return fail(low, expr->span, "E-TENSOR: '%s' is a tensor: read a tile of it with `load %s[..]`",
                     base.tensor->name, base.tensor->name);
     low->b.span = expr->span;
     if (base.kind == VALUE_STEPS)
         return eval_range_number(low, expr, base.steps);
     base = range_to_tile(low, &base);
     if (base.kind != VALUE_TILE)
-        return fail(low, expr->span, "%s cannot be subscripted", value_text(low, &base));
+        return fail(low, expr->span, "E-SUBSCRIPT: %s cannot be subscripted", value_text(low, &base));
     for (uint32_t i = 0; i < expr->index.n; i++) {
         const Subscript *subscript = &expr->index.at[i];
         if (subscript->kind == SUBSCRIPT_EXPR)
-            return fail(low, subscript->span, "a tile is subscripted with `:` (keep a dimension) "
+            return fail(low, subscript->span, "E-SUBSCRIPT: a tile is subscripted with `:` (keep a dimension) "
                         "and `None` (add one) only; parts of a tensor are chosen by `load`");
         kept += subscript->kind == SUBSCRIPT_ALL;
     }
     if (kept != base.type.rank)
-        return fail(low, expr->span, "%s has %u dimensions, but the subscript keeps %u: one `:` "
+        return fail(low, expr->span, "E-SUBSCRIPT: %s has %u dimensions, but the subscript keeps %u: one `:` "
                     "for each is needed", value_text(low, &base), base.type.rank, kept);
     if (low->host_only)
-        return fail(low, expr->span, "the launcher computes this: no tiles can be used");
+        return fail(low, expr->span, "E-LAUNCHER: the launcher computes this: no tiles can be used");
     if (expr->index.n > TIR_MAX_RANK)
-        return fail(low, expr->span, "a tile has at most %d dimensions", TIR_MAX_RANK);
+        return fail(low, expr->span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
     TirVal *tile = base.tir;
     for (uint32_t i = 0; i < expr->index.n; i++)
         if (expr->index.at[i].kind == SUBSCRIPT_NONE)
@@ -236,13 +236,13 @@ find_tensor(Lower *low, const char *name, Span span)
     Binding *binding = find_binding(low, name);
 
     if (binding == NULL) {
-        fail(low, span, "unknown tensor '%s'%s", name, suggest_name(low, name, true));
+        fail(low, span, "E-TENSOR: unknown tensor '%s'%s", name, suggest_name(low, name, true));
         return NULL;
     }
     Value value = read_binding(low, binding);
     if (value.kind != VALUE_TENSOR) {
         if (value.kind != VALUE_ERROR)
-            fail(low, span, "'%s' is not a tensor but %s", name, value_text(low, &value));
+            fail(low, span, "E-TENSOR: '%s' is not a tensor but %s", name, value_text(low, &value));
         return NULL;
     }
     return value.tensor;
@@ -290,11 +290,11 @@ static bool
 add_part(Lower *low, Span span, Access *access, const Range *range)
 {
     if (access->pack == range->pack && (access->parts >> range->part & 1) != 0) {
-        fail(low, span, "this part of a pack stands in two subscripts of one access");
+        fail(low, span, "E-PACK: this part of a pack stands in two subscripts of one access");
         return false;
     }
     if (access->pack != NULL && access->pack != range->pack) {
-        fail(low, span, "parts of two packs cannot stand in one access: pack all of the ranges "
+        fail(low, span, "E-PACK: parts of two packs cannot stand in one access: pack all of the ranges "
              "together");
         diag_note(low->diag, access->pack->span, "the other pack is made here");
         return false;
@@ -327,19 +327,19 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
     TirIndex *index = &access->index[at];
 
     if (subscript->kind == SUBSCRIPT_NONE) {
-        fail(low, subscript->span, "`None` adds no dimension in a load or store: write it after "
+        fail(low, subscript->span, "E-ACCESS: `None` adds no dimension in a load or store: write it after "
              "the load, as in `(load x[i])[:, None]`");
         return false;
     }
     if (subscript->kind == SUBSCRIPT_ALL) {
         if (dim->constant == 0) {
-            fail(low, subscript->span, "`:` takes a whole dimension, which must be known at "
+            fail(low, subscript->span, "E-CONSTANT: `:` takes a whole dimension, which must be known at "
                  "compile time; '%s' is a run-time size: go over tiles(%s, ..)",
                  dim_text(low, tensor, at), dim_text(low, tensor, at));
             return false;
         }
         if (dim->constant > TILE_MAX_EXTENT) {
-            fail(low, subscript->span, "a tile has at most %d elements in a dimension, `:` means "
+            fail(low, subscript->span, "E-LARGE: a tile has at most %d elements in a dimension, `:` means "
                  "%d here", TILE_MAX_EXTENT, dim->constant);
             return false;
         }
@@ -348,7 +348,7 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         return true;
     }
     if (subscript->value->kind == EXPR_SPAN) {
-        fail(low, subscript->span, "a part of a dimension is taken with a range from "
+        fail(low, subscript->span, "E-ACCESS: a part of a dimension is taken with a range from "
              "tiles(lo..hi, N), or with iota(N) + lo");
         return false;
     }
@@ -376,12 +376,12 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         *index = (TirIndex){.kind = INDEX_SCALAR};
         if (value.kind == VALUE_INT && (value.integer < 0 || (dim->constant > 0 &&
                                                               value.integer >= dim->constant))) {
-            fail(low, subscript->span, "index %lld is outside of the dimension of %s",
+            fail(low, subscript->span, "E-BOUNDS: index %lld is outside of the dimension of %s",
                  (long long)value.integer, dim_text(low, tensor, at));
             return false;
         }
         if (value.kind == VALUE_TILE && value.type.rank > 0) {
-            fail(low, subscript->span, "a tile of indices (%s) cannot subscript a tensor: "
+            fail(low, subscript->span, "E-ACCESS: a tile of indices (%s) cannot subscript a tensor: "
                  "gathering is not supported yet; use a range", value_text(low, &value));
             return false;
         }
@@ -402,23 +402,23 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
     if (tensor == NULL)
         return false;
     if (low->host_only) {
-        fail(low, span, "tensors cannot be read here: the launcher computes this");
+        fail(low, span, "E-LAUNCHER: tensors cannot be read here: the launcher computes this");
         return false;
     }
     if (!writes && tensor->mode == TENSOR_OUT) {
-        fail(low, name_span, "'%s' is an `out` tensor and cannot be read: declare it `inout`",
+        fail(low, name_span, "E-DIRECTION: '%s' is an `out` tensor and cannot be read: declare it `inout`",
              name);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
     if (writes && tensor->mode == TENSOR_IN) {
-        fail(low, name_span, "'%s' is an `in` tensor and cannot be written: declare it `out` or "
+        fail(low, name_span, "E-DIRECTION: '%s' is an `in` tensor and cannot be written: declare it `out` or "
              "`inout`", name);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
     if (index->n != tensor->rank) {
-        fail(low, span, "'%s' has %u dimensions, this subscript has %u", name, tensor->rank,
+        fail(low, span, "E-ACCESS: '%s' has %u dimensions, this subscript has %u", name, tensor->rank,
              index->n);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
@@ -426,7 +426,7 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
     out->type.dtype = tensor->dtype;
     for (uint32_t i = 0; i < index->n; i++) {
         if (out->type.rank == TIR_MAX_RANK && index->at[i].kind != SUBSCRIPT_EXPR) {
-            fail(low, span, "a tile has at most %d dimensions", TIR_MAX_RANK);
+            fail(low, span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
             return false;
         }
         ok &= eval_index(low, &index->at[i], out, i, &n);
@@ -434,13 +434,13 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
             return false;
     }
     if (ok && writes && out->pack != NULL && out->n_parts < out->pack->n) {
-        fail(low, span, "'%s' is written through %u of the %u ranges of a pack: elements would be "
+        fail(low, span, "E-PACK: '%s' is written through %u of the %u ranges of a pack: elements would be "
              "written more than once", name, out->n_parts, out->pack->n);
         diag_note(low->diag, out->pack->span, "the pack is made here");
         return false;
     }
     if (ok && tir_type_elements(out->type) > TILE_MAX_ELEMENTS) {
-        fail(low, span, "%s is too large for a tile: at most %d elements",
+        fail(low, span, "E-LARGE: %s is too large for a tile: at most %d elements",
              type_text(low, out->type), TILE_MAX_ELEMENTS);
         return false;
     }
@@ -519,12 +519,12 @@ eval_fill(Lower *low, const Expr *expr)
     if (dtype.kind != VALUE_TYPE)
         return dtype.kind == VALUE_ERROR
                    ? dtype
-                   : fail(low, expr->a->span, "a type is needed here, not %s",
+                   : fail(low, expr->a->span, "E-TYPE-NAME: a type is needed here, not %s",
                           value_text(low, &dtype));
     if (!dtype_usable(low, expr->a->span, dtype.dtype) || value.kind == VALUE_ERROR)
         return error_value;
     if (expr->index.n > TIR_MAX_RANK)
-        return fail(low, expr->span, "a tile has at most %d dimensions", TIR_MAX_RANK);
+        return fail(low, expr->span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
     type.dtype = dtype.dtype;
     for (uint32_t i = 0; i < expr->index.n; i++) {
         if (!eval_int(low, expr->index.at[i].value, "the extent of a tile", 1, TILE_MAX_EXTENT,
@@ -533,15 +533,15 @@ eval_fill(Lower *low, const Expr *expr)
         type.dim[type.rank++] = (int32_t)extent;
     }
     if (tir_type_elements(type) > TILE_MAX_ELEMENTS)
-        return fail(low, expr->span, "%s is too large for a tile: at most %d elements",
+        return fail(low, expr->span, "E-LARGE: %s is too large for a tile: at most %d elements",
                     type_text(low, type), TILE_MAX_ELEMENTS);
     if (low->host_only)
-        return fail(low, expr->span, "the launcher computes this: no tiles can be used");
+        return fail(low, expr->span, "E-LAUNCHER: the launcher computes this: no tiles can be used");
     low->b.span = expr->span;
     if (expr->kind == EXPR_ZEROS && dtype.dtype == DT_BOOL)
         value = value_bool(false);
     if (value.kind == VALUE_TILE && value.type.rank > 0)
-        return fail(low, expr->b->span, "full<..>[..](v) takes a scalar, not %s",
+        return fail(low, expr->b->span, "E-TYPE: full<..>[..](v) takes a scalar, not %s",
                     value_text(low, &value));
     return fit_to(low, expr->span, "full", &value, type, &out) ? out : error_value;
 }
@@ -561,11 +561,11 @@ eval_tuple(Lower *low, const Expr *expr)
             return error_value;
         if (fields[i].kind == VALUE_STEPS || fields[i].kind == VALUE_TENSOR ||
             fields[i].kind == VALUE_NOTHING)
-            return fail(low, arg->value->span, "%s cannot be in a tuple",
+            return fail(low, arg->value->span, "E-TUPLE: %s cannot be in a tuple",
                         value_text(low, &fields[i]));
         for (uint32_t k = 0; k < i && arg->name != NULL; k++)
             if (names[k] != NULL && strcmp(names[k], arg->name) == 0)
-                return fail(low, arg->name_span, "there are two fields '%s'", arg->name);
+                return fail(low, arg->name_span, "E-TWICE: there are two fields '%s'", arg->name);
     }
     return (Value){.kind = VALUE_TUPLE, .n_fields = n, .fields = fields, .names = names};
 }
@@ -594,7 +594,7 @@ eval_cast(Lower *low, const Expr *expr)
     if (x.kind == VALUE_ERROR || to.kind == VALUE_ERROR)
         return error_value;
     if (to.kind != VALUE_TYPE)
-        return fail(low, expr->b->span, "`as` needs a type, '%s' is %s", expr->b->text,
+        return fail(low, expr->b->span, "E-TYPE-NAME: `as` needs a type, '%s' is %s", expr->b->text,
                     value_text(low, &to));
     if (!dtype_usable(low, expr->b->span, to.dtype))
         return error_value;
@@ -609,7 +609,7 @@ eval_kind(Lower *low, const Expr *expr)
     switch (expr->kind) {
     case EXPR_INT:
         if (expr->integer > INT32_MAX)
-            return fail(low, expr->span, "%lld is beyond the largest i32, %ld", (long long)expr->integer,
+            return fail(low, expr->span, "E-ARITHMETIC: %lld is beyond the largest i32, %ld", (long long)expr->integer,
                         (long)INT32_MAX);
         return value_int(expr->integer);
     case EXPR_FLOAT: return value_float(expr->number);
@@ -628,7 +628,7 @@ eval_kind(Lower *low, const Expr *expr)
     case EXPR_ZEROS:
     case EXPR_FULL: return eval_fill(low, expr);
     case EXPR_SPAN:
-        return fail(low, expr->span, "`lo..hi` can stand after `in`, and in tiles(lo..hi, N)");
+        return fail(low, expr->span, "E-RANGE: `lo..hi` can stand after `in`, and in tiles(lo..hi, N)");
     }
     return error_value;
 }
@@ -637,7 +637,7 @@ Value
 eval(Lower *low, const Expr *expr)
 {
     if (low->nesting >= NESTING_MAX)
-        return fail(low, expr->span, "this is nested too deeply: %d levels are possible, calls "
+        return fail(low, expr->span, "E-NESTING: this is nested too deeply: %d levels are possible, calls "
                     "expanded", NESTING_MAX);
     low->nesting++;
     Value value = eval_kind(low, expr);
@@ -654,12 +654,12 @@ eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t 
     if (value.kind == VALUE_ERROR)
         return false;
     if (value.kind != VALUE_INT) {
-        fail(low, expr->span, "%s must be known at compile time, this is %s", what,
+        fail(low, expr->span, "E-CONSTANT: %s must be known at compile time, this is %s", what,
              value_text(low, &value));
         return false;
     }
     if (value.integer < least || value.integer > most) {
-        fail(low, expr->span, "%s must be between %lld and %lld, this is %lld", what,
+        fail(low, expr->span, "E-CONSTANT: %s must be between %lld and %lld, this is %lld", what,
              (long long)least, (long long)most, (long long)value.integer);
         return false;
     }

@@ -34,7 +34,7 @@ to_variable(Lower *low, Span span, const Value *value)
     low->b.span = span;
     out = to_runtime(low, span, value);
     if (out.kind != VALUE_TILE && out.kind != VALUE_ERROR)
-        return fail(low, span, "a variable cannot hold %s", value_text(low, value));
+        return fail(low, span, "E-ASSIGN: a variable cannot hold %s", value_text(low, value));
     return out;
 }
 
@@ -45,16 +45,16 @@ lower_let(Lower *low, const Stmt *stmt)
 
     if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR || value.kind == VALUE_NOTHING)
         value = value.kind == VALUE_STEPS
-                    ? fail(low, stmt->a->span, "tiles and range can only be looped over")
+                    ? fail(low, stmt->a->span, "E-RANGE: tiles and range can only be looped over")
                 : value.kind == VALUE_TENSOR
-                    ? fail(low, stmt->a->span, "'%s' is a tensor: read a tile of it with "
+                    ? fail(low, stmt->a->span, "E-TENSOR: '%s' is a tensor: read a tile of it with "
                            "`load %s[..]`", value.tensor->name, value.tensor->name)
-                    : fail(low, stmt->a->span, "this call returns nothing");
+                    : fail(low, stmt->a->span, "E-RETURN: this call returns nothing");
     if (stmt->kind == STMT_VAR)
         value = to_variable(low, stmt->a->span, &value);
     if (stmt->tuple && value.kind != VALUE_ERROR &&
         (value.kind != VALUE_TUPLE || value.n_fields != stmt->names.n))
-        value = fail(low, stmt->span, "%u names for %s", stmt->names.n, value_text(low, &value));
+        value = fail(low, stmt->span, "E-TUPLE: %u names for %s", stmt->names.n, value_text(low, &value));
     for (uint32_t i = 0; i < stmt->names.n; i++) {
         const Name *name = &stmt->names.at[i];
         Value part = stmt->tuple && value.kind == VALUE_TUPLE ? value.fields[i] : value;
@@ -87,7 +87,7 @@ convert_to(Lower *low, Span span, const Value *old, const Value *value)
         return tile;
     if (tile.kind == VALUE_ERROR || old->kind == VALUE_ERROR)
         return error_value;
-    return fail(low, span, "a variable of %s cannot become %s: a variable keeps its type%s",
+    return fail(low, span, "E-ASSIGN: a variable of %s cannot become %s: a variable keeps its type%s",
                 value_text(low, old), value_text(low, value),
                 old->kind == VALUE_TILE && tile.kind == VALUE_TILE &&
                         tir_same_shape(old->type, tile.type)
@@ -104,7 +104,7 @@ assign_tuple(Lower *low, Span span, const Expr *target, Value value)
     if (value.kind == VALUE_ERROR)
         return;
     if (value.kind != VALUE_TUPLE || value.n_fields != target->args.n) {
-        fail(low, span, "%u places for %s", target->args.n, value_text(low, &value));
+        fail(low, span, "E-TUPLE: %u places for %s", target->args.n, value_text(low, &value));
         return;
     }
     for (uint32_t i = 0; i < target->args.n; i++)
@@ -147,12 +147,12 @@ lower_store(Lower *low, const Stmt *stmt)
         return;
     TirTensor *tensor = access.tensor;
     if (atomic && tensor->mode != TENSOR_INOUT) {
-        fail(low, stmt->text_span, "atomic_add needs an `inout` tensor, '%s' is `out`",
+        fail(low, stmt->text_span, "E-ATOMIC: atomic_add needs an `inout` tensor, '%s' is `out`",
              tensor->name);
         return;
     }
     if (atomic && tensor->dtype != DT_F32 && tensor->dtype != DT_I32) {
-        fail(low, stmt->text_span, "atomic_add works on f32 and i32, '%s' is of %s",
+        fail(low, stmt->text_span, "E-ATOMIC: atomic_add works on f32 and i32, '%s' is of %s",
              tensor->name, dtype_name(tensor->dtype));
         return;
     }
@@ -191,7 +191,7 @@ eval_steps(Lower *low, const Expr *expr)
         if (bound->kind == VALUE_ERROR)
             return NULL;
         if (bound->kind != VALUE_INT && !is_scalar_of(bound, DT_I32)) {
-            fail(low, expr->span, "tiles(S, N), lo..hi, range(..) or an integer is needed after "
+            fail(low, expr->span, "E-RANGE: tiles(S, N), lo..hi, range(..) or an integer is needed after "
                  "`in`, not %s", value_text(low, bound));
             return NULL;
         }
@@ -249,10 +249,10 @@ lower_axis(Lower *low, const GridAxis *axis)
         Value extent = count_steps(low, axis->value->span, steps);
         host = host_of(low, &extent);
         if (extent.kind == VALUE_INT && extent.integer <= 0)
-            fail(low, axis->value->span, "the grid is empty: this is %lld long",
+            fail(low, axis->value->span, "E-GRID: the grid is empty: this is %lld long",
                  (long long)extent.integer);
         else if (host == NULL && extent.kind != VALUE_ERROR)
-            fail(low, axis->value->span, "the launcher must be able to compute the grid: only "
+            fail(low, axis->value->span, "E-LAUNCHER: the launcher must be able to compute the grid: only "
                  "sizes, scalar parameters and integers may be used here");
     }
     low->host_only = false;
@@ -279,16 +279,16 @@ static void
 lower_grid(Lower *low, const Stmt *stmt, bool top)
 {
     if (!top || low->frame->function != NULL) {
-        fail(low, stmt->span, "`grid` belongs in the outermost block of a kernel");
+        fail(low, stmt->span, "E-GRID: `grid` belongs in the outermost block of a kernel");
         return;
     }
     if (low->has_grid) {
-        fail(low, stmt->span, "a kernel has one `grid`");
+        fail(low, stmt->span, "E-GRID: a kernel has one `grid`");
         return;
     }
     low->has_grid = true;
     if (stmt->axes.n > GRID_MAX_AXES) {
-        fail(low, stmt->span, "a grid has at most %d axes", GRID_MAX_AXES);
+        fail(low, stmt->span, "E-GRID: a grid has at most %d axes", GRID_MAX_AXES);
         return;
     }
     for (uint32_t i = 0; i < stmt->axes.n; i++)
@@ -307,19 +307,19 @@ lower_require(Lower *low, const Stmt *stmt)
     if (value.kind == VALUE_ERROR)
         return;
     if (value.kind != VALUE_BOOL && !is_scalar_of(&value, DT_BOOL)) {
-        fail(low, stmt->a->span, "`require` needs a condition, not %s", value_text(low, &value));
+        fail(low, stmt->a->span, "E-TYPE: `require` needs a condition, not %s", value_text(low, &value));
         return;
     }
     buf_init(&text, low->arena);
     ast_print_expr(stmt->a, &text);
     if (value.kind == VALUE_BOOL) {
         if (!value.integer)
-            fail(low, stmt->span, "the requirement `%s` does not hold%s%s", text.at,
+            fail(low, stmt->span, "E-REQUIRE: the requirement `%s` does not hold%s%s", text.at,
                  stmt->text != NULL ? ": " : "", stmt->text != NULL ? stmt->text : "");
         return;
     }
     if (value.host == NULL) {
-        fail(low, stmt->a->span, "the launcher must be able to compute this: only sizes, scalar "
+        fail(low, stmt->a->span, "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
              "parameters and integers may be used here");
         return;
     }
@@ -457,7 +457,7 @@ loop_hints(Lower *low, const AttributeList *attributes)
         int64_t stages;
         if (strcmp(attribute->name, "stages") == 0) {
             if (attribute->value == NULL)
-                fail(low, attribute->span, "@stages needs a number, as in @stages(3)");
+                fail(low, attribute->span, "E-ATTRIBUTE: @stages needs a number, as in @stages(3)");
             else if (eval_int(low, attribute->value, "the number of stages", 1, LOOP_MAX_STAGES, &stages))
                 hints.stages = (int32_t)stages;
         } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL &&
@@ -466,7 +466,7 @@ loop_hints(Lower *low, const AttributeList *attributes)
         } else if (strcmp(attribute->name, "any_order") == 0 && attribute->value == NULL) {
             hints.any_order = true;
         } else {
-            fail(low, attribute->span, "unknown attribute of a loop: @stages(n), @no_split and "
+            fail(low, attribute->span, "E-ATTRIBUTE: unknown attribute of a loop: @stages(n), @no_split and "
                  "@any_order are known");
         }
     }
@@ -546,7 +546,7 @@ lower_for(Lower *low, const Stmt *stmt)
     bool plain = false; /* the induction variable is the integer itself */
 
     if (low->host_only) {
-        fail(low, stmt->span, "the launcher computes this: no loops can be used");
+        fail(low, stmt->span, "E-LAUNCHER: the launcher computes this: no loops can be used");
         return;
     }
     if (steps != NULL) {
@@ -647,7 +647,7 @@ has_by_rows(Lower *low, const AttributeList *attributes)
             attribute->settings.n == 0)
             found = true;
         else
-            fail(low, attribute->span, "unknown attribute of `if`: @by_rows is known");
+            fail(low, attribute->span, "E-ATTRIBUTE: unknown attribute of `if`: @by_rows is known");
     }
     return found;
 }
@@ -667,17 +667,17 @@ lower_if(Lower *low, const Stmt *stmt)
         return;
     }
     if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL) {
-        fail(low, stmt->a->span, "the condition of `if` is a bool, not %s",
+        fail(low, stmt->a->span, "E-CONDITION: the condition of `if` is a bool, not %s",
              value_text(low, &condition));
         return;
     }
     if (condition.type.rank > 0) {
-        fail(low, stmt->a->span, "the condition of `if` is one bool, not %s: say any(..) or "
+        fail(low, stmt->a->span, "E-CONDITION: the condition of `if` is one bool, not %s: say any(..) or "
              "all(..) of it", value_text(low, &condition));
         return;
     }
     if (low->host_only) {
-        fail(low, stmt->span, "the launcher computes this: only conditions known at compile time "
+        fail(low, stmt->span, "E-LAUNCHER: the launcher computes this: only conditions known at compile time "
              "can be used");
         return;
     }
@@ -693,18 +693,18 @@ lower_return(Lower *low, const Stmt *stmt)
     Value value = {.kind = VALUE_NOTHING};
 
     if (frame->function == NULL) {
-        fail(low, stmt->span, "a kernel returns nothing: it stores its results");
+        fail(low, stmt->span, "E-RETURN: a kernel returns nothing: it stores its results");
         return;
     }
     if (stmt->a != NULL)
         value = eval(low, stmt->a);
     if (frame->runtime_depth > 0) {
-        fail(low, stmt->span, "`return` cannot stand in a loop, nor under a condition that is "
+        fail(low, stmt->span, "E-RETURN: `return` cannot stand in a loop, nor under a condition that is "
              "known at run time only");
         value = error_value;
     }
     if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR)
-        value = fail(low, stmt->a->span, "a function cannot return %s", value_text(low, &value));
+        value = fail(low, stmt->a->span, "E-RETURN: a function cannot return %s", value_text(low, &value));
     frame->returned = true;
     frame->result = value;
 }
@@ -717,7 +717,7 @@ lower_expr(Lower *low, const Stmt *stmt)
         return;
     }
     if (eval(low, stmt->a).kind != VALUE_ERROR)
-        fail(low, stmt->a->span, "this value is not used: assign it to something");
+        fail(low, stmt->a->span, "E-UNUSED: this value is not used: assign it to something");
 }
 
 /* `print` and `assert` are for `tilec run`: checked here, and then forgotten. */
@@ -727,20 +727,20 @@ lower_debug(Lower *low, const Stmt *stmt)
     TirBuilder outer = low->b;
 
     if (!low->options->ignore_debug)
-        fail(low, stmt->span, "`%s` is for `tilec run`: compiled kernels have it with --ignore-debug, which "
+        fail(low, stmt->span, "E-DEBUG: `%s` is for `tilec run`: compiled kernels have it with --ignore-debug, which "
              "leaves it out", stmt->kind == STMT_PRINT ? "print" : "assert");
     low->b.block = tir_block_new(low->fn);
     low->b.at = -1;
     for (uint32_t i = 0; i < stmt->args.n; i++) {
         Value value = eval(low, stmt->args.at[i].value);
         if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR || value.kind == VALUE_NOTHING)
-            fail(low, stmt->args.at[i].value->span, "`print` shows values, not %s", value_text(low, &value));
+            fail(low, stmt->args.at[i].value->span, "E-DEBUG: `print` shows values, not %s", value_text(low, &value));
     }
     if (stmt->kind == STMT_ASSERT) {
         Value value = eval(low, stmt->a);
         if (value.kind != VALUE_ERROR && value.kind != VALUE_BOOL &&
             (value.kind != VALUE_TILE || value.type.dtype != DT_BOOL))
-            fail(low, stmt->a->span, "`assert` needs a bool, or a tile of bools, not %s",
+            fail(low, stmt->a->span, "E-DEBUG: `assert` needs a bool, or a tile of bools, not %s",
                  value_text(low, &value));
     }
     low->b = outer;
@@ -775,7 +775,7 @@ lower_block(Lower *low, const Block *block)
     bool top = block == low->kernel->body;
 
     if (low->nesting >= NESTING_MAX) {
-        fail(low, block->span, "this is nested too deeply: %d levels are possible, calls expanded",
+        fail(low, block->span, "E-NESTING: this is nested too deeply: %d levels are possible, calls expanded",
              NESTING_MAX);
         return;
     }

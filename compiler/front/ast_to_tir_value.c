@@ -112,7 +112,7 @@ dtype_usable(Lower *low, Span span, DType dtype)
 {
     if (dtype != DT_TF32 && dtype != DT_E4M3)
         return true;
-    fail(low, span, "%s is not supported yet: use f32, f16, bf16, i32 or bool",
+    fail(low, span, "E-TYPE-NAME: %s is not supported yet: use f32, f16, bf16, i32 or bool",
          dtype_name(dtype));
     return false;
 }
@@ -163,12 +163,12 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
     const HostExpr *host = type.rank == 0 ? host_of(low, value) : NULL;
 
     if ((value->kind == VALUE_BOOL) != (type.dtype == DT_BOOL)) {
-        fail(low, span, "%s cannot stand where %s is needed", value_text(low, value),
+        fail(low, span, "E-TYPE: %s cannot stand where %s is needed", value_text(low, value),
              dtype_name(type.dtype));
         return false;
     }
     if (value->kind == VALUE_FLOAT && type.dtype == DT_I32) {
-        fail(low, span, "%s cannot stand where i32 is needed: write a whole number, or cast the "
+        fail(low, span, "E-TYPE: %s cannot stand where i32 is needed: write a whole number, or cast the "
              "other side with `as f32`", value_text(low, value));
         return false;
     }
@@ -213,7 +213,7 @@ range_to_tile(Lower *low, const Value *value)
         return *value;
     const Range *range = value->range;
     if (low->host_only)
-        return fail(low, low->b.span, "a range has no value here");
+        return fail(low, low->b.span, "E-RANGE: a range has no value here");
     Value tile = indices_of(low, range);
     for (uint32_t k = 0; range->pack != NULL && tile.kind == VALUE_TILE && k < range->pack->n; k++) {
         const Range *other = &range->pack->parts[k];
@@ -247,7 +247,7 @@ index_operand(Lower *low, Span span, const Value *value)
         return tir_const_int(&low->b, value->integer);
     if (is_scalar_of(value, DT_I32))
         return value->tir;
-    fail(low, span, "an integer is needed here, not %s", value_text(low, value));
+    fail(low, span, "E-TYPE: an integer is needed here, not %s", value_text(low, value));
     return NULL;
 }
 
@@ -284,10 +284,10 @@ is_numeric(Lower *low, Span span, const char *what, const Value *value)
     if (is_constant(value) || value->kind == VALUE_TILE)
         return true;
     if (value->kind == VALUE_TENSOR)
-        fail(low, span, "'%s' is a tensor: read a tile of it with `load %s[..]`",
+        fail(low, span, "E-TENSOR: '%s' is a tensor: read a tile of it with `load %s[..]`",
              value->tensor->name, value->tensor->name);
     else if (value->kind != VALUE_ERROR)
-        fail(low, span, "%s works on numbers and tiles, not on %s", what, value_text(low, value));
+        fail(low, span, "E-TYPE: %s works on numbers and tiles, not on %s", what, value_text(low, value));
     return false;
 }
 
@@ -313,12 +313,12 @@ unify(Lower *low, Span span, const char *what, Value *x, Value *y)
     if (is_constant(y))
         return adapt_constant(low, span, y, x->type, y);
     if (x->type.dtype != y->type.dtype) {
-        fail(low, span, "%s mixes %s and %s: cast one of them with `as`", what,
+        fail(low, span, "E-TYPE: %s mixes %s and %s: cast one of them with `as`", what,
              value_text(low, x), value_text(low, y));
         return false;
     }
     if (!broadcast_shape(x->type, y->type, &shape)) {
-        fail(low, span, "the shapes %s and %s of %s do not fit together", value_text(low, x),
+        fail(low, span, "E-SHAPE: the shapes %s and %s of %s do not fit together", value_text(low, x),
              value_text(low, y), what);
         return false;
     }
@@ -338,12 +338,12 @@ fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type
     if (is_constant(&tile))
         return adapt_constant(low, span, &tile, type, out);
     if (tile.type.dtype != type.dtype) {
-        fail(low, span, "%s takes %s, not %s: cast it with `as %s`", what, type_text(low, type),
+        fail(low, span, "E-TYPE: %s takes %s, not %s: cast it with `as %s`", what, type_text(low, type),
              value_text(low, &tile), dtype_name(type.dtype));
         return false;
     }
     if (!broadcast_shape(tile.type, type, &shape) || !tir_same_shape(shape, type)) {
-        fail(low, span, "%s takes %s, not %s", what, type_text(low, type),
+        fail(low, span, "E-TYPE: %s takes %s, not %s", what, type_text(low, type),
              value_text(low, &tile));
         return false;
     }
@@ -359,9 +359,9 @@ fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
     int64_t result = 0;
 
     if ((op == OP_DIV || op == OP_REM) && b == 0)
-        return fail(low, span, "division by zero: %lld %s 0", (long long)a, op_text(op));
+        return fail(low, span, "E-ARITHMETIC: division by zero: %lld %s 0", (long long)a, op_text(op));
     if ((op == OP_SHL || op == OP_SHR) && (b < 0 || b > 31))
-        return fail(low, span, "a shift by %lld: 0 to 31 is possible", (long long)b);
+        return fail(low, span, "E-ARITHMETIC: a shift by %lld: 0 to 31 is possible", (long long)b);
     switch (op) {
     case OP_ADD: result = a + b; break;
     case OP_SUB: result = a - b; break;
@@ -379,10 +379,10 @@ fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
     case OP_LE: return value_bool(a <= b);
     case OP_GT: return value_bool(a > b);
     case OP_GE: return value_bool(a >= b);
-    default: return fail(low, span, "'%s' works on bools, not on ints", op_text(op));
+    default: return fail(low, span, "E-TYPE: '%s' works on bools, not on ints", op_text(op));
     }
     if (result < INT32_MIN || result > INT32_MAX)
-        return fail(low, span, "%lld %s %lld = %lld does not fit in 32 bits", (long long)a,
+        return fail(low, span, "E-ARITHMETIC: %lld %s %lld = %lld does not fit in 32 bits", (long long)a,
                     op_text(op), (long long)b, (long long)result);
     return value_int(result);
 }
@@ -401,7 +401,7 @@ fold_floats(Lower *low, Span span, Op op, double a, double b)
     case OP_LE: return value_bool(a <= b);
     case OP_GT: return value_bool(a > b);
     case OP_GE: return value_bool(a >= b);
-    default: return fail(low, span, "'%s' does not work on floats", op_text(op));
+    default: return fail(low, span, "E-TYPE: '%s' does not work on floats", op_text(op));
     }
 }
 
@@ -413,7 +413,7 @@ fold_bools(Lower *low, Span span, Op op, bool a, bool b)
     case OP_AND: case OP_BIT_AND: return value_bool(a && b);
     case OP_BIT_XOR: case OP_NE: return value_bool(a != b);
     case OP_EQ: return value_bool(a == b);
-    default: return fail(low, span, "'%s' does not work on bools", op_text(op));
+    default: return fail(low, span, "E-TYPE: '%s' does not work on bools", op_text(op));
     }
 }
 
@@ -423,7 +423,7 @@ fold_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (x->kind == VALUE_BOOL && y->kind == VALUE_BOOL)
         return fold_bools(low, span, op, x->integer != 0, y->integer != 0);
     if (x->kind == VALUE_BOOL || y->kind == VALUE_BOOL)
-        return fail(low, span, "'%s' mixes %s and %s", op_text(op), value_text(low, x),
+        return fail(low, span, "E-TYPE: '%s' mixes %s and %s", op_text(op), value_text(low, x),
                     value_text(low, y));
     if (x->kind == VALUE_INT && y->kind == VALUE_INT)
         return fold_integers(low, span, op, x->integer, y->integer);
@@ -565,7 +565,7 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
     if (!takes_dtype(&meaning, a.type.dtype))
-        return fail(low, span, "%s does not work on %s", what, value_text(low, &a));
+        return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
     out = (Value){.kind = VALUE_TILE, .type = a.type};
     if (meaning.kind == COMPARES)
         out.type.dtype = DT_BOOL;
@@ -594,7 +594,7 @@ value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
     if (a.type.dtype == DT_BOOL)
-        return fail(low, span, "%s does not work on %s", what, value_text(low, &a));
+        return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
     Value out = {.kind = VALUE_TILE, .type = a.type};
     if (a.type.rank == 0)
         out.host = host_pair(low, op == TIR_MAX ? HOST_MAX : HOST_MIN, &a, &b);
@@ -618,10 +618,10 @@ value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
     if (x->kind == VALUE_ERROR || y->kind == VALUE_ERROR)
         return (Value){.kind = VALUE_ERROR};
     if (!has_integers(x) || !has_integers(y))
-        return fail(low, span, "cdiv divides integers, not %s by %s", value_text(low, x),
+        return fail(low, span, "E-TYPE: cdiv divides integers, not %s by %s", value_text(low, x),
                     value_text(low, y));
     if (y->kind == VALUE_INT && y->integer <= 0)
-        return fail(low, span, "cdiv divides by a positive integer, not by %lld",
+        return fail(low, span, "E-ARITHMETIC: cdiv divides by a positive integer, not by %lld",
                     (long long)y->integer);
     if (x->kind == VALUE_INT && y->kind == VALUE_INT) {
         int64_t quotient = x->integer / y->integer;
@@ -655,7 +655,7 @@ value_unary(Lower *low, Span span, Op op, const Value *x)
     if (!is_numeric(low, span, op == OP_NOT ? "'!'" : "'-'", &tile))
         return (Value){.kind = VALUE_ERROR};
     if (is_constant(&tile) || (tile.type.dtype == DT_BOOL) != (op == OP_NOT))
-        return fail(low, span, "'%s' does not work on %s", op_text(op), value_text(low, &tile));
+        return fail(low, span, "E-TYPE: '%s' does not work on %s", op_text(op), value_text(low, &tile));
     Value out = {.kind = VALUE_TILE, .type = tile.type};
     if (tile.host != NULL)
         out.host = host_node(low, op == OP_NOT ? HOST_NOT : HOST_NEG, tile.host, NULL);
@@ -674,13 +674,13 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
         return (Value){.kind = VALUE_ERROR};
     if (to == DT_BOOL && (is_constant(&tile) ? tile.kind != VALUE_BOOL
                                              : tile.type.dtype != DT_BOOL))
-        return fail(low, span, "a number cannot be cast to bool: compare it, as in `x != 0`");
+        return fail(low, span, "E-CAST: a number cannot be cast to bool: compare it, as in `x != 0`");
     if (is_constant(&tile)) {
         if (tile.kind == VALUE_BOOL && to != DT_BOOL)
             tile = value_int(tile.integer);
         if (tile.kind == VALUE_FLOAT && to == DT_I32) {
             if (!(fabs(tile.number) < 2147483648.0))
-                return fail(low, span, "%s does not fit in i32", value_text(low, &tile));
+                return fail(low, span, "E-ARITHMETIC: %s does not fit in i32", value_text(low, &tile));
             tile = value_int((int64_t)tile.number);
         }
         return adapt_constant(low, span, &tile, tir_scalar(to), &out)
@@ -690,6 +690,6 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
     if (low->host_only)
         return tile.type.dtype == to
                    ? tile
-                   : fail(low, span, "a cast cannot be computed by the launcher");
+                   : fail(low, span, "E-LAUNCHER: a cast cannot be computed by the launcher");
     return tile.type.dtype == to ? tile : value_tile(tir_cast(&low->b, tile.tir, to), NULL);
 }

@@ -35,7 +35,7 @@ fail(LirReader *r, const char *at, const char *message)
     uint32_t lo = r->file->base + (uint32_t)(at - r->file->text);
 
     if (!r->failed)
-        diag_error(r->diag, (Span){lo, lo + 1}, "%s", message);
+        diag_error(r->diag, (Span){lo, lo + 1}, "E-LANE-IR: %s", message);
     r->failed = true;
 }
 

@@ -14,7 +14,7 @@ void
 reader_fail_at(Reader *r, Span span, const char *message)
 {
     if (!r->failed)
-        diag_error(r->diag, span, "%s", message);
+        diag_error(r->diag, span, "E-TILE-IR: %s", message);
     r->failed = true;
 }
 

@@ -470,7 +470,7 @@ lower_store(Lowering *lo, TirOp *op)
 
     if (op->op == TIR_ATOMIC_ADD && value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
         diag_error(lo->px->diag, op->span,
-                   "atomic_add to a tensor of %s is not supported; use f32 or i32",
+                   "E-ATOMIC: atomic_add to a tensor of %s is not supported; use f32 or i32",
                    dtype_name(value->type.dtype));
         lo->failed = true;
         return;

@@ -285,7 +285,7 @@ lower_mma(Lowering *lo, TirOp *op)
     LirReg *d = arena_array(lo->arena, LirReg, n);
 
     if (form == NULL) {
-        diag_error(lo->px->diag, op->span, "%s has no product of %s operands here",
+        diag_error(lo->px->diag, op->span, "E-PRODUCT: %s has no product of %s operands here",
                    lo->px->target->name, dtype_name(op->args[0]->type.dtype));
         lo->failed = true;
         return;

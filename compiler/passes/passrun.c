@@ -49,16 +49,17 @@ name_is_missing(Diag *diag, const char *what, const char *name, bool switches)
     for (uint32_t k = 0; switches && k < switch_count; k++)
         keep_nearer(switch_table[k].name, name, &nearest, &least);
     if (word_is_near(name, least))
-        diag_error(diag, (Span){0}, "there is no %s '%s'; did you mean '%s'?", what, name, nearest);
+        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; did you mean '%s'?", what, name, nearest);
     else
-        diag_error(diag, (Span){0}, "there is no %s '%s'; --list-passes shows them", what, name);
+        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; --list-passes shows them", what, name);
 }
 
 void
 pass_is_missing(Diag *diag, const char *name)
 {
     if (switch_find(name, strlen(name)) >= 0)
-        diag_error(diag, (Span){0}, "'%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
+        diag_error(diag, (Span){0},
+                   "E-PASS: '%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
                    name);
     else
         name_is_missing(diag, "pass", name, false);
@@ -111,7 +112,7 @@ switched_read(Switched *switched, Diag *diag, const char *text)
     else if (row >= 0)
         set_row(&switched->on, &switched->off, row, !off);
     else if (off && pass_table[pass].needed)
-        diag_error(diag, (Span){0}, "the pass '%s' can not be switched off: without it the code would be wrong",
+        diag_error(diag, (Span){0}, "E-PASS: the pass '%s' can not be switched off: without it the code would be wrong",
                    pass_table[pass].name);
     else
         set_row(&switched->passes_on, &switched->passes_off, pass, !off);
@@ -168,7 +169,8 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
         buf_init(&text, px->arena);
         if (!tir_verify_fn(fn, &text)) {
             if (roles)
-                diag_error(px->diag, fn->span, "kernel '%s' cannot have this plan: its roles cannot be built; please "
+                diag_error(px->diag, fn->span,
+                           "E-PLAN: kernel '%s' cannot have this plan: its roles cannot be built; please "
                            "report this with the program\n%s", fn->name, text.at);
             else
                 buf_printf(run->bugs, "after the pass '%s':\n%s", pass->name, text.at);
@@ -188,10 +190,10 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
 
     *row = (uint32_t)(last + 1);
     if (fn->after != NULL && last < 0)
-        diag_error(px->diag, fn->span, "kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
+        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
                    "them", fn->name, fn->after);
     else if (fn->after == NULL && fn->plan != NULL)
-        diag_error(px->diag, fn->span, "kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
+        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
                    "plan' in front of the plan says that 'roles' is the next one", fn->name);
     else
         return true;

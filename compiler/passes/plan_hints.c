@@ -115,7 +115,7 @@ plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *wh
 {
     if (px->plan_span.lo == 0)
         return;
-    diag_error(px->diag, px->plan_span, "kernel '%s' can not have this plan: %s", fn->name, what);
+    diag_error(px->diag, px->plan_span, "E-PLAN: kernel '%s' can not have this plan: %s", fn->name, what);
     if (where.lo != 0)
         diag_note(px->diag, where, "this is what stands against it");
 }

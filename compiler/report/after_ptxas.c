@@ -394,7 +394,7 @@ begin_message(Buf *out, const char *place, AfterAction action)
 static void
 end_message(Buf *out, AfterKind kind, AfterAction action)
 {
-    buf_printf(out, " [-W%s%s]\n", action == AFTER_FAIL ? "error=" : "", after_rules[kind].name);
+    buf_printf(out, action == AFTER_FAIL ? " [-Werror=%s] [E-PTXAS]\n" : " [-W%s]\n", after_rules[kind].name);
 }
 
 static uint32_t

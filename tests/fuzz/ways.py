@@ -139,7 +139,7 @@ def with_plan(text, plan):
 def refusal(message, way):
     """Of a refused program: "limit" (a document names it), "plan" (what was asked for cannot be had), "unproved",
     "unbuilt" (of a plan that was given), or None: nothing that may be."""
-    errors = re.findall(r"error: (.*)", message)
+    errors = re.findall(r"error: (.*?)(?: \[E-[A-Z-]+\])?$", message, re.M)
     given = way.plan or any(f.startswith("--plan=") for f in way.flags)
     kinds = set()
     for text in errors:

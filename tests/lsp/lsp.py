@@ -113,7 +113,8 @@ def main():
     server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 2}, contentChanges=[{"text": broken}])
     server.at("hover", broken, "half")
     said = server.diagnostics[URI]
-    want("diagnostics", said and said[0]["severity"] == 1 and said[0]["range"]["start"] == {"line": 3, "character": 11}, said)
+    want("diagnostics", said and said[0]["severity"] == 1 and said[0]["range"]["start"] == {"line": 3, "character": 11}
+         and said[0]["code"] == "E-NAME" and "E-NAME" not in said[0]["message"], said)
     for cut in range(0, len(TEXT), 3):  # as it is typed
         server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 3}, contentChanges=[{"text": TEXT[:cut]}])
         server.ask("textDocument/completion", textDocument={"uri": URI}, position={"line": 999, "character": 999})

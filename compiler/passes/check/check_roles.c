@@ -763,7 +763,7 @@ say_unproved(const PassContext *px, const TirFn *fn, const char *why)
 {
     if (px->unproved == UNPROVED_ERROR)
         diag_error(px->diag, fn->span,
-                   "kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
+                   "E-UNPROVED: kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
                    "-Wno-error=unproved [-Werror=unproved]",
                    fn->name, why);
     else if (px->unproved == UNPROVED_WARNING)

@@ -593,7 +593,7 @@ only_two_axes(PassContext *px, const TirBlock *block)
             if (op->results[k]->type.rank <= LAYOUT_RANK)
                 continue;
             diag_error(px->diag, op->span,
-                       "a tile of %u dimensions: code is made for at most %d so far",
+                       "E-LARGE: a tile of %u dimensions: code is made for at most %d so far",
                        op->results[k]->type.rank, LAYOUT_RANK);
             return false;
         }
@@ -612,7 +612,7 @@ pass_assign_layout(PassContext *px, TirFn *fn)
         return false;
     if (fn->warps == 0) { /* by --run-pass, or tile IR written by hand */
         diag_error(px->diag, fn->span,
-                   "kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
+                   "E-PASS: kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
                    "'warps 4'",
                    fn->name);
         return false;

@@ -164,7 +164,7 @@ pass_place_sync(PassContext *px, TirFn *fn)
     Open open = {0};
 
     if (fn->shared.n > 64) {
-        diag_error(px->diag, fn->span, "kernel '%s' needs %u shared buffers; 64 are supported",
+        diag_error(px->diag, fn->span, "E-SHARED: kernel '%s' needs %u shared buffers; 64 are supported",
                    fn->name, fn->shared.n);
         return false;
     }

@@ -474,7 +474,7 @@ static void
 refuse(PassContext *px, const TirFn *fn)
 {
     diag_error(px->diag, fn->span,
-               "kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
+               "E-SHARED: kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
                "tiles smaller or use fewer stages",
                fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
     for (uint32_t k = 0; k < fn->shared.n; k++) {

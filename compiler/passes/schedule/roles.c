@@ -340,7 +340,7 @@ pass_roles(PassContext *px, TirFn *fn)
         return false;
     r.loop = find_main_loop(&r, fn->body);
     if (r.loop == NULL) { /* only tile IR from text can be like that */
-        diag_error(px->diag, fn->span, "kernel '%s' has a plan, but no loop with products",
+        diag_error(px->diag, fn->span, "E-PLAN: kernel '%s' has a plan, but no loop with products",
                    fn->name);
         return false;
     }

@@ -100,7 +100,7 @@ test_lines(void **state)
     assert_int_equal(1, after_warnings(&said, ptx, "k.tile", &actions, &out));
     assert_string_equal(
         "k.tile: error: function 'helper' spills registers to local memory: each thread stores 4 "
-        "bytes and loads 12 [-Werror=spill]\n"
+        "bytes and loads 12 [-Werror=spill] [E-PTXAS]\n"
         "k.tile: note: take smaller tiles, or divide them among more warps\n"
         "a folder/k.tile:17: warning: kernel 'k': ptxas waits for products here of its own accord, "
         "near line 4 of the PTX (C7517) [-Winjected]\n"

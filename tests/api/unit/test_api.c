@@ -81,7 +81,7 @@ survive_search(TilecOptions options, const TilecSearch *search, const char *path
             return;
         }
         assert_null(result.output);
-        assert_string_equal(result.messages, "tilec: error: out of memory\n");
+        assert_string_equal(result.messages, "tilec: error: out of memory [E-MEMORY]\n");
         tilec_result_free(&result);
         assert_int_equal(meter.live, 0);
     }
@@ -190,7 +190,7 @@ every_allocation_may_fail_run(void **state)
         status = tilec_run(&options, &run, "run.tile", run_text, sizeof run_text - 1, &result);
         if (status == TILEC_OUT_OF_MEMORY) {
             assert_null(result.outputs);
-            assert_string_equal(result.messages, "tilec: error: out of memory\n");
+            assert_string_equal(result.messages, "tilec: error: out of memory [E-MEMORY]\n");
         } else {
             assert_non_null(strstr(result.messages, "makes a NaN"));
             assert_int_equal(result.outputs[0].total, 8);
@@ -251,12 +251,12 @@ errors_are_texts(void **state)
     assert_int_equal(result.errors, 1);
     assert_null(result.output);
     assert_string_equal(result.messages, "tilec: error: there is no target 'sm_1'; "
-                                         "--list-targets shows them\n");
+                                         "--list-targets shows them [E-TARGET]\n");
     tilec_result_free(&result);
     options = tilec_default_options();
     options.level = 7;
     assert_int_equal(tilec_compile(&options, "x.tir", "", 0, &result), TILEC_ERROR);
-    assert_string_equal(result.messages, "tilec: error: the level is 7, expected 0 .. 3\n");
+    assert_string_equal(result.messages, "tilec: error: the level is 7, expected 0 .. 3 [E-OPTION]\n");
     tilec_result_free(&result);
 }
 

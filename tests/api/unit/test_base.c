@@ -159,13 +159,13 @@ messages_show_the_line(void **state)
     diag_init(&diag, &arena);
     SourceFile *one = diag_add_file(&diag, "one.tile", "first\n\tlet x = y;\nlast", 23);
     SourceFile *two = diag_add_file(&diag, "two.tile", "z", 1);
-    diag_error(&diag, (Span){one->base + 7, one->base + 10}, "no '%s'", "x");
+    diag_error(&diag, (Span){one->base + 7, one->base + 10}, "E-NAME: no '%s'", "x");
     diag_note(&diag, (Span){two->base, two->base + 1}, "here");
     diag_warning(&diag, (Span){0}, "nowhere");
     diag_remark(&diag, (Span){0}, "not shown");
     assert_int_equal(diag.errors, 1);
     assert_string_equal(messages(&diag, &arena),
-                        "one.tile:2:2: error: no 'x'\n"
+                        "one.tile:2:2: error: no 'x' [E-NAME]\n"
                         "    2 | \tlet x = y;\n"
                         "      | \t^~~\n"
                         "two.tile:1:1: note: here\n"
