@@ -172,11 +172,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (plan->staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (plan->cooperative)
-        roles_cooperative(r, map, range);
-    else if (plan->pipelined)
+    if (plan->pipelined && !plan->cooperative)
         roles_pipelined(r, map, range);
-    else if (roles_accumulates_only(r))
+    else if (!plan->cooperative && roles_accumulates_only(r))
         roles_accumulate(r, map, range);
     else
         roles_in_order(r, map, range);

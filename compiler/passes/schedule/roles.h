@@ -32,6 +32,12 @@ typedef struct Staggering {
     TirVal *lo, *end, *n, *start; /* NULL: they are what they are */
 } Staggering;
 
+/* A tile of which each consumer writes its part for all. */
+typedef struct WrittenPart {
+    const TirVal *part;
+    TirShared *buffer;
+} WrittenPart;
+
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -47,6 +53,7 @@ typedef struct Roles {
     int8_t *level;                         /* by value: how many products deep */
     bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
     TirShared *exchange;                   /* where consumers give each other parts of an operand; NULL: nowhere */
+    VEC(WrittenPart) parts;                /* .. in other buffers */
     OpList stage0_pipelines, stage1_pipelines; /* loads of the loop, in the order in which they are filled */
     VEC(StagedVector) vectors;             /* of the loop, copied ahead */
     bool bounds_differ;                    /* the consumers' iterations are not the same */
@@ -194,13 +201,72 @@ void roles_vectors_there(Roles *r);
 /* The vector of an iteration. */
 void roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *iteration);
 
+/* Vectors that the producer does not copy, of consumers that divide tiles: each loads its part. */
+void roles_narrow_vectors(Roles *r);
+
+/* ---- roles_exchange.c: what consumers that work on one product give each other ---- */
+
+/* The tile that a `from` reads a part of. */
+TirVal *roles_part(const TirOp *from);
+/* This consumer's part, for all: of what a `from` reads, or of the left operand of a product that is shared out. */
+void roles_write_part(Roles *r, const CloneMap *map, const TirOp *op);
+/* Whether `op` adds a product to memory of which each consumer has a share. */
+bool roles_adds_share(const Roles *r, const TirOp *op);
+/* Through which buffer a consumer's share goes to the tensor that `add` adds to. */
+TirShared *roles_staging(Roles *r, TirOp *add);
+/* Emits an operation on parts; false: it is to be copied like others. */
+bool roles_exchange_op(Roles *r, CloneMap *map, TirOp *op);
+
+/* ---- roles_steps.c: the main loop of a consumer, written from its steps ---- */
+
+typedef enum StepKind {
+    STEP_OP,            /* the operation */
+    STEP_WAIT,          /* until product `op` has ended; `values` are computed before */
+    STEP_RELEASE,       /* the stage that load `op` stands for is given back */
+    STEP_PLAIN,         /* operation `opcode`, which has no operands */
+    STEP_WRITE_PART,    /* for `from`, or a product that is shared out */
+    STEP_READ_AGAIN,    /* the stage of load `op`, which an earlier stage has waited for */
+    STEP_COPY_VECTORS,  /* of the iteration `ahead` of this one */
+    STEP_VECTORS_THERE
+} StepKind;
+
+/* Parts of a loop with two stages. */
+typedef enum StepParts { STEP_HEAD = 1, STEP_STEADY = 2, STEP_TAIL = 4, STEP_EVERYWHERE = 7 } StepParts;
+
+typedef struct Step {
+    StepKind kind;
+    TirOpcode opcode;
+    TirOp *op;
+    int8_t stage;
+    uint8_t ahead;
+    StepParts parts; /* others leave it out */
+    ValueList values;
+} Step;
+
+typedef VEC(Step) StepList;
+
+typedef struct Staged {
+    StepList steps;
+    int8_t first;       /* the first of two stages */
+    const bool *later;  /* by value: of the second one */
+    ValueList crossing; /* values of the first stage that the second one reads */
+} Staged;
+
+void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op);
+void roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode);
+/* Copies of the vectors of a later iteration. */
+void roles_add_copy(Roles *r, StepList *steps, uint8_t ahead);
+/* The loop, of one stage; `values` are what it begins with, then what it leaves. */
+void roles_emit_plain_loop(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
+/* Likewise of two stages, of a range that has an iteration. */
+void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
+/* .. that may have none. */
+void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
+
 /* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
  * and with nothing but sums ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
-/* An iteration, its first product begun before if `lookahead` is not NULL; the next one's, if it has been
- * begun, else NULL. */
-TirVal *roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
@@ -220,9 +286,7 @@ void roles_drain_rest(Roles *r);
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
 /* .. and of consumers that divide its tiles. */
-void roles_cooperative(Roles *r, CloneMap *map, Range range);
 /* Before pipelines are listed: parts of vectors that have none become loads of their own. */
-void roles_narrow_vectors(Roles *r);
 bool roles_accumulates_only(const Roles *r);
 void roles_accumulate(Roles *r, CloneMap *map, Range range);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
@@ -246,13 +310,6 @@ void roles_remake(Roles *r, CloneMap *map, TirVal *value);
 void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
 /* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */
 bool roles_test_mask(Roles *r, CloneMap *map, const TirOp *op);
-
-/* ---- roles_lookahead.c ---- */
-
-/* Emits the product; its result. */
-TirVal *roles_begin_lookahead(Roles *r, CloneMap *map, const Lookahead *lookahead);
-/* The loop; `values` are what it begins with, then what it leaves. */
-void roles_lookahead(Roles *r, const CloneMap *map, Range range, Lookahead *lookahead, TirVal **values);
 
 /* ---- roles_segments.c ---- */
 

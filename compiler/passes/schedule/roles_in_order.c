@@ -1,18 +1,39 @@
-/* roles_in_order.c - the main loop as it is, its operations in an order that lets products run.
+/* roles_in_order.c - the steps of a main loop that is not pipelined, in an order that lets products run.
  *
- * A product over all consumers is shared out here: each consumer writes its part of the operand for the
- * others, and adds a share of the result to memory.  Their barrier makes the consumers go in step, so
- * that all would want the tensor cores at once and then the arithmetic units; with ping-pong, a consumer
- * starts what follows the barrier when the one before it has started all of its products.
+ *     vectors; what sums begin with
+ *     products of what was loaded
+ *     arithmetic; parts of operands are written for all consumers, and they meet
+ *     products over all parts, then those of a consumer's own, additions to memory
+ *
+ * A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
+ * product that reads it has.
+ *
+ * Consumers that meet go in step, so that all would want the tensor cores at once and then the arithmetic units;
+ * with ping-pong, a consumer starts what follows the barrier when the one before it has started all of its products.
  */
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Products that may still run, in order of their issue. */
-typedef struct InFlight {
-    ValueList results;
-} InFlight;
+enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
+
+typedef struct InOrder {
+    Roles *r;
+    const Lookahead *lookahead; /* NULL: no product begins ahead */
+    bool shares_out;            /* products over all consumers, of which each computes a share */
+    OpList order, meanwhile;    /* .. and products that run while the consumers meet */
+    bool *done;                 /* by place in the body: it is in the order */
+    StepList steps;
+    OpList in_flight;           /* products that may still run, in order of issue; NULL: the next iteration's first */
+    bool *released;             /* by pipeline */
+    bool met;                   /* behind what reads the buffers of parts, nothing was written since */
+    ValueList written;          /* parts */
+    bool to_meet;               /* some part was written, and the consumers have not met since */
+    bool copied;                /* the next iteration's vectors .. */
+    bool there;                 /* .. behind a barrier, too */
+} InOrder;
+
+/* ---- what may run at once ---- */
 
 /* Whether an operation looks at `value`, itself or in a block it owns; as the accumulator of a
  * product, or passed on by a yield, it does not count. */
@@ -45,141 +66,6 @@ begins_with_copy(const Roles *r, const TirOp *op, const TirVal *value)
     return users > 1;
 }
 
-/* What `op` reads besides a product's result, and the body computes from others that have ended: better
- * done before the wait for it. */
-static void
-list_computed(const Roles *r, const TirOp *op, const CloneMap *map, ValueList *out)
-{
-    for (uint32_t k = 0; k < op->n_args && op->op != TIR_MMA; k++) {
-        const TirOp *def = op->args[k]->def;
-        if (def != NULL && def->parent == r->body && op->args[k]->type.rank == 2 &&
-            r->level[op->args[k]->id] > 0 &&
-            (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
-            vec_push(r->fn->arena, out, clone_of(map, op->args[k]));
-    }
-}
-
-static void
-wait_until(Roles *r, InFlight *in_flight, uint32_t left, const ValueList *before)
-{
-    if (in_flight->results.n <= left)
-        return;
-    TirOp *wait = tir_op_new(&r->b, TIR_MMA_WAIT, before->n, before->at, 0, NULL);
-    wait->integer = left;
-    for (uint32_t k = 0; k < left; k++)
-        in_flight->results.at[k] = in_flight->results.at[in_flight->results.n - left + k];
-    in_flight->results.n = left;
-}
-
-/* A product that the consumers share out: each writes its part of the left operand for all to read.
- * Two stages, so that one barrier an iteration is enough: who has passed it has read the other
- * stage before.  Products in `meanwhile` run while the consumers wait for each other. */
-static void
-emit_coop_k(Roles *r, CloneMap *map, const TirOp *op, const OpList *meanwhile)
-{
-    TirBuilder *b = &r->b;
-    int32_t consumers = (int32_t)r->fn->plan->consumers;
-    TirType part = op->args[0]->type, right = op->args[1]->type;
-    CoopKShare share = coop_k_share(op->results[0]->type, r->fn->plan->consumers);
-    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * consumers);
-    TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
-
-    b->span = op->span;
-    if (r->exchange == NULL) {
-        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
-        r->exchange->is_coop_k = true;
-    }
-    TirVal *stage = tir_const_int(b, 0); /* the next one at each write */
-    TirVal *written[] = {stage, clone_of(map, op->args[0])};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
-    for (uint32_t k = 0; k < meanwhile->n; k++)
-        roles_copy(r, map, meanwhile->at[k], false);
-    b->span = op->span;
-    roles_vectors_there(r);
-    tir_op_new(b, TIR_CONSUMER_BARRIER, 0, NULL, 0, NULL);
-    if (r->fn->plan->pingpong)
-        tir_op_new(b, TIR_PINGPONG_WAIT, 0, NULL, 0, NULL);
-    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &left);
-    x->shared = r->exchange;
-    x->coop_k = true;
-    x->sliced = share.by_rows;
-    TirVal *zero = tir_const_int(b, 0);
-    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
-    y->shared = op->args[1]->def->shared;
-    y->coop_k = true;
-    y->sliced = !share.by_rows;
-    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
-    TirVal *args[] = {x->results[0], y->results[0], none};
-    TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
-    mma->async = mma->coop_k = true;
-    mma->swap_ab = op->swap_ab;
-    clone_set(map, op->results[0], mma->results[0]);
-}
-
-/* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that of the tile's
- * rows or of its columns. */
-static uint32_t
-divided_dimension(const TirOp *add, bool by_rows)
-{
-    uint32_t d = 0;
-
-    while (add->index[d].kind == INDEX_SCALAR || tir_tile_dimension(add, d) != (by_rows ? 0 : 1))
-        d++;
-    return d;
-}
-
-/* Through which a consumer's share of a cooperative-K product goes to the tensor that `add` adds to. */
-static TirShared *
-staging_of(Roles *r, TirOp *add)
-{
-    CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
-
-    if (add->shared == NULL) {
-        add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
-        add->shared->is_staging = true;
-    }
-    return add->shared;
-}
-
-/* The addition of this consumer's share of a cooperative-K product, with its value last until roles_reduce.c takes it
- * to the reduce role. */
-static void
-emit_addition(Roles *r, CloneMap *map, TirOp *op)
-{
-    TirBuilder *b = &r->b;
-    TirVal *whole = op->args[op->n_args - 1];
-    TirVal *value = clone_of(map, whole);
-    CoopKShare share = coop_k_share(whole->type, r->fn->plan->consumers);
-    uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
-    int32_t length = share.by_rows ? share.rows : share.cols;
-    TirType i32 = tir_scalar(DT_I32);
-    TirVal *args[TENSOR_MAX_RANK + 1];
-
-    b->span = op->span;
-    /* one thread asks for all: its place must be known to be the same for a warp */
-    CloneMap uniform = roles_uniform_map(r, clone_of(map, r->body->params.at[0]));
-    TirVal *own = tir_op_new(b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
-    own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind != INDEX_FULL) {
-            TirVal *index = clone_scalar_tree(b, &uniform, op->args[next]);
-            args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
-            next++;
-        }
-        if (d == divided && op->index[d].kind == INDEX_FULL)
-            args[n++] = own;
-        else if (d == divided)
-            args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
-    }
-    args[n++] = value;
-    TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
-    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-        add->index[d] = op->index[d];
-    add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
-    add->tensor = op->tensor;
-    add->shared = staging_of(r, op);
-}
-
 /* The source of an operand, through casts of the layout and type that cost nothing to follow. */
 static const TirVal *
 source_of(const TirVal *value)
@@ -188,8 +74,6 @@ source_of(const TirVal *value)
         value = value->def->args[0];
     return value;
 }
-
-static void order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op);
 
 /* Without rounding and the masks of some iterations: in others both sides of a mask are the same registers. */
 static const TirVal *
@@ -244,33 +128,38 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
     return false;
 }
 
-/* Puts `op` and what it needs of the body, in order, to `out`, unless it is there. */
+/* ---- order ---- */
+
+static void order_needs_of(InOrder *s, const TirOp *op);
+
+/* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
 static void
-order_with_needs(Roles *r, OpList *out, bool *done, TirOp *op)
+order_with_needs(InOrder *s, TirOp *op)
 {
+    const TirBlock *body = s->r->body;
     uint32_t at = 0;
 
-    while (r->body->ops.at[at] != op)
+    while (body->ops.at[at] != op)
         at++;
-    if (done[at])
+    if (s->done[at])
         return;
-    done[at] = true;
-    order_needs_of(r, out, done, op);
-    vec_push(r->fn->arena, out, op);
+    s->done[at] = true;
+    order_needs_of(s, op);
+    vec_push(s->r->fn->arena, &s->order, op);
 }
 
 /* Operations of the body that `op` reads, or an operation in its blocks. */
 static void
-order_needs_of(Roles *r, OpList *out, bool *done, const TirOp *op)
+order_needs_of(InOrder *s, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* its stages are taken later */
         TirOp *def = op->args[k]->def;
-        if (def != NULL && def->parent == r->body)
-            order_with_needs(r, out, done, def);
+        if (def != NULL && def->parent == s->r->body)
+            order_with_needs(s, def);
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            order_needs_of(r, out, done, op->blocks[k]->ops.at[i]);
+            order_needs_of(s, op->blocks[k]->ops.at[i]);
     }
 }
 
@@ -315,229 +204,458 @@ is_of_vectors(const Roles *r, const TirOp *op)
     return some;
 }
 
-/* The order of an in-order iteration: vectors are loaded while everything else waits; then products
- * of loaded tiles; then as it is written, but a product that the consumers share out goes before others
- * of the same operand, and what is added to memory behind all products.  Products that `meanwhile`
- * lists go with the shared one. */
-static void
-order_iteration(Roles *r, bool lookahead, OpList *out, OpList *meanwhile)
-{
-    Arena *arena = r->fn->arena;
-    bool *done = arena_array(arena, bool, r->body->ops.n + 1);
-    uint32_t n = r->body->ops.n, coop_k_at = n;
-
-    if (roles_carrier(r) != NULL && !lookahead) /* vectors share its barriers */
-        order_with_needs(r, out, done, roles_carrier(r));
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        if (is_vector(op) && op->shared == NULL)
-            order_with_needs(r, out, done, op);
-        if (op->op == TIR_MMA && op->coop_k)
-            coop_k_at = i;
-    }
-    /* What sums begin with is put there while no product runs. */
-    for (uint32_t i = 0; i < n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_MMA && r->level[op->results[0]->id] == 1 && op->args[2]->def != NULL &&
-            op->args[2]->def->parent == r->body)
-            order_with_needs(r, out, done, op->args[2]->def);
-    }
-    /* Other vectors of pipelines last of all: ptxas moves a load that stands before other work
-     * to behind the products' start, which waits for the tensor unit.  Where the first product began
-     * an iteration ahead, registers are scarce: there they are read where they are used. */
-    for (uint32_t i = 0; i < n && !lookahead; i++) {
-        if (is_vector(r->body->ops.at[i]) || is_of_vectors(r, r->body->ops.at[i]))
-            order_with_needs(r, out, done, r->body->ops.at[i]);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_MMA && r->level[op->results[0]->id] == 1)
-            order_with_needs(r, out, done, op);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        for (uint32_t k = i + 1; k < n && op->op == TIR_MMA && !done[i]; k++) {
-            TirOp *coop_k = r->body->ops.at[k];
-            if (coop_k->op == TIR_MMA && coop_k->coop_k && !done[k] &&
-                source_of(coop_k->args[0]) == source_of(op->args[0]))
-                order_with_needs(r, out, done, coop_k);
-        }
-        if (done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
-            continue;
-        done[i] = true;
-        if (i < coop_k_at && coop_k_at < n && !done[coop_k_at] && can_run_meanwhile(r, i, coop_k_at))
-            vec_push(arena, meanwhile, op);
-        else
-            vec_push(arena, out, op);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_ATOMIC_ADD)
-            vec_push(arena, out, op);
-    }
-}
-
 static bool
-adds_coop_k(const TirOp *op)
+is_first_mma(const InOrder *s, const TirOp *op)
 {
-    const TirOp *def = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1]->def : NULL;
-
-    return def != NULL && def->op == TIR_MMA && def->coop_k;
+    return op->op == TIR_MMA && s->r->level[op->results[0]->id] == 1;
 }
 
-/* Gives back the pipelines whose last product has ended: none of those to come, from place `from` on and
- * in `meanwhile`, and none in flight reads them. */
+/* Vectors are loaded while everything else waits. */
 static void
-release_ended(Roles *r, const OpList *order, const OpList *meanwhile, uint32_t from,
-              const InFlight *in_flight, bool *released)
+order_vectors(InOrder *s)
 {
-    const OpList *lists[] = {&r->stage0_pipelines, &r->stage1_pipelines};
+    const TirBlock *body = s->r->body;
+    bool cooperative = s->r->fn->plan->cooperative;
+
+    if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL) /* vectors share its barriers */
+        order_with_needs(s, roles_carrier(s->r));
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (is_vector(body->ops.at[i]) && (cooperative || body->ops.at[i]->shared == NULL))
+            order_with_needs(s, body->ops.at[i]);
+    }
+}
+
+/* What sums begin with is put there while no product runs. */
+static void
+order_sum_starts(InOrder *s)
+{
+    const TirBlock *body = s->r->body;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (is_first_mma(s, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
+            order_with_needs(s, op->args[2]->def);
+    }
+}
+
+/* Other vectors of pipelines last of all: ptxas moves a load that stands before other work
+ * to behind the products' start, which waits for the tensor unit.  Where the first product began
+ * an iteration ahead, registers are scarce: there they are read where they are used. */
+static void
+order_vector_reads(InOrder *s)
+{
+    const TirBlock *body = s->r->body;
+
+    for (uint32_t i = 0; i < body->ops.n && s->lookahead == NULL && !s->r->fn->plan->cooperative; i++) {
+        if (is_vector(body->ops.at[i]) || is_of_vectors(s->r, body->ops.at[i]))
+            order_with_needs(s, body->ops.at[i]);
+    }
+}
+
+/* Products of loaded tiles: of consumers that divide tiles in the order in which pipelines are filled. */
+static void
+order_first_mmas(InOrder *s)
+{
+    const Roles *r = s->r;
+    uint32_t n = r->fn->plan->cooperative ? r->stage0_pipelines.n : 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t i = 0; i < r->body->ops.n; i++) {
+            TirOp *op = r->body->ops.at[i];
+            if (is_first_mma(s, op) && roles_reads_pipeline(op, r->stage0_pipelines.at[k]))
+                order_with_needs(s, op);
+        }
+    }
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (is_first_mma(s, r->body->ops.at[i]))
+            order_with_needs(s, r->body->ops.at[i]);
+    }
+}
+
+/* The others as they are written, but products over all consumers first. */
+static void
+order_divided(InOrder *s)
+{
+    const TirBlock *body = s->r->body;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k)
+            order_with_needs(s, body->ops.at[i]);
+    }
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (body->ops.at[i]->op != TIR_YIELD)
+            order_with_needs(s, body->ops.at[i]);
+    }
+}
+
+/* The place of the last product that the consumers share out; the number of operations: there is none. */
+static uint32_t
+place_of_share(const TirBlock *body)
+{
+    uint32_t place = body->ops.n;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        place = body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k ? i : place;
+    return place;
+}
+
+/* The others as they are written, but a product that the consumers share out goes before others of the same
+ * operand, and what is added to memory behind all products. */
+static void
+order_rest(InOrder *s)
+{
+    const TirBlock *body = s->r->body;
+    uint32_t n = body->ops.n, coop_k_at = place_of_share(body);
+
+    for (uint32_t i = 0; i < n; i++) {
+        TirOp *op = body->ops.at[i];
+        for (uint32_t k = i + 1; k < n && op->op == TIR_MMA && !s->done[i]; k++) {
+            TirOp *coop_k = body->ops.at[k];
+            if (coop_k->op == TIR_MMA && coop_k->coop_k && !s->done[k] &&
+                source_of(coop_k->args[0]) == source_of(op->args[0]))
+                order_with_needs(s, coop_k);
+        }
+        if (s->done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
+            continue;
+        s->done[i] = true;
+        bool meanwhile = i < coop_k_at && coop_k_at < n && !s->done[coop_k_at] && can_run_meanwhile(s->r, i, coop_k_at);
+        vec_push(s->r->fn->arena, meanwhile ? &s->meanwhile : &s->order, op);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (body->ops.at[i]->op == TIR_ATOMIC_ADD)
+            vec_push(s->r->fn->arena, &s->order, body->ops.at[i]);
+    }
+}
+
+/* ---- waits and releases ---- */
+
+/* Whether `op` reads the tile or vector of a pipeline, itself, through a part of it, or as a product. */
+static bool
+reads_load(const TirOp *op, const TirOp *load)
+{
+    if (op == load || looks_at(op, load->results[0]) || roles_reads_pipeline(op, load))
+        return true;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->op == TIR_PART && def->args[0]->def == load)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the stage of `load` is still read: by what comes from place `from` on, or by a product in flight. */
+static bool
+is_busy(const InOrder *s, const TirOp *load, uint32_t from)
+{
+    bool busy = false;
+
+    for (uint32_t i = from; i < s->order.n && !busy; i++)
+        busy = reads_load(s->order.at[i], load);
+    for (uint32_t i = 0; i < s->meanwhile.n && !busy; i++)
+        busy = roles_reads_pipeline(s->meanwhile.at[i], load);
+    for (uint32_t i = 0; i < s->in_flight.n && !busy; i++)
+        busy = s->in_flight.at[i] != NULL && roles_reads_pipeline(s->in_flight.at[i], load);
+    return busy;
+}
+
+/* Gives back the pipelines that nothing reads any more; what comes stands from place `from` on. */
+static void
+release_ended(InOrder *s, uint32_t from)
+{
+    const OpList *lists[] = {&s->r->stage0_pipelines, &s->r->stage1_pipelines};
     uint32_t n = 0;
 
     for (uint32_t j = 0; j < 2; j++) {
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
             /* a vector that shares the barriers of another before that one */
-            TirOp *load = lists[j]->at[r->fn->plan->lookahead ? lists[j]->n - 1 - k : k];
-            bool busy = released[n];
-            for (uint32_t i = from; i < order->n && !busy; i++)
-                busy = order->at[i] == load || looks_at(order->at[i], load->results[0]) ||
-                       roles_reads_pipeline(order->at[i], load);
-            for (uint32_t i = 0; i < meanwhile->n && !busy; i++)
-                busy = roles_reads_pipeline(meanwhile->at[i], load);
-            for (uint32_t i = 0; i < in_flight->results.n && !busy; i++)
-                busy = roles_reads_pipeline(in_flight->results.at[i]->def, load);
-            if (busy)
+            TirOp *load = lists[j]->at[s->r->fn->plan->lookahead ? lists[j]->n - 1 - k : k];
+            if (s->released[n] || is_busy(s, load, from))
                 continue;
-            released[n] = true;
-            roles_plain(&r->b, TIR_CONSUMER_RELEASE, load->shared, 0);
+            s->released[n] = true;
+            roles_add_step(s->r, &s->steps, STEP_RELEASE, load);
         }
     }
 }
 
-/* Behind which place of the order the next iteration's first product begins: its last product, or the last
- * operation that asks for what that one overwrites. */
-static uint32_t
-place_to_begin(const Lookahead *lookahead, const OpList *order)
+/* Waits until so many products are left, behind what computes `before` (or NULL); what comes stands from place
+ * `from` on. */
+static void
+wait_until(InOrder *s, uint32_t left, uint32_t from, const ValueList *before)
 {
-    uint32_t place = order->n;
+    uint32_t n = s->in_flight.n;
 
-    for (uint32_t i = 0; i < order->n && lookahead != NULL && lookahead->next != NULL; i++) {
-        if (order->at[i]->op == TIR_MMA || lookahead_is_asked(lookahead, order->at[i]))
-            place = i;
+    if (n <= left)
+        return;
+    if (s->in_flight.at[n - 1 - left] == NULL) {
+        roles_add_step(s->r, &s->steps, STEP_WAIT, s->lookahead->mma);
+        s->steps.at[s->steps.n - 1].stage = -1;
+    } else {
+        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left]);
     }
-    return place;
+    if (before != NULL)
+        s->steps.at[s->steps.n - 1].values = *before;
+    for (uint32_t k = 0; k < left; k++)
+        s->in_flight.at[k] = s->in_flight.at[n - left + k];
+    s->in_flight.n = left;
+    release_ended(s, from);
+}
+
+/* What `op` reads besides a product's result, and the body computes from others that have ended: better
+ * done before the wait for it. */
+static void
+list_computed(const Roles *r, const TirOp *op, ValueList *out)
+{
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_MMA; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->parent == r->body && op->args[k]->type.rank == 2 &&
+            r->level[op->args[k]->id] > 0 &&
+            (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
+            vec_push(r->fn->arena, out, op->args[k]);
+    }
+}
+
+static void
+copy_next_vectors(InOrder *s)
+{
+    if (!s->copied && !s->shares_out && s->r->vectors.n > 0)
+        roles_add_copy(s->r, &s->steps, 1);
+    s->copied = true;
+}
+
+/* Waits for the products that have to end before the operation at place `at`. */
+static void
+wait_before(InOrder *s, uint32_t at)
+{
+    const TirOp *op = s->order.at[at];
+
+    for (uint32_t k = s->in_flight.n; k-- > 0;) {
+        const TirVal *result = s->in_flight.at[k] != NULL ? s->in_flight.at[k]->results[0] : NULL;
+        if (result == NULL ||
+            (!looks_at(op, result) && !begins_with_copy(s->r, op, result) && !reads_operand(s->r, op, result)))
+            continue;
+        copy_next_vectors(s); /* under the products that begin the iteration */
+        ValueList computed = {0};
+        if (!s->r->fn->plan->cooperative)
+            list_computed(s->r, op, &computed);
+        wait_until(s, s->in_flight.n - 1 - k, at, &computed);
+        break;
+    }
+    if (op->op == TIR_MMA)
+        wait_until(s, MOST_IN_FLIGHT - 1, at, NULL);
+}
+
+/* ---- an iteration ---- */
+
+static void
+meet(InOrder *s)
+{
+    if (s->to_meet) {
+        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
+        s->there = s->copied;
+    }
+    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER);
+    s->met = true;
+    s->to_meet = false;
+}
+
+/* This consumer's part of an operand, for all, unless it is there. */
+static void
+write_part(InOrder *s, TirOp *from)
+{
+    TirVal *part = roles_part(from);
+
+    if (roles_listed(&s->written, part))
+        return;
+    if (!s->met)
+        meet(s);
+    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, from);
+    vec_push(s->r->fn->arena, &s->written, part);
+    s->to_meet = true;
+}
+
+static void
+start_mma(InOrder *s, TirOp *mma)
+{
+    roles_add_step(s->r, &s->steps, STEP_OP, mma);
+    vec_push(s->r->fn->arena, &s->in_flight, mma);
+}
+
+/* Before a product that the consumers share out: each writes its part of the left operand.  Products in `meanwhile`
+ * run while they wait for each other. */
+static void
+share_out(InOrder *s, TirOp *mma)
+{
+    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma);
+    for (uint32_t k = 0; k < s->meanwhile.n; k++)
+        start_mma(s, s->meanwhile.at[k]);
+    s->meanwhile.n = 0;
+    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
+    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER);
+    if (s->r->fn->plan->pingpong)
+        roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT);
 }
 
 /* Whether an operation was done in the iteration before. */
 static bool
-is_begun(const Lookahead *lookahead, const TirOp *op)
+is_begun(const InOrder *s, const TirOp *op)
 {
-    return lookahead != NULL && (op == lookahead->mma || op == lookahead->load);
+    return s->lookahead != NULL && (op == s->lookahead->mma || op == s->lookahead->load);
 }
 
-static TirVal *
-later_iteration(Roles *r, const CloneMap *map, int64_t by)
+/* The place of the last product of the order, and, where the next iteration's first product begins ahead, the one
+ * behind which it does: its last product, or the last operation that asks for what that one overwrites. */
+static uint32_t
+last_mma(const InOrder *s, uint32_t *begin)
 {
-    return tir_binary(&r->b, TIR_ADD, clone_of(map, r->body->params.at[0]),
-                      tir_const_int(&r->b, by));
-}
+    uint32_t last = s->order.n;
 
-TirVal *
-roles_in_order_iteration(Roles *r, CloneMap *map, const Lookahead *lookahead)
-{
-    enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
-    InFlight in_flight = {0};
-    const ValueList none = {0};
-    OpList order = {0}, meanwhile = {0};
-    bool *released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1);
-    bool copied = false, turn = false, coop_k = r->fn->plan->coop_k;
-    uint32_t mmas = 0;
-    TirVal *begun = NULL;
-
-    order_iteration(r, lookahead != NULL, &order, &meanwhile);
-    uint32_t begin = place_to_begin(lookahead, &order);
-    for (uint32_t i = 0; i < order.n; i++)
-        mmas += order.at[i]->op == TIR_MMA && !is_begun(lookahead, order.at[i]);
-    for (uint32_t i = 0; i < order.n; i++) {
-        TirOp *op = order.at[i];
-        ValueList computed = {0};
-        if (is_begun(lookahead, op))
-            continue;
-        for (uint32_t k = in_flight.results.n; k-- > 0;) {
-            if (looks_at(op, in_flight.results.at[k]) || begins_with_copy(r, op, in_flight.results.at[k]) ||
-                reads_operand(r, op, in_flight.results.at[k])) {
-                if (!copied && !coop_k) /* under the products that begin the iteration */
-                    roles_copy_vectors(r, later_iteration(r, map, 1));
-                copied = true;
-                list_computed(r, op, map, &computed);
-                wait_until(r, &in_flight, in_flight.results.n - 1 - k, &computed);
-                release_ended(r, &order, &meanwhile, i, &in_flight, released);
-                break;
-            }
-        }
-        if (op->op == TIR_MMA && in_flight.results.n >= MOST_IN_FLIGHT) {
-            wait_until(r, &in_flight, MOST_IN_FLIGHT - 1, &none);
-            release_ended(r, &order, &meanwhile, i, &in_flight, released);
-        }
-        if (op->op == TIR_MMA && op->coop_k) {
-            emit_coop_k(r, map, op, &meanwhile);
-            for (uint32_t k = 0; k < meanwhile.n; k++)
-                vec_push(r->fn->arena, &in_flight.results, meanwhile.at[k]->results[0]);
-            meanwhile.n = 0;
-            turn = r->fn->plan->pingpong;
-        } else if (adds_coop_k(op)) {
-            emit_addition(r, map, op);
-        } else if (roles_vector(r, op) != NULL) {
-            roles_read_vector(r, map, roles_vector(r, op), clone_of(map, r->body->params.at[0]));
-        } else {
-            roles_copy(r, map, op, false);
-        }
-        if (op->op == TIR_MMA) {
-            vec_push(r->fn->arena, &in_flight.results, op->results[0]);
-            mmas--;
-        }
-        if (i == begin) {
-            begun = roles_begin_lookahead(r, lookahead->next, lookahead);
-            vec_push(r->fn->arena, &in_flight.results, begun);
-        }
-        if (turn && mmas == 0) {
-            tir_op_new(&r->b, TIR_PINGPONG_ARRIVE, 0, NULL, 0, NULL);
-            turn = false;
-        }
+    *begin = s->order.n;
+    for (uint32_t i = 0; i < s->order.n; i++) {
+        bool mma = s->order.at[i]->op == TIR_MMA;
+        last = mma && !is_begun(s, s->order.at[i]) ? i : last;
+        if (s->lookahead != NULL && (mma || lookahead_is_asked(s->lookahead, s->order.at[i])))
+            *begin = i;
     }
+    return last;
+}
+
+/* Starts the next iteration's first product. */
+static void
+begin_next(InOrder *s)
+{
+    for (uint32_t k = 0; k < s->lookahead->needs.n; k++) {
+        roles_add_step(s->r, &s->steps, STEP_OP, s->lookahead->needs.at[k]);
+        s->steps.at[s->steps.n - 1].stage = -1;
+    }
+    vec_push(s->r->fn->arena, &s->in_flight, NULL);
+}
+
+static void
+add_operation(InOrder *s, TirOp *op)
+{
+    if (op->op == TIR_FROM) {
+        write_part(s, op);
+        return;
+    }
+    if (op->op == TIR_MMA && op->coop_k && s->shares_out)
+        share_out(s, op);
+    else if (op->op == TIR_MMA && op->coop_k && s->to_meet)
+        meet(s);
+    if (op->op == TIR_MMA)
+        start_mma(s, op);
+    else
+        roles_add_step(s->r, &s->steps, STEP_OP, op);
+}
+
+/* What ends an iteration: vectors of the next one, waits for what still runs. */
+static void
+end_iteration(InOrder *s)
+{
+    const TirPlan *plan = s->r->fn->plan;
+
     /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
-    if (coop_k)
-        roles_copy_vectors(r, later_iteration(r, map, 2));
-    if (begun != NULL) { /* stages are free before it ends */
-        wait_until(r, &in_flight, 1, &none);
-        release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
+    if (s->shares_out && s->r->vectors.n > 0)
+        roles_add_copy(s->r, &s->steps, 2);
+    copy_next_vectors(s);
+    bool begun = s->in_flight.n > 0 && s->in_flight.at[s->in_flight.n - 1] == NULL;
+    if (begun) { /* stages are free before it ends */
+        wait_until(s, 1, s->order.n, NULL);
+        release_ended(s, s->order.n);
     }
-    wait_until(r, &in_flight, 0, &none);
-    release_ended(r, &order, &meanwhile, order.n, &in_flight, released);
-    if (!coop_k && r->vectors.n > 0) {
-        if (!copied)
-            roles_copy_vectors(r, later_iteration(r, map, 1));
-        roles_vectors_there(r);
-        tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
+    for (uint32_t left = s->in_flight.n; plan->cooperative && left-- > 0;)
+        wait_until(s, left, s->order.n, NULL); /* a part's place is given back before the next one's */
+    wait_until(s, 0, s->order.n, NULL);
+    release_ended(s, s->order.n);
+    if (s->r->vectors.n > 0 && !s->shares_out && !s->there) {
+        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
+        roles_add_plain(s->r, &s->steps, TIR_BARRIER);
     }
-    return begun;
+}
+
+static void
+order_iteration(InOrder *s)
+{
+    order_vectors(s);
+    order_sum_starts(s);
+    order_vector_reads(s);
+    order_first_mmas(s);
+    if (s->r->fn->plan->cooperative)
+        order_divided(s);
+    else
+        order_rest(s);
+}
+
+/* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
+static Staged
+in_order_steps(Roles *r, const Lookahead *lookahead)
+{
+    InOrder s = {.r = r,
+                 .lookahead = lookahead,
+                 .shares_out = r->fn->plan->coop_k && !r->fn->plan->cooperative,
+                 .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
+                 .released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
+    uint32_t begin;
+    bool turn = false;
+
+    order_iteration(&s);
+    if (lookahead != NULL)
+        roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load);
+    uint32_t last = last_mma(&s, &begin);
+    for (uint32_t i = 0; i < s.order.n; i++) {
+        TirOp *op = s.order.at[i];
+        if (is_begun(&s, op))
+            continue;
+        wait_before(&s, i);
+        add_operation(&s, op);
+        turn = turn || (op->op == TIR_MMA && op->coop_k && s.shares_out && r->fn->plan->pingpong);
+        if (i == begin)
+            begin_next(&s);
+        if (turn && i == last)
+            roles_add_plain(r, &s.steps, TIR_PINGPONG_ARRIVE);
+    }
+    end_iteration(&s);
+    return (Staged){.steps = s.steps};
 }
 
 /* The loop, or one of its segments; `values` are what it begins with, then what it leaves. */
 static void
-emit_loop(Roles *r, CloneMap *map, Range range, TirVal **values)
+emit_loop(Roles *r, const CloneMap *map, Range range, TirVal **values)
 {
-    uint32_t n = r->loop->n_results;
-    TirBlock *around = r->b.block;
+    Staged staged = in_order_steps(r, NULL);
 
-    TirOp *loop = roles_enter_loop(r, range, n, values, map, NULL);
-    (void)roles_in_order_iteration(r, map, NULL);
-    roles_yielded(r, map, values);
-    tir_yield(&r->b, n, values);
-    r->b.block = around;
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = loop->results[k];
+    roles_emit_plain_loop(r, map, range, &staged, values);
+}
+
+/* The loop with its first product in stage -1.
+ *
+ * Where consumers share a product, an iteration ends with work that overlaps no product: the share is written to
+ * shared memory and handed to TMA.  The first product of the next iteration reads one tile that was loaded
+ * long before and one that does not change, so it can start before that:
+ *
+ *     first product
+ *     for all but the last  { iteration, as far as its products;  first product of the next;
+ *                             what is added to memory }
+ *     the last iteration
+ *
+ * Of a loop with segments those without masks can be like that, and the others as they were: masks
+ * and the result of the next product together take more registers than there are.
+ *
+ * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead product: if the
+ * first instructions of the next loop waited for it, ptxas would wait for all products. */
+static void
+emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead, TirVal **values)
+{
+    Staged staged = in_order_steps(r, lookahead);
+    bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+
+    for (uint32_t k = 0; k < r->fn->next_id; k++)
+        later[k] = true;
+    later[lookahead->mma->results[0]->id] = later[lookahead->load->results[0]->id] = false;
+    staged.first = -1;
+    staged.later = later;
+    vec_push(r->fn->arena, &staged.crossing, lookahead->mma->results[0]);
+    roles_emit_if_any(r, map, range, &staged, values);
 }
 
 /* Lets what is emitted from now on come from `body`, a copy of the loop's. */
@@ -549,8 +667,8 @@ use_body(Roles *r, TirBlock *body, OpList pipelines)
     roles_mark(r);
 }
 
-/* A copy of the body whose products begin with what is subtracted from them; its pipelines to `pipelines`.  (A loop that is not pipelined
- * has no late ones.) */
+/* A copy of the body whose products begin with what is subtracted from them; its pipelines to `pipelines`.  (A loop
+ * that is not pipelined has no late ones.) */
 static TirBlock *
 preloaded_body(Roles *r, OpList *pipelines)
 {
@@ -561,8 +679,8 @@ preloaded_body(Roles *r, OpList *pipelines)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
-        if (adds_coop_k(op)) /* they share it */
-            (void)staging_of(r, op);
+        if (roles_adds_share(r, op)) /* they share it */
+            (void)roles_staging(r, op);
         clone_op(&b, &map, op);
     }
     for (uint32_t k = 0; k < body->params.n; k++)
@@ -577,7 +695,7 @@ preloaded_body(Roles *r, OpList *pipelines)
 
 /* The segments one after the other: those without masks begin ahead. */
 static void
-emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookahead *lookahead,
+emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, const Lookahead *lookahead,
               TirVal **values)
 {
     TirVal *from = range.lo;
@@ -591,7 +709,7 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, Lookah
         r->masks = MASKS_OF_ONE;
         r->segment = k;
         if ((clean >> k & 1) != 0) {
-            roles_lookahead(r, &own, part, lookahead, values);
+            emit_lookahead(r, &own, part, lookahead, values);
         } else {
             use_body(r, preloaded, others);
             emit_loop(r, &own, part, values);
@@ -618,11 +736,11 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
         if (clean != 0)
             emit_segments(r, map, range, clean, &lookahead, values);
         else
-            roles_lookahead(r, map, range, &lookahead, values);
+            emit_lookahead(r, map, range, &lookahead, values);
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
-            if (plan->coop_k)
+            if (plan->coop_k && !plan->cooperative)
                 roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);

@@ -184,3 +184,35 @@ roles_read_vector(Roles *r, CloneMap *map, const StagedVector *vector, TirVal *i
     read->results[0]->name = loaded->name;
     clone_set(map, loaded, read->results[0]);
 }
+
+void
+roles_narrow_vectors(Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *part = r->body->ops.at[i];
+        TirOp *load = part->op == TIR_PART ? part->args[0]->def : NULL;
+        if (load == NULL || load->op != TIR_LOAD || load->shared != NULL)
+            continue;
+        TirBuilder b = {.fn = r->fn, .block = r->body, .at = (int32_t)i, .span = load->span};
+        int32_t length = part->results[0]->type.dim[0];
+        TirType i32 = tir_scalar(DT_I32);
+        TirVal *consumer = tir_op_new(&b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
+        TirVal *shift = tir_binary(&b, TIR_MUL, consumer, tir_const_int(&b, length));
+        TirVal *args[TENSOR_MAX_RANK];
+        TirIndex index[TENSOR_MAX_RANK];
+        uint32_t next = 0;
+        for (uint32_t d = 0; d < load->tensor->rank; d++) {
+            index[d] = load->index[d];
+            if (index[d].kind == INDEX_FULL)
+                continue;
+            args[next] = load->args[next];
+            if (index[d].kind == INDEX_RANGE) {
+                args[next] = tir_binary(&b, TIR_ADD, args[next], shift);
+                index[d].length = length;
+            }
+            next++;
+        }
+        tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
+        i = (uint32_t)b.at; /* the part, which nobody uses now */
+    }
+}

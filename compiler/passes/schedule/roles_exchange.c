@@ -1,0 +1,253 @@
+/* roles_exchange.c - operations on what the consumers give each other through shared memory.
+ *
+ * Consumers that work on one product together each write their part of an operand, meet, and read the parts of
+ * all.  There are two kinds:
+ *
+ *     shared out   the product is over the rows of all consumers; each computes a share of the result, from all
+ *                  parts side by side, and adds it to memory.  The buffer has two stages, so that one barrier an
+ *                  iteration is enough: who has passed it has read the other stage before.
+ *     cooperative  the consumers divide the tiles of the main loop (plan_cooperative.c); products read one part
+ *                  after the other.  A buffer of parts has one stage: what is read of it is read before the
+ *                  consumers meet for the next time, behind which they write again.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+/* ---- products that are shared out ---- */
+
+/* This consumer's part of the left operand of `op`, for all. */
+static void
+write_operand(Roles *r, const CloneMap *map, const TirOp *op)
+{
+    TirBuilder *b = &r->b;
+    TirType part = op->args[0]->type;
+
+    b->span = op->span;
+    if (r->exchange == NULL) {
+        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
+        r->exchange->is_coop_k = true;
+    }
+    TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])}; /* the next stage at each write */
+    tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
+}
+
+/* The product, of all parts. */
+static void
+emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
+{
+    TirBuilder *b = &r->b;
+    int32_t consumers = (int32_t)r->fn->plan->consumers;
+    TirType part = op->args[0]->type, right = op->args[1]->type;
+    CoopKShare share = coop_k_share(op->results[0]->type, r->fn->plan->consumers);
+    TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * consumers);
+    TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
+
+    b->span = op->span;
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &left);
+    x->shared = r->exchange;
+    x->coop_k = true;
+    x->sliced = share.by_rows;
+    TirVal *zero = tir_const_int(b, 0);
+    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
+    y->shared = op->args[1]->def->shared;
+    y->coop_k = true;
+    y->sliced = !share.by_rows;
+    TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
+    TirVal *args[] = {x->results[0], y->results[0], none};
+    TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
+    mma->async = mma->coop_k = true;
+    mma->swap_ab = op->swap_ab;
+    clone_set(map, op->results[0], mma->results[0]);
+}
+
+/* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that of the tile's
+ * rows or of its columns. */
+static uint32_t
+divided_dimension(const TirOp *add, bool by_rows)
+{
+    uint32_t d = 0;
+
+    while (add->index[d].kind == INDEX_SCALAR || tir_tile_dimension(add, d) != (by_rows ? 0 : 1))
+        d++;
+    return d;
+}
+
+TirShared *
+roles_staging(Roles *r, TirOp *add)
+{
+    CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
+
+    if (add->shared == NULL) {
+        add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
+        add->shared->is_staging = true;
+    }
+    return add->shared;
+}
+
+/* The addition of this consumer's share of a cooperative-K product, with its value last until roles_reduce.c takes it
+ * to the reduce role. */
+static void
+emit_addition(Roles *r, CloneMap *map, TirOp *op)
+{
+    TirBuilder *b = &r->b;
+    TirVal *whole = op->args[op->n_args - 1];
+    TirVal *value = clone_of(map, whole);
+    CoopKShare share = coop_k_share(whole->type, r->fn->plan->consumers);
+    uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
+    int32_t length = share.by_rows ? share.rows : share.cols;
+    TirType i32 = tir_scalar(DT_I32);
+    TirVal *args[TENSOR_MAX_RANK + 1];
+
+    b->span = op->span;
+    /* one thread asks for all: its place must be known to be the same for a warp */
+    CloneMap uniform = roles_uniform_map(r, clone_of(map, r->body->params.at[0]));
+    TirVal *own = tir_op_new(b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
+    own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL) {
+            TirVal *index = clone_scalar_tree(b, &uniform, op->args[next]);
+            args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
+            next++;
+        }
+        if (d == divided && op->index[d].kind == INDEX_FULL)
+            args[n++] = own;
+        else if (d == divided)
+            args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
+    }
+    args[n++] = value;
+    TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
+    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+        add->index[d] = op->index[d];
+    add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
+    add->tensor = op->tensor;
+    add->shared = roles_staging(r, op);
+}
+
+bool
+roles_adds_share(const Roles *r, const TirOp *op)
+{
+    const TirOp *def = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1]->def : NULL;
+
+    return def != NULL && def->op == TIR_MMA && def->coop_k && !r->fn->plan->cooperative;
+}
+
+/* ---- products of consumers that divide tiles ---- */
+
+/* What a `from` stands for, as it lies in registers: through transposes. */
+static TirVal *
+part_behind(const TirOp *from, bool *transposed)
+{
+    TirVal *value = from->args[0];
+
+    *transposed = false;
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
+        *transposed = !*transposed;
+        value = value->def->args[0];
+    }
+    return value;
+}
+
+TirVal *
+roles_part(const TirOp *from)
+{
+    bool transposed;
+
+    return part_behind(from, &transposed);
+}
+
+/* The buffer in which the consumers' parts of a tile lie. */
+static TirShared *
+buffer_of(const Roles *r, const TirVal *part)
+{
+    for (uint32_t k = 0; k < r->parts.n; k++) {
+        if (r->parts.at[k].part == part)
+            return r->parts.at[k].buffer;
+    }
+    return NULL;
+}
+
+/* This consumer's part, for all. */
+static void
+write_part(Roles *r, const CloneMap *map, const TirOp *from)
+{
+    TirBuilder *b = &r->b;
+    TirVal *part = roles_part(from);
+
+    b->span = from->span;
+    WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : "parts",
+                                                  part->type.dtype, part->type.dim[0],
+                                                  part->type.dim[1], 1)};
+    written.buffer->is_coop_k = true;
+    vec_push(r->fn->arena, &r->parts, written);
+    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;
+}
+
+/* One consumer's part, as an operand. */
+static void
+read_part(Roles *r, CloneMap *map, const TirOp *from)
+{
+    TirBuilder *b = &r->b;
+    bool transposed;
+    TirVal *part = part_behind(from, &transposed), *stage = tir_const_int(b, 0);
+
+    b->span = from->span;
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &part->type);
+    read->shared = buffer_of(r, part);
+    read->coop_k = true;
+    read->integer = 1 + from->integer;
+    read->results[0]->name = part->name;
+    clone_set(map, from->results[0],
+              transposed ? tir_transpose(b, read->results[0]) : read->results[0]);
+}
+
+/* This consumer's part of a tile that the producer copies; its stage is taken where all consumers read it. */
+static void
+read_own(Roles *r, CloneMap *map, const TirOp *own)
+{
+    TirBuilder *b = &r->b;
+    TirShared *pipeline = own->args[0]->def->shared;
+
+    b->span = own->args[0]->def->span;
+    roles_plain(b, TIR_CONSUMER_WAIT, pipeline, 0);
+    b->block->ops.at[b->block->ops.n - 1]->own = true;
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &own->results[0]->type);
+    read->shared = pipeline;
+    read->own = true;
+    read->results[0]->name = own->results[0]->name;
+    clone_set(map, own->results[0], read->results[0]);
+}
+
+/* ---- both ---- */
+
+void
+roles_write_part(Roles *r, const CloneMap *map, const TirOp *op)
+{
+    if (op->op == TIR_FROM)
+        write_part(r, map, op);
+    else
+        write_operand(r, map, op);
+}
+
+bool
+roles_exchange_op(Roles *r, CloneMap *map, TirOp *op)
+{
+    bool product = op->op == TIR_MMA && op->coop_k;
+
+    if (product && r->fn->plan->cooperative) {
+        read_part(r, map, op->args[0]->def);
+        return false; /* a product like others, now */
+    }
+    if (product)
+        emit_shared_out(r, map, op);
+    else if (roles_adds_share(r, op))
+        emit_addition(r, map, op);
+    else if (op->op == TIR_OWN)
+        read_own(r, map, op);
+    else
+        return false;
+    return true;
+}
