@@ -9,6 +9,7 @@
  *     STEM_load, STEM_unload             module and functions, in the current context, where all threads
  *                                        launch
  *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
+ *     KERNEL_pack, _node                 a launch put together, for nodes of CUDA graphs
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
  */
 #include <ctype.h>

@@ -25,7 +25,7 @@ const char *header_prefix(const HeaderWriter *w, const TirFn *fn);
 const char *header_memory(Arena *arena, const TirMemory *memory);
 /* `int64_t size_X = args->Q.shape[1];` for each size of a kernel. */
 void header_sizes(const HeaderWriter *w, const TirFn *fn);
-/* KERNEL_launch(); the kernel is number `index` of the module's. */
+/* KERNEL_pack, _node and _launch; the kernel is number `index` of the module's. */
 void header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index);
 
 #endif

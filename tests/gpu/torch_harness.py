@@ -133,15 +133,16 @@ def main(program, description):
     parser.add_argument("--out", default=os.environ.get("OUT", "."))
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--limit", type=int, default=LIMIT_S, help="seconds of a check")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         return run_here(options.run)
     chosen = options.only or list(CHECKS)
     first = chosen[0]  # alone: what it compiles is on the disk for the rest
-    records = [run_one(program, first, LIMIT_S)]
+    records = [run_one(program, first, options.limit)]
     show(records[0])
-    limit = LIMIT_S if records[0]["ok"] else SHORT_S
+    limit = options.limit if records[0]["ok"] else SHORT_S
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         later = [name for name in chosen[1:] if name not in TIMED]
         for record in pool.map(lambda name: run_one(program, name, limit), later):

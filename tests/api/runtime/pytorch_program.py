@@ -194,7 +194,7 @@ def exported():
     near(program.module()(*these), exact(*these, D ** -0.5)[0] + 1)
     rows = torch.export.Dim("rows", min=2, max=512)
     program = torch.export.export(Model(), tuple(these), dynamic_shapes=[{1: rows}] * 3, strict=True)
-    other = operands(50, requires_grad=False)
+    other = operands(90, requires_grad=False)  # fewer would take the kernels of few queries
     near(program.module()(*other), exact(*other, D ** -0.5)[0] + 1)
 
 
@@ -264,7 +264,7 @@ def threads():
     def work(seed):
         try:
             for i in range(5):
-                check(attention, operands(40 + 8 * (seed % 3), seed=10 * seed + i))
+                check(attention, operands(70 + 8 * (seed % 3), seed=10 * seed + i))
         except BaseException as error:  # noqa: BLE001
             wrong.append(error)
 

@@ -186,6 +186,15 @@ cuModuleGetFunction(void **out, void *module, const char *name)
     return OK;
 }
 
+/* For sim_graph.c. */
+const SimEntry *sim_cuda_entry(const void *function);
+
+const SimEntry *
+sim_cuda_entry(const void *function)
+{
+    return ((const Function *)function)->entry;
+}
+
 EXPORT Result
 cuFuncSetAttribute(void *function, int attribute, int value)
 {

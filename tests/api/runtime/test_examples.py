@@ -1,4 +1,4 @@
-"""examples/host_c and examples/python/launch.py with a driver over the simulator (sim_cuda.c): built
+"""examples/host_c, examples/serving and examples/python/launch.py with a driver over the simulator (sim_cuda.c): built
 as their users build them, run as they are, for targets with and without warp groups."""
 
 import os
@@ -29,17 +29,30 @@ def environment(driver, capability):
     return given
 
 
-@pytest.mark.parametrize("arch, capability", ARCHES)
-def test_host_c(driver, tmp_path, pytestconfig, arch, capability):
-    # a CUDA Toolkit of what the Makefile asks for
+def made(tmp_path, pytestconfig, driver, folder, kernel, arch):
+    """A folder of examples/ built as its users build it, with a CUDA Toolkit of what the Makefile asks for."""
     stubs = tmp_path / "cuda" / "lib64" / "stubs"
     stubs.mkdir(parents=True)
     (tmp_path / "cuda" / "include").symlink_to(os.path.join(HERE, "include"))
     (stubs / "libcuda.so").symlink_to(driver)
-    shutil.copytree(os.path.join(EXAMPLES, "host_c"), tmp_path / "host_c")
-    shutil.copy(os.path.join(EXAMPLES, "attention.tile"), tmp_path)
-    subprocess.run(["make", "-s", "-C", str(tmp_path / "host_c"), "TILEC=" + os.path.abspath(pytestconfig.option.tilec),
+    shutil.copytree(os.path.join(EXAMPLES, folder), tmp_path / folder)
+    shutil.copy(os.path.join(EXAMPLES, kernel), tmp_path)
+    subprocess.run(["make", "-s", "-C", str(tmp_path / folder), "TILEC=" + os.path.abspath(pytestconfig.option.tilec),
                     "ARCH=" + arch, f"CUDA={tmp_path}/cuda"], check=True)
+    return tmp_path / folder
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES)
+def test_serving(driver, tmp_path, pytestconfig, arch, capability):
+    folder = made(tmp_path, pytestconfig, driver, "serving", "attention_decode.tile", arch)
+    done = subprocess.run([str(folder / "serving")], capture_output=True, text=True, env=environment(driver, capability))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "40 tokens behind 150, one graph: largest error 0.00" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES)
+def test_host_c(driver, tmp_path, pytestconfig, arch, capability):
+    made(tmp_path, pytestconfig, driver, "host_c", "attention.tile", arch)
     header = (tmp_path / "host_c" / "attention.h").read_text()
     assert ("tilec_make_map(&map[2]" in header) == (arch == "sm_90")
     assert ("ATTENTION_HAS_SCRATCH_TILE_COUNTER" in header) == (arch == "sm_90")

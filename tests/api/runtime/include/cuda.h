@@ -34,6 +34,9 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
 
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
@@ -93,6 +96,14 @@ typedef struct CUlaunchConfig_st {
     unsigned numAttrs;
 } CUlaunchConfig;
 
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    void **kernelParams, **extra;
+    struct CUkern_st *kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2
 #define cuMemAlloc cuMemAlloc_v2
@@ -100,6 +111,9 @@ typedef struct CUlaunchConfig_st {
 #define cuMemsetD8 cuMemsetD8_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
+#define cuGraphAddKernelNode cuGraphAddKernelNode_v2
+#define cuGraphInstantiate cuGraphInstantiateWithFlags
+#define cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2
 CUresult cuInit(unsigned flags);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device);
@@ -130,6 +144,15 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
                         void **extra);
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **args,
                           void **extra);
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags);
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *before,
+                              size_t n_before, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuGraphDestroy(CUgraph graph);
 
 #ifdef __cplusplus
 }
