@@ -4,7 +4,7 @@
  * more where nothing is computed between products.  Blocks are persistent.  Where work tiles differ in
  * length, or consumers share a product, one work tile a block is a candidate, too; it is the only one
  * where they share a product without lookahead.  The candidate's kernel is built up to the pass `plan`;
- * consumer_time.c predicts the time of a launch from what one iteration asks of the units.  What does not
+ * consumer_time.c estimates the time of a launch from what one iteration asks of the units.  What does not
  * fit shared memory or registers is not a candidate.
  */
 #include "compiler/choose/auto_plan.h"
@@ -20,6 +20,7 @@ enum {
     MOST_STAGES = 4,
     ENOUGH_STAGES = 3,      /* for a fourth one to be worth less than what follows the loop */
     MOST_CHOICES = 160,
+    SHOWN = 8,              /* in a report */
     USUAL_TILE = 64,        /* what divides most sizes of tensors */
     OTHER_SHARED = 1024,    /* barriers, alignment */
     COOP_K_SHARED = 512      /* the same where all large buffers are counted */
@@ -102,7 +103,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     *found = (PlanCandidate){.choice = *values,
                              .work = *w,
                              .trips = *trips,
-                             .clocks = consumer_time(target, w, trips, &plan, s->sizes_known),
+                             .clocks = consumer_time(target, w, trips, &plan, true),
                              .pipelined = consumer_pipelines(target, w, &plan)};
     found->work.n_loops = 0;
     found->choice.warps = 4;
@@ -111,9 +112,12 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
         plan.stages * (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
         plan.q_stages * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
         plan.consumers * w->exchange_bytes;
-    found->microseconds = found->clocks.total / target->chip.burst_mhz;
-    found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total};
-    found->choice.cost.per_work = found->microseconds;
+    found->microseconds = kernel_microseconds(target, &found->clocks);
+    found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total, .per_work = found->microseconds};
+    if (!s->sizes_known) { /* what it would be for sizes that fill the last wave as well as not */
+        ConsumerClocks near = consumer_time(target, w, trips, &plan, false);
+        found->choice.cost.per_work = kernel_microseconds(target, &near);
+    }
     /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
         if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
@@ -396,6 +400,41 @@ prefer_quick_loop(PlanSearch *s)
     s->found[0] = found;
 }
 
+/* Makes the plan, and has its time in place of the estimate; false: it can not be made. */
+static bool
+make_plan(PlanSearch *s, PlanCandidate *found)
+{
+    TirFn *fn = planned_kernel(s, &found->choice);
+    const KernelTime *time =
+        fn == NULL ? NULL : kernel_time(s->front.arena, s->px->target, fn, &found->choice.plan, s->sizes);
+
+    if (time == NULL)
+        return false;
+    found->built = true;
+    found->work = time->work;
+    found->work.n_loops = 0;
+    found->trips = time->trips;
+    found->clocks = time->clocks;
+    found->pipelined = time->pipelined;
+    found->microseconds = time->microseconds;
+    return true;
+}
+
+/* Makes all plans; those that can not be made fall out. */
+static void
+make_plans(PlanSearch *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        if (!make_plan(s, &s->found[k]))
+            continue;
+        s->found[k].choice.cost.per_work = s->found[k].microseconds;
+        s->found[n++] = s->found[k];
+    }
+    s->n = n;
+}
+
 /* Whether the source or the command line says of all sizes what they are most often. */
 static bool
 all_sizes_said(const TirFn *fn)
@@ -446,9 +485,13 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         try_values(&s, &values);
     if (s.n == 0 && !has_lists(asked))
         try_divided(&s, &values);
+    if (asked != NULL)
+        make_plans(&s);
     sort_found(&s);
     if (!s.sizes_known && s.n > 0)
         prefer_quick_loop(&s);
+    for (uint32_t k = 0; asked == NULL && px->report != NULL && k < SHOWN && k < s.n; k++)
+        make_plan(&s, &s.found[k]);
     return (PlanCandidates){s.found, s.n, s.open};
 }
 
@@ -501,7 +544,7 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
 TileChoices
 auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
 {
-    enum { TRIED = 3, SHOWN = 8 };
+    enum { TRIED = 3 };
     Diag *diag = px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice *choices = arena_array(px->arena, TileChoice, TRIED + 1);
@@ -527,7 +570,11 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     for (uint32_t k = 0; k < found.n && k < SHOWN && px->report != NULL; k++) {
         buf_add(px->report, k == 0 && n <= TRIED ? "  * " : "    ");
         print_values(&found.open, &found.at[k].choice, px->report);
-        buf_printf(px->report, ": predicted %.0f us for usual sizes\n", found.at[k].microseconds);
+        if (found.at[k].built)
+            buf_printf(px->report, ": an iteration takes %.0f clocks, a launch %.1f us\n",
+                       found.at[k].clocks.iteration, found.at[k].microseconds);
+        else
+            buf_add(px->report, ": can not be built\n");
     }
     return (TileChoices){choices, n};
 }

@@ -3,7 +3,7 @@
 #define TILEC_AUTO_PLAN_H
 
 #include "compiler/choose/auto_tiles.h"
-#include "compiler/cost/consumer_time.h"
+#include "compiler/cost/kernel_time.h"
 
 struct TilecSearch;
 
@@ -15,7 +15,8 @@ typedef struct PlanCandidate {
     ConsumerClocks clocks;
     bool pipelined;
     int64_t shared_bytes; /* of tiles */
-    double microseconds;  /* predicted, for a chip at its full clock */
+    double microseconds;  /* of a launch: an estimate until .. */
+    bool built;           /* .. the plan was made: then the time (kernel_time.h), as all others quote it */
 } PlanCandidate;
 
 typedef struct PlanCandidates {
@@ -24,8 +25,10 @@ typedef struct PlanCandidates {
     AutoTiles open;
 } PlanCandidates;
 
-/* All plans of kernel `name` that can be built, for tensors of these sizes; `asked` (NULL: the usual
- * ones) has the values to try for parameters that are `auto`, and the numbers of consumers. */
+/* All plans of kernel `name`, for tensors of these sizes; `asked` has the values to try for parameters that are
+ * `auto`, and the numbers of consumers: then each plan has been made, and the list is in the order of their times.
+ * Where it is NULL the values are the usual ones, and the order is that of estimates: what one consumer does alone
+ * stands for each of several, and the last wave of blocks is full where the sizes are not known. */
 PlanCandidates auto_plan_candidates(const Front *front, PassContext *px, Arena *trials,
                                     const char *name, const struct TilecSearch *asked,
                                     const int64_t *sizes);

@@ -21,6 +21,7 @@
 #include "compiler/ir/tir.h"
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/passes/passrun.h"
+#include "compiler/driver/kernel_times.h"
 #include "compiler/report/report.h"
 #include "compiler/target.h"
 #include "compiler/timeline/timeline.h"
@@ -43,6 +44,7 @@ typedef struct Compilation {
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
     Buf bugs, dump, report, output, schedule, picture;
+    KernelTimes times;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
 } Compilation;
@@ -249,7 +251,11 @@ wants_checks(const Compilation *c)
 static PassRun
 pass_run(Compilation *c)
 {
+    bool timed = c->options->report || c->options->schedule || c->options->schedule_picture;
+
     return (PassRun){
+        .seen = timed ? kernel_times_see : NULL,
+        .seen_by = &c->times,
         .verify = wants_checks(c),
         .dump = c->options->dump_ir != NULL,
         .dump_after = c->dump_after,
@@ -604,23 +610,24 @@ static void
 show_schedules(Compilation *c)
 {
     uint32_t n = c->module->fns.n;
-    const char **why = arena_array(&c->arena, const char *, n + 1);
+    TimelineOf *of = arena_array(&c->arena, TimelineOf, n + 1);
 
     if (!c->options->schedule && !c->options->schedule_picture)
         return;
     for (uint32_t k = 0; k < n; k++) {
         const TirFn *fn = c->module->fns.at[k];
         PassContext px = kernel_context(c, fn);
+        of[k] = (TimelineOf){.fn = fn, .time = kernel_times_of(&c->times, fn)};
         bool kept_out = px.plan.consumers == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
         if (kept_out)
-            why[k] = "none is wanted";
+            of[k].why = "none is wanted";
         else if (fn->plan == NULL && c->front.ast != NULL)
-            why[k] = plan_reason(&c->front, &px, &c->trials, fn->name);
+            of[k].why = plan_reason(&c->front, &px, &c->trials, fn->name);
         if (c->options->schedule)
-            timeline_text(c->target, fn, why[k], &c->schedule);
+            timeline_text(c->target, &of[k], &c->schedule);
     }
     if (c->options->schedule_picture)
-        timeline_svg(c->target, c->module->fns.at, why, n, &c->picture);
+        timeline_svg(c->target, of, n, &c->picture);
 }
 
 static void

@@ -162,6 +162,8 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
             buf_printf(run->dump_out, "// after %s\n", pass->name);
         tir_print_fn(fn, run->dump_out);
     }
+    if (run->seen != NULL)
+        run->seen(run->seen_by, px, fn, pass->name);
     bool ok = px->diag->errors == errors && (px->bugs == NULL || px->bugs->n == bugs);
     bool roles = run->roles_may_fail && fn->plan != NULL && pass->run == pass_roles;
     if (ok && (run->verify || roles)) {

@@ -38,6 +38,8 @@ typedef struct PassRun {
     Buf *bugs;          /* broken invariants, with the pass that broke them */
     bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
                             can have another plan, or none */
+    void (*seen)(void *seen_by, PassContext *px, const TirFn *fn, const char *pass); /* called after each; or NULL */
+    void *seen_by;
     double *seconds;    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
                            the checks and dumps */
 } PassRun;

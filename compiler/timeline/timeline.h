@@ -1,13 +1,14 @@
 /* timeline.h - what the roles of a planned kernel do, and when: for --dump-schedule.
  *
  * All of it is read off the tile IR behind the last pass: the operations that the roles meet at, and
- * what computes between them.  Times are those of the performance model: the rates and latencies of
- * the target record.
+ * what computes between them.  How long it takes is cost/kernel_time.h's to say; what is drawn is each unit
+ * at its full rate, with the latencies of the target record, but without what makes units wait for one another
+ * more than that.
  */
 #ifndef TILEC_TIMELINE_TIMELINE_H
 #define TILEC_TIMELINE_TIMELINE_H
 
-#include "compiler/cost/group_plans.h"
+#include "compiler/cost/kernel_time.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
@@ -52,9 +53,8 @@ typedef struct OpCost {
 } OpCost;
 
 OpCost timeline_cost(const Target *target, const TirOp *op, double weight);
-/* The model's clocks of one iteration of the main loop; `busy`: of each unit. */
-GroupClocks timeline_model(Arena *arena, const Target *target, const TirFn *fn,
-                           const RoleTrace *trace, double busy[UNIT_COUNT]);
+/* Clocks of each unit in one iteration of the main loop.  Whether some product waits for arithmetic. */
+bool timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COUNT]);
 /* Whether an operation writes a tile to shared memory, for TMA to take it from
  * there. */
 bool timeline_goes_through_shared(const TirOp *op);
@@ -91,9 +91,8 @@ typedef struct Timeline {
     VEC(TimeSpan) spans;     /* in the order in which they were asked for */
     TimeWindow windows[TIMELINE_WINDOWS];
     uint32_t n_windows;
-    double period;           /* clocks from iteration to iteration, once it is steady; 0: never */
+    double period;           /* clocks from iteration to iteration at full rates, once it is steady; 0: never */
     double busy[UNIT_COUNT]; /* in one iteration */
-    GroupClocks model;
 } Timeline;
 
 /* NULL: the kernel has no plan, or nothing can be run. */
@@ -108,14 +107,19 @@ const char *timeline_op_text(Arena *arena, const TirOp *op);
 
 /* ---- what is printed ---- */
 
-/* timeline_facts.c: roles, buffers and barriers; of a kernel without a plan its buffers, and `why`
- * (which may be NULL). */
-void timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out);
+/* A kernel to show: why it has no plan, or how long it takes; either may be NULL. */
+typedef struct TimelineOf {
+    const TirFn *fn;
+    const char *why;
+    const KernelTime *time;
+} TimelineOf;
+
+/* timeline_facts.c: roles, buffers, barriers and time; of a kernel without a plan its buffers, and why. */
+void timeline_facts(const Target *target, const TimelineOf *of, Buf *out);
 /* timeline_text.c, timeline_svg.c: of some kernels. */
-/* What an iteration takes, by the model and by the timeline, and for which launch that is. */
+/* How busy an iteration keeps the units, and which launch is drawn. */
 void timeline_times(const Timeline *line, Buf *out);
-void timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out);
-void timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, uint32_t n,
-                  Buf *out);
+void timeline_text(const Target *target, const TimelineOf *of, Buf *out);
+void timeline_svg(const Target *target, const TimelineOf *of, uint32_t n, Buf *out);
 
 #endif

@@ -1,10 +1,9 @@
 /* timeline_cost.c - how long an operation keeps which unit of an SM busy.
  *
- * The accounts are those of the search for plans (flow.c, group_plans.c), made of the operations as
- * they stand behind the passes: a product takes the time of the tensor cores, or that of the port of
- * shared memory through which its operands come; arithmetic on tiles of products takes MUFU
- * or the lanes, masks are left to the few iterations that keep them; copies take the way from
- * the L2 cache.  group_clocks() makes one figure of the sums over an iteration.
+ * The tables are those of the other models (ir/op_units.h, cost/mma_use.h), for the operations as they stand
+ * behind the passes, at the units' full rates: a product takes the time of the tensor cores, or that of the
+ * port of shared memory through which its operands come; arithmetic on tiles of products takes MUFU or the
+ * ALU, masks are left to the few iterations that keep them; copies take the way from the L2 cache.
  */
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
@@ -112,13 +111,11 @@ follows_arithmetic(const TirOp *op)
     return op->coop_k;
 }
 
-GroupClocks
-timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTrace *trace,
-               double busy[UNIT_COUNT])
+bool
+timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COUNT])
 {
-    Flow *flow = arena_new(arena, Flow); /* as the search would have read it */
-    GroupPlan plan = {.consumers = fn->plan->consumers, .pipelined = fn->plan->pipelined};
     double bytes = 0, copied = 0;
+    bool chained = false;
 
     for (uint32_t k = 0; k < UNIT_COUNT; k++)
         busy[k] = 0;
@@ -138,31 +135,17 @@ timeline_model(Arena *arena, const Target *target, const TirFn *fn, const RoleTr
                 copied += (double)timeline_copy_bytes(&copy);
                 continue;
             }
-            if (op->op == TIR_CONSUMER_BARRIER)
-                plan.exchanges = true;
             OpCost cost = timeline_cost(target, op, step->weight);
-            if (cost.unit == UNIT_NONE)
-                continue;
             busy[cost.unit] += cost.clocks;
             bytes += cost.bytes;
             if (timeline_goes_through_shared(op)) { /* written, and read by the unit */
                 bytes += cost.bytes;
                 busy[UNIT_COPY] += cost.bytes / target->chip.copy_bytes;
             }
-            if (op->op == TIR_MMA) {
-                const TirType type = op->results[0]->type;
-                plan.work += (double)type.dim[0] * type.dim[1] * op->args[0]->type.dim[1];
-                flow->n_values += follows_arithmetic(op) && op->async;
-            }
+            chained = chained || (op->op == TIR_MMA && op->async && follows_arithmetic(op));
         }
     }
-    flow->special = busy[UNIT_MUFU] * target->chip.special_ops;
-    flow->lanes = busy[UNIT_ALU] * target->chip.float_ops;
-    plan.traffic = (int64_t)bytes;
-    plan.copied = (int64_t)copied;
     busy[UNIT_SHARED] = (bytes + copied) / target->chip.shared_bytes;
     busy[UNIT_COPY] += copied / target->chip.copy_bytes;
-    if (target_predicts_roles(target))
-        group_clocks(target, flow, &plan);
-    return plan.clocks;
+    return chained;
 }

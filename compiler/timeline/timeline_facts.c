@@ -181,9 +181,11 @@ print_launch(const TirFn *fn, Buf *out)
 }
 
 void
-timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
+timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
 {
+    const TirFn *fn = of->fn;
     const TirPlan *plan = fn->plan;
+    const char *why = of->why;
 
     if (plan == NULL) {
         buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
@@ -204,4 +206,9 @@ timeline_facts(const Target *target, const TirFn *fn, const char *why, Buf *out)
     print_roles(fn, out);
     print_buffers(fn, out);
     print_barriers(fn, out);
+    if (of->time != NULL) {
+        buf_add(out, "  time: ");
+        kernel_time_text(fn, of->time, out);
+        buf_char(out, '\n');
+    }
 }

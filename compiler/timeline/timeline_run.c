@@ -1,10 +1,10 @@
-/* timeline_run.c - runs the roles side by side, with the clocks that the model gives.
+/* timeline_run.c - runs the roles side by side, with each unit at its full rate.
  *
  * Each role goes through its steps in order.  A step that needs another role - a full stage, an empty
  * one, the turn, the other consumers - starts when that has happened; a step on a unit that all share
  * starts when the unit is through with what was asked of it before.  Of the steps that can be taken,
  * the earliest is: what happens later can not change it.  A role's copies and products go on by
- * themselves; what waits for a product gets it a latency later (the model's latency of an iteration,
+ * themselves; what waits for a product gets it a latency later (the gap of an iteration,
  * in equal parts for each wait in it).
  *
  * A block goes through two tiles with the same program, so that where persistent blocks begin the
@@ -473,7 +473,7 @@ choose_windows(Run *run)
                ends->at[n - 1].at, last);
 }
 
-/* How many waits for products an iteration has: the model's latency is divided among them. */
+/* How many waits for products an iteration has: the gap is divided among them. */
 static uint32_t
 count_waits(const RoleTrace *trace)
 {
@@ -487,6 +487,15 @@ count_waits(const RoleTrace *trace)
     return n > 0 ? n : 1;
 }
 
+/* Latencies of an iteration's products and barriers (consumer_time.c). */
+static double
+gap_of(const Target *target, const TirPlan *plan)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+
+    return times->gap + (plan->pipelined || plan->coop_k ? 0 : times->gap_in_order);
+}
+
 Timeline *
 timeline_run(Arena *arena, const Target *target, const TirFn *fn)
 {
@@ -496,12 +505,12 @@ timeline_run(Arena *arena, const Target *target, const TirFn *fn)
     if (fn->plan == NULL || !timeline_trace(arena, fn, &line->trace))
         return NULL;
     line->fn = fn;
-    line->model = timeline_model(arena, target, fn, &line->trace, line->busy);
+    bool chained = timeline_busy(target, &line->trace, line->busy);
     *run = (Run){.arena = arena, .target = target, .fn = fn, .line = line};
     run->tiles = fn->plan->persistent ? TILES : 1;
     run->pipelines = arena_array(arena, PipelineState, fn->shared.n + 1);
-    if (line->model.chain > 0)
-        run->latency = target->group_times.chain / count_waits(&line->trace);
+    if (chained)
+        run->latency = gap_of(target, fn->plan) / count_waits(&line->trace);
     run_all(run);
     choose_windows(run);
     return line;

@@ -249,13 +249,14 @@ add_legend(Buf *out, uint32_t consumers, double y)
 }
 
 static double
-add_kernel(const Target *target, const TirFn *fn, const char *why, Buf *out, double y)
+add_kernel(const Target *target, const TimelineOf *of, Buf *out, double y)
 {
+    const TirFn *fn = of->fn;
     Buf facts;
     Timeline *line = timeline_run(out->arena, target, fn);
 
     buf_init(&facts, out->arena);
-    timeline_facts(target, fn, why, &facts);
+    timeline_facts(target, of, &facts);
     if (line != NULL)
         timeline_times(line, &facts);
     y = add_lines(out, facts.at, y) + LINE;
@@ -270,7 +271,7 @@ add_kernel(const Target *target, const TirFn *fn, const char *why, Buf *out, dou
 }
 
 void
-timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, uint32_t n, Buf *out)
+timeline_svg(const Target *target, const TimelineOf *of, uint32_t n, Buf *out)
 {
     static const char style[] =
         "text{font-family:monospace;font-size:11px;fill:#222}"
@@ -285,7 +286,7 @@ timeline_svg(const Target *target, TirFn *const *fns, const char *const *why, ui
 
     buf_init(&body, out->arena);
     for (uint32_t k = 0; k < n; k++)
-        y = add_kernel(target, fns[k], why[k], &body, y) + MARGIN;
+        y = add_kernel(target, &of[k], &body, y) + MARGIN;
     buf_printf(out,
                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "

@@ -203,31 +203,27 @@ print_role(const Printer *p, uint32_t role)
 void
 timeline_times(const Timeline *line, Buf *out)
 {
-    const GroupClocks *model = &line->model;
     bool some = false;
 
-    buf_add(out, "  an iteration, in clocks: ");
-    if (model->total > 0)
-        buf_printf(out, "the model says %.0f%s", model->total, line->period > 0 ? ", " : "");
-    if (line->period > 0)
-        buf_printf(out, "the timeline below has one each %.0f", line->period);
-    buf_add(out, "\n   ");
+    buf_add(out, "  units are busy in an iteration, at their full rates:");
     for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         if (line->busy[unit] > 0)
             buf_printf(out, "%s %s %.0f", some ? "," : "", timeline_unit_name(unit),
                        line->busy[unit]);
         some = some || line->busy[unit] > 0;
     }
-    buf_add(out, "\n");
-    if (model->chain > 0)
-        buf_printf(out, "    one consumer, one thing after the other: %.0f\n", model->chain);
-    buf_printf(out, "  timeline for %s\n", line->trace.launch);
+    buf_printf(out, "\n  drawn at these rates, for %s", line->trace.launch);
+    if (line->period > 0)
+        buf_printf(out, ": an iteration each %.0f", line->period);
+    buf_char(out, '\n');
 }
 
 void
-timeline_text(const Target *target, const TirFn *fn, const char *why, Buf *out)
+timeline_text(const Target *target, const TimelineOf *of, Buf *out)
 {
-    timeline_facts(target, fn, why, out);
+    const TirFn *fn = of->fn;
+
+    timeline_facts(target, of, out);
     if (fn->plan == NULL)
         return;
     Timeline *line = timeline_run(out->arena, target, fn);

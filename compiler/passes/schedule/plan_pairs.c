@@ -39,7 +39,8 @@ count_pipelines(const TirBlock *block, bool mark)
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_pipeline && !op->shared->per_consumer) {
             bool possible = pair_share(op, op->shared).possible;
-            op->shared->paired = mark && possible;
+            if (mark)
+                op->shared->paired = possible;
             n += possible;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)
