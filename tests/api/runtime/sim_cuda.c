@@ -94,6 +94,12 @@ cuDevicePrimaryCtxRetain(void **context, int ordinal)
 }
 
 EXPORT Result
+cuDevicePrimaryCtxRelease_v2(int ordinal)
+{
+    return device != NULL && ordinal == 0 ? OK : INVALID_VALUE;
+}
+
+EXPORT Result
 cuCtxSetCurrent(void *context)
 {
     current = context;

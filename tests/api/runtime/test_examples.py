@@ -1,4 +1,4 @@
-"""examples/host_c, examples/serving and examples/python/launch.py with a driver over the simulator (sim_cuda.c): built
+"""examples/host_*, examples/serving and examples/python/launch.py with a driver over the simulator (sim_cuda.c): built
 as their users build them, run as they are, for targets with and without warp groups."""
 
 import os
@@ -29,14 +29,19 @@ def environment(driver, capability):
     return given
 
 
-def made(tmp_path, pytestconfig, driver, folder, kernel, arch):
-    """A folder of examples/ built as its users build it, with a CUDA Toolkit of what the Makefile asks for."""
+def copied(tmp_path, driver, folder, kernel):
+    """A folder of examples/, beside a CUDA Toolkit of what its build asks for."""
     stubs = tmp_path / "cuda" / "lib64" / "stubs"
     stubs.mkdir(parents=True)
     (tmp_path / "cuda" / "include").symlink_to(os.path.join(HERE, "include"))
     (stubs / "libcuda.so").symlink_to(driver)
     shutil.copytree(os.path.join(EXAMPLES, folder), tmp_path / folder)
     shutil.copy(os.path.join(EXAMPLES, kernel), tmp_path)
+
+
+def made(tmp_path, pytestconfig, driver, folder, kernel, arch):
+    """The same, built as its users build it."""
+    copied(tmp_path, driver, folder, kernel)
     subprocess.run(["make", "-s", "-C", str(tmp_path / folder), "TILEC=" + os.path.abspath(pytestconfig.option.tilec),
                     "ARCH=" + arch, f"CUDA={tmp_path}/cuda"], check=True)
     return tmp_path / folder
@@ -48,6 +53,31 @@ def test_serving(driver, tmp_path, pytestconfig, arch, capability):
     done = subprocess.run([str(folder / "serving")], capture_output=True, text=True, env=environment(driver, capability))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "40 tokens behind 150, one graph: largest error 0.00" in done.stdout and done.stderr == ""
+
+
+def right(program, driver, capability):
+    done = subprocess.run([program], capture_output=True, text=True, env=environment(driver, capability))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "200 tokens, 2 heads: largest error 0.00" in done.stdout
+    assert "dimension 1 of V is 200, but Sk is 199" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES[:2])
+def test_host_cpp(driver, tmp_path, pytestconfig, arch, capability):
+    if not shutil.which("c++"):
+        pytest.skip("no C++ compiler")
+    folder = made(tmp_path, pytestconfig, driver, "host_cpp", "attention.tile", arch)
+    right(str(folder / "host_cpp"), driver, capability)
+
+
+@pytest.mark.parametrize("arch, capability", ARCHES[1:2])
+def test_host_rust(driver, tmp_path, pytestconfig, arch, capability):
+    if not shutil.which("cargo"):
+        pytest.skip("no cargo")
+    copied(tmp_path, driver, "host_rust", "attention.tile")
+    env = dict(os.environ, TILEC=os.path.abspath(pytestconfig.option.tilec), ARCH=arch, CUDA=f"{tmp_path}/cuda")
+    subprocess.run(["cargo", "build", "-q", "--offline"], check=True, cwd=tmp_path / "host_rust", env=env)
+    right(str(tmp_path / "host_rust" / "target" / "debug" / "host_rust"), driver, capability)
 
 
 @pytest.mark.parametrize("arch, capability", ARCHES)

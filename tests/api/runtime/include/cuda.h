@@ -104,6 +104,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
     CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2
 #define cuMemAlloc cuMemAlloc_v2
@@ -118,6 +119,7 @@ CUresult cuInit(unsigned flags);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxPushCurrent(CUcontext context);
