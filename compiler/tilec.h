@@ -187,7 +187,7 @@ void tilec_run_free(TilecRunResult *result);
 /* What `tilec search` is asked beside the options of a compilation. */
 typedef enum TilecOrder {
     TILEC_BY_TRAFFIC, /* bytes through the port of shared memory for each element */
-    TILEC_BY_TIME     /* predicted */
+    TILEC_BY_TIME     /* estimated */
 } TilecOrder;
 
 enum { TILEC_OPEN = 3 };
@@ -204,7 +204,7 @@ typedef struct TilecSearch {
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
     bool json;   /* a line of JSON for each plan, not a table */
-    bool built;  /* only plans that tilec builds, by the time predicted for them; the order does not
+    bool built;  /* only plans that tilec builds, by the time they take; the order does not
                     count.  A line of JSON has the options of tilec that give this plan */
     bool clusters; /* `built`: also plans whose blocks run in pairs */
 } TilecSearch;

@@ -186,9 +186,9 @@ sort_rows(Search *s)
 
 /* ---- one candidate ---- */
 
-/* Milliseconds of a launch: blocks go to the SMs as these get free. */
+/* An estimate of the milliseconds of a launch: blocks go to the SMs as these get free. */
 static double
-predict(const Target *target, const Trips *trips, const GroupClocks *clocks)
+estimate(const Target *target, const Trips *trips, const GroupClocks *clocks)
 {
     double extra = clocks->total + target->group_times.start;
     double each = trips->each * clocks->total + extra, most = trips->most * clocks->total + extra;
@@ -263,7 +263,7 @@ try_candidate(Search *s, const TileChoice *choice)
     keep_names(s, flow);
     for (uint32_t k = 0; k < plans.n; k++) {
         Row row = {.plan = plans.at[k], .of = candidate};
-        row.milliseconds = predict(px.target, &candidate->trips, &row.plan.clocks);
+        row.milliseconds = estimate(px.target, &candidate->trips, &row.plan.clocks);
         vec_push(s->px->arena, &s->rows, row);
     }
     s->found += plans.n;
@@ -437,7 +437,7 @@ print_head(const Search *s, size_t shown, Buf *out)
     if (shown < s->found)
         buf_printf(out, "the best %zu ", shown);
     buf_printf(out, "by %s\n",
-               s->asked->order == TILEC_BY_TIME ? "predicted time" : "traffic of shared memory");
+               s->asked->order == TILEC_BY_TIME ? "estimated time" : "traffic of shared memory");
     for (uint32_t d = 0; d < flow->divisions; d++) {
         const char *before = "";
         buf_printf(out, "  division %" PRIu32 ":  ", d + 1);
@@ -455,7 +455,7 @@ print_head(const Search *s, size_t shown, Buf *out)
                    flow->outside);
     if (s->needs.cut)
         buf_add(out, "  there are more ways to divide the products; not all were tried\n");
-    buf_add(out, "  predicted for");
+    buf_add(out, "  estimated for");
     for (uint32_t k = 0; k < s->sample->sizes.n; k++)
         buf_printf(out, " %s=%" PRId64, s->sample->sizes.at[k].name, s->sizes[k]);
     buf_add(out, "\n\n  ");
@@ -472,8 +472,8 @@ print_table(const Search *s, size_t shown, Buf *out)
     for (uint32_t k = 0; k < autos; k++)
         buf_printf(out, "%4s ", s->open.names[k]);
     buf_printf(out, "groups  %-*s  %-8s %-9s %9s  %8s  %7s  %6s  %-10s %7s\n", wide > 8 ? wide : 8,
-               "division", "operands", "registers", "memory", "traffic", "clocks", "tensor",
-               "bound", "ms");
+               "division", "operands", "registers", "memory", "traffic", "~clocks", "tensor",
+               "bound", "~ms");
     for (size_t i = 0; i < shown; i++) {
         const Row *row = &s->rows.at[i];
         const GroupPlan *plan = &row->plan;
@@ -534,9 +534,9 @@ print_json(const Search *s, size_t shown, Buf *out)
         buf_printf(out,
                    ",\"registers\":%" PRId32 ",\"register_limit\":%" PRId32
                    ",\"shared_bytes\":%" PRId64 ",\"traffic\":%" PRId64 ",\"copied\":%" PRId64
-                   ",\"per_element\":%.6g,\"clocks\":{\"tensor\":%.6g,\"port\":%.6g,"
+                   ",\"per_element\":%.6g,\"estimate\":{\"tensor\":%.6g,\"port\":%.6g,"
                    "\"special\":%.6g,\"lanes\":%.6g,\"chain\":%.6g,\"total\":%.6g},"
-                   "\"predicted_ms\":%.6g}\n",
+                   "\"estimated_ms\":%.6g}\n",
                    plan->registers, plan->register_limit, plan->shared_bytes, plan->traffic,
                    plan->copied, plan->per_element, c->tensor, c->port, c->special, c->lanes,
                    c->chain, c->total, row->milliseconds);

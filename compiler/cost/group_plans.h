@@ -12,7 +12,7 @@
 #include "compiler/cost/flow.h"
 #include "compiler/target.h"
 
-/* Clocks of an SM for one iteration of the loop, by the unit that does it. */
+/* An estimate of an SM's clocks for one iteration of the loop, by the unit that does it. */
 typedef struct GroupClocks {
     double tensor;   /* products */
     double port;     /* bytes to and from shared memory */
@@ -20,7 +20,7 @@ typedef struct GroupClocks {
     double lanes;    /* other arithmetic */
     double chain;    /* of one warp group, what must follow one another */
     double exchange; /* of values between warp groups */
-    double total;    /* predicted */
+    double total;
 } GroupClocks;
 
 typedef struct GroupPlan {

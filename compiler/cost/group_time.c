@@ -1,4 +1,5 @@
-/* group_time.c - how long an iteration of a plan for warp groups takes.
+/* group_time.c - an estimate of an iteration of a division among warp groups, for which there need be no code.
+ * What was built has a time (kernel_time.h); this is how `search` orders what might be.
  *
  * An instruction of a product reads its operands from shared memory while it runs, so products take
  * the time of the tensor cores or that of the port, whichever is longer.  Tile arithmetic (its

@@ -170,7 +170,7 @@ def check_samples(tilec, bad):
 
 
 def check_order(tilec, bad):
-    for words, key in [([], "per_element"), (["--sort", "time"], "predicted_ms")]:
+    for words, key in [([], "per_element"), (["--sort", "time"], "estimated_ms")]:
         numbers = [row[key] for row in search(tilec, 128, 128, *words)]
         if numbers != sorted(numbers):
             bad.append(f"not in order of {key}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""times.py - the predicted clocks of an iteration against kernels measured on an H200.
+"""times.py - the estimated clocks of an iteration against kernels measured on an H200.
 
     times.py --tilec TILEC
 
@@ -69,7 +69,7 @@ def find(rows, which):
     for row in rows:
         name = "".join("FT"[s] for s in row["swapped"]) + "".join(map(str, row["row_groups"]))
         if which in (name, (row["from_registers"], row["pipelined"])):
-            return row["clocks"]["total"]
+            return row["estimate"]["total"]
     return 0
 
 
