@@ -167,14 +167,10 @@ def main():
     part, parts = map(int, options.part.split("/"))
     cases = [case for case in planned.written_cases(ladder.optional_passes(options.tilec))
              if not options.names or any(word in case.name for word in options.names)][::options.every]
-    jobs = [job for case in cases for job in case_jobs(options, case)][part::parts]
-    count, missed = Counter(), []
-
-    def one(job):
-        return job, judge(options, *job)
-
+    count = Counter()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for (case, _, name, _), (outcome, said) in pool.map(one, jobs):
+        jobs = [job for found in pool.map(lambda case: case_jobs(options, case), cases) for job in found][part::parts]
+        for (case, _, name, _), (outcome, said) in zip(jobs, pool.map(lambda job: judge(options, *job), jobs)):
             count[outcome] += 1
             if outcome == "missed" or options.print:
                 print(f"{outcome}: {case.name}: {name}: {said.strip()[:600]}", flush=True)
