@@ -163,22 +163,8 @@ void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t i
 void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
 /* Gives pipelines back; `pin`, or NULL: only behind what makes this value. */
 void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
-/* The loop with other bounds and initial values, without operations.  Its inner bounds are those
- * that `outer` gives, `least` or NULL the least they may be. */
-TirOp *roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial,
-                        const CloneMap *outer, TirVal *least);
-/* The same, and goes into it: `map` then says what an iteration reads. */
-TirOp *roles_enter_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, CloneMap *map,
-                        TirVal *least);
 /* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
 TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
-/* What an iteration gives the next one, by `map`. */
-void roles_yielded(const Roles *r, const CloneMap *map, TirVal **values);
-/* What stands for the loop's results: those of `op`. */
-void roles_set_results(const Roles *r, CloneMap *map, const TirOp *op);
-/* Goes where the range has an iteration; where it has none, results are `initial`. */
-TirOp *roles_if_any(Roles *r, Range range, TirVal *const *initial);
-
 /* A buffer that is no pipeline. */
 TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
                             uint32_t stages);
@@ -222,12 +208,15 @@ bool roles_exchange_op(Roles *r, CloneMap *map, TirOp *op);
 typedef enum StepKind {
     STEP_OP,            /* the operation */
     STEP_WAIT,          /* until product `op` has ended; `values` are computed before */
-    STEP_RELEASE,       /* the stage that load `op` stands for is given back */
+    STEP_RELEASE,       /* the stage that load `op` stands for is given back; not before `values` are computed */
     STEP_PLAIN,         /* operation `opcode`, which has no operands */
     STEP_WRITE_PART,    /* for `from`, or a product that is shared out */
     STEP_READ_AGAIN,    /* the stage of load `op`, which an earlier stage has waited for */
     STEP_COPY_VECTORS,  /* of the iteration `ahead` of this one */
-    STEP_VECTORS_THERE
+    STEP_VECTORS_THERE,
+    STEP_DELAY,         /* of a consumer that begins its tile behind others */
+    STEP_GIVE_BACK, STEP_GIVE_BACK_DEFERRED, /* pipelines that are filled once for a tile */
+    STEP_UNDER          /* what is computed under the last products */
 } StepKind;
 
 /* Parts of a loop with two stages. */
@@ -248,19 +237,20 @@ typedef VEC(Step) StepList;
 typedef struct Staged {
     StepList steps;
     int8_t first;       /* the first of two stages */
-    const bool *later;  /* by value: of the second one */
+    const bool *later;  /* by value: of the second one; NULL: there is but one stage */
     ValueList crossing; /* values of the first stage that the second one reads */
+    TirVal **under;     /* set to what is computed under the last products */
 } Staged;
 
-void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op);
-void roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode);
+void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage);
+void roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode, StepParts parts);
 /* Copies of the vectors of a later iteration. */
 void roles_add_copy(Roles *r, StepList *steps, uint8_t ahead);
-/* The loop, of one stage; `values` are what it begins with, then what it leaves. */
-void roles_emit_plain_loop(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
-/* Likewise of two stages, of a range that has an iteration. */
+/* `pin`, or NULL: only behind what makes this value. */
+void roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin, int8_t stage);
+/* The loop; `values` are what it begins with, then what it leaves.  Of two stages: the range has an iteration. */
 void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
-/* .. that may have none. */
+/* .. may have none. */
 void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
 
 /* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
@@ -268,6 +258,9 @@ void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged 
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
+/* What is computed under the last products of the loop, which ends at `end`, and is wanted behind it, to `values`;
+ * how many. */
+uint32_t roles_emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);

@@ -1,4 +1,4 @@
-/* roles_accumulate.c - a main loop that does nothing but add products up.
+/* roles_accumulate.c - the steps of a main loop that does nothing but add products up.
  *
  * Nobody looks at a sum before the loop has ended, so a product need not have ended when the next one
  * starts: each iteration waits for the one before, and gives back what that one has read.
@@ -77,57 +77,33 @@ roles_accumulates_only(const Roles *r)
     return mmas > 0;
 }
 
-/* An iteration as far as its products; returns how many it starts. */
-static uint32_t
-start_iteration(Roles *r, CloneMap *map, bool all_masks)
+/* The steps of an iteration: its products are waited for, and their stages given back, in the next one. */
+static Staged
+accumulate_steps(Roles *r)
 {
-    uint32_t mmas = 0;
+    Staged staged = {.later = arena_array(r->fn->arena, bool, r->fn->next_id + 1)};
+    TirOp *last = NULL;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_YIELD)
-            continue;
-        roles_copy(r, map, op, all_masks);
-        mmas += op->op == TIR_MMA;
+        TirOp *op = r->body->ops.at[i];
+        if (op->op != TIR_YIELD)
+            roles_add_step(r, &staged.steps, STEP_OP, op, 0);
+        last = op->op == TIR_MMA ? op : last;
     }
-    return mmas;
-}
-
-static void
-end_iteration(Roles *r, uint32_t running)
-{
-    roles_plain(&r->b, TIR_MMA_WAIT, NULL, running);
-    roles_release(&r->b, &r->stage0_pipelines, NULL);
+    roles_add_step(r, &staged.steps, STEP_WAIT, last, 1);
+    roles_add_releases(r, &staged.steps, &r->stage0_pipelines, NULL, 1);
+    return staged;
 }
 
 void
 roles_accumulate(Roles *r, CloneMap *map, Range range)
 {
-    uint32_t n = r->loop->n_results;
-    TirBlock *around = r->b.block;
     TirVal **values = roles_initial(r, map, 0);
 
     for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
         r->stage0_pipelines.at[k]->shared->release_lag = true;
-    TirOp *branch = roles_if_any(r, range, values);
-
-    CloneMap head = clone_map_copy(r->fn, map);
-    clone_set(&head, r->body->params.at[0], roles_iteration(r, &r->b, range.base, range.lo));
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(&head, r->body->params.at[k + 1], values[k]);
-    start_iteration(r, &head, true);
-    roles_yielded(r, &head, values);
-    TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
-    Range others = {second, range.hi, range.base};
-    CloneMap now = clone_map_copy(r->fn, map);
-    TirOp *loop = roles_enter_loop(r, others, n, values, &now, second);
-    end_iteration(r, start_iteration(r, &now, false));
-    roles_yielded(r, &now, values);
-    tir_yield(&r->b, n, values);
-
-    r->b.block = branch->blocks[0];
-    end_iteration(r, 0);
-    tir_yield(&r->b, n, loop->results);
-    r->b.block = around;
-    roles_set_results(r, map, branch);
+    Staged staged = accumulate_steps(r);
+    roles_emit_if_any(r, map, range, &staged, values);
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        clone_set(map, r->loop->results[k], values[k]);
 }

@@ -372,7 +372,7 @@ release_ended(InOrder *s, uint32_t from)
             if (s->released[n] || is_busy(s, load, from))
                 continue;
             s->released[n] = true;
-            roles_add_step(s->r, &s->steps, STEP_RELEASE, load);
+            roles_add_step(s->r, &s->steps, STEP_RELEASE, load, 0);
         }
     }
 }
@@ -387,10 +387,9 @@ wait_until(InOrder *s, uint32_t left, uint32_t from, const ValueList *before)
     if (n <= left)
         return;
     if (s->in_flight.at[n - 1 - left] == NULL) {
-        roles_add_step(s->r, &s->steps, STEP_WAIT, s->lookahead->mma);
-        s->steps.at[s->steps.n - 1].stage = -1;
+        roles_add_step(s->r, &s->steps, STEP_WAIT, s->lookahead->mma, -1);
     } else {
-        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left]);
+        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left], 0);
     }
     if (before != NULL)
         s->steps.at[s->steps.n - 1].values = *before;
@@ -450,10 +449,10 @@ static void
 meet(InOrder *s)
 {
     if (s->to_meet) {
-        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
+        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
         s->there = s->copied;
     }
-    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER);
+    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
     s->met = true;
     s->to_meet = false;
 }
@@ -468,7 +467,7 @@ write_part(InOrder *s, TirOp *from)
         return;
     if (!s->met)
         meet(s);
-    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, from);
+    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, from, 0);
     vec_push(s->r->fn->arena, &s->written, part);
     s->to_meet = true;
 }
@@ -476,7 +475,7 @@ write_part(InOrder *s, TirOp *from)
 static void
 start_mma(InOrder *s, TirOp *mma)
 {
-    roles_add_step(s->r, &s->steps, STEP_OP, mma);
+    roles_add_step(s->r, &s->steps, STEP_OP, mma, 0);
     vec_push(s->r->fn->arena, &s->in_flight, mma);
 }
 
@@ -485,14 +484,14 @@ start_mma(InOrder *s, TirOp *mma)
 static void
 share_out(InOrder *s, TirOp *mma)
 {
-    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma);
+    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma, 0);
     for (uint32_t k = 0; k < s->meanwhile.n; k++)
         start_mma(s, s->meanwhile.at[k]);
     s->meanwhile.n = 0;
-    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
-    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER);
+    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
+    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
     if (s->r->fn->plan->pingpong)
-        roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT);
+        roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
 }
 
 /* Whether an operation was done in the iteration before. */
@@ -524,8 +523,7 @@ static void
 begin_next(InOrder *s)
 {
     for (uint32_t k = 0; k < s->lookahead->needs.n; k++) {
-        roles_add_step(s->r, &s->steps, STEP_OP, s->lookahead->needs.at[k]);
-        s->steps.at[s->steps.n - 1].stage = -1;
+        roles_add_step(s->r, &s->steps, STEP_OP, s->lookahead->needs.at[k], -1);
     }
     vec_push(s->r->fn->arena, &s->in_flight, NULL);
 }
@@ -544,7 +542,7 @@ add_operation(InOrder *s, TirOp *op)
     if (op->op == TIR_MMA)
         start_mma(s, op);
     else
-        roles_add_step(s->r, &s->steps, STEP_OP, op);
+        roles_add_step(s->r, &s->steps, STEP_OP, op, 0);
 }
 
 /* What ends an iteration: vectors of the next one, waits for what still runs. */
@@ -568,8 +566,8 @@ end_iteration(InOrder *s)
     wait_until(s, 0, s->order.n, NULL);
     release_ended(s, s->order.n);
     if (s->r->vectors.n > 0 && !s->shares_out && !s->there) {
-        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL);
-        roles_add_plain(s->r, &s->steps, TIR_BARRIER);
+        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
+        roles_add_plain(s->r, &s->steps, TIR_BARRIER, STEP_EVERYWHERE);
     }
 }
 
@@ -600,7 +598,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
 
     order_iteration(&s);
     if (lookahead != NULL)
-        roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load);
+        roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load, 0);
     uint32_t last = last_mma(&s, &begin);
     for (uint32_t i = 0; i < s.order.n; i++) {
         TirOp *op = s.order.at[i];
@@ -612,7 +610,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
         if (i == begin)
             begin_next(&s);
         if (turn && i == last)
-            roles_add_plain(r, &s.steps, TIR_PINGPONG_ARRIVE);
+            roles_add_plain(r, &s.steps, TIR_PINGPONG_ARRIVE, STEP_EVERYWHERE);
     }
     end_iteration(&s);
     return (Staged){.steps = s.steps};
@@ -624,7 +622,7 @@ emit_loop(Roles *r, const CloneMap *map, Range range, TirVal **values)
 {
     Staged staged = in_order_steps(r, NULL);
 
-    roles_emit_plain_loop(r, map, range, &staged, values);
+    roles_emit_staged(r, map, range, &staged, values);
 }
 
 /* The loop with its first product in stage -1.

@@ -76,64 +76,6 @@ roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin)
     }
 }
 
-/* Segments change places in a loop that goes backwards. */
-static TirVal *
-inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, uint32_t k)
-{
-    uint32_t inner = r->loop->n_segments - 1;
-
-    if (base == NULL)
-        return clone_of(outer, r->loop->args[2 + k]);
-    return tir_binary(b, TIR_SUB, base, clone_of(outer, r->loop->args[1 + inner - k]));
-}
-
-TirOp *
-roles_begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer,
-                 TirVal *least)
-{
-    bool whole = r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
-    uint32_t inner = whole ? 0 : r->loop->n_segments - 1;
-    TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
-
-    for (uint32_t k = 0; k < inner; k++) {
-        args[2 + k] = inner_bound(r, &r->b, outer, range.base, k);
-        if (least != NULL)
-            args[2 + k] = tir_binary(&r->b, TIR_MAX, args[2 + k], least);
-        else if (r->bounds_differ) /* a consumer past the end has no iteration */
-            args[2 + k] = tir_binary(&r->b, TIR_MIN, args[2 + k], range.hi);
-    }
-    TirOp *loop = tir_for(&r->b, range.lo, range.hi, n, initial);
-
-    loop->span = r->loop->span;
-    if (inner == 0)
-        return loop;
-    args[0] = range.lo;
-    args[1] = range.hi;
-    for (uint32_t k = 0; k < n; k++)
-        args[2 + inner + k] = initial[k];
-    loop->args = args;
-    loop->n_args = 2 + inner + n;
-    loop->n_segments = r->loop->n_segments;
-    loop->hints = r->loop->hints;
-    loop->hints.backwards = false; /* its counter counts as always */
-    return loop;
-}
-
-TirOp *
-roles_enter_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, CloneMap *map,
-                 TirVal *least)
-{
-    TirOp *loop = roles_begin_loop(r, range, n, initial, map, least);
-    const TirBlock *body = loop->blocks[0];
-
-    r->b.block = loop->blocks[0];
-    for (uint32_t k = 0; k < r->body->params.n; k++)
-        clone_set(map, r->body->params.at[k], body->params.at[k]);
-    clone_set(map, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, body->params.at[0]));
-    return loop;
-}
-
 TirVal **
 roles_initial(Roles *r, const CloneMap *map, uint32_t more)
 {
@@ -143,35 +85,4 @@ roles_initial(Roles *r, const CloneMap *map, uint32_t more)
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
     return values;
-}
-
-void
-roles_yielded(const Roles *r, const CloneMap *map, TirVal **values)
-{
-    const TirOp *yield = block_yield(r->body);
-
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
-        values[k] = clone_of(map, yield->args[k]);
-}
-
-void
-roles_set_results(const Roles *r, CloneMap *map, const TirOp *op)
-{
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
-        clone_set(map, r->loop->results[k], op->results[k]);
-}
-
-TirOp *
-roles_if_any(Roles *r, Range range, TirVal *const *initial)
-{
-    uint32_t n = r->loop->n_results;
-    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
-
-    for (uint32_t k = 0; k < n; k++)
-        types[k] = r->loop->results[k]->type;
-    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
-    r->b.block = branch->blocks[1];
-    tir_yield(&r->b, n, initial);
-    r->b.block = branch->blocks[0];
-    return branch;
 }

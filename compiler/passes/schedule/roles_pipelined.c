@@ -1,38 +1,9 @@
-/* roles_pipelined.c - the main loop pipelined by one stage: products of stage 1 of an iteration run while the
+/* roles_pipelined.c - the steps of a main loop pipelined by one stage: products of stage 1 of an iteration run while the
  * arithmetic of the next one does (roles.c shows the order).
  */
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
-
-bool
-roles_is_remade(const Roles *r, const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (value->block != r->body)
-        return true;
-    if (def == NULL)
-        return value == r->body->params.at[0];
-    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
-        def->op == TIR_REDUCE || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!roles_is_remade(r, def->args[k]))
-            return false;
-    }
-    return true;
-}
-
-void
-roles_remake(Roles *r, CloneMap *map, TirVal *value)
-{
-    if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
-        return;
-    for (uint32_t k = 0; k < value->def->n_args; k++)
-        roles_remake(r, map, value->def->args[k]);
-    clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
-}
 
 static void
 add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
@@ -47,37 +18,6 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
             add_crossing(r, op->blocks[k]->ops.at[i], crossing);
     }
-}
-
-static void
-remake_inputs(Roles *r, CloneMap *map, const TirOp *op)
-{
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!r->stage1[op->args[k]->id] && roles_is_remade(r, op->args[k]))
-            roles_remake(r, map, op->args[k]);
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            remake_inputs(r, map, op->blocks[k]->ops.at[i]);
-    }
-}
-
-/* Stage 1 as far as its products, or what is made of their results (`closing`); returns how many
- * products it starts. */
-static uint32_t
-emit_late(Roles *r, CloneMap *map, bool closing)
-{
-    uint32_t mmas = 0;
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (!roles_in_stage1(r, op) || roles_is_closing(r, op) != closing)
-            continue;
-        remake_inputs(r, map, op);
-        roles_copy(r, map, op, true);
-        mmas += op->op == TIR_MMA;
-    }
-    return mmas;
 }
 
 static bool
@@ -113,55 +53,90 @@ order_early(Roles *r, OpList *out)
     return at;
 }
 
-/* Stage 0, with the late one of `before` (NULL: none) behind its products.  Pipelines of products of stage 0
- * are released when the statistics are there that the long arithmetic needs: an
+/* Stage 1 as far as its products, or what is made of their results (`closing`); returns its last product. */
+static TirOp *
+add_late(Roles *r, StepList *steps, bool closing)
+{
+    TirOp *last = NULL;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (!roles_in_stage1(r, op) || roles_is_closing(r, op) != closing)
+            continue;
+        roles_add_step(r, steps, STEP_OP, op, 1);
+        last = op->op == TIR_MMA ? op : last;
+    }
+    return last;
+}
+
+/* A step of some parts of the loop alone. */
+static void
+add_step_in(Roles *r, StepList *steps, StepParts parts, StepKind kind, int8_t stage)
+{
+    roles_add_step(r, steps, kind, NULL, stage);
+    steps->at[steps->n - 1].parts = parts;
+}
+
+/* Products of stage 0, under them those of stage 1, and the wait for the former; returns the last of stage 1. */
+static TirOp *
+add_mmas(Roles *r, StepList *steps, const OpList *order, uint32_t last)
+{
+    bool pingpong = r->fn->plan->pingpong, first = true;
+
+    add_step_in(r, steps, STEP_TAIL, STEP_GIVE_BACK, 1);
+    for (uint32_t i = 0; i <= last; i++) {
+        if (order->at[i]->op == TIR_MMA && first) {
+            add_step_in(r, steps, STEP_HEAD, STEP_DELAY, 0);
+            if (pingpong)
+                roles_add_plain(r, steps, TIR_PINGPONG_WAIT, STEP_STEADY);
+            first = false;
+        }
+        roles_add_step(r, steps, STEP_OP, order->at[i], 0);
+    }
+    TirOp *late = add_late(r, steps, false);
+    if (pingpong)
+        roles_add_plain(r, steps, TIR_PINGPONG_ARRIVE, STEP_STEADY);
+    add_step_in(r, steps, STEP_HEAD, STEP_GIVE_BACK_DEFERRED, 0); /* under the first product: it may have to wait */
+    roles_add_step(r, steps, STEP_WAIT, order->at[last], 0);
+    return late;
+}
+
+/* A statistic, or a branch that gives some. */
+static bool
+is_statistic(const TirOp *op)
+{
+    return op->op == TIR_REDUCE || (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
+}
+
+/* Pipelines of products of stage 0 are released when the statistics are there that the long arithmetic needs: an
  * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
  * above all arithmetic otherwise. */
-static void
-emit_early(Roles *r, CloneMap *map, CloneMap *before, bool all_masks)
+static Staged
+pipelined_steps(Roles *r)
 {
     OpList order = {0};
-    uint32_t last = order_early(r, &order), mmas = 0;
-    bool released = false, taken = false;
+    Staged staged = {.later = r->stage1};
+    uint32_t last = order_early(r, &order);
     TirVal *pin = NULL;
+    bool released = false;
+    TirOp *late = add_mmas(r, &staged.steps, &order, last);
 
-    for (uint32_t i = 0; i < order.n; i++) {
-        const TirOp *op = order.at[i];
-        if (i > last && !released && is_exponential(op) && op->results[0]->type.rank == 2) {
-            roles_release(&r->b, &r->stage0_pipelines, pin);
+    for (uint32_t i = last + 1; i < order.n; i++) {
+        TirOp *op = order.at[i];
+        if (!released && is_exponential(op) && op->results[0]->type.rank == 2) {
+            roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
             released = true;
         }
-        if (op->op == TIR_MMA && before == NULL && r->delay != NULL) {
-            tir_op_new(&r->b, TIR_DELAY, 1, &r->delay, 0, NULL);
-            r->delay = NULL;
-        }
-        if (op->op == TIR_MMA && before != NULL && !taken && r->fn->plan->pingpong) {
-            roles_plain(&r->b, TIR_PINGPONG_WAIT, NULL, 0);
-            taken = true;
-        }
-        if (before != NULL || !roles_test_mask(r, map, op))
-            roles_copy(r, map, op, all_masks);
-        if (i > last && op->op == TIR_REDUCE)
-            pin = clone_of(map, op->results[0]);
-        if (i > last && op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1)
-            pin = clone_of(map, op->results[0]);
-        if (i != last)
-            continue;
-        if (before != NULL)
-            mmas = emit_late(r, before, false);
-        if (taken)
-            roles_plain(&r->b, TIR_PINGPONG_ARRIVE, NULL, 0);
-        if (before == NULL) /* under the tile's first product: it may have to wait */
-            roles_give_back_once(r, true);
-        roles_plain(&r->b, TIR_MMA_WAIT, NULL, mmas);
+        roles_add_step(r, &staged.steps, STEP_OP, op, 0);
+        pin = is_statistic(op) ? op->results[0] : pin;
     }
     if (!released)
-        roles_release(&r->b, &r->stage0_pipelines, pin);
-    if (before != NULL) {
-        roles_plain(&r->b, TIR_MMA_WAIT, NULL, 0);
-        roles_release(&r->b, &r->stage1_pipelines, NULL);
-        emit_late(r, before, true);
-    }
+        roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
+    add_step_in(r, &staged.steps, STEP_TAIL, STEP_UNDER, 1);
+    roles_add_step(r, &staged.steps, STEP_WAIT, late, 1);
+    roles_add_releases(r, &staged.steps, &r->stage1_pipelines, NULL, 1);
+    add_late(r, &staged.steps, true);
+    return staged;
 }
 
 /* Whether what is left to be drained is found under the last product. */
@@ -186,6 +161,7 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
         r->masks = MASKS_ALL;
         roles_in_order(r, &own, range);
         r->masks = MASKS_BY_SEGMENT;
+        r->vectors.n = 0;
         for (uint32_t k = 0; k < n; k++)
             values[k] = clone_of(&own, r->loop->results[k]);
     }
@@ -273,141 +249,77 @@ ask_for_next(Roles *r)
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
 }
 
-/* What ends the tile: the products that are left, under them what needs them not. */
-static void
-emit_end(Roles *r, CloneMap *tail, TirVal *end, TirVal **left)
+uint32_t
+roles_emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values)
 {
-    roles_give_back_once(r, false);
-    emit_late(r, tail, false);
-    roles_emit_behind(r, tail, left);
+    roles_emit_behind(r, map, values);
     if (counts_rest(r))
-        left[r->left.n] = roles_begin_rest(r, end, true);
+        values[r->left.n] = roles_begin_rest(r, end, true);
     ask_for_next(r);
-    tir_op_new(&r->b, TIR_MMA_WAIT, r->left.n + counts_rest(r), left, 0, NULL);
-    roles_release(&r->b, &r->stage1_pipelines, NULL);
-    emit_late(r, tail, true);
+    return r->left.n + counts_rest(r);
 }
 
-/* What a branch gives on the side where stage 1 does not read it may be anything: it is what
- * it was in the iteration before, which takes no instruction. */
+/* Values of stage 0 that stage 1 reads. */
 static void
-keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal *before)
+find_crossing(Roles *r, ValueList *crossing)
 {
-    const TirOp *branch = crossing->def;
+    const TirOp *yield = block_yield(r->body);
 
-    if (branch == NULL || branch->op != TIR_IF || crossing->type.rank > 1)
-        return;
-    for (uint32_t side = 0; side < 2; side++) {
-        if (roles_listed(&r->fillers, block_yield(branch->blocks[side])->args[crossing->index])) {
-            const TirOp *copy = clone_of(now, branch->results[crossing->index])->def;
-            block_yield(copy->blocks[side])->args[crossing->index] = before;
-        }
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (roles_in_stage1(r, r->body->ops.at[i]))
+            add_crossing(r, r->body->ops.at[i], crossing);
     }
+    for (uint32_t k = 0; k < yield->n_args; k++) { /* a result of stage 1 that a value of stage 0 is */
+        if (r->stage1[r->body->params.at[k + 1]->id] && !r->stage1[yield->args[k]->id] &&
+            !roles_listed(crossing, yield->args[k]))
+            vec_push(r->fn->arena, crossing, yield->args[k]);
+    }
+}
+
+/* The branch around the loop: whether it is pipelined. */
+static TirOp *
+begin_branch(Roles *r, const CloneMap *map, Range range)
+{
+    Arena *arena = r->fn->arena;
+    VEC(TirType) types = {0};
+
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        vec_push(arena, &types, r->loop->results[k]->type);
+    for (uint32_t k = 0; k < r->left.n; k++)
+        vec_push(arena, &types, r->left.at[k]->type);
+    if (counts_rest(r))
+        vec_push(arena, &types, tir_scalar(DT_I32));
+    TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
+    return tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, least), types.n, types.at);
 }
 
 void
 roles_pipelined(Roles *r, CloneMap *map, Range range)
 {
-    Arena *arena = r->fn->arena;
-    uint32_t first = loop_first_initial(r->loop), n = r->loop->n_results;
-    const TirOp *yield = block_yield(r->body);
+    uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
     ValueList crossing = {0};
-    VEC(TirType) types = {0};
 
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (roles_in_stage1(r, r->body->ops.at[i]))
-            add_crossing(r, r->body->ops.at[i], &crossing);
-    }
-    for (uint32_t k = 0; k < n; k++) { /* a result of stage 1 that a value of stage 0 is */
-        if (r->stage1[r->body->params.at[k + 1]->id] && !r->stage1[yield->args[k]->id] &&
-            !roles_listed(&crossing, yield->args[k]))
-            vec_push(arena, &crossing, yield->args[k]);
-        vec_push(arena, &types, r->loop->results[k]->type);
-    }
+    find_crossing(r, &crossing);
     roles_find_behind(r);
-    for (uint32_t k = 0; k < r->left.n; k++)
-        vec_push(arena, &types, r->left.at[k]->type);
-    if (counts_rest(r))
-        vec_push(arena, &types, tir_scalar(DT_I32));
     r->once_given_back = roles_reads_once_in_stage0(r);
-    TirVal *least = r->clean_head ? clone_of(map, r->loop->args[2]) : range.hi;
-    TirVal *some = tir_binary(&r->b, TIR_LT, range.lo, least);
-    TirOp *branch = tir_if(&r->b, some, types.n, types.at);
-    TirVal **values = arena_array(arena, TirVal *, types.n + crossing.n + 1);
+    TirOp *branch = begin_branch(r, map, range);
+    TirVal **values = arena_array(r->fn->arena, TirVal *, branch->n_results + 1);
     emit_others(r, map, range, branch, values);
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = clone_of(map, r->loop->args[first + k]);
-
-    /* the first iteration */
     r->b.block = branch->blocks[0];
-    CloneMap head = clone_map_copy(r->fn, map);
-    TirVal *iteration = roles_iteration(r, &r->b, range.base, range.lo);
-    clone_set(&head, r->body->params.at[0], iteration);
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(&head, r->body->params.at[k + 1], values[k]);
-    r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
-    roles_find_tests(r, map, iteration);
     if (r->staggers)
         stagger(r, range);
-    emit_early(r, &head, NULL, true);
-    r->masks = MASKS_BY_SEGMENT;
-    for (uint32_t k = 0; k < n; k++) {
-        if (!r->stage1[r->body->params.at[k + 1]->id])
-            values[k] = clone_of(&head, yield->args[k]);
-    }
-    for (uint32_t k = 0; k < crossing.n; k++)
-        values[n + k] = clone_of(&head, crossing.at[k]);
-
-    /* the others */
-    TirVal *second = tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1));
-    Range others = {second, range.hi, range.base};
-    TirOp *loop = roles_begin_loop(r, others, n + crossing.n, values, map, second);
-    r->b.block = loop->blocks[0];
-    const TirBlock *steady = loop->blocks[0];
-    CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
-    TirVal *previous = tir_binary(&r->b, TIR_SUB, steady->params.at[0], tir_const_int(&r->b, 1));
-    clone_set(&now, r->body->params.at[0],
-              roles_iteration(r, &r->b, range.base, steady->params.at[0]));
-    clone_set(&before, r->body->params.at[0], roles_iteration(r, &r->b, range.base, previous));
-    for (uint32_t k = 1; k <= n; k++) {
-        clone_set(&now, r->body->params.at[k], steady->params.at[k]);
-        clone_set(&before, r->body->params.at[k], steady->params.at[k]);
-    }
-    for (uint32_t k = 0; k < crossing.n; k++)
-        clone_set(&before, crossing.at[k], steady->params.at[n + 1 + k]);
-    emit_early(r, &now, &before, false);
-    for (uint32_t k = 0; k < n; k++) {
-        bool late = r->stage1[r->body->params.at[k + 1]->id];
-        values[k] = clone_of(late ? &before : &now, yield->args[k]);
-    }
-    for (uint32_t k = 0; k < crossing.n; k++) {
-        keep_unread(r, &now, crossing.at[k], steady->params.at[n + 1 + k]);
-        values[n + k] = clone_of(&now, crossing.at[k]);
-    }
-    tir_yield(&r->b, n + crossing.n, values);
-
-    /* what is left of the last one */
-    r->b.block = branch->blocks[0];
-    CloneMap tail = clone_map_copy(r->fn, map);
-    TirVal *last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
-    clone_set(&tail, r->body->params.at[0], roles_iteration(r, &r->b, range.base, last));
     for (uint32_t k = 0; k < n; k++)
-        clone_set(&tail, r->body->params.at[k + 1], loop->results[k]);
-    for (uint32_t k = 0; k < crossing.n; k++)
-        clone_set(&tail, crossing.at[k], loop->results[n + k]);
-    for (uint32_t k = 0; k < n; k++)
-        clone_set(&tail, r->loop->results[k], loop->results[k]);
-    emit_end(r, &tail, range.hi, values + n);
-    for (uint32_t k = 0; k < n; k++) {
-        bool late = r->stage1[r->body->params.at[k + 1]->id];
-        values[k] = late ? clone_of(&tail, yield->args[k]) : loop->results[k];
-    }
-    tir_yield(&r->b, types.n, values);
+        values[k] = clone_of(map, r->loop->args[loop_first_initial(r->loop) + k]);
+    Staged staged = pipelined_steps(r);
+    staged.crossing = crossing;
+    staged.under = values + n;
+    roles_emit_staged(r, map, range, &staged, values);
+    tir_yield(&r->b, branch->n_results, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n; k++)
         clone_set(map, r->loop->results[k], branch->results[k]);
     for (uint32_t k = 0; k < r->left.n; k++)
         clone_set(map, r->left.at[k], branch->results[n + k]);
-    r->n_drained = counts_rest(r) ? branch->results[types.n - 1] : NULL;
+    r->n_drained = counts_rest(r) ? branch->results[n + r->left.n] : NULL;
 }

@@ -23,42 +23,130 @@ typedef struct InFlight {
 
 typedef struct Emission {
     Roles *r;
-    CloneMap *map[2]; /* of the first stage, and of the one behind it; NULL: its steps are left out */
+    CloneMap *map[2]; /* of the first stage, and of the one behind it, if any; NULL: its steps are left out */
     const Staged *staged;
     VEC(InFlight) in_flight; /* in order of issue */
     StepParts part;
     Range range;
     TirVal *last; /* iteration, once it is known */
+    uint32_t n_under; /* values computed under the last products, to be there before the wait that follows */
 } Emission;
 
 void
-roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op)
+roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage)
 {
-    Step step = {.kind = kind, .op = op, .parts = STEP_EVERYWHERE};
+    Step step = {.kind = kind, .op = op, .stage = stage, .parts = STEP_EVERYWHERE};
 
     vec_push(r->fn->arena, steps, step);
 }
 
 void
-roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode)
+roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode, StepParts parts)
 {
-    roles_add_step(r, steps, STEP_PLAIN, NULL);
-    steps->at[steps->n - 1].opcode = opcode;
+    Step step = {.kind = STEP_PLAIN, .opcode = opcode, .parts = parts};
+
+    vec_push(r->fn->arena, steps, step);
+}
+
+void
+roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin, int8_t stage)
+{
+    for (uint32_t k = 0; k < pipelines->n; k++) {
+        roles_add_step(r, steps, STEP_RELEASE, pipelines->at[k], stage);
+        if (pin != NULL)
+            vec_push(r->fn->arena, &steps->at[steps->n - 1].values, pin);
+    }
 }
 
 void
 roles_add_copy(Roles *r, StepList *steps, uint8_t ahead)
 {
-    roles_add_step(r, steps, STEP_COPY_VECTORS, NULL);
+    roles_add_step(r, steps, STEP_COPY_VECTORS, NULL, 0);
     steps->at[steps->n - 1].ahead = ahead;
+}
+
+/* ---- values of an earlier stage ---- */
+
+bool
+roles_is_remade(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (value->block != r->body)
+        return true;
+    if (def == NULL)
+        return value == r->body->params.at[0];
+    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
+        def->op == TIR_REDUCE || def->n_blocks > 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!roles_is_remade(r, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+void
+roles_remake(Roles *r, CloneMap *map, TirVal *value)
+{
+    if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
+        return;
+    for (uint32_t k = 0; k < value->def->n_args; k++)
+        roles_remake(r, map, value->def->args[k]);
+    clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
+}
+
+static void
+remake_inputs(const Emission *e, CloneMap *map, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (!e->staged->later[op->args[k]->id] && roles_is_remade(e->r, op->args[k]))
+            roles_remake(e->r, map, op->args[k]);
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
+            remake_inputs(e, map, op->blocks[k]->ops.at[i]);
+    }
+}
+
+/* What a branch gives on the side where stage 1 does not read it may be anything: it is what
+ * it was in the iteration before, which takes no instruction. */
+static void
+keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal *before)
+{
+    const TirOp *branch = crossing->def;
+
+    if (branch == NULL || branch->op != TIR_IF || crossing->type.rank > 1)
+        return;
+    for (uint32_t side = 0; side < 2; side++) {
+        if (roles_listed(&r->fillers, block_yield(branch->blocks[side])->args[crossing->index])) {
+            const TirOp *copy = clone_of(now, branch->results[crossing->index])->def;
+            block_yield(copy->blocks[side])->args[crossing->index] = before;
+        }
+    }
+}
+
+/* ---- steps ---- */
+
+/* `values` of a step, behind what was computed under the last products. */
+static TirVal **
+values_of(Emission *e, const Step *step, const CloneMap *map, uint32_t *n)
+{
+    TirVal **values = arena_array(e->r->fn->arena, TirVal *, e->n_under + step->values.n + 1);
+
+    for (uint32_t k = 0; k < e->n_under; k++)
+        values[k] = e->staged->under[k];
+    for (uint32_t k = 0; k < step->values.n; k++)
+        values[e->n_under + k] = clone_of(map, step->values.at[k]);
+    *n = e->n_under + step->values.n;
+    e->n_under = 0;
+    return values;
 }
 
 static void
 emit_wait(Emission *e, const Step *step, const CloneMap *map)
 {
-    TirBuilder *b = &e->r->b;
-    uint32_t done = 0, n = step->values.n;
-    TirVal **before = arena_array(e->r->fn->arena, TirVal *, n + 1);
+    uint32_t done = 0, n;
 
     for (uint32_t k = 0; k < e->in_flight.n; k++) {
         if (e->in_flight.at[k].mma == step->op && e->in_flight.at[k].behind == step->stage)
@@ -66,9 +154,8 @@ emit_wait(Emission *e, const Step *step, const CloneMap *map)
     }
     if (done == 0)
         return;
-    for (uint32_t k = 0; k < n; k++)
-        before[k] = clone_of(map, step->values.at[k]);
-    TirOp *wait = tir_op_new(b, TIR_MMA_WAIT, n, before, 0, NULL);
+    TirVal **values = values_of(e, step, map, &n);
+    TirOp *wait = tir_op_new(&e->r->b, TIR_MMA_WAIT, n, values, 0, NULL);
     e->in_flight.n -= done;
     for (uint32_t k = 0; k < e->in_flight.n; k++)
         e->in_flight.at[k] = e->in_flight.at[k + done];
@@ -76,10 +163,23 @@ emit_wait(Emission *e, const Step *step, const CloneMap *map)
 }
 
 static void
+emit_release(Emission *e, const Step *step, const CloneMap *map)
+{
+    uint32_t n;
+    TirVal **values = values_of(e, step, map, &n);
+
+    tir_op_new(&e->r->b, TIR_CONSUMER_RELEASE, n, values, 0, NULL)->shared = step->op->shared;
+}
+
+static void
 emit_operation(Emission *e, const Step *step, CloneMap *map)
 {
     Roles *r = e->r;
 
+    if (step->stage > e->staged->first)
+        remake_inputs(e, map, step->op);
+    if (e->part == STEP_HEAD && roles_test_mask(r, map, step->op))
+        return;
     if (roles_vector(r, step->op) != NULL)
         roles_read_vector(r, map, roles_vector(r, step->op), clone_of(map, r->body->params.at[0]));
     else if (!roles_exchange_op(r, map, step->op))
@@ -114,7 +214,7 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
         emit_wait(e, step, map);
         break;
     case STEP_RELEASE:
-        roles_plain(&r->b, TIR_CONSUMER_RELEASE, step->op->shared, 0);
+        emit_release(e, step, map);
         break;
     case STEP_PLAIN:
         roles_plain(&r->b, step->opcode, NULL, 0);
@@ -132,6 +232,18 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
     case STEP_VECTORS_THERE:
         roles_vectors_there(r);
         break;
+    case STEP_DELAY:
+        if (r->delay != NULL)
+            tir_op_new(&r->b, TIR_DELAY, 1, &r->delay, 0, NULL);
+        r->delay = NULL;
+        break;
+    case STEP_GIVE_BACK:
+    case STEP_GIVE_BACK_DEFERRED:
+        roles_give_back_once(r, step->kind == STEP_GIVE_BACK_DEFERRED);
+        break;
+    case STEP_UNDER:
+        e->n_under = roles_emit_under(r, map, e->range.hi, e->staged->under);
+        break;
     }
 }
 
@@ -145,8 +257,6 @@ emit_steps(Emission *e)
             emit_step(e, step, map);
     }
 }
-
-/* ---- two stages ---- */
 
 /* Begins part `part` of the loop, with products of the iteration before that still run. */
 static void
@@ -171,7 +281,18 @@ set_params(const Roles *r, CloneMap *map, TirVal *iteration, TirVal *const *valu
 static bool
 is_later(const Emission *e, uint32_t k)
 {
-    return e->staged->later[e->r->body->params.at[k + 1]->id];
+    return e->staged->later != NULL && e->staged->later[e->r->body->params.at[k + 1]->id];
+}
+
+/* Whether the second stage has operations, which may ask for the iteration's number. */
+static bool
+has_second_operations(const Staged *staged)
+{
+    for (uint32_t i = 0; i < staged->steps.n; i++) {
+        if (staged->steps.at[i].kind == STEP_OP && staged->steps.at[i].stage > staged->first)
+            return staged->later != NULL;
+    }
+    return false;
 }
 
 /* The first stage of the first iteration; `values` are then what the loop begins with. */
@@ -184,8 +305,11 @@ emit_head(Emission *e, const CloneMap *map, TirVal **values)
     const TirOp *yield = block_yield(r->body);
     uint32_t n = r->loop->n_results;
 
-    /* what begins ahead does not ask for the iteration's number (lookahead_find) */
-    set_params(r, &head, e->staged->first < 0 ? NULL : roles_iteration(r, &r->b, e->range.base, e->range.lo), values);
+    if (e->staged->first == 0) {
+        TirVal *iteration = roles_iteration(r, &r->b, e->range.base, e->range.lo);
+        set_params(r, &head, iteration, values);
+        roles_find_tests(r, map, iteration);
+    } /* what begins ahead asks for nothing of its iteration but loads (lookahead_find) */
     if (masks == MASKS_BY_SEGMENT)
         r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
     begin_part(e, STEP_HEAD, &head, NULL);
@@ -199,37 +323,82 @@ emit_head(Emission *e, const CloneMap *map, TirVal **values)
         values[n + k] = clone_of(&head, e->staged->crossing.at[k]);
 }
 
-/* The loop; `values` are then what it leaves. */
+/* Segments change places in a loop that goes backwards. */
+static TirVal *
+inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, uint32_t k)
+{
+    uint32_t inner = r->loop->n_segments - 1;
+
+    if (base == NULL)
+        return clone_of(outer, r->loop->args[2 + k]);
+    return tir_binary(b, TIR_SUB, base, clone_of(outer, r->loop->args[1 + inner - k]));
+}
+
+/* The loop with other bounds and initial values, without operations.  Its inner bounds are those that `outer` gives,
+ * `least` or NULL the least they may be. */
+static TirOp *
+begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer, TirVal *least)
+{
+    bool whole = r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
+    uint32_t inner = whole ? 0 : r->loop->n_segments - 1;
+    TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
+
+    for (uint32_t k = 0; k < inner; k++) {
+        args[2 + k] = inner_bound(r, &r->b, outer, range.base, k);
+        if (least != NULL)
+            args[2 + k] = tir_binary(&r->b, TIR_MAX, args[2 + k], least);
+        else if (r->bounds_differ) /* a consumer past the end has no iteration */
+            args[2 + k] = tir_binary(&r->b, TIR_MIN, args[2 + k], range.hi);
+    }
+    TirOp *loop = tir_for(&r->b, range.lo, range.hi, n, initial);
+
+    loop->span = r->loop->span;
+    if (inner == 0)
+        return loop;
+    args[0] = range.lo;
+    args[1] = range.hi;
+    for (uint32_t k = 0; k < n; k++)
+        args[2 + inner + k] = initial[k];
+    loop->args = args;
+    loop->n_args = 2 + inner + n;
+    loop->n_segments = r->loop->n_segments;
+    loop->hints = r->loop->hints;
+    loop->hints.backwards = false; /* its counter counts as always */
+    return loop;
+}
+
+/* The loop, over iterations `range`, with inner bounds of at least `least`; `values` are then what it leaves. */
 static void
-emit_steady(Emission *e, const CloneMap *map, TirVal **values)
+emit_steady(Emission *e, const CloneMap *map, Range range, TirVal *least, TirVal **values)
 {
     Roles *r = e->r;
     const ValueList *crossing = &e->staged->crossing;
     const TirOp *yield = block_yield(r->body);
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    bool ahead = e->staged->first < 0;
-    TirVal *one = tir_const_int(&r->b, 1);
-    TirVal *second = ahead ? NULL : tir_binary(&r->b, TIR_ADD, e->range.lo, one);
-    e->last = ahead ? tir_binary(&r->b, TIR_SUB, e->range.hi, one) : NULL;
-    Range others = {ahead ? e->range.lo : second, ahead ? e->last : e->range.hi, e->range.base};
-    TirOp *loop = roles_begin_loop(r, others, n + crossing->n, values, map, second);
-    const TirBlock *steady = loop->blocks[0];
+    bool ahead = e->staged->first < 0, two = e->staged->later != NULL;
+    TirOp *loop = begin_loop(r, range, n + crossing->n, values, map, least);
+    TirVal *const *params = loop->blocks[0]->params.at;
     CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
 
     r->b.block = loop->blocks[0];
-    TirVal *counter = steady->params.at[0];
-    TirVal *previous = ahead ? counter : tir_binary(&r->b, TIR_SUB, counter, tir_const_int(&r->b, 1));
-    set_params(r, &now, ahead ? NULL : roles_iteration(r, &r->b, others.base, counter), steady->params.at + 1);
-    set_params(r, &before, roles_iteration(r, &r->b, others.base, previous), steady->params.at + 1);
+    TirVal *previous = params[0];
+    bool second = has_second_operations(e->staged);
+    if (second && !ahead)
+        previous = tir_binary(&r->b, TIR_SUB, params[0], tir_const_int(&r->b, 1));
+    set_params(r, &now, ahead ? NULL : roles_iteration(r, &r->b, range.base, params[0]), params + 1);
+    if (second)
+        set_params(r, &before, roles_iteration(r, &r->b, range.base, previous), params + 1);
     for (uint32_t k = 0; k < crossing->n; k++)
-        clone_set(&before, crossing->at[k], steady->params.at[n + 1 + k]);
-    begin_part(e, STEP_STEADY, &now, &before);
+        clone_set(&before, crossing->at[k], params[n + 1 + k]);
+    begin_part(e, STEP_STEADY, &now, two ? &before : NULL);
     emit_steps(e);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(is_later(e, k) ? &before : &now, yield->args[k]);
-    for (uint32_t k = 0; k < crossing->n; k++)
+    for (uint32_t k = 0; k < crossing->n; k++) {
+        keep_unread(r, &now, crossing->at[k], params[n + 1 + k]);
         values[n + k] = clone_of(&now, crossing->at[k]);
+    }
     tir_yield(&r->b, n + crossing->n, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n + crossing->n; k++)
@@ -246,9 +415,9 @@ emit_tail(Emission *e, const CloneMap *map, TirVal **values)
     const TirOp *yield = block_yield(r->body);
     uint32_t n = r->loop->n_results;
 
-    if (e->last == NULL)
-        e->last = tir_binary(&r->b, TIR_SUB, e->range.hi, tir_const_int(&r->b, 1));
-    set_params(r, &tail, roles_iteration(r, &r->b, e->range.base, e->last), values);
+    set_params(r, &tail, e->last != NULL ? roles_iteration(r, &r->b, e->range.base, e->last) : NULL, values);
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&tail, r->loop->results[k], values[k]);
     for (uint32_t k = 0; k < e->staged->crossing.n; k++)
         clone_set(&tail, e->staged->crossing.at[k], values[n + k]);
     if (masks == MASKS_BY_SEGMENT)
@@ -267,14 +436,42 @@ roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *stag
 {
     Emission e = {.r = r, .staged = staged, .range = range};
     TirVal **own = arena_array(r->fn->arena, TirVal *, r->loop->n_results + staged->crossing.n + 1);
+    TirVal *one, *least = NULL;
 
     for (uint32_t k = 0; k < r->loop->n_results; k++)
         own[k] = values[k];
-    emit_head(&e, map, own);
-    emit_steady(&e, map, own);
-    emit_tail(&e, map, own);
+    if (staged->later != NULL) {
+        emit_head(&e, map, own);
+        one = tir_const_int(&r->b, 1);
+        if (staged->first < 0)
+            range.hi = e.last = tir_binary(&r->b, TIR_SUB, range.hi, one);
+        else
+            range.lo = least = tir_binary(&r->b, TIR_ADD, range.lo, one);
+    }
+    emit_steady(&e, map, range, least, own);
+    if (staged->later != NULL) {
+        if (e.last == NULL && has_second_operations(staged))
+            e.last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
+        emit_tail(&e, map, own);
+    }
     for (uint32_t k = 0; k < r->loop->n_results; k++)
         values[k] = own[k];
+}
+
+/* Goes where the range has an iteration; where it has none, results are `initial`. */
+static TirOp *
+if_any(Roles *r, Range range, TirVal *const *initial)
+{
+    uint32_t n = r->loop->n_results;
+    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
+
+    for (uint32_t k = 0; k < n; k++)
+        types[k] = r->loop->results[k]->type;
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    r->b.block = branch->blocks[1];
+    tir_yield(&r->b, n, initial);
+    r->b.block = branch->blocks[0];
+    return branch;
 }
 
 void
@@ -282,30 +479,11 @@ roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *stag
 {
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    TirOp *branch = roles_if_any(r, range, values);
+    TirOp *branch = if_any(r, range, values);
 
     roles_emit_staged(r, map, range, staged, values);
     tir_yield(&r->b, n, values);
     r->b.block = around;
     for (uint32_t k = 0; k < n; k++)
         values[k] = branch->results[k];
-}
-
-/* ---- one stage ---- */
-
-void
-roles_emit_plain_loop(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values)
-{
-    uint32_t n = r->loop->n_results;
-    TirBlock *around = r->b.block;
-    CloneMap now = clone_map_copy(r->fn, map);
-    Emission e = {.r = r, .map = {&now}, .staged = staged, .part = STEP_STEADY};
-    TirOp *loop = roles_enter_loop(r, range, n, values, &now, NULL);
-
-    emit_steps(&e);
-    roles_yielded(r, &now, values);
-    tir_yield(&r->b, n, values);
-    r->b.block = around;
-    for (uint32_t k = 0; k < n; k++)
-        values[k] = loop->results[k];
 }
