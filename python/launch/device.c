@@ -144,48 +144,6 @@ device_load(Device *d, PyObject *image)
     return result == 0 ? PyLong_FromVoidPtr(loaded) : fail(st, result, "loading the code");
 }
 
-/* link(ptx): the cubin that the driver makes of PTX; None where it has no such function. */
-static PyObject *
-device_link(Device *d, PyObject *image)
-{
-    State *st = d->st;
-    char *bytes;
-    Py_ssize_t n;
-    void *linker = NULL, *cubin = NULL;
-    size_t n_cubin = 0;
-    bool pushed;
-    PyObject *made = NULL;
-    int mode = CAPTURE_RELAXED;
-    Log log;
-
-    if (PyBytes_AsStringAndSize(image, &bytes, &n) < 0)
-        return NULL;
-    if (!st->cu.cuLinkCreate_v2 || !st->cu.cuLinkAddData_v2 || !st->cu.cuLinkComplete ||
-        !st->cu.cuLinkDestroy)
-        return Py_NewRef(Py_None);
-    log_begin(&log);
-    Result result = enter(d, &pushed);
-    if (result != 0)
-        return fail(st, result, "cuCtxPushCurrent");
-    exchange_capture_mode(st, &mode);
-    Py_BEGIN_ALLOW_THREADS result = st->cu.cuLinkCreate_v2(2, log.keys, log.values, &linker);
-    if (result == 0)
-        result = st->cu.cuLinkAddData_v2(linker, INPUT_PTX, bytes, (size_t)n + 1, "kernel", 0, NULL,
-                                         NULL);
-    if (result == 0)
-        result = st->cu.cuLinkComplete(linker, &cubin, &n_cubin);
-    Py_END_ALLOW_THREADS if (result == 0) made =
-        PyBytes_FromStringAndSize(cubin, (Py_ssize_t)n_cubin);
-    else if (log.text[0] != '\0')
-        PyErr_Format(st->error, "the driver does not take the code: %s", log.text);
-    else fail(st, result, "compiling the code");
-    if (linker != NULL)
-        st->cu.cuLinkDestroy(linker);
-    exchange_capture_mode(st, &mode);
-    leave(d, pushed);
-    return made;
-}
-
 /* function(module, entry, shared): the handle of a kernel that may have so much dynamic shared
  * memory. */
 static PyObject *
@@ -241,7 +199,6 @@ scratch_of(Device *d, void *stream, uint64_t capture, uint64_t bytes)
 static PyMethodDef device_methods[] = {
     {"attribute", (PyCFunction)device_attribute, METH_O, "a CUdevice_attribute"},
     {"load", (PyCFunction)device_load, METH_O, "the handle of a module"},
-    {"link", (PyCFunction)device_link, METH_O, "the cubin of PTX, or None"},
     {"function", (PyCFunction)device_function, METH_VARARGS, "the handle of a kernel"},
     {NULL, NULL, 0, NULL}};
 

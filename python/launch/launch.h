@@ -57,7 +57,7 @@ typedef struct LaunchConfig { /* CUlaunchConfig */
 } LaunchConfig;
 
 enum { CAPTURE_RELAXED = 2 };
-enum { CLUSTER_DIMENSION = 4, STREAM_SERIALIZATION = 6, MAX_DYNAMIC_SHARED = 8, INPUT_PTX = 1 };
+enum { CLUSTER_DIMENSION = 4, STREAM_SERIALIZATION = 6, MAX_DYNAMIC_SHARED = 8 };
 
 /* Functions that are always there, and those that older drivers, or the ones of tests, lack. */
 #define DRIVER(F)                                                                                  \
@@ -84,11 +84,7 @@ enum { CLUSTER_DIMENSION = 4, STREAM_SERIALIZATION = 6, MAX_DYNAMIC_SHARED = 8, 
     F(cuTensorMapReplaceAddress, (void *, void *))                                                 \
     F(cuStreamIsCapturing, (void *, int *))                                                        \
     F(cuStreamGetCaptureInfo_v2, (void *, int *, uint64_t *, void *, void *, void *))              \
-    F(cuThreadExchangeStreamCaptureMode, (int *))                                                  \
-    F(cuLinkCreate_v2, (unsigned, int *, void **, void **))                                        \
-    F(cuLinkAddData_v2, (void *, int, void *, size_t, const char *, unsigned, int *, void **))     \
-    F(cuLinkComplete, (void *, void **, size_t *))                                                 \
-    F(cuLinkDestroy, (void *))
+    F(cuThreadExchangeStreamCaptureMode, (int *))
 
 #define FIELD(name, parameters) Result(*name) parameters;
 typedef struct Driver {

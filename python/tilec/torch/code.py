@@ -1,6 +1,8 @@
 """code.py - kernels compiled in this process, kept in memory and on disk.
 
-PTX comes from libtilec; machine code of it from ptxas where TILEC_PTXAS names one, else from the driver.
+PTX comes from libtilec; machine code of it from ptxas where TILEC_PTXAS names one, else from the driver as it
+loads PTX, which has a cache of its own.  (The driver's linker would give a cubin to keep, but a worse one: it
+compiles units that may call one another, in which warps cannot give registers away, and spills.)
 """
 import functools
 import glob
@@ -16,7 +18,6 @@ import tilec
 from tilec import _library
 from tilec.torch import disk
 from tilec.torch.error import Error
-from tilec.torch.gpu import launcher
 
 ABI = 1  # of the metadata that is understood here
 _lock = threading.RLock()
@@ -71,31 +72,34 @@ class Source:
         return tilec.compile(self.text, arch, path=self.path, defines=defines, modules=self.modules, **options)
 
 
+_ENTRY = re.compile(r"^\.visible \.entry (\w+)\($.*?^\}$\n", re.M | re.S)
+
+
+def alone(ptx, entry):
+    """The PTX with one of its kernels: the others need not become machine code."""
+    return _ENTRY.sub(lambda match: match.group(0) if match.group(1) == entry else "", ptx)
+
+
 class Code:
     """One compilation: PTX and what it says of itself; on each GPU its functions."""
 
     def __init__(self, ptx):
         self.ptx = ptx
         self.kernels = {kernel["name"]: kernel for kernel in metadata(ptx)["kernels"]}
-        self._modules, self._functions = {}, {}
+        self._functions = {}
 
     def function(self, gpu, name):
         """The handle of a kernel on a GPU."""
         with _lock:
-            if gpu.number not in self._modules:
-                self._modules[gpu.number] = gpu.handle.load(machine_code(self.ptx, gpu))
             key = gpu.number, name
             if key not in self._functions:
                 meta = self.kernels[name]
-                self._functions[key] = gpu.handle.function(self._modules[gpu.number], meta["entry"], meta["shared"])
+                module = gpu.handle.load(machine_code(alone(self.ptx, meta["entry"]), gpu))
+                self._functions[key] = gpu.handle.function(module, meta["entry"], meta["shared"])
             return self._functions[key]
 
 
-def _by_ptxas(ptx, gpu):
-    """The cubin by the ptxas that TILEC_PTXAS names; None without one."""
-    ptxas = os.environ.get("TILEC_PTXAS")
-    if not ptxas:
-        return None
+def _by_ptxas(ptx, gpu, ptxas):
     target = re.search(r"^\.target\s+(\w+)", ptx, re.M).group(1)
     if not target.endswith(("a", "f")):
         target = "sm_%d%d" % gpu.capability
@@ -111,14 +115,14 @@ def _by_ptxas(ptx, gpu):
 
 
 def machine_code(ptx, gpu):
-    """What cuModuleLoadData takes: a cubin, from the disk or made now; PTX where nothing makes one."""
-    ptxas = os.environ.get("TILEC_PTXAS", "")
-    key = disk.digest("cubin", ptx, gpu.capability, ptxas, launcher().driver_version())
+    """What cuModuleLoadData takes: a cubin of ptxas, from the disk or made now, or else the PTX."""
+    ptxas = os.environ.get("TILEC_PTXAS")
+    if not ptxas:
+        return ptx.encode()
+    key = disk.digest("cubin", ptx, gpu.capability, ptxas)
     cubin = disk.get(key)
     if cubin is None:
-        cubin = _by_ptxas(ptx, gpu) or gpu.handle.link(ptx.encode())
-        if cubin is None:
-            return ptx.encode()
+        cubin = _by_ptxas(ptx, gpu, ptxas)
         disk.put(key, cubin)
     return cubin
 

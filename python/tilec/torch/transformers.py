@@ -43,8 +43,13 @@ def _refuse(what):
 def _padding(attention_mask, kv_length, kv_offset, end):
     """For each sequence the first of its keys and the end of them, among those before `end`."""
     seen = attention_mask[:, kv_offset:kv_offset + kv_length]
-    seen = torch.nn.functional.pad(seen, (0, kv_length - seen.shape[1]))[:, :end].to(torch.int32)
-    rows = torch.stack([seen.sum(1), seen.argmax(1), end - seen.flip(1).argmax(1)], 1).tolist()
+    if seen.shape[1] < end:
+        seen = torch.nn.functional.pad(seen, (0, end - seen.shape[1]))
+    seen = seen[:, :end].to(torch.int32)
+    count = seen.sum(1)
+    if all(n == end for n in count.tolist()):  # one small kernel, as for SDPA: each token of generate() asks
+        return [(0, end)] * len(seen)
+    rows = torch.stack([count, seen.argmax(1), end - seen.flip(1).argmax(1)], 1).tolist()
     for count, first, last in rows:
         if count not in (0, last - first):
             _refuse("a padding mask has a hole: tokens that are masked lie between some that are not")

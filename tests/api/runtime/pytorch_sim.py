@@ -62,6 +62,20 @@ def forward(causal, group, layout):
     assert attention_module.forward_kernel(layout, False).plans.count == 1
 
 
+def machine():
+    """Kernels by themselves, and on a GPU of sm_90 products of warp groups."""
+    from tilec.torch import code
+
+    both = attention_module.forward_kernel("bshd", False)
+    for kernel, entries in ((both, ["attention"]), (both.backward, ["attention_bwd"])):
+        for arch in ("sm_80", "sm_90"):
+            ptx = kernel.source.compile(arch, {"D": 128, "CAUSAL": True}).ptx
+            for entry in entries:
+                one = code.alone(ptx, entry)
+                assert one.count(".visible .entry") == 1 and f".visible .entry {entry}(" in one
+                assert ("wgmma.mma_async" in one) == ("setmaxnreg" in one) == (arch == "sm_90"), (entry, arch)
+
+
 def masks():
     (q, q64), (k, k64), (v, v64) = (operand(1, 100, 1, 64) for _ in range(3))
     o = tilec.torch.attention(q, k, v, causal=True, window=30, softcap=5.0, scale=0.3)
@@ -244,7 +258,7 @@ def models():
     refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
 
 
-CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "masks": masks,
+CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "machine": machine, "masks": masks,
          "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "models": models,
          "refusals": refusals}
 
