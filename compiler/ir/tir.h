@@ -230,6 +230,8 @@ struct TirOp {
     bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
     bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
     bool async;                /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
+    uint32_t kept;             /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
+                                  the body when the next tile begins; 0: not */
 };
 
 /* An SSA block: its arguments are the induction variable and the carried values of a loop. */
@@ -312,6 +314,7 @@ typedef struct TirPlan {
     TirBlock *producer;
     TirBlock *reduce;            /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
                                     consumer leaves in staging buffers to memory; NULL: there is none */
+    TirBlock *next_tile;         /* what a consumer finds out about its next tile at NEXT_TILE; NULL: there is none */
     bool staggered;              /* programs begin the main loop at different iterations */
     const TirBlock *original;    /* the body before it was parted: what each consumer has to load */
 } TirPlan;

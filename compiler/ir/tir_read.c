@@ -326,6 +326,11 @@ take_attributes(Reader *r, TirOp *op)
         op->async = reader_accept(r, "async");
         op->coop_k = reader_accept(r, "coop_k");
     }
+    if (reader_accept(r, "kept")) {
+        reader_expect(r, "(");
+        op->kept = 1 + reader_u32(r);
+        reader_expect(r, ")");
+    }
     if (reader_accept(r, "through"))
         op->shared = take_shared(r);
 }
@@ -497,6 +502,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->coop_k = attributes.coop_k;
     op->sliced = attributes.sliced;
     op->own = attributes.own;
+    op->kept = attributes.kept;
     return op;
 }
 
@@ -594,6 +600,10 @@ take_kernel(Reader *r)
     if (r->fn->plan != NULL && reader_accept(r, "reduce")) {
         r->fn->plan->reduce = tir_block_new(r->fn);
         take_block(r, r->fn->plan->reduce, 0);
+    }
+    if (r->fn->plan != NULL && reader_accept(r, "next_tile")) {
+        r->fn->plan->next_tile = tir_block_new(r->fn);
+        take_block(r, r->fn->plan->next_tile, 0);
     }
     reader_expect(r, "}");
 }

@@ -413,6 +413,8 @@ print_op(Printer *p, const TirOp *op)
         print_if(p, op);
     else
         print_operands(p, op);
+    if (op->kept != 0)
+        buf_printf(p->out, " kept(%" PRIu32 ")", op->kept - 1);
     if (op->shared != NULL && !names_shared(op->op)) {
         buf_add(p->out, " through ");
         print_shared(p, op->shared);
@@ -440,6 +442,8 @@ number_fn(const TirFn *fn, Buf *out)
     number_block(&p, fn->body);
     if (fn->plan != NULL && fn->plan->reduce != NULL)
         number_block(&p, fn->plan->reduce);
+    if (fn->plan != NULL && fn->plan->next_tile != NULL)
+        number_block(&p, fn->plan->next_tile);
     return p;
 }
 
@@ -454,6 +458,17 @@ tir_print_op(const TirFn *fn, const TirOp *op, Buf *out)
     out->at[out->n] = '\0';
 }
 
+static void
+print_program(Printer *p, const char *name, const TirBlock *block)
+{
+    if (block == NULL)
+        return;
+    tir_print_indent(p);
+    buf_printf(p->out, "%s ", name);
+    print_block(p, block);
+    buf_char(p->out, '\n');
+}
+
 void
 tir_print_fn(const TirFn *fn, Buf *out)
 {
@@ -463,22 +478,14 @@ tir_print_fn(const TirFn *fn, Buf *out)
     p.depth = 1;
     tir_print_interface(&p);
     tir_print_schedule(&p);
-    if (fn->plan != NULL && fn->plan->producer != NULL) {
-        tir_print_indent(&p);
-        buf_add(out, "producer ");
-        print_block(&p, fn->plan->producer);
-        buf_char(out, '\n');
+    if (fn->plan != NULL)
+        print_program(&p, "producer", fn->plan->producer);
+    print_program(&p, "body", fn->body);
+    if (fn->plan != NULL) {
+        print_program(&p, "reduce", fn->plan->reduce);
+        print_program(&p, "next_tile", fn->plan->next_tile);
     }
-    tir_print_indent(&p);
-    buf_add(out, "body ");
-    print_block(&p, fn->body);
-    if (fn->plan != NULL && fn->plan->reduce != NULL) {
-        buf_char(out, '\n');
-        tir_print_indent(&p);
-        buf_add(out, "reduce ");
-        print_block(&p, fn->plan->reduce);
-    }
-    buf_add(out, "\n}\n");
+    buf_add(out, "}\n");
 }
 
 void

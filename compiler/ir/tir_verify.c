@@ -665,6 +665,8 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     check_block(&v, fn->body, 0, NULL);
     if (fn->plan != NULL && fn->plan->reduce != NULL)
         check_block(&v, fn->plan->reduce, 0, NULL);
+    if (fn->plan != NULL && fn->plan->next_tile != NULL)
+        check_block(&v, fn->plan->next_tile, 0, NULL);
     if (v.ok) /* the rest needs a program of the right form */
         tir_check_plan(&v);
     return v.ok;

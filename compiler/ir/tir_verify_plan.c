@@ -216,6 +216,59 @@ is_added_from(const TirBlock *block, const TirShared *staging)
     return added;
 }
 
+/* ---- what is found out about the next tile ---- */
+
+/* Scalars, and how many of them are kept. */
+static uint32_t
+check_next_tile(Verifier *v, const TirBlock *block)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; block != NULL && i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (!is_scalar_op(op) || op->n_blocks > 0 || !is_of_any_role(op))
+            tir_fault(v, op, "is nothing that can be found out about a tile");
+        n += op->kept != 0;
+    }
+    return n;
+}
+
+/* Notes by which operations of `block` the `n` numbers are kept: each by one, an integer. */
+static void
+note_kept(Verifier *v, const TirBlock *block, const TirOp **by, uint32_t n)
+{
+    for (uint32_t i = 0; block != NULL && i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            note_kept(v, op->blocks[k], by, n);
+        if (op->kept == 0)
+            continue;
+        if (op->kept > n || by[op->kept - 1] != NULL)
+            tir_fault(v, op, "is kept as number %" PRIu32 " of %" PRIu32 "%s", op->kept - 1, n,
+                      op->kept > n ? "" : ", as another is");
+        else if (op->n_results != 1 || !tir_type_eq(op->results[0]->type, tir_scalar(DT_I32)))
+            tir_fault(v, op, "is kept, but is no integer");
+        else
+            by[op->kept - 1] = op;
+    }
+}
+
+static void
+check_kept(Verifier *v)
+{
+    const TirPlan *plan = v->fn->plan;
+    uint32_t n = check_next_tile(v, plan->next_tile);
+    const TirOp **found = arena_array(v->out->arena, const TirOp *, n + 1);
+    const TirOp **used = arena_array(v->out->arena, const TirOp *, n + 1);
+
+    note_kept(v, plan->next_tile, found, n);
+    note_kept(v, v->fn->body, used, n);
+    for (uint32_t k = 0; k < n; k++) {
+        if (found[k] != NULL && used[k] == NULL)
+            tir_fault(v, found[k], "is kept for the next tile, which has nothing of that number");
+    }
+}
+
 /* ---- the computing warp groups ---- */
 
 static Flow
@@ -421,6 +474,8 @@ check_next(Verifier *v, const TirOp *op, Flow *flow)
 {
     if (!v->fn->plan->persistent)
         tir_fault(v, op, "asks for a next tile, but a block has only one");
+    else if (v->fn->plan->next_tile == NULL)
+        tir_fault(v, op, "asks for a next tile, but no program 'next_tile' finds out about it");
     if (flow->next)
         tir_fault(v, op, "asks for the next tile twice");
     flow->next = true;
@@ -538,6 +593,7 @@ tir_check_plan(Verifier *v)
     check_producer(v, plan->producer);
     if (plan->reduce != NULL)
         check_reduce(v, plan->reduce);
+    check_kept(v);
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)

@@ -247,7 +247,7 @@ void lower_pingpong(Lowering *lo, bool pass);
 void lower_delay(Lowering *lo, const TirOp *op);
 /* All consumers are here, and their writes to shared memory are there for products. */
 void lower_consumer_barrier(Lowering *lo);
-/* lower_next.c: what tiles begin with, if some operation finds it out before; makes values. */
+/* lower_next.c: what tiles begin with, if some operation finds it out before. */
 TileHead *lower_find_head(Lowering *lo);
 /* Finds the first tile; the next one, if it has been told by now; that, where it was not. */
 void lower_find_first(Lowering *lo);

@@ -1,8 +1,4 @@
-/* lower_next.c - what a tile begins with, found before the one before has ended.
- *
- * At the start of a work tile a consumer waits for one thing after the other: the tile's number, its indices, the
- * bounds of its loops, the first operands.  `next_tile` stands where it has time to find them: under the last
- * product of the tile before.
+/* lower_next.c - what a tile begins with, found at `next_tile` of the tile before.
  *
  *     before the first tile:  indices, bounds -> kept
  *     tile:    indices, bounds <- kept
@@ -15,93 +11,43 @@
  * (Doing that and the first tile in one place, at the head of the loop, would be less code, but there ptxas can not
  * tell that the warp stays converged.)
  *
- * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the launch;
- * what takes one instruction from others that are kept is computed again.
+ * What is computed is the plan's program `next_tile` (passes/schedule/roles_next.c).
  */
 #include "compiler/lower/lower.h"
 
 #include <string.h>
 
-#include "compiler/passes/util/tir_clone.h"
-#include "compiler/passes/util/tir_util.h"
-
-typedef VEC(TirVal *) Values;
-
-static bool
-is_listed(const Values *list, const TirVal *value)
+/* The value of `block`, or of the blocks in it, that is kept under this number. */
+static TirVal *
+find_kept(const TirBlock *block, uint32_t kept)
 {
-    for (uint32_t k = 0; k < list->n; k++) {
-        if (list->at[k] == value)
-            return true;
-    }
-    return false;
-}
+    TirVal *found = NULL;
 
-/* A number, or, of a truth value, the numbers that it is made of. */
-static void
-list_numbers(Lowering *lo, Values *list, TirVal *value)
-{
-    TirOp *def = value->def;
-
-    if (def == NULL || value->type.rank != 0 || is_listed(list, value))
-        return;
-    if (value->type.dtype == DT_I32)
-        vec_push(lo->arena, list, value);
-    for (uint32_t k = 0; value->type.dtype == DT_BOOL && k < def->n_args; k++)
-        list_numbers(lo, list, def->args[k]);
-}
-
-/* What decides loops and branches of `block` up to `next_tile`; true when that was met. */
-static bool
-list_deciding(Lowering *lo, Values *list, const TirBlock *block)
-{
-    bool met = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !met; i++) {
+    for (uint32_t i = 0; i < block->ops.n && found == NULL; i++) {
         const TirOp *op = block->ops.at[i];
-        uint32_t n = op->op == TIR_FOR ? loop_first_initial(op) : op->op == TIR_IF;
-        met = op->op == TIR_NEXT_TILE;
-        for (uint32_t k = 0; k < n; k++)
-            list_numbers(lo, list, op->args[k]);
-        for (uint32_t k = 0; op->op == TIR_IF && k < op->n_blocks; k++)
-            met = list_deciding(lo, list, op->blocks[k]) || met;
+        if (op->kept == kept)
+            return op->results[0];
+        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
+            found = find_kept(op->blocks[k], kept);
     }
-    return met;
-}
-
-/* Whether a scalar is as good as there: of the launch, or one step from what is kept. */
-static bool
-is_near(const Values *list, const TirVal *value)
-{
-    const TirOp *def = value->def;
-    bool near = true;
-
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        const TirVal *arg = def->args[k];
-        near = near && (is_listed(list, arg) || (arg->def != NULL && arg->def->n_args == 0));
-    }
-    return near;
+    return found;
 }
 
 TileHead *
 lower_find_head(Lowering *lo)
 {
-    TirFn *fn = lo->fn;
-    Values list = {0};
+    TirBlock *block = lo->fn->plan == NULL ? NULL : lo->fn->plan->next_tile;
+    uint32_t n = 0;
 
-    if (fn->plan == NULL || !fn->plan->persistent || !has_operation(fn->body, TIR_NEXT_TILE))
+    if (block == NULL)
         return NULL;
     TileHead *head = arena_new(lo->arena, TileHead);
-    head->block = tir_block_new(fn);
-    TirBuilder b = {.fn = fn, .block = head->block, .at = -1, .span = fn->span};
-    CloneMap map = clone_map(fn);
-    list_deciding(lo, &list, fn->body);
-    for (uint32_t k = 0; k < list.n; k++) {
-        HeadValue kept = {.value = list.at[k]};
-        if (!is_near(&list, kept.value))
-            kept.again = clone_scalar_tree(&b, &map, kept.value);
-        if (kept.again != NULL)
-            vec_push(lo->arena, &head->values, kept);
+    head->block = block;
+    for (uint32_t i = 0; i < block->ops.n; i++)
+        n += block->ops.at[i]->kept != 0;
+    for (uint32_t k = 1; k <= n; k++) {
+        HeadValue kept = {.value = find_kept(lo->fn->body, k), .again = find_kept(block, k)};
+        vec_push(lo->arena, &head->values, kept);
     }
     return head;
 }

@@ -585,7 +585,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
-    lo.head = lower_find_head(&lo); /* makes values */
+    lo.head = lower_find_head(&lo);
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.b.share = switch_is_on(px, "share");
     lo.b.hoist = hoist;

@@ -417,6 +417,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (plan->pipelined)
         roles_settle_first(fn);
     roles_make_reduce(&r);
+    roles_make_next(fn);
     roles_check_wishes(&r);
     return true;
 }

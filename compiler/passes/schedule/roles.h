@@ -293,6 +293,8 @@ void roles_give_back_once(Roles *r, bool deferred);
 bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
 /* roles_reduce.c: when the body is done: what it adds to memory by TMA becomes the program of the reduce role. */
 void roles_make_reduce(const Roles *r);
+/* roles_next.c: likewise: what `next_tile` finds out. */
+void roles_make_next(TirFn *fn);
 
 /* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
  * known before the loop. */
