@@ -699,14 +699,8 @@ do_op(Consumer *b, const TirOp *op)
         b->epoch++;
         vec_push(b->facts->arena, b->events, op);
         return true;
-    case TIR_STAGING_WRITE:
-        if (b->epochs[op->shared->id].written[0] == b->epoch)
-            return fail(b, NULL,
-                        arena_printf(b->facts->arena,
-                                     "%s is written without a barrier of all consumers behind the "
-                                     "addition that reads it",
-                                     pipeline_name(b, op->shared)));
-        b->epochs[op->shared->id].written[0] = b->epoch;
+    case TIR_STAGING_WRITE: /* it waits until the buffer is empty */
+        vec_push(b->facts->arena, b->events, op);
         break;
     case TIR_TMA_STORE:
         if (op->shared->aliases != 0 && !write_aliased(b, op))
@@ -842,16 +836,16 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Lister *l = user;
     bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_CONSUMER_BARRIER;
+    bool channel = op->shared != NULL && (op->shared->is_pipeline || op->shared->is_staging);
 
     (void)block;
-    if (moment == WALK_AT && (meets || (op->shared != NULL && op->shared->is_pipeline)) &&
-        walk_is_channel(op))
+    if (moment == WALK_AT && (meets || channel) && walk_is_channel(op))
         vec_push(l->arena, l->events, op);
     return true;
 }
 
 bool
-list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
+list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
 {
     Lister l = {arena, events};
 

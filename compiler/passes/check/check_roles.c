@@ -1,7 +1,7 @@
 /* check_roles.c - proves that warp groups with different roles neither race nor wait for ever.
  *
  *   level    tile IR, all fields filled in, with a plan
- *   does     runs the producer and the consumers over small launches (role_cases.c): every number of
+ *   does     runs the roles over small launches (role_cases.c): every number of
  *            iterations from none to one that takes each pipeline around several times, for each consumer
  *            that can have its own, and tile after tile when blocks are persistent
  *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
@@ -16,7 +16,8 @@
  *    and waits of a consumer alternate, and a wait lets it pass only when the stage is full; so a consumer
  *    arrives once at each phase of a barrier, and phases never lap each other.
  * 2. Counts: in every tile each consumer waits for as many stages of each pipeline as are filled, and releases
- *    as many.  So a tile leaves the pipelines as it found them.
+ *    as many.  So a tile leaves the pipelines as it found them.  A reduce warp adds as many tiles as its consumer
+ *    leaves in the staging buffer.
  * 3. Contents: the n-th stage of a pipeline that a consumer reads holds what the kernel, before it was parted,
  *    has the consumer load at that place (roles_stagger.c: at another, one for all pipelines): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
@@ -68,17 +69,17 @@ typedef struct Checker {
     PassContext *px;
     Arena *arena;
     TirFn *fn;
-    uint32_t consumers;
+    uint32_t consumers, roles; /* in a block */
     const ConsumerFacts *facts;
-    WalkProgram *way[2], *full[2]; /* of the producer, of a consumer */
+    WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
     WalkProgram *brief;            /* of a consumer, what it does to others */
     WalkProgram *copies, *loads;   /* of the producer, of the kernel before it was parted */
-    bool axis_decides[2][WALK_AXES];
+    bool axis_decides[ROLE_KINDS][WALK_AXES];
     WalkSetting setting;
     Scalar *values;
     uint32_t choices;
     bool chose;             /* some way depended on data */
-    RoleRuns known[2];
+    RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences;
@@ -113,8 +114,11 @@ say_op(Checker *c, const TirOp *op)
 static const char *
 role_name(Checker *c, uint32_t role)
 {
-    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
-    const char *name = own == 0 ? "the producer" : arena_printf(c->arena, "consumer %u", own - 1);
+    uint32_t block = role / c->roles, own = role % c->roles;
+    RoleKind kind = role_kind(c->fn, own);
+    const char *name = kind == ROLE_PRODUCER ? "the producer"
+                       : arena_printf(c->arena, kind == ROLE_CONSUMER ? "consumer %u" : "the reduce warp of consumer %u",
+                                      role_consumer(c->fn, own));
 
     return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
 }
@@ -164,7 +168,7 @@ begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
     if (tile == NULL)
         return;
     buf_add(out, "    iterations of the loops:");
-    for (uint32_t role = 0; role <= c->consumers; role++) {
+    for (uint32_t role = 0; role < c->roles; role++) {
         buf_printf(out, "%s%s", role == 0 ? " " : "; ", role_name(c, role));
         say_way(c, tile->role[role]);
     }
@@ -201,9 +205,9 @@ set_place(Checker *c, uint32_t role)
     if (!plan->cooperative) {
         c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis], c->consumer_indices);
         if (role > 0)
-            c->setting.grid[plan->consumer_axis] = c->setting.first + role - 1;
+            c->setting.grid[plan->consumer_axis] = c->setting.first + role_consumer(c->fn, role);
     }
-    c->setting.consumer = role > 0 ? role - 1 : 0;
+    c->setting.consumer = role_consumer(c->fn, role);
 }
 
 static Walk
@@ -232,6 +236,7 @@ sort_events(Checker *c, RoleRun *run)
     run->stages = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
     for (uint32_t i = 0; i < run->events.n; i++) {
         const TirOp *op = run->events.at[i];
+        bool adds = op->op == TIR_STAGING_WRITE || op->op == TIR_TMA_REDUCE_ADD;
         RoleEvents *stages = op->shared == NULL ? NULL : &run->stages[op->shared->id];
         if (op->own) { /* it takes no stage */
             if (op->op == TIR_CONSUMER_WAIT)
@@ -246,7 +251,7 @@ sort_events(Checker *c, RoleRun *run)
         if (op->shared == NULL) /* a turn, a barrier */
             continue;
         run->counts[op->shared->id] +=
-            op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
+            adds || op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
         if (op->op == TIR_CONSUMER_WAIT)
             vec_push(c->arena, stages, NULL);
     }
@@ -271,18 +276,19 @@ static bool
 judge_run(Checker *c, uint32_t role, RoleRun *run)
 {
     Walk walk = begin_walk(c);
+    RoleKind kind = role_kind(c->fn, role);
     RoleFault fault = {0};
     bool alike = false, good;
 
     cut_short(c, run);
-    for (uint32_t i = 0; i < c->known[1].n && role > 0 && !alike; i++)
-        alike = same_way(&run->class, &c->known[1].at[i]->class);
-    if (role == 0)
-        good = check_producer(c->arena, c->fn, &walk, c->full[0], &run->events, &fault);
-    else if (alike)
-        good = list_consumer_events(c->arena, &walk, c->brief, &run->events);
+    for (uint32_t i = 0; i < c->known[ROLE_CONSUMER].n && kind == ROLE_CONSUMER && !alike; i++)
+        alike = same_way(&run->class, &c->known[ROLE_CONSUMER].at[i]->class);
+    if (kind == ROLE_PRODUCER)
+        good = check_producer(c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
+    else if (kind == ROLE_REDUCE || alike)
+        good = list_role_events(c->arena, &walk, alike ? c->brief : c->full[kind], &run->events);
     else
-        good = check_consumer(c->facts, &walk, c->full[1], &run->events, &fault);
+        good = check_consumer(c->facts, &walk, c->full[kind], &run->events, &fault);
 
     if (good) {
         sort_events(c, run);
@@ -308,10 +314,11 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
 static bool
 same_start(const Checker *c, const LaunchRun *known, uint32_t role)
 {
-    bool same = (known->role > 0) == (role > 0);
+    RoleKind kind = role_kind(c->fn, role);
+    bool same = role_kind(c->fn, known->role) == kind;
 
     for (uint32_t k = 0; k < c->fn->grid.n && same; k++)
-        same = !c->axis_decides[role > 0][k] || known->grid[k] == c->setting.grid[k];
+        same = !c->axis_decides[kind][k] || known->grid[k] == c->setting.grid[k];
     return same;
 }
 
@@ -319,7 +326,7 @@ same_start(const Checker *c, const LaunchRun *known, uint32_t role)
 static RoleRun *
 run_role(Checker *c, uint32_t role)
 {
-    uint32_t kind = role > 0;
+    RoleKind kind = role_kind(c->fn, role);
     WalkWay way = {0};
 
     set_place(c, role);
@@ -345,7 +352,7 @@ run_role(Checker *c, uint32_t role)
         run->way = way;
         if (!judge_run(c, role, run))
             return NULL;
-        for (uint32_t k = 0; kind == 0 && k < way.n; k++)
+        for (uint32_t k = 0; kind == ROLE_PRODUCER && k < way.n; k++)
             c->most_trips = way.at[k] > (int32_t)c->most_trips ? (uint32_t)way.at[k] : c->most_trips;
         vec_push(c->arena, &c->known[kind], run);
     }
@@ -357,11 +364,29 @@ run_role(Checker *c, uint32_t role)
 
 /* ---- one tile: counts and contents ---- */
 
+/* What consumers leave in a staging buffer is added to memory. */
+static bool
+check_added(Checker *c, const TileRun *tile, const TirShared *staging)
+{
+    for (uint32_t role = 1; c->fn->plan->reduce != NULL && role <= c->consumers; role++) {
+        uint32_t left = tile->role[role]->counts[staging->id];
+        uint32_t added = tile->role[c->consumers + role]->counts[staging->id];
+        if (left == added)
+            continue;
+        begin_fault(c, tile, "in a tile %s leaves %u tiles in %s, but %s adds %u", role_name(c, role), left,
+                    pipeline_name(c, staging), role_name(c, c->consumers + role), added);
+        return false;
+    }
+    return true;
+}
+
 static bool
 check_counts(Checker *c, const TileRun *tile)
 {
     for (uint32_t k = 0; k < c->fn->shared.n; k++) {
         const TirShared *pipeline = c->fn->shared.at[k];
+        if (pipeline->is_staging && !check_added(c, tile, pipeline))
+            return false;
         for (uint32_t role = 1; pipeline->is_pipeline && role <= c->consumers; role++) {
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
@@ -593,7 +618,7 @@ run_tile(Checker *c)
 {
     TileRun tile = {0};
 
-    for (uint32_t role = 0; role <= c->consumers; role++) {
+    for (uint32_t role = 0; role < c->roles; role++) {
         tile.role[role] = run_role(c, role);
         if (tile.role[role] == NULL)
             return NULL;
@@ -616,7 +641,7 @@ static void
 say_stuck(Checker *c, const Together *t, uint32_t role)
 {
     const TirOp *op = role_next_event(t, role);
-    uint32_t block = role / (1 + c->consumers), own = role % (1 + c->consumers);
+    uint32_t block = role / c->roles, own = role % c->roles;
     Buf *out = c->px->bugs;
 
     buf_printf(out, "    %s ", role_name(c, role));
@@ -633,11 +658,14 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", pipeline_name(c, pipeline),
                    pipeline->stages, t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
-            uint32_t of = k / (1 + c->consumers), consumer = k % (1 + c->consumers);
-            if (consumer > 0 && (of == block || pipeline->paired) && (!pipeline->per_consumer || consumer - 1 == part))
+            uint32_t of = k / c->roles, consumer = k % c->roles;
+            if (role_kind(c->fn, consumer) == ROLE_CONSUMER && (of == block || pipeline->paired) && (!pipeline->per_consumer || consumer - 1 == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
                            t->released[pipeline->id][of][consumer - 1]);
         }
+    } else if (pipeline->is_staging) {
+        buf_printf(out, "waits for %s to be %s", pipeline_name(c, pipeline),
+                   op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
                    t->waited[pipeline->id][block][own - 1] + 1, pipeline_name(c, pipeline));
@@ -658,7 +686,7 @@ check_together(Checker *c, const Sequence *sequence)
         if (role_is_done(t, role))
             continue;
         uint32_t tile = t->tile[role] == 0 || t->tile[role] > sequence->n ? 1 : t->tile[role];
-        begin_fault(c, sequence->tile[role / (1 + c->consumers)][tile - 1],
+        begin_fault(c, sequence->tile[role / c->roles][tile - 1],
                     "the roles wait for each other for ever");
         for (uint32_t stuck = 0; stuck < t->roles; stuck++)
             say_stuck(c, t, stuck);
@@ -816,7 +844,13 @@ pass_check_roles(PassContext *px, TirFn *fn)
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }
-    Checker c = {.blocks = ALL_BLOCKS, .px = px, .arena = px->arena, .fn = fn, .consumers = plan->consumers};
+    const TirBlock *programs[ROLE_KINDS] = {plan->producer, fn->body, plan->reduce};
+    Checker c = {.blocks = ALL_BLOCKS,
+                 .px = px,
+                 .arena = px->arena,
+                 .fn = fn,
+                 .consumers = plan->consumers,
+                 .roles = roles_of_block(fn)};
 
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
@@ -824,11 +858,10 @@ pass_check_roles(PassContext *px, TirFn *fn)
         if (fn->shared.at[k]->is_pipeline && fn->shared.at[k]->stages > c.stages)
             c.stages = fn->shared.at[k]->stages;
     }
-    for (uint32_t k = 0; k < 2; k++) {
-        const TirBlock *body = k == 0 ? plan->producer : fn->body;
-        c.way[k] = walk_program(c.arena, fn, body, 0);
-        c.full[k] = walk_program(c.arena, fn, body, k == 0 ? WALK_CHANNELS : WALK_TILES);
-        find_axes(c.way[k], body, c.axis_decides[k]);
+    for (uint32_t k = 0; k < ROLE_KINDS && programs[k] != NULL; k++) {
+        c.way[k] = walk_program(c.arena, fn, programs[k], 0);
+        c.full[k] = walk_program(c.arena, fn, programs[k], k == ROLE_CONSUMER ? WALK_TILES : WALK_CHANNELS);
+        find_axes(c.way[k], programs[k], c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
     if (plan->original != NULL) {

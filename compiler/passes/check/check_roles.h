@@ -10,7 +10,7 @@
 enum { PIPELINE_HELD_MOST = 1, PIPELINE_HELD_WITH_LAG = 2 };
 
 /* What a role does to others, in order: copies; or waits, shared_reads of what
- * they bring, releases, ping-pong. */
+ * they bring, releases, ping-pong, tiles left in staging buffers; or these said to be empty and added from. */
 typedef VEC(const TirOp *) RoleEvents;
 
 typedef struct RoleFault {
@@ -27,8 +27,8 @@ ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
  * when the run is too long. */
 bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
                 RoleFault *fault);
-/* Only lists what a consumer does to others. */
-bool list_consumer_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
+/* Only lists what a consumer, or a reduce warp, does to others. */
+bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
 /* Likewise the producer's: the parts of a stage are filled in order. */
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
@@ -39,21 +39,29 @@ enum {
     MOST_TILES = 4,                     /* one after the other */
     PAIR = 2,                           /* blocks that share pipelines, at most */
     MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1), /* of a block in the grid, as far as contents go */
-    MOST_ROLES = PAIR * (1 + MOST_CONSUMERS)
+    BLOCK_ROLES = 1 + 2 * MOST_CONSUMERS, /* of a block, at most */
+    MOST_ROLES = PAIR * BLOCK_ROLES
 };
+
+/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
+typedef enum RoleKind { ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_KINDS } RoleKind;
+uint32_t roles_of_block(const TirFn *fn);
+RoleKind role_kind(const TirFn *fn, uint32_t own);
+/* The consumer that it is, or whose tiles it adds; 0 of the producer. */
+uint32_t role_consumer(const TirFn *fn, uint32_t own);
 
 /* One way through a role's program: what it does to others. */
 typedef struct RoleRun {
     WalkWay way;
     WalkWay class;     /* the same with long loops cut short */
     RoleEvents events;
-    uint32_t *counts;  /* by pipeline: stages that it fills, or waits for */
+    uint32_t *counts;  /* by pipeline: stages that it fills, or waits for; by staging buffer: tiles that go through */
     RoleEvents *stages; /* by pipeline, of a consumer: the shared_read of each stage; NULL: let pass */
 } RoleRun;
 
-/* A tile of one block: the runs of the producer and the consumers. */
+/* A tile of one block: the runs of its roles. */
 typedef struct TileRun {
-    RoleRun *role[1 + MOST_CONSUMERS];
+    RoleRun *role[BLOCK_ROLES];
     bool seen[MOST_PLACES]; /* contents were checked at such a place */
 } TileRun;
 
@@ -64,16 +72,19 @@ typedef struct Sequence {
 } Sequence;
 
 /* How far each role is, and what has gone through each pipeline; a role's number is that in its block, and
- * 1 + consumers more in a pair's second one. */
+ * as many more as a block has in a pair's second one. */
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
-    uint32_t consumers, roles;      /* in a block; in all */
+    uint32_t consumers, per_block, roles; /* in a block; roles in one, in all */
     uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
     uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];
+    uint32_t (*emptied)[PAIR][MOST_CONSUMERS]; /* by staging buffer, block and consumer */
+    uint32_t (*written)[PAIR][MOST_CONSUMERS];
+    uint32_t (*added)[PAIR][MOST_CONSUMERS];
     uint32_t turn[PAIR];            /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
     uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all consumers */
 } Together;

@@ -7,10 +7,28 @@
  */
 #include "compiler/passes/check/check_roles.h"
 
+uint32_t
+roles_of_block(const TirFn *fn)
+{
+    return 1 + fn->plan->consumers * (fn->plan->reduce != NULL ? 2 : 1);
+}
+
+RoleKind
+role_kind(const TirFn *fn, uint32_t own)
+{
+    return own == 0 ? ROLE_PRODUCER : own <= fn->plan->consumers ? ROLE_CONSUMER : ROLE_REDUCE;
+}
+
+uint32_t
+role_consumer(const TirFn *fn, uint32_t own)
+{
+    return own == 0 ? 0 : (own - 1) % fn->plan->consumers;
+}
+
 const TirOp *
 role_next_event(const Together *t, uint32_t role)
 {
-    uint32_t block = role / (1 + t->consumers), own = role % (1 + t->consumers);
+    uint32_t block = role / t->per_block, own = role % t->per_block;
 
     if (t->tile[role] == 0 || t->tile[role] > t->sequence->n)
         return NULL;
@@ -25,16 +43,16 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts to the other roles, TILE_STAGES ahead at
  * most; they receive it and give the stage back at once.  (At `next_tile` they may receive it sooner, if it has been sent,
  * and wait for nothing: then others can do what they could, and sooner.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
-    for (uint32_t consumer = 1; t->fn->plan->dynamic && consumer <= t->consumers; consumer++) {
-        if (role == 0 && t->tile[0] - t->tile[consumer] >= TILE_STAGES)
+    for (uint32_t other = 1; t->fn->plan->dynamic && other < t->per_block; other++) {
+        if (role == 0 && t->tile[0] - t->tile[other] >= TILE_STAGES)
             return false;
-        if (role == consumer && t->tile[role] == t->tile[0])
+        if (role == other && t->tile[role] == t->tile[0])
             return false;
     }
     t->tile[role]++;
@@ -73,11 +91,21 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
     return true;
 }
 
+/* Takes one of what `from` counts and `to` has not yet. */
+static bool
+take_one(uint32_t from, uint32_t *to)
+{
+    bool there = from != *to;
+
+    *to += there;
+    return there;
+}
+
 static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t block = role / (1 + t->consumers), consumer = role % (1 + t->consumers) - 1;
+    uint32_t block = role / t->per_block, consumer = role_consumer(t->fn, role % t->per_block);
 
     if (op->op == TIR_PINGPONG_WAIT) {
         bool mine = t->turn[block] == consumer;
@@ -100,6 +128,14 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return true;
     }
     uint32_t id = pipeline->id, part = pipeline->per_consumer ? consumer : 0;
+    if (op->op == TIR_STAGING_EMPTY) {
+        t->emptied[id][block][consumer]++;
+        return true;
+    }
+    if (op->op == TIR_STAGING_WRITE)
+        return take_one(t->emptied[id][block][consumer], &t->written[id][block][consumer]);
+    if (op->op == TIR_TMA_REDUCE_ADD)
+        return take_one(t->written[id][block][consumer], &t->added[id][block][consumer]);
     if (op->own) /* of the pipelines for parts of a tile this consumer's */
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
@@ -137,10 +173,14 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->fn = fn;
     t->sequence = sequence;
     t->consumers = fn->plan->consumers;
-    t->roles = (1 + t->consumers) * (fn->plan->paired ? PAIR : 1);
+    t->per_block = roles_of_block(fn);
+    t->roles = t->per_block * (fn->plan->paired ? PAIR : 1);
     t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
     t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
     t->released = arena_alloc(arena, pipelines * sizeof *t->released);
+    t->emptied = arena_alloc(arena, pipelines * sizeof *t->emptied);
+    t->written = arena_alloc(arena, pipelines * sizeof *t->written);
+    t->added = arena_alloc(arena, pipelines * sizeof *t->added);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =

@@ -57,6 +57,9 @@ walk_is_channel(const TirOp *op)
     case TIR_PINGPONG_WAIT:
     case TIR_PINGPONG_ARRIVE:
     case TIR_CONSUMER_BARRIER:
+    case TIR_STAGING_WRITE:
+    case TIR_STAGING_EMPTY:
+    case TIR_TMA_REDUCE_ADD:
         return true;
     case TIR_MMA:
         return op->async;
