@@ -19,9 +19,14 @@ print_roles(const TirFn *fn, Buf *out)
     const TirPlan *plan = fn->plan;
     const char *axis = plan->cooperative ? NULL : fn->grid.at[plan->consumer_axis].name;
 
-    buf_printf(out, "  roles        warps   registers\n    producer     0-3       %3u     "
+    buf_printf(out, "  roles        warps   registers\n    producer     %-7s   %3u     "
                     "thread 0 copies tiles into pipelines%s\n",
-               plan->producer_registers, plan->dynamic ? ", and fetches the next work tile" : "");
+               plan->reduce != NULL ? "0" : "0-3", plan->producer_registers,
+               plan->dynamic ? ", and fetches the next work tile" : "");
+    if (plan->reduce != NULL)
+        buf_printf(out, "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
+                   plan->consumers == 1 ? "1" : arena_printf(out->arena, "1-%u", plan->consumers),
+                   plan->producer_registers);
     for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
@@ -154,8 +159,17 @@ print_barriers(const TirFn *fn, Buf *out)
         print_barrier(out, "next tile index", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,
                       1, "the producer; all consumers wait");
         print_barrier(out, "next tile heard", TILE_STAGES, 1,
-                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES, WARPS * plan->consumers,
-                      "a lane of each warp of all consumers; the producer waits");
+                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
+                      (WARPS + (plan->reduce != NULL ? 1u : 0u)) * plan->consumers,
+                      plan->reduce != NULL ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
+                                           : "a lane of each warp of all consumers; the producer waits");
+    }
+    if (plan->reduce != NULL) {
+        uint32_t threads = (WARPS + 1) * WARP_LANES;
+        buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n", "staging empty", plan->consumers,
+                   threads);
+        buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n", "staging full", plan->consumers,
+                   threads);
     }
     if (plan->pingpong)
         buf_printf(out, "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
