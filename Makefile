@@ -2,7 +2,7 @@
 export PATH := $(CURDIR)/build/tools:$(PATH)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all demo test prepare clean
+.PHONY: all demo test test-all prepare clean
 all: prepare
 	@cmake --preset release -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build --preset release
@@ -11,14 +11,21 @@ all: prepare
 demo: all
 	@python3 examples/demo.py --build build/release
 
-# With the sanitizers what is quick; then everything.
+# With the sanitizers what is quick; then all that is not slow. test-all: that, too, and more schedules in the simulator.
+SEEDS := 4
+LEAVE_OUT := -LE slow
+SANITIZED := quick
+test-all: SEEDS := 8
+test-all: LEAVE_OUT :=
+test-all: SANITIZED := quick|unit
+test-all: test
 test: prepare
 	@cmake --preset dev -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build --preset dev
-	@ctest --preset dev -j$(JOBS) -L 'golden|unit'
-	@cmake --preset ci -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
+	@ctest --preset dev -j$(JOBS) -L '$(SANITIZED)'
+	@cmake --preset ci -G Ninja -DTILEC_SIM_SEEDS=$(SEEDS) >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build --preset ci
-	@ctest --preset ci -j$(JOBS)
+	@ctest --preset ci -j$(JOBS) $(LEAVE_OUT)
 
 prepare:
 	@.ci/prepare
