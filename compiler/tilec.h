@@ -97,6 +97,7 @@ typedef struct TilecOptions {
     bool report, time_report;       /* fill those texts of the result */
     const char *dump_ir;            /* NULL: no; "": after every pass; else after this pass */
     bool schedule, schedule_picture; /* fill those texts of the result */
+    bool page;                      /* and that one; the PTX has line numbers then */
     const char *run_pass;           /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind
                                        the last of them to what `emit` says */
     const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
@@ -120,6 +121,7 @@ typedef struct TilecResult {
     const char *report, *time_report;
     const char *schedule;         /* roles, buffers, barriers and a timeline of each kernel */
     const char *schedule_picture; /* the same as SVG */
+    const char *page;             /* HTML: source, tile IR and PTX side by side; it has room for machine code */
     unsigned errors, warnings;
     size_t memory_bytes; /* taken from the allocator */
     void *storage;       /* ours */

@@ -57,7 +57,7 @@ LAYERS = {
                         "compiler/front", "compiler/cost", "compiler/timeline", "compiler/choose", "compiler/report", "compiler/emit",
                         "compiler/lower/tir_to_lir.h", "backends/ptx", "dsl/interpret.h"],
     "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/report/after_ptxas.h", "compiler/report/sass.h",
-                         "compiler/front/editor.h", "dsl/names.h"],
+                         "compiler/report/page.h", "compiler/front/editor.h", "dsl/names.h"],
     "backends/sim": [],
     "backends/cuda": ["compiler/base", "backends/sim/sim.h", "backends/sim/launch_args.h"],
 }

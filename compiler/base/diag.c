@@ -91,6 +91,22 @@ diag_remark(Diag *diag, Span span, const char *format, ...)
     va_end(args);
 }
 
+void
+diag_drop_remarks(Diag *diag)
+{
+    uint32_t kept = 0;
+    bool drop = false;
+
+    for (uint32_t k = 0; k < diag->messages.n; k++) {
+        DiagMessage message = diag->messages.at[k];
+        if (message.kind != DIAG_NOTE)
+            drop = message.kind == DIAG_REMARK;
+        if (!drop)
+            diag->messages.at[kept++] = message;
+    }
+    diag->messages.n = kept;
+}
+
 SourcePlace
 diag_place(const Diag *diag, uint32_t offset)
 {

@@ -87,6 +87,9 @@ uint32_t diag_file_number(const Diag *diag, const SourceFile *file);
 /* The path without its folders. */
 const char *file_base_name(const char *path);
 
+/* Takes remarks away again, with their notes. */
+void diag_drop_remarks(Diag *diag);
+
 /* All messages as text: `path:line:column: error: ... [E-NAME]`, the line, a caret line. */
 void diag_print(const Diag *diag, Buf *out);
 

@@ -10,6 +10,7 @@
 
 #include "compiler/command/files.h"
 #include "compiler/command/toolkit.h"
+#include "compiler/report/page.h"
 
 enum { DISASSEMBLERS = 2 };
 
@@ -55,8 +56,9 @@ typedef struct Tools {
     int error; /* errno then */
 } Tools;
 
-static const char *const disassemblers[DISASSEMBLERS][2] = {{"nvdisasm", "-c"},
-                                                            {"cuobjdump", "-sass"}};
+/* With -g, where there is a page: comments that name lines of the source. */
+static const char *const disassemblers[DISASSEMBLERS][3] = {{"nvdisasm", "-c", "-g"},
+                                                            {"cuobjdump", "-sass", NULL}};
 
 /* ptxas over the file `input`, and a disassembler over what it makes.  There are temporary files now,
  * so nothing here may end the program. */
@@ -68,7 +70,8 @@ run_tools(Tools *tools, const Assembly *assembly, const char *input, const char 
 
     tools->status = toolkit_run(tools->ptxas, arguments, &tools->said, NULL);
     for (size_t k = 0; k < DISASSEMBLERS && tools->status == 0; k++) {
-        const char *listing[] = {disassemblers[k][1], cubin, NULL};
+        const char *lines = assembly->page != NULL ? disassemblers[k][2] : NULL;
+        const char *listing[] = {disassemblers[k][1], cubin, lines, NULL};
         if (tools->disassembler[k] == NULL)
             continue;
         tools->listing_status[k] = toolkit_run(tools->disassembler[k], listing, &tools->listing[k],
@@ -132,10 +135,21 @@ listing_of(const Tools *tools, const char **code, char **reason)
     return 0;
 }
 
-/* Says what there is to say; returns the exit status.  Nothing here changes a local variable
- * after setjmp. */
+/* Writes the page with what is known of the machine code. */
 static int
-judge(const Assembly *assembly, const char *said, const char *code, const char *no_code)
+write_page(const Assembly *assembly, Arena *arena, const PageCode *code, const char *output)
+{
+    Buf text;
+
+    buf_init(&text, arena);
+    page_add_code(assembly->page, code, &text);
+    return write_file(output, text.at, text.n);
+}
+
+/* Says what there is to say, and writes the page where one is wanted; `said` is NULL where ptxas did not run.  Returns
+ * the exit status.  Nothing here changes a local variable after setjmp. */
+static int
+judge(const Assembly *assembly, const char *said, const char *code, const char *no_code, const char *output)
 {
     jmp_buf on_failure;
     Arena *arena = allocate(sizeof *arena);
@@ -148,10 +162,12 @@ judge(const Assembly *assembly, const char *said, const char *code, const char *
         Buf *report = arena_new(arena, Buf), *messages = arena_new(arena, Buf);
         buf_init(report, arena);
         buf_init(messages, arena);
-        ptxas_read(arena, said, assembly->ptx, heard);
+        if (said != NULL)
+            ptxas_read(arena, said, assembly->ptx, heard);
         bool none = code != NULL && !sass_read(arena, code, kernels);
-        if (assembly->report != NULL) {
+        if (said != NULL && (assembly->report != NULL || assembly->page != NULL))
             after_report(heard, kernels, none ? "the disassembler printed none" : no_code, report);
+        if (said != NULL && assembly->report != NULL) {
             fputs(report->at, assembly->report);
             fflush(assembly->report);
         }
@@ -159,6 +175,11 @@ judge(const Assembly *assembly, const char *said, const char *code, const char *
             status = EXIT_USER;
         if (messages->n > 0)
             fputs(messages->at, stderr);
+        if (status == 0 && assembly->page != NULL) {
+            PageCode page = {none ? NULL : code, none ? "the disassembler printed none" : no_code,
+                             said == NULL ? NULL : heard, report->at};
+            status = write_page(assembly, arena, &page, output);
+        }
     } else {
         complain("E-MEMORY: out of memory");
         status = EXIT_BUG;
@@ -218,17 +239,18 @@ assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
     Tools tools = {.ptxas = ptxas, .target = arch_for(assembly)};
     const char *code = NULL;
     char *no_code = NULL;
+    bool page = assembly->page != NULL, look = page || assembly->report != NULL;
 
     tools.arch = text_printf("-arch=%s%s", tools.target, "");
-    for (size_t k = 0; k < DISASSEMBLERS && assembly->report != NULL; k++)
+    for (size_t k = 0; k < DISASSEMBLERS && look; k++)
         tools.disassembler[k] = toolkit_find(disassemblers[k][0], ptxas);
-    int status = with_files(&tools, assembly, output != NULL) ? ptxas_status(&tools, assembly)
+    int status = with_files(&tools, assembly, output != NULL && !page) ? ptxas_status(&tools, assembly)
                                                               : EXIT_USER;
-    if (status == 0 && assembly->report != NULL)
+    if (status == 0 && look)
         status = listing_of(&tools, &code, &no_code);
     if (status == 0)
-        status = judge(assembly, tools.said, code, no_code);
-    if (status == 0 && output != NULL)
+        status = judge(assembly, tools.said, code, no_code, output);
+    if (status == 0 && output != NULL && !page)
         status = tools.bytes == NULL ? complain("E-FILE: can not read what %s made: %s", ptxas,
                                                 strerror(tools.error))
                                      : write_file(output, tools.bytes, tools.n);
@@ -252,7 +274,9 @@ assemble(const Assembly *assembly, const char *output)
     const char *ptxas = assembly->ptxas != NULL ? assembly->ptxas : found;
     int status;
 
-    if (ptxas == NULL)
+    if (ptxas == NULL && assembly->page != NULL)
+        status = judge(assembly, NULL, NULL, "Neither ptxas nor a disassembler was found.", output);
+    else if (ptxas == NULL)
         status = complain("E-PTXAS: ptxas was not found in PATH, $CUDA_HOME/bin, $CUDA_PATH/bin or "
                           "/usr/local/cuda/bin; name it with --ptxas=PATH");
     else

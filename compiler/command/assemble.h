@@ -18,11 +18,12 @@ typedef struct Assembly {
     bool line_info;
     AfterActions actions;
     FILE *report; /* NULL: not wanted */
+    const char *page; /* of --emit=html: it is written in place of the cubin, with the machine code; NULL: not wanted */
 } Assembly;
 
 /* Makes the cubin `output` (NULL: only to hear what ptxas says, "-": standard output).  Warnings go
  * to standard error; when one of them counts as an error nothing is written.  Returns the exit
- * status. */
+ * status.  A page is made without ptxas, too: it says what is missing. */
 int assemble(const Assembly *assembly, const char *output);
 
 #endif

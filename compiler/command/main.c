@@ -29,7 +29,7 @@ static const FlagRow flag_rows[] = {
     {"-O1", FLAG_O1, FORM_ALONE, NULL, NULL},
     {"-O2", FLAG_O2, FORM_ALONE, NULL, NULL},
     {"-O3", FLAG_O3, FORM_ALONE, NULL, "everything (the default)"},
-    {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir or lir"},
+    {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir, lir or html"},
     {"--kernel", FLAG_KERNEL, FORM_NEXT, "NAME", "compile this kernel only"},
     {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "PASS", "print tile IR after PASS, or after every pass"},
     {"--dump-schedule", FLAG_SCHEDULE, FORM_MAYBE, "FILE.svg",
@@ -160,23 +160,24 @@ set_emit(Command *command, const char *value)
     static const struct {
         const char *name;
         TilecEmit emit;
-        bool cubin;
+        bool cubin, page;
     } kinds[] = {
-        {"ptx", TILEC_EMIT_PTX, false},       {"cubin", TILEC_EMIT_PTX, true},
-        {"header", TILEC_EMIT_HEADER, false}, {"json", TILEC_EMIT_JSON, false},
-        {"ast", TILEC_EMIT_AST, false},       {"tir", TILEC_EMIT_TIR, false},
-        {"lir", TILEC_EMIT_LIR, false},
+        {"ptx", TILEC_EMIT_PTX, false, false},       {"cubin", TILEC_EMIT_PTX, true, false},
+        {"header", TILEC_EMIT_HEADER, false, false}, {"json", TILEC_EMIT_JSON, false, false},
+        {"ast", TILEC_EMIT_AST, false, false},       {"tir", TILEC_EMIT_TIR, false, false},
+        {"lir", TILEC_EMIT_LIR, false, false},       {"html", TILEC_EMIT_PTX, false, true},
     };
 
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         if (strcmp(kinds[k].name, value) == 0) {
             command->options.emit = kinds[k].emit;
             command->cubin = kinds[k].cubin;
+            command->options.page = kinds[k].page;
             command->emit_given = true;
             return 0;
         }
     }
-    return complain("--emit=%s: expected ptx, cubin, header, json, ast, tir or lir", value);
+    return complain("--emit=%s: expected ptx, cubin, header, json, ast, tir, lir or html", value);
 }
 
 static int
@@ -471,7 +472,7 @@ default_output(const Command *command)
     char *dot = strrchr(base, '.');
     if (dot != NULL && dot != base)
         *dot = '\0';
-    char *path = text_printf("%s.%s", base, command->cubin ? "cubin" : "ptx");
+    char *path = text_printf("%s.%s", base, command->cubin ? "cubin" : command->options.page ? "html" : "ptx");
     free(base);
     return path;
 }
@@ -526,9 +527,10 @@ write_results(Command *command, const TilecResult *result)
         .path = command->input,
         .ptx = result->output,
         .n = result->output_bytes,
-        .line_info = options->line_info,
+        .line_info = options->line_info || options->page,
         .actions = after_actions(command),
         .report = options->report ? beside : NULL,
+        .page = options->page ? result->page : NULL,
     };
     int status = 0;
 
@@ -542,9 +544,9 @@ write_results(Command *command, const TilecResult *result)
         status = write_file(command->picture, result->schedule_picture,
                             strlen(result->schedule_picture));
     if (status == 0 && is_ptx && !only_dump &&
-        (command->cubin || options->report || ptxas_decides(command)))
-        status = assemble(&assembly, command->cubin ? path : NULL);
-    if (status == 0 && !only_dump && !command->cubin)
+        (command->cubin || options->page || options->report || ptxas_decides(command)))
+        status = assemble(&assembly, command->cubin || options->page ? path : NULL);
+    if (status == 0 && !only_dump && !command->cubin && !options->page)
         status = write_file(path, result->output, result->output_bytes);
     fputs(result->time_report, beside);
     free(path);
@@ -571,7 +573,7 @@ compile_ptx(Command *command, const char *text, size_t n)
 
     if (options->n_defines > 0 || options->n_switches > 0 || options->kernel != NULL ||
         options->run_pass != NULL || options->dump_ir != NULL || options->schedule ||
-        options->schedule_picture || options->emit != TILEC_EMIT_PTX)
+        options->schedule_picture || options->page || options->emit != TILEC_EMIT_PTX)
         return complain("%s is PTX: options that change what is compiled do not go with it",
                         command->input);
     if (strlen(text) != n)

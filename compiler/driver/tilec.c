@@ -22,6 +22,9 @@
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/passes/passrun.h"
 #include "compiler/driver/kernel_times.h"
+#include "compiler/driver/page_options.h"
+#include "compiler/driver/tables.h"
+#include "compiler/report/page.h"
 #include "compiler/report/report.h"
 #include "compiler/target.h"
 #include "compiler/timeline/timeline.h"
@@ -40,10 +43,12 @@ typedef struct Compilation {
     Front front;
     TirModule *module;
     Switched switched;
+    const TilecOptions *asked; /* the user's, where `options` are those for a page; else NULL */
+    TilecOptions for_page;
     int32_t dump_after;
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
-    Buf bugs, dump, report, output, schedule, picture;
+    Buf bugs, dump, report, output, schedule, picture, page;
     KernelTimes times;
     double *seconds; /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
@@ -94,8 +99,10 @@ read_options(Compilation *c)
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan, fault);
+    if (options->page && (options->emit != TILEC_EMIT_PTX || ends_with(c->path, ".lir")))
+        diag_error(&c->diag, (Span){0}, "E-OPTION: a page shows how a program becomes PTX, and nothing else");
     bool stops = options->emit == TILEC_EMIT_AST || options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
-    if (stops && (options->schedule || options->schedule_picture))
+    if (stops && !options->page && (options->schedule || options->schedule_picture))
         diag_error(&c->diag, (Span){0},
                    "E-OPTION: --dump-schedule shows what all passes have made: it does not go with lane IR, "
                    "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
@@ -630,6 +637,21 @@ show_schedules(Compilation *c)
         timeline_svg(c->target, of, n, &c->picture);
 }
 
+static const char *
+text_of(const Buf *buf)
+{
+    return buf->at == NULL ? "" : buf->at;
+}
+
+static void
+make_page(Compilation *c)
+{
+    const char *options = arena_printf(&c->arena, "%s, -O%d", c->target->name, c->options->level);
+    Page page = {&c->diag, c->path, options, c->module, c->target, text_of(&c->output), text_of(&c->picture), text_of(&c->report)};
+
+    page_print(&page, &c->page);
+}
+
 static void
 compile(Compilation *c)
 {
@@ -661,6 +683,8 @@ compile(Compilation *c)
     show_schedules(c);
     begin = pass_clock();
     emit(c, lowered);
+    if (c->options->page && !failed(c))
+        make_page(c);
     c->print_seconds = pass_clock() - begin;
 }
 
@@ -690,21 +714,6 @@ search(Compilation *c)
 /* ---- the API edge ---- */
 
 static void
-list_tables(Compilation *c)
-{
-    if (strcmp(c->list, "passes") == 0) {
-        pass_list(&c->output);
-    } else if (strcmp(c->list, "targets") == 0) {
-        for (uint32_t k = 0; k < tilec_target_count; k++)
-            buf_printf(&c->output, "%-8s PTX %-5s %4d KiB shared  %s\n", tilec_targets[k]->name,
-                       tilec_targets[k]->ptx_version, tilec_targets[k]->chip.shared_per_block / 1024,
-                       tilec_targets[k]->description);
-    } else {
-        diag_error(&c->diag, (Span){0}, "E-OPTION: there is no table '%s'", c->list);
-    }
-}
-
-static void
 time_report(Compilation *c, Buf *out)
 {
     double total = c->front_seconds + c->search_seconds + c->lower_seconds + c->print_seconds;
@@ -722,12 +731,6 @@ time_report(Compilation *c, Buf *out)
                (c->arena.total_bytes + c->trials.total_bytes) / 1024);
 }
 
-static const char *
-text_of(const Buf *buf)
-{
-    return buf->at == NULL ? "" : buf->at;
-}
-
 static void
 fill_result(Compilation *c, TilecResult *result)
 {
@@ -737,6 +740,8 @@ fill_result(Compilation *c, TilecResult *result)
     buf_init(&times, &c->arena);
     for (uint32_t k = 0; k < c->diag.messages.n; k++)
         result->warnings += c->diag.messages.at[k].kind == DIAG_WARNING;
+    if (c->asked != NULL && !c->asked->remarks)
+        diag_drop_remarks(&c->diag);
     diag_print(&c->diag, &messages);
     if (c->diag.errors == 0 && result->warnings > c->hints && c->options != NULL &&
         c->options->warnings_are_errors) {
@@ -752,9 +757,10 @@ fill_result(Compilation *c, TilecResult *result)
     result->status = c->bugs.n > 0 ? TILEC_BUG : c->diag.errors > 0 ? TILEC_ERROR : TILEC_OK;
     result->messages = text_of(&messages);
     result->dump = text_of(&c->dump);
-    result->report = text_of(&c->report);
+    result->report = c->asked != NULL && !c->asked->report ? "" : text_of(&c->report);
     result->schedule = text_of(&c->schedule);
-    result->schedule_picture = text_of(&c->picture);
+    result->schedule_picture = c->asked != NULL && !c->asked->schedule_picture ? "" : text_of(&c->picture);
+    result->page = text_of(&c->page);
     if (c->seconds != NULL)
         time_report(c, &times);
     result->time_report = text_of(&times);
@@ -779,20 +785,27 @@ guarded(Compilation *c, TilecResult *result)
                                 .report = "",
                                 .schedule = "",
                                 .schedule_picture = "",
+                                .page = "",
                                 .time_report = "",
                                 .memory_bytes = bytes,
                                 .storage = c};
         return;
+    }
+    if (c->options != NULL && c->options->page) {
+        c->asked = c->options;
+        c->for_page = page_options(c->options);
+        c->options = &c->for_page;
     }
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);
     buf_init(&c->dump, &c->arena);
     buf_init(&c->schedule, &c->arena);
     buf_init(&c->picture, &c->arena);
+    buf_init(&c->page, &c->arena);
     buf_init(&c->report, &c->arena);
     buf_init(&c->output, &c->arena);
     if (c->list != NULL) {
-        list_tables(c);
+        tables_print(&c->diag, c->list, &c->output);
     } else {
         c->diag.show_remarks = c->options->remarks;
         if (c->options->time_report)
@@ -819,6 +832,7 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
                             .report = "",
                             .schedule = "",
                             .schedule_picture = "",
+                            .page = "",
                             .time_report = ""};
     Compilation *c = allocator.allocate(allocator.user, sizeof *c);
     if (c == NULL)
@@ -869,5 +883,6 @@ tilec_result_free(TilecResult *result)
                             .report = "",
                             .schedule = "",
                             .schedule_picture = "",
+                            .page = "",
                             .time_report = ""};
 }

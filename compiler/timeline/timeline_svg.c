@@ -79,6 +79,22 @@ is_inside(const Picture *p, double clock)
 
 /* ---- shapes ---- */
 
+/* A group of shapes; a page about the program links it to the line of its operation. */
+static void
+open_group(const Picture *p, const TimeSpan *span)
+{
+    const Diag *diag = p->line->fn->diag;
+    SourcePlace place = {0};
+
+    if (diag->all_places && span->op != NULL)
+        place = diag_origin(diag, span->op->span.lo);
+    if (place.file != NULL)
+        buf_printf(p->out, "<g data-s=\"%u:%u\">", place.file->index, place.line);
+    else
+        buf_add(p->out, "<g>");
+    buf_add(p->out, "<title>");
+}
+
 static void
 add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span, const char *what)
 {
@@ -88,7 +104,7 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
 
     if (span->end <= p->window->begin || span->begin >= p->window->end)
         return;
-    buf_printf(p->out, "<g><title>");
+    open_group(p, span);
     add_escaped(p->out, arena_printf(p->out->arena, "%s: %s%s, clocks %.0f to %.0f", role, what,
                                      span->text, span->begin - p->window->begin,
                                      span->end - p->window->begin));
@@ -123,7 +139,7 @@ add_span(const Picture *p, const TimeSpan *span)
     case SPAN_SIGNAL:
         if (!is_inside(p, span->begin))
             break;
-        buf_add(p->out, "<g><title>");
+        open_group(p, span);
         add_escaped(p->out,
                     arena_printf(p->out->arena, "%s: %s, clock %.0f",
                                  timeline_role_name(p->out->arena, span->role), span->text,

@@ -31,7 +31,7 @@ class Options(Structure):  # TilecOptions
         ("warps", c_uint32), ("stages", c_uint32), ("plan", c_char_p),
         ("line_info", c_bool), ("warnings_are_errors", c_bool), ("remarks", c_bool), ("verify", c_bool),
         ("report", c_bool), ("time_report", c_bool), ("dump_ir", c_char_p),
-        ("schedule", c_bool), ("schedule_picture", c_bool), ("run_pass", c_char_p),
+        ("schedule", c_bool), ("schedule_picture", c_bool), ("page", c_bool), ("run_pass", c_char_p),
         ("header_name", c_char_p), ("header_with_ptx", c_bool), ("ignore_debug", c_bool),
         ("tuning", c_char_p), ("tuning_path", c_char_p),
         ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p),
@@ -42,7 +42,7 @@ class Result(Structure):  # TilecResult
     _fields_ = [
         ("status", c_int), ("output", c_char_p), ("output_bytes", c_size_t), ("messages", c_char_p),
         ("dump", c_char_p), ("report", c_char_p), ("time_report", c_char_p),
-        ("schedule", c_char_p), ("schedule_picture", c_char_p),
+        ("schedule", c_char_p), ("schedule_picture", c_char_p), ("page", c_char_p),
         ("errors", ctypes.c_uint), ("warnings", ctypes.c_uint), ("memory_bytes", c_size_t),
         ("storage", c_void_p)]
 

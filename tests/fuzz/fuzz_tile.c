@@ -45,6 +45,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.report = (data[1] & 4) != 0;
     options.schedule = (data[1] & 24) == 8;
     options.schedule_picture = (data[1] & 24) == 16;
+    options.page = (data[1] & 24) == 24;
     options.header_with_ptx = (data[1] & 32) != 0;
     options.dump_ir = (data[1] & 192) == 192 ? "" : NULL;
     TilecSearch search = {.rows = 10,

@@ -141,6 +141,10 @@ survive_example(const char *folder, const char *name)
     options.tuning = tuning;
     options.tuning_path = "tuning";
     survive(options, path, text, n);
+    options.emit = TILEC_EMIT_PTX;
+    options.page = strcmp(name, "copy") == 0;
+    if (options.page)
+        survive(options, path, text, n);
     if (strstr(text, "mma") != NULL && strstr(text, "auto") != NULL)
         survive_search(options, &search, path, text, n);
     free(text);

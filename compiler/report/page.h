@@ -1,0 +1,53 @@
+/* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each other, linked line by
+ * line; the schedule as a picture; shared memory; what --report and --remarks say.  For --emit=html.
+ *
+ * The page needs nothing but a browser: styles and the script are in it, and nothing is fetched.  Everything is read off
+ * texts that name the place in the source of each line, so that what the page shows is what the files have.
+ */
+#ifndef TILEC_REPORT_PAGE_H
+#define TILEC_REPORT_PAGE_H
+
+#include "compiler/base/diag.h"
+#include "compiler/ir/tir.h"
+#include "compiler/report/after_ptxas.h"
+#include "compiler/target.h"
+
+typedef struct Page {
+    const Diag *diag;    /* the files, and what was said */
+    const char *path;    /* of the program */
+    const char *options; /* "sm_90, -O3" */
+    const TirModule *module; /* behind the last pass; `diag` wants all places */
+    const Target *target;
+    const char *ptx;     /* with .loc lines */
+    const char *picture; /* SVG: the schedules */
+    const char *report;
+} Page;
+
+/* All but the machine code, for which room is left. */
+void page_print(const Page *page, Buf *out);
+
+/* What is known only behind ptxas. */
+typedef struct PageCode {
+    const char *listing;   /* of nvdisasm -g; NULL: there is none, */
+    const char *missing;   /* and why */
+    const PtxasSaid *said; /* NULL: ptxas did not run */
+    const char *report;    /* what it comes to, as text; NULL: nothing */
+} PageCode;
+
+/* `page` with the machine code in its room. */
+void page_add_code(const char *page, const PageCode *code, Buf *out);
+
+/* ---- parts (page_text.c) ---- */
+
+/* Text as HTML shows it. */
+void page_escape(Buf *out, const char *text, size_t n);
+/* A line of a pane, linked to a line of a source file; 0: to none. */
+void page_line(Buf *out, uint32_t file, uint32_t line, const char *text, size_t n);
+/* The number of the file that `path` names, as a tool may have made it absolute; 0: none. */
+uint32_t page_file(const Diag *diag, const char *path, size_t n);
+/* The shared memory of a block, drawn (page_memory.c). */
+void page_memory(const TirFn *fn, const Target *target, Buf *out);
+
+extern const char page_style[], page_script[]; /* page_browser.c */
+
+#endif

@@ -1,0 +1,34 @@
+/* page_browser.c - what runs in the browser: the look of the page of --emit=html, and its script. */
+#include "compiler/report/page.h"
+
+const char page_style[] =
+    "body{font:14px sans-serif;margin:0 1em 2em;color:#222;background:#fff}"
+    "h1{font-size:1.3em;margin:.6em 0 .2em}h2{font-size:1em;margin:.4em 0}p{margin:.2em 0 .6em;color:#555}"
+    ".panes{display:grid;grid-auto-flow:column;grid-auto-columns:minmax(20em,1fr);gap:.6em}"
+    ".pane{min-width:0}.lines{height:62vh;overflow:auto;border:1px solid #ccc;font:11px/1.45 monospace}"
+    ".lines div,#remarks div div{white-space:pre;min-width:max-content;padding:0 .4em}.lines div[data-s]{cursor:pointer}"
+    ".lines b{display:block;background:#eee;padding:.2em .4em;position:sticky;top:0}"
+    ".lines i{display:inline-block;width:3em;color:#999;font-style:normal;text-align:right;margin-right:.8em}"
+    ".lit{background:#ffe58a}.lit rect{stroke:#d00;stroke-width:2}.kept{background:#ffc94d}"
+    ".wide{overflow-x:auto}pre,#remarks div{font:11px/1.45 monospace;margin:0}meter{width:20em;vertical-align:middle}"
+    ".memory text{font:11px monospace;fill:#222}.memory .room{fill:#f3f3f3}.memory .buffer{fill:#9dbfe0;stroke:#fff}"
+    ".memory .over{fill:#e0c39d;stroke:#fff}";
+
+/* Lines of one place in the source light up together; a click keeps them, and brings them into view in every pane. */
+const char page_script[] =
+    "const at=new Map();\n"
+    "for(const e of document.querySelectorAll('[data-s]'))at.set(e.dataset.s,[...(at.get(e.dataset.s)||[]),e]);\n"
+    "let lit=[],kept=null;\n"
+    "function light(key){for(const e of lit)e.classList.remove('lit');lit=at.get(key)||[];\n"
+    " for(const e of lit)e.classList.add('lit')}\n"
+    "function show(key,from){for(const box of document.querySelectorAll('.lines')){\n"
+    " const e=lit.find(e=>box.contains(e));\n"
+    " if(e&&!box.contains(from))box.scrollTop=e.offsetTop-box.offsetTop-box.clientHeight/3}}\n"
+    "document.addEventListener('mouseover',event=>{const e=event.target.closest('[data-s]');\n"
+    " if(e&&kept===null)light(e.dataset.s)});\n"
+    "document.addEventListener('click',event=>{const e=event.target.closest('[data-s]'),key=e&&e.dataset.s;\n"
+    " kept=key===kept?null:key;document.body.dataset.kept=kept||'';\n"
+    " if(kept!==null){light(kept);show(kept,e)}});\n"
+    "for(const e of document.querySelectorAll('#source [data-s]')){\n"
+    " const all=at.get(e.dataset.s),count=id=>all.filter(l=>l.closest('#'+id)).length;\n"
+    " e.title=count('tile-ir')+' operations, '+count('ptx')+' lines of PTX, '+count('code')+' of machine code'}\n";
