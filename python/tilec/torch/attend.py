@@ -158,7 +158,6 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
         kernel.check_tensors((q, k, v))
         raise
     if recorded:
-        out = gradient.apply(kernel, (q, k, v), values)
-    else:
-        out = kernel.run(q, k, v, *values)
+        return gradient.apply(kernel, (q, k, v), values, not return_lse)
+    out = kernel.run(q, k, v, *values)
     return out if return_lse else out[0]

@@ -4,6 +4,8 @@ The backward's arguments are found by their names among the inputs and outputs o
 gradient of the output O.  What it returns as `dX` is the gradient of X.  Eager calls go through one
 torch.autograd.Function here; the operators of operators.py use the same tables.
 """
+from operator import itemgetter
+
 import torch
 
 from tilec.torch.error import Error
@@ -36,6 +38,10 @@ class Links:
         self.results = [backward.returns.index("d" + name) if "d" + name in backward.returns else None
                         for name in forward.inputs]
         self.plain = [i for i in range(len(forward.returns)) if i not in self.grads]  # have no gradient
+        # the same for eager calls: tensors out of (*saved, *gradients), values as they are where the order is the same
+        self.pick = itemgetter(*[len(self.saved) + i if is_gradient else i for is_gradient, i in self.sources], 0)
+        self.same_values = self.values == list(range(len(forward.values)))
+        self.same_results = self.results == list(range(len(backward.returns)))
 
     def _take(self, is_output, index):
         self.sources.append((False, len(self.saved)))
@@ -57,7 +63,10 @@ def links(forward):
 
 def fit(grad):
     """A gradient that a kernel takes: autograd gives any strides, of which kernels have no say."""
-    strides, unit = grad.stride(), grad.element_size()
+    unit = grad.element_size()
+    if grad.is_contiguous() and not grad.storage_offset() and grad.dim() and grad.shape[-1] * unit % 16 == 0:
+        return grad
+    strides = grad.stride()
     if (strides and strides[-1] != 1 and grad.shape[-1] > 1) or any(s * unit % 16 for s in strides[:-1]):
         return grad.contiguous()
     if grad.storage_offset() * unit % 16:
@@ -83,32 +92,44 @@ class Once(torch.autograd.Function):
 
 
 class Differentiable(torch.autograd.Function):
+    """`alone`: of several outputs the first is the only one that is given, and the only one with a gradient."""
+
     @staticmethod
-    def forward(ctx, kernel, values, *tensors):
-        table, out = links(kernel), kernel.run(*tensors, *values)
-        outputs = as_tuple(out)
+    def forward(ctx, kernel, values, alone, *tensors):
+        table, out = kernel.links, kernel.run(*tensors, *values)
+        outputs = out if out.__class__ is tuple else (out,)
         ctx.save_for_backward(*table.keep(tensors, outputs))
         ctx.kernel, ctx.values = kernel, values
         ctx.set_materialize_grads(False)
+        if alone:
+            return outputs[0]
         if table.plain:
             ctx.mark_non_differentiable(*[outputs[i] for i in table.plain])
         return out
 
     @staticmethod
-    def backward(ctx, *grads):
-        kernel, table = ctx.kernel, ctx.kernel.links
-        saved = ctx.saved_tensors
-        given = [None if g is None else g for g in grads]
+    def backward(ctx, *given):
+        kernel, saved, values = ctx.kernel, ctx.saved_tensors, ctx.values
+        table = kernel.links
         for i in table.grads:
             if given[i] is None:
                 raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing: use all "
                             "outputs that have one")
-        made = as_tuple(kernel.backward.run(*table.arguments(saved, given, ctx.values)))
+        tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
+        if not table.same_values:
+            values = [None if i is None else values[i] for i in table.values]
+        made = as_tuple(kernel.backward.run(*tensors, *values))
         if torch.is_grad_enabled():  # create_graph=True
             made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
-        return (None, None, *[None if i is None else made[i] for i in table.results])
+        if table.same_results:
+            return (None, None, None, *made)
+        return (None, None, None, *[None if i is None else made[i] for i in table.results])
 
 
-def apply(kernel, tensors, values):
-    links(kernel)
-    return Differentiable.apply(kernel, values, *tensors)
+# Function.apply() without what it does for transforms, of which none is active where a call is eager.
+_apply = super(torch.autograd.Function, Differentiable).apply
+
+
+def apply(kernel, tensors, values, alone=False):
+    table = links(kernel)
+    return _apply(kernel, values, alone and table.grads == [0], *tensors)
