@@ -46,6 +46,8 @@ def plainly(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale=N
 
 
 def made(config, implementation, dtype=None):
+    import copy
+
     import torch
     import transformers
 
@@ -55,7 +57,9 @@ def made(config, implementation, dtype=None):
         tilec.torch.transformers.attend.attention = plainly
 
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=implementation,
+                                                          dtype=torch.float32)
+    assert model.config._attn_implementation == implementation
     return model.to(DEVICE, dtype or torch.bfloat16)
 
 
@@ -69,7 +73,7 @@ def trio(config):
 def tokens(b, s, seed=1):
     import torch
 
-    return torch.randint(0, VOCABULARY, (b, s), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return torch.randint(1, VOCABULARY, (b, s), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
 def closer(what, exact, plain_, ours, real=None):
@@ -234,27 +238,22 @@ def refusals():
     assert torch.isfinite(model(ids).logits).all()
 
 
-def big(layers):
+def big(layers=12, hidden=2048, heads=16):
     import transformers
 
-    return transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5504, num_hidden_layers=layers,
-                                    num_attention_heads=16, num_key_value_heads=8, head_dim=128,
-                                    max_position_embeddings=8192)
+    return transformers.LlamaConfig(vocab_size=32000, hidden_size=hidden, intermediate_size=hidden * 43 // 16,
+                                    num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=heads // 2,
+                                    head_dim=128, max_position_embeddings=8192)
 
 
-@timed
-def training():
-    """B4 S2048 bfloat16: a step with each attention, in turn; the losses of 50 steps."""
+def train(config, batches):
+    """Steps of 50 with each attention, in turn: (ms of each, losses)."""
     import torch
 
-    torch.manual_seed(2)
-    batches = [torch.randint(0, 32000, (4, 2048), device=DEVICE) for _ in range(4)]
-    losses, times = {}, {"sdpa": [], "tilec": []}
-    models = {}
+    times, losses, models = {"sdpa": [], "tilec": []}, {"sdpa": [], "tilec": []}, {}
     for kind in times:
-        model = made(big(12), kind).train()
+        model = made(config, kind).train()
         models[kind] = model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        losses[kind] = []
     for step in range(50):
         for kind, (model, optimizer) in models.items():
             torch.cuda.synchronize()
@@ -267,11 +266,38 @@ def training():
             if step >= 5:
                 times[kind].append(1000 * (time.perf_counter() - start))
             losses[kind].append(loss.item())
-    middle = {kind: round(statistics.median(these), 2) for kind, these in times.items()}
+    return {kind: round(statistics.median(these), 2) for kind, these in times.items()}, losses
+
+
+def attention_ms(config):
+    """Milliseconds that attention alone takes in a step, by SDPA."""
+    import torch
+    import torch_harness
+
+    shapes = [(4, heads, 2048, 128) for heads in (config.num_attention_heads, *[config.num_key_value_heads] * 2)]
+    q, k, v = (torch.randn(shape, device=DEVICE).bfloat16().requires_grad_() for shape in shapes)
+    grad = torch.ones_like(q)
+
+    def both():
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        torch.autograd.grad(out, (q, k, v), grad)
+
+    return torch_harness.gpu_ms(both) * config.num_hidden_layers
+
+
+def training_of(config):
+    """B4 S2048 bfloat16: a step with each attention; the losses of 50 steps."""
+    import torch
+
+    torch.manual_seed(2)
+    batches = [torch.randint(1, 32000, (4, 2048), device=DEVICE) for _ in range(4)]
+    share = attention_ms(config)
+    middle, losses = train(config, batches)
     note("ms of a step (middle of 45)", middle)
+    note("of which attention, by SDPA", round(share, 2))
     note("SDPA / tilec (at least 1.05)", round(middle["sdpa"] / middle["tilec"], 3))
-    note("losses, SDPA", [round(x, 3) for x in losses["sdpa"][::7]])
-    note("losses, tilec", [round(x, 3) for x in losses["tilec"][::7]])
+    for kind, these in losses.items():
+        note(f"losses, {kind}", [round(x, 3) for x in these[::7]])
     apart = max(abs(a - b) / a for a, b in zip(losses["sdpa"], losses["tilec"]))
     note("losses apart at most", f"{apart:.2e}")
     assert apart < 0.02, f"losses differ by {apart:.3f}"
@@ -279,14 +305,24 @@ def training():
 
 
 @timed
+def training():
+    training_of(big())
+
+
+@timed
+def training_small():
+    training_of(big(24, 1024, 8))
+
+
+@timed
 def decode_rate():
     """Milliseconds of a token of generate(), with a prompt of 2048."""
     import torch
 
-    models = {kind: made(big(12), kind).eval() for kind in ("sdpa", "tilec")}
+    models = {kind: made(big(), kind).eval() for kind in ("sdpa", "tilec")}
     slow = []
     for b in (1, 16):
-        ids = torch.randint(0, 32000, (b, 2048), device=DEVICE)
+        ids = torch.randint(1, 32000, (b, 2048), device=DEVICE)  # 0 is padding
         best = {}
         for _ in range(4):
             for kind, model in models.items():

@@ -571,6 +571,51 @@ def meets(what, have, most):
     return [] if have[0] <= most else [f"{what}: {have[0]} us, at most {most}"]
 
 
+def host_time_parts(both, both_sdpa, leaves, grad):
+    """What forward and backward through autograd consist of."""
+    import torch
+    from tilec.torch import gradient
+
+    class Trivial(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *leaves):
+            ctx.save_for_backward(*leaves)
+            return leaves[0].clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return ctx.saved_tensors and (grad, grad, grad)
+
+    def trivial():
+        torch.autograd.grad(Trivial.apply(*leaves), leaves, grad)
+
+    native = lambda: torch.autograd.grad(leaves[0] * leaves[1] * leaves[2], leaves, grad)  # noqa: E731
+    note("  an autograd.Function that only clones", best_us(trivial, 50))
+    note("  two products of PyTorch's own", best_us(native, 50))
+    with torch.autograd.set_multithreading_enabled(False):
+        note("  in the calling thread: tilec", best_us(both, 50))
+        note("  in the calling thread: SDPA", best_us(both_sdpa, 50))
+        note("  in the calling thread: only clones", best_us(trivial, 50))
+    times, kernel = [], gradient.Differentiable.backward
+
+    def timed_backward(ctx, *given):
+        start = time.perf_counter_ns()
+        made = kernel(ctx, *given)
+        times.append((start, time.perf_counter_ns()))
+        return made
+
+    gradient.Differentiable.backward = staticmethod(timed_backward)
+    parts = []
+    for _ in range(200):
+        start = time.perf_counter_ns()
+        both()
+        end = time.perf_counter_ns()
+        parts.append((times[-1][0] - start, times[-1][1] - times[-1][0], end - times[-1][1]))
+    gradient.Differentiable.backward = staticmethod(kernel)
+    note("  until backward begins, backward itself, until grad() returns",
+         [round(sorted(column)[len(column) // 2] / 1000, 1) for column in zip(*parts)])
+
+
 @timed
 def host_time():
     """Microseconds of host time of eager calls, (best, middle); tensors as small as the kernels stay hidden."""
@@ -605,6 +650,9 @@ def host_time():
         torch.autograd.grad(sdpa(*t, is_causal=True), t, grad_t)
 
     missed += meets("forward and backward", best_us(both, 50), 120)
+    note("forward and backward: us of the GPU", round(1000 * gpu_ms(both), 1))
+    note("forward and backward, SDPA: us of the GPU", round(1000 * gpu_ms(both_sdpa), 1))
+    host_time_parts(both, both_sdpa, (q, k, v), grad)
     note("forward and backward, SDPA", best_us(both_sdpa, 50))
     out = tilec.torch.attention(q, k, v, causal=True, return_lse=True)
     backward = kernel.backward

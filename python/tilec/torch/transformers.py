@@ -32,6 +32,13 @@ class Mask:
     kv_length: int
     parts: object  # for each sequence: (first query, end of them, first key, end of them)s; None: all of it
 
+    # generate() makes masks before it calls the model, and both look whether a mask is of all queries and keys
+    ndim = 4
+
+    @property
+    def shape(self):
+        return 1, 1, self.q_length, self.kv_length
+
 
 def _refuse(what):
     raise Error(f'attn_implementation="{NAME}": {what}; take another one for this, such as "sdpa"')
@@ -110,6 +117,8 @@ def _parts(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask,
 def mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None,
          local_size=None, allow_is_causal_skip=True, use_vmap=False, device="cpu", config=None, **options):
     """What masking_utils calls for a kind of layer; its result goes to each of these layers."""
+    if isinstance(attention_mask, Mask):
+        return attention_mask
     causal = "allow_is_bidirectional_skip" not in options
     if use_vmap:
         _refuse("the model has a mask of its own beside the causal one")
