@@ -2,12 +2,15 @@
  *
  * A document is read anew at each change, whole.  Positions of the protocol count UTF-16 units in a line.
  */
+#define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "compiler/command/lsp.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/command/files.h"
 #include "compiler/front/editor.h"
@@ -16,6 +19,7 @@ enum { BAD_REQUEST = -32600, NO_METHOD = -32601, BAD_PARAMS = -32602, NO_JSON = 
 
 typedef struct Document {
     struct Document *next;
+    struct Server *server;
     char *uri, *path, *folder, *text;
     char **loaded; /* texts and paths of modules */
     size_t n_loaded;
@@ -25,6 +29,11 @@ typedef struct Document {
 
 typedef struct Server {
     Document *documents;
+    const char **folders; /* -I, in order */
+    size_t n_folders;
+    char *library; /* a folder of ours with copies of the library's modules; NULL: none was asked for yet */
+    char **copies;
+    size_t n_copies;
     bool ready, shut_down, over;
 } Server;
 
@@ -154,30 +163,79 @@ path_of(const char *uri)
     return path;
 }
 
-/* The library's modules have no file: editors get a copy. */
-static char *
-uri_of(const SourceFile *file)
-{
-    const char *folder = getenv("TMPDIR"), *prefix = "<stdlib>/";
+static const char library_prefix[] = "<stdlib>/";
 
-    if (strncmp(file->path, prefix, strlen(prefix)) != 0)
-        return text_printf("file://%s%s", file->path, "");
-    char *path = text_printf("%s/tilec-" TILEC_VERSION "-%s", folder != NULL ? folder : "/tmp", file->path + strlen(prefix));
-    if (!file_is_there(path))
-        write_file(path, file->text, file->n);
-    char *uri = text_printf("file://%s%s", path, "");
-    free(path);
-    return uri;
+static bool
+is_library(const SourceFile *file)
+{
+    return strncmp(file->path, library_prefix, strlen(library_prefix)) == 0;
+}
+
+/* A file that nobody else could have put there; NULL: it cannot be written. */
+static const char *
+copy_of(Server *server, const SourceFile *file)
+{
+    const char *folder = getenv("TMPDIR"), *name = file->path + strlen(library_prefix);
+
+    if (server->library == NULL) {
+        char *own = text_printf("%s/tilec-lsp-XXXXXX%s", folder != NULL ? folder : "/tmp", "");
+        if (mkdtemp(own) == NULL) {
+            free(own);
+            return NULL;
+        }
+        server->library = own;
+    }
+    char *path = text_printf("%s/%s", server->library, name);
+    for (size_t k = 0; k < server->n_copies; k++) {
+        if (strcmp(server->copies[k], path) == 0) {
+            free(path);
+            return server->copies[k];
+        }
+    }
+    server->copies = realloc(server->copies, (server->n_copies + 1) * sizeof *server->copies);
+    if (server->copies == NULL)
+        out_of_memory();
+    server->copies[server->n_copies++] = path;
+    return write_file(path, file->text, file->n) == 0 ? path : NULL;
+}
+
+static void
+remove_copies(Server *server)
+{
+    for (size_t k = 0; k < server->n_copies; k++) {
+        unlink(server->copies[k]);
+        free(server->copies[k]);
+    }
+    if (server->library != NULL)
+        rmdir(server->library);
+    free(server->copies);
+    free(server->library);
+}
+
+/* The library's modules have no file: editors get a copy.  NULL: there can be none. */
+static char *
+uri_of(Server *server, const SourceFile *file)
+{
+    const char *path = is_library(file) ? copy_of(server, file) : file->path;
+
+    return path == NULL ? NULL : text_printf("file://%s%s", path, "");
 }
 
 static bool
 import_module(void *user, const char *name, const char **path, const char **text, size_t *n)
 {
     Document *document = user;
-    char *base = text_printf("%s/%s", document->folder, name), *full = text_printf("%s.tile%s", base, "");
-    char *contents = strcmp(full, document->path) == 0 ? NULL : read_file(full, n);
+    const Server *server = document->server;
+    char *full = NULL, *contents = NULL;
 
-    free(base);
+    for (size_t k = 0; contents == NULL && k <= server->n_folders; k++) {
+        char *base = text_printf("%s/%s", k == 0 ? document->folder : server->folders[k - 1], name);
+        free(full);
+        full = text_printf("%s.tile%s", base, "");
+        free(base);
+        if (strcmp(full, document->path) != 0)
+            contents = read_file(full, n);
+    }
     if (contents == NULL) {
         free(full);
         return false;
@@ -253,6 +311,7 @@ open_document(Server *server, const char *uri, const char *text)
     if (document == NULL) {
         document = allocate(sizeof *document);
         document->next = server->documents;
+        document->server = server;
         document->uri = text_printf("%s%s", uri, "");
         document->path = path_of(uri);
         document->folder = folder_of(document->path);
@@ -308,7 +367,9 @@ definition(Document *document, const NameUse *use, uint32_t offset, const json_t
     if (use == NULL || use->declared.lo == 0)
         return NULL;
     const SourceFile *file = file_of(document->editor, use->declared.lo);
-    char *uri = file == document->editor->file ? text_printf("%s%s", document->uri, "") : uri_of(file);
+    char *uri = file == document->editor->file ? text_printf("%s%s", document->uri, "") : uri_of(document->server, file);
+    if (uri == NULL)
+        return NULL;
     json_t *result = json_pack("{s:s, s:o}", "uri", uri, "range", range(file, use->declared));
     free(uri);
     return result;
@@ -333,6 +394,28 @@ completion(Document *document, const NameUse *use, uint32_t offset, const json_t
     return list;
 }
 
+/* What `document` and its modules say of the name that is declared at `at` of the file `path`. */
+static json_t *
+edits_of(const Document *document, const char *path, uint32_t at, const char *name)
+{
+    const Editor *editor = document->editor;
+    json_t *changes = json_object();
+
+    for (uint32_t k = 0; k < editor->uses.n; k++) {
+        const NameUse *use = &editor->uses.at[k];
+        const SourceFile *declared = file_of(editor, use->declared.lo), *file = file_of(editor, use->span.lo);
+        if (declared == NULL || file == NULL || strcmp(declared->path, path) != 0 || use->declared.lo - declared->base != at)
+            continue;
+        char *uri = file == editor->file ? text_printf("%s%s", document->uri, "") : text_printf("file://%s%s", file->path, "");
+        if (json_object_get(changes, uri) == NULL)
+            json_object_set_new(changes, uri, json_array());
+        json_array_append_new(json_object_get(changes, uri),
+                              json_pack("{s:o, s:s}", "range", range(file, use->span), "newText", name));
+        free(uri);
+    }
+    return changes;
+}
+
 static json_t *
 rename_name(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
 {
@@ -341,14 +424,17 @@ rename_name(Document *document, const NameUse *use, uint32_t offset, const json_
     const char *name = json_string_value(json_object_get(params, "newName"));
 
     (void)offset;
-    if (use == NULL || use->declared.lo == 0 || file_of(editor, use->declared.lo) != editor->file || name == NULL ||
+    if (use == NULL || use->declared.lo == 0 || is_library(file_of(editor, use->declared.lo)) || name == NULL ||
         name[0] == '\0' || strspn(name, letters) != strlen(name) || strspn(name, "0123456789") > 0)
         return NULL;
-    json_t *edits = json_array();
-    for (uint32_t k = 0; k < editor->uses.n; k++)
-        if (editor->uses.at[k].declared.lo == use->declared.lo)
-            json_array_append_new(edits, json_pack("{s:o, s:s}", "range", range(editor->file, editor->uses.at[k].span), "newText", name));
-    return json_pack("{s:{s:o}}", "changes", document->uri, edits);
+    const SourceFile *file = file_of(editor, use->declared.lo);
+    json_t *changes = edits_of(document, file->path, use->declared.lo - file->base, name);
+    for (const Document *other = document->server->documents; other != NULL; other = other->next) {
+        json_t *more = other == document ? NULL : edits_of(other, file->path, use->declared.lo - file->base, name);
+        json_object_update_missing(changes, more); /* a file that several of them use is changed once */
+        json_decref(more);
+    }
+    return json_pack("{s:o}", "changes", changes);
 }
 
 static json_t *
@@ -457,13 +543,31 @@ handle(Server *server, json_t *message)
     }
 }
 
+/* -I FOLDER or -IFOLDER. */
+static int
+read_folders(Server *server, int argc, char **argv)
+{
+    server->folders = allocate(sizeof *server->folders * ((size_t)argc + 1));
+    for (int k = 0; k < argc; k++) {
+        const char *folder = strncmp(argv[k], "-I", 2) != 0 ? NULL : argv[k][2] != '\0' ? argv[k] + 2 : argv[++k];
+        if (folder == NULL)
+            return complain("tilec lsp takes -I FOLDER, and nothing else");
+        server->folders[server->n_folders++] = folder;
+    }
+    return 0;
+}
+
 int
-lsp_serve(void)
+lsp_serve(int argc, char **argv)
 {
     Server server = {0};
     char *text;
     size_t n;
 
+    if (read_folders(&server, argc, argv) != 0) {
+        free(server.folders);
+        return EXIT_USER;
+    }
     while (!server.over && (text = receive(&n)) != NULL) {
         json_t *message = json_loadb(text, n, 0, NULL);
         free(text);
@@ -475,5 +579,7 @@ lsp_serve(void)
     }
     while (server.documents != NULL)
         close_document(&server, server.documents->uri);
+    remove_copies(&server);
+    free(server.folders);
     return server.over && server.shut_down ? 0 : 1;
 }

@@ -4,7 +4,9 @@
 #include "compiler/command/files.h"
 
 int
-lsp_serve(void)
+lsp_serve(int argc, char **argv)
 {
+    (void)argc;
+    (void)argv;
     return complain("this tilec was built without libjansson, which the language server needs");
 }

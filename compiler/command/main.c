@@ -399,7 +399,7 @@ print_help(void)
          "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
          "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
          "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
-         "       tilec lsp                           a language server for editors (docs/editors.md)\n"
+         "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
          "       tilec explain [E-NAME ..]           what an error means, with an example; all names\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
@@ -812,8 +812,8 @@ main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return fmt_files(argc - 2, argv + 2);
-    if (argc == 2 && strcmp(argv[1], "lsp") == 0)
-        return lsp_serve();
+    if (argc > 1 && strcmp(argv[1], "lsp") == 0)
+        return lsp_serve(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "explain") == 0)
         return explain(argc - 2, argv + 2);
     int status = read_command(&command, argc, argv);

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 TEXT = """use softmax;
 // Half of it.
@@ -33,8 +34,8 @@ def want(what, condition, seen=None):
 
 
 class Server:
-    def __init__(self, tilec):
-        self.process = subprocess.Popen([tilec, "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, tilec, *words):
+        self.process = subprocess.Popen([tilec, "lsp", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.id, self.diagnostics = 0, {}
 
     def raw(self, body):
@@ -72,6 +73,39 @@ class Server:
                         position={"line": before.count("\n"), "character": column}, **more).get("result")
 
 
+MODULE = "fn twice(x) {\n    return x + x;\n}\n"
+USER = """use mine;
+kernel k(X: in f32[N], Y: out f32[N]) {
+    grid i in tiles(N, 64);
+    store Y[i] = twice(load X[i]);
+}
+"""
+
+
+def files(tilec):
+    """-I, and a name that several files have."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = os.path.realpath(folder)
+        os.mkdir(f"{folder}/modules")
+        with open(f"{folder}/modules/mine.tile", "w") as file:
+            file.write(MODULE)
+        want("-I alone", subprocess.run([tilec, "lsp", "-I"], capture_output=True, timeout=20).returncode == 1)
+        server = Server(tilec, "-I", f"{folder}/modules")
+        server.ask("initialize", capabilities={})
+        uris = [f"file://{folder}/{name}.tile" for name in ("a", "b")]
+        for uri in uris:
+            server.tell("textDocument/didOpen", textDocument={"uri": uri, "languageId": "tile", "version": 1, "text": USER})
+        place = {"line": 3, "character": 18}
+        result = server.ask("textDocument/definition", textDocument={"uri": uris[0]}, position=place)["result"]
+        module = f"file://{folder}/modules/mine.tile"
+        want("definition by -I", result["uri"] == module and server.diagnostics[uris[0]] == [], result)
+        result = server.ask("textDocument/rename", textDocument={"uri": uris[1]}, position=place, newName="double")["result"]
+        want("rename across files", {uri: [edit["range"]["start"]["line"] for edit in edits] for uri, edits in
+                                     result["changes"].items()} == {uris[0]: [3], uris[1]: [3], module: [0]}, result)
+        server.tell("exit")
+        server.process.wait(20)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -96,7 +130,9 @@ def main():
     want("utf-16", result and result["range"]["start"] == {"line": 8, "character": column}, result)
     result = server.at("definition", TEXT, "softmax_init")
     want("library", result and result["uri"].endswith("softmax.tile"), result)
-    with open(result["uri"][7:]) as file:
+    copy = result["uri"][7:]
+    want("library in a folder of its own", os.stat(os.path.dirname(copy)).st_mode & 0o777 == 0o700, copy)
+    with open(copy) as file:
         line = file.read().split("\n")[result["range"]["start"]["line"]]
     want("library file", line.startswith("fn softmax_init("), line)
     labels = {item["label"] for item in server.at("completion", TEXT, "store")}
@@ -131,6 +167,8 @@ def main():
     want("after shutdown", "error" in server.ask("textDocument/hover"))
     server.tell("exit")
     want("exit", server.process.wait(20) == 0)
+    want("copies are gone", not os.path.exists(os.path.dirname(copy)), copy)
+    files(tilec)
     for body in [b"", b"Content-Length: 999\r\n\r\n{}", b"Content-Length: 99999999999\r\n\r\n", b"\r\n\r\nrubbish"]:
         want(f"end {body}", subprocess.run([tilec, "lsp"], input=body, capture_output=True, timeout=20).returncode == 1)
     print(f"{bad} faults")

@@ -1,0 +1,35 @@
+" The tile language.  A test compares these words with the compiler's.
+if exists("b:current_syntax")
+  finish
+endif
+
+syn keyword tileControl use for if else return require
+syn keyword tileDeclare kernel fn let var grid in out inout
+syn keyword tileWord as load store print assert atomic_add zeros full
+syn keyword tileConstant true false None auto inf pi
+syn keyword tileType f32 f16 bf16 i32 bool int type
+syn keyword tileBuiltin tiles range iota pack cdiv max min sum any all where mask mma exp exp2 log log2 sqrt rsqrt rcp
+syn keyword tileBuiltin tanh sin cos floor abs shape dtype
+syn match tileAttribute "@\(warps\|plan\|sizes\|stages\|no_split\|any_order\|by_rows\)\>"
+syn match tileNumber "\<\d\+\(\.\d\+\)\?\([eE][+-]\?\d\+\)\?\>"
+syn match tileNumber "\<0[xX]\x\+\>"
+syn match tileEscape contained "\\[n\"\\]"
+syn region tileString start=+"+ skip=+\\.+ end=+"\|$+ contains=tileEscape
+syn keyword tileTodo contained TODO FIXME
+syn match tileComment "//.*$" contains=tileTodo
+syn region tileComment start="/\*" end="\*/" contains=tileTodo
+
+hi def link tileControl Statement
+hi def link tileDeclare Keyword
+hi def link tileWord Operator
+hi def link tileConstant Constant
+hi def link tileType Type
+hi def link tileBuiltin Function
+hi def link tileAttribute PreProc
+hi def link tileNumber Number
+hi def link tileEscape SpecialChar
+hi def link tileString String
+hi def link tileTodo Todo
+hi def link tileComment Comment
+
+let b:current_syntax = "tile"
