@@ -242,6 +242,14 @@ fill_map(const MetaKernel *kernel, const MetaTensorMap *map, const TensorView *v
         if ((uint64_t)extent * (uint64_t)pitch > span)
             span = (uint64_t)extent * (uint64_t)pitch;
     }
+    for (uint32_t d = 1; d + 1 < map->rank && !empty; d++) {
+        if (map->dim[d] != map->dim[map->rank - 1])
+            continue;
+        out->stride[map->rank - 2] = out->stride[d - 1]; /* named twice: boxes end before the tensor does */
+        out->address -= map->box[d] * out->stride[d - 1];
+        out->size[d] = map->box[d];
+        out->size[map->rank - 1]++;
+    }
     return true;
 }
 

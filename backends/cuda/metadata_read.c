@@ -246,23 +246,24 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
 
     json_each (dim, get_array(r, item, "dims"))
         map.rank += dim != NULL;
-    if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || r->failed ||
-        map.rank != kernel->tensors.at[map.tensor].rank) {
-        fail(r, "a tensor map must have the dimensions of its tensor, 1 to 5");
+    uint32_t rank = r->failed ? 0 : kernel->tensors.at[map.tensor].rank;
+    if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || (map.rank != rank && map.rank != rank + 1)) {
+        fail(r, "a tensor map must have the dimensions of its tensor, and perhaps one of them twice: 1 to 5");
         return;
     }
     get_numbers(r, item, "dims", map.dim, map.rank);
     get_numbers(r, item, "box", map.box, map.rank);
     uint32_t seen = 0;
     for (uint32_t d = 0; d < map.rank; d++) {
-        if (map.dim[d] >= map.rank || (seen >> map.dim[d] & 1) != 0)
+        bool twice = d == rank && map.dim[d] != map.dim[0];
+        if (map.dim[d] >= rank || ((seen >> map.dim[d] & 1) != 0 && !twice))
             fail(r, "a tensor map names a dimension that is not there, or names it twice");
         else
             seen |= 1U << map.dim[d];
         if (map.box[d] < 1 || map.box[d] > 256)
             fail(r, "an extent of a tensor map's box must be 1 to 256");
     }
-    if (map.dim[0] + 1 != map.rank)
+    if (map.dim[0] + 1 != rank)
         fail(r, "a tensor map must begin with the tensor's last dimension");
     if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 && map.swizzle != 128)
         fail(r, "the swizzle of a tensor map must be 0, 32, 64 or 128 bytes");

@@ -103,9 +103,13 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
     uint32_t bytes = count * sim_tensor_map_element_bytes(c->map.type);
     SimMemory m;
     (void)at, (void)from;
-    return !count ||
-           (sim_memory_find(check->warp, check->lane, SIM_GLOBAL, address, bytes, 1, &m) &&
-            sim_sm90_note_global(check->warp, check->lane, c->form, check->writer, &m, bytes));
+    if (!count)
+        return true;
+    if (!sim_memory_find(check->warp, check->lane, SIM_GLOBAL, address, bytes, 1, &m) ||
+        !sim_sm90_note_global(check->warp, check->lane, c->form, check->writer, &m, bytes))
+        return false;
+    c->global = m.in; /* a map may begin outside of what lies inside of its sizes and is read */
+    return true;
 }
 
 /* Where the box may begin: "the address of the bounding box must be aligned to 16 bytes" (5.5.3.1), and

@@ -64,12 +64,16 @@ class Device:
         """128 bytes: which box a copy brings, of which tensor (`dims` counts from the innermost out)."""
         if array.size == 0:  # no map describes it; one of a zero reads as zeros everywhere
             array, address = np.zeros([1] * array.ndim, array.dtype), self.memory(16)
-        rank, dims = array.ndim, recipe["dims"]
+        dims, box, twice = recipe["dims"], recipe["box"], recipe["dims"].index(recipe["dims"][-1])
+        rank, sizes = len(dims), [array.shape[d] for d in dims]
         strides = [(array.strides[d] + 15) // 16 * 16 for d in dims[1:]]
+        if twice + 1 < rank and array.size > 0:  # boxes end before the tensor does
+            sizes[twice], sizes[-1] = box[twice], sizes[-1] + 1
+            address -= box[twice] * strides[-1]
         room = ctypes.create_string_buffer(128 + 63)
         at = (ctypes.addressof(room) + 63) // 64 * 64
         self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), MAP_TYPE[tensor["dtype"]], rank,
-                  ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*[array.shape[d] for d in dims]),
+                  ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*sizes),
                   (ctypes.c_uint64 * rank)(*strides), (ctypes.c_uint32 * rank)(*recipe["box"]),
                   (ctypes.c_uint32 * rank)(*[1] * rank), 0, MAP_SWIZZLE[recipe["swizzle"]],
                   MAP_PROMOTION[recipe["l2_promotion"]], 0)

@@ -317,9 +317,22 @@ def map_values(recipe, dtype_bytes, shape, strides):
     return size, pitches
 
 
+def end_boxes(recipe, size, pitches, shape):
+    """Where a dimension is named twice, boxes end before the tensor does (docs/metadata.md): how far the map begins before
+    it, in bytes."""
+    dims = recipe["dims"]
+    d = dims.index(dims[-1])
+    if d + 1 == len(dims) or 0 in shape:
+        return 0
+    pitches[-1] = pitches[d - 1]
+    size[d], size[-1] = recipe["box"][d], size[-1] + 1
+    return size[d] * pitches[-1]
+
+
 def encode_map(recipe, dtype, tensor):
     """The 128 bytes of the tensor map of `tensor`."""
     size, pitches = map_values(recipe, tensor.element_size(), tensor.shape, tensor.stride())
+    before = end_boxes(recipe, size, pitches, tensor.shape)
     rank = len(size)
     base = tensor.data_ptr() if tensor.numel() else _zeros_of(number_of(tensor.device))
     if base % 16:
@@ -327,7 +340,7 @@ def encode_map(recipe, dtype, tensor):
     room = ctypes.create_string_buffer(128 + 63)
     at = (ctypes.addressof(room) + 63) // 64 * 64  # the alignment that the driver wants
     result = driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base),
+        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base - before),
         (ctypes.c_uint64 * rank)(*size), (ctypes.c_uint64 * rank)(*pitches),
         (ctypes.c_uint32 * rank)(*recipe["box"]), (ctypes.c_uint32 * rank)(*[1] * rank),
         0, _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]], 0)

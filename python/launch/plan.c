@@ -264,6 +264,13 @@ encode_map(State *st, const Map *m, uint64_t address, void *out)
                                          m->pitch, m->box, steps, 0, m->swizzle, m->promotion, 0);
 }
 
+/* Of memory of the launcher's own; else so far before a tensor. */
+static uint64_t
+map_address(const Map *m, const uint64_t *address)
+{
+    return m->tensor < 0 ? m->address : address[m->tensor] - m->address;
+}
+
 /* The maps of a plan that was never run; the context is current. */
 static Result
 encode_new_maps(Plan *p, const uint64_t *address)
@@ -273,8 +280,7 @@ encode_new_maps(Plan *p, const uint64_t *address)
             Map *m = &p->steps[i].maps[k];
             if (m->encoded)
                 continue;
-            Result result = encode_map(p->st, m, m->tensor < 0 ? m->address : address[m->tensor],
-                                       p->steps[i].template + m->offset);
+            Result result = encode_map(p->st, m, map_address(m, address), p->steps[i].template + m->offset);
             if (result != 0)
                 return result;
             m->encoded = true;
@@ -302,7 +308,7 @@ launch(State *st, const Step *s, const uint64_t *address, const uint64_t *scratc
         const Map *m = &s->maps[i];
         if (m->tensor < 0)
             continue;
-        uint64_t at = address[m->tensor];
+        uint64_t at = map_address(m, address);
         Result result =
             st->replace ? st->cu.cuTensorMapReplaceAddress(bytes + m->offset, (void *)(uintptr_t)at)
                         : encode_map(st, m, at, bytes + m->offset);

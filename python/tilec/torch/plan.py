@@ -133,7 +133,19 @@ def map_values(recipe, have):
             pitches.append(pitch)
         size.append(extent)
         span = max(span, extent * pitch)
-    return tuple(size), tuple(pitches)
+    before = end_boxes(recipe, size, pitches, have)
+    return tuple(size), tuple(pitches), before
+
+
+def end_boxes(recipe, size, pitches, have):
+    """Where a dimension is named twice, boxes end before the tensor does (docs/metadata.md): how far the map
+    begins before it, in bytes."""
+    d = recipe["dims"].index(recipe["dims"][-1])
+    if d + 1 == len(size) or 0 in have.shape:
+        return 0
+    pitches[-1] = pitches[d - 1]
+    size[d], size[-1] = recipe["box"][d], size[-1] + 1
+    return size[d] * pitches[-1]
 
 
 class Builder:
@@ -245,8 +257,8 @@ class Builder:
     def tensor_map(self, meta, p):
         recipe = meta["tensormaps"][p["map"]]
         have = self.tensors[p["tensor"]]
-        size, pitches = map_values(recipe, have)
-        index, address = have.index, 0
+        size, pitches, before = map_values(recipe, have)
+        index, address = have.index, before
         if 0 in have.shape:  # the driver takes no map of nothing: one of a zero (docs/metadata.md)
             index, address = -1, zeros(self.gpu.number, 16)
         elif index < self.n_inputs:
