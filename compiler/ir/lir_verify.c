@@ -426,7 +426,7 @@ check_map(Checker *c, const LirParam *param)
         if (map->box[d] < 1 || map->box[d] > BOX_MOST)
             param_fault(c, param, "an extent of a box is 1 to 256");
         for (uint32_t e = 0; e < d; e++)
-            if (map->dim[e] == map->dim[d])
+            if (map->dim[e] == map->dim[d] && (e == 0 || d + 1 < map->rank)) /* but the last one, where a box ends */
                 param_fault(c, param, "a tensor map names a dimension twice");
     }
     if (!is_one_of(map->swizzle_bytes, swizzles))

@@ -278,8 +278,9 @@ check_limits(Verifier *v, const TirOp *op, const TirType *type)
             (part->rows != 0 && (part->inner <= 0 || part->length <= 0)))
             tir_fault(v, op, "limit %" PRIu32 " is along no axis of its tile", k);
     }
+    bool box = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_STORE || op->op == TIR_TMA_REDUCE_ADD;
     if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD &&
-        op->op != TIR_COPY_ASYNC)
+        op->op != TIR_COPY_ASYNC && (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
         tir_fault(v, op, "has limits, which it can not keep");
 }
 

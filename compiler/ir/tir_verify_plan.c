@@ -157,7 +157,8 @@ is_of_any_role(const TirOp *op)
 {
     bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
 
-    return control || ((tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_LOAD);
+    return control || (tir_op_info(op->op)->flags & TF_PURE) != 0 ||
+           (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
 }
 
 static void

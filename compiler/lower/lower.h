@@ -307,8 +307,13 @@ LirReg lower_map_address(Lowering *lo, const TirShared *shared);
 typedef struct LowerBox {
     uint32_t rank;
     Elem at[BOX_RANK];
+    int32_t rows;   /* of the box, along the dimension where it ends at `end`, before its tensor of `size`; 0: nowhere */
+    uint32_t ended; /* that one of the map */
+    Elem end, size;
 } LowerBox;
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
+/* Once it lies where it should, and before its coordinates are asked for. */
+void lower_end_box(Lowering *lo, LowerBox *box);
 /* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);

@@ -541,6 +541,10 @@ map_of(const Lowering *lo, const TirOp *copy)
         if (copy->shared->paired && !share.by_atom_columns && dim == share.dim)
             map.box[d] /= 2;
     }
+    if (copy->n_limits > 0) { /* the dimension once more: lower_end_box */
+        map.dim[map.rank] = box_ended_dimension(copy);
+        map.box[map.rank++] = 1;
+    }
     return map;
 }
 
@@ -600,7 +604,7 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     uint32_t order[TENSOR_MAX_RANK], next = 0;
     Elem place[TENSOR_MAX_RANK];
 
-    box->rank = op->tensor->rank;
+    *box = (LowerBox){.rank = op->tensor->rank};
     tir_box_order(op, order);
     for (uint32_t d = 0; d < box->rank; d++) {
         TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
@@ -610,6 +614,39 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     }
     for (uint32_t d = 0; d < box->rank; d++)
         box->at[d] = place[order[d]];
+    if (op->n_limits > 0) {
+        LirTensorMap map = map_of(lo, op);
+        while (order[box->ended] != map.dim[box->rank])
+            box->ended++;
+        box->rows = (int32_t)map.box[box->ended];
+        box->end = lower_add(lo, box->at[box->ended], lower_elem(lo, tir_limit_count(op, 0), 0));
+        box->size = lower_dim_size(lo, op->tensor, map.dim[box->rank]);
+    }
+}
+
+/* A box ends where its tensor does, and where its program says.  The map has the latter's dimension twice: with no
+ * more elements than the box, where c of them lie inside if it begins at box - c, and with those of the tensor, one box
+ * further back in memory, where it begins at the end of the c elements: so element i is that of the tensor with
+ * index end - c + i.  In front of the tensor nothing is read or written. */
+void
+lower_end_box(Lowering *lo, LowerBox *box)
+{
+    LirBuilder *b = &lo->b;
+
+    if (box->rows == 0)
+        return;
+    LirReg start = lower_elem_reg(lo, box->at[box->ended], LIR_B32);
+    LirReg end = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(lower_elem_reg(lo, box->end, LIR_B32)),
+                         lower_operand(lo, box->size));
+    LirReg count = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(start));
+    LirReg in_front = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(start), lir_int(0));
+    count = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(count), lir_int(box->rows));
+    count = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(count), lir_int(0));
+    count = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(count), lir_int(0), lir_reg(in_front));
+    LirReg less = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(count), lir_int(-1), lir_int(box->rows));
+    LirReg last = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(count));
+    box->at[box->ended] = elem_reg(less);
+    box->at[box->rank++] = elem_reg(lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0)));
 }
 
 uint32_t
@@ -716,6 +753,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     int32_t step = 1;
     if (pipeline->paired)
         step = own_share(lo, op, &box, atom_column, &start);
+    lower_end_box(lo, &box);
     LirReg map = lower_map_address(lo, pipeline);
     bool clusters = target_can(lo->px->target, CAN_CLUSTER);
     for (int32_t p = 0; p < atom_columns; p += step) {
@@ -727,7 +765,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         operands[at++] = full;
         if (pipeline->paired)
             operands[at++] = lir_int(BOTH_BLOCKS);
-        lir_emit(b, (pipeline->paired ? shared_loads : clusters ? loads : own_loads)[tensor->rank], 0, at, operands);
+        lir_emit(b, (pipeline->paired ? shared_loads : clusters ? loads : own_loads)[box.rank], 0, at, operands);
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)

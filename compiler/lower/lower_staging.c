@@ -152,6 +152,7 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
+    lower_end_box(lo, &box);
     Elem base = lower_stage_base(lo, staging, NULL);
     LirReg map = lower_map_address(lo, staging);
     meet(lo, BARRIER_FULL, true);
@@ -162,7 +163,7 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
         k += lower_box_coordinates(lo, &box, p * width, operands + k);
         Elem from = lower_add(lo, base, elem_int(p * atom_column));
         operands[k++] = lir_address(from.reg, from.integer);
-        lir_emit(b, adds[op->tensor->rank], 0, k, operands)->guard = asks;
+        lir_emit(b, adds[box.rank], 0, k, operands)->guard = asks;
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */

@@ -131,7 +131,7 @@ ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, i
 
     k += lower_box_coordinates(lo, box, column, operands + k);
     operands[k++] = lir_address(base.reg, base.integer + offset);
-    lir_emit(&lo->b, stores[op->tensor->rank], 0, k, operands)->guard = asks;
+    lir_emit(&lo->b, stores[box->rank], 0, k, operands)->guard = asks;
 }
 
 static void
@@ -148,6 +148,7 @@ store_staged(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
+    lower_end_box(lo, &box);
     for (int32_t p = 0; p < atom_columns; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && atom_columns % places != 0 ? 0 : places - 1);
@@ -208,6 +209,7 @@ store_over(Lowering *lo, TirOp *op)
         if (op->index[order[d]].kind == INDEX_RANGE)
             box.at[d] = lower_add(lo, box.at[d], first);
     }
+    lower_end_box(lo, &box);
     if (!own)
         lower_barrier(lo);
     lower_tile_to_shared(lo, value, staging, base);

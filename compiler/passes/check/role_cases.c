@@ -3,18 +3,19 @@
  * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis runs,
  * get several values.  Where a size is divided by a tile's extent it goes through that many tiles,
  * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
- * them.  The rest has one value.  A launch must keep what the kernel requires.
+ * them.  Numbers that are loaded and decide are drawn, some sets of them.  The rest has one value.  A launch must keep
+ * what the kernel requires.
  */
 #include "compiler/passes/check/role_cases.h"
 
 #include "compiler/ir/isa.h"
 
-enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20 };
+enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20, DATA_SETS = 8 };
 
 typedef VEC(int64_t) Values;
 
 typedef struct Variable {
-    bool is_scalar;
+    enum { OF_SIZE, OF_SCALAR, OF_DATA } kind;
     uint32_t index;
     Values values;
     uint32_t at;
@@ -28,7 +29,9 @@ struct RoleCases {
     VEC(Variable) variables;
     int64_t *unit;          /* of each size: what it is divided by; 0: nothing */
     bool *size_decides, *scalar_decides;
+    bool data_decides;      /* numbers that are loaded */
     int64_t largest;        /* unit */
+    int64_t data, most_data;
     Values far;             /* constants larger than that */
     bool started, lawless;  /* nothing keeps what the kernel requires: go on without */
 };
@@ -87,6 +90,7 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
             c->size_decides[op->integer] = true;
         if (op->op == TIR_PARAM)
             c->scalar_decides[op->integer] = true;
+        c->data_decides |= op->op == TIR_LOAD;
         if (op->op == TIR_DIV && op->args[1]->def != NULL && op->args[1]->def->op == TIR_CONST) {
             int64_t unit = op->args[1]->def->integer;
             if (unit > MOST_CONSUMERS) { /* else it counts consumers */
@@ -147,9 +151,9 @@ counts_tiles(const HostExpr *extent, uint32_t size, int64_t *unit)
 }
 
 static void
-add_variable(RoleCases *c, bool is_scalar, uint32_t index, Values values)
+add_variable(RoleCases *c, int kind, uint32_t index, Values values)
 {
-    Variable variable = {.is_scalar = is_scalar, .index = index, .values = values};
+    Variable variable = {.kind = kind, .index = index, .values = values};
     vec_push(c->arena, &c->variables, variable);
 }
 
@@ -167,7 +171,7 @@ make_variables(RoleCases *c, uint32_t trips)
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */
             add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips);
         if (values.n > 0)
-            add_variable(c, false, k, values);
+            add_variable(c, OF_SIZE, k, values);
     }
     for (uint32_t k = 0; k < fn->scalars.n; k++) {
         Values values = {0};
@@ -177,8 +181,14 @@ make_variables(RoleCases *c, uint32_t trips)
         add_value(c, &values, 1);
         add_value(c, &values, c->largest + 1);
         add_value(c, &values, 4 * c->largest);
-        add_variable(c, true, k, values);
+        add_variable(c, OF_SCALAR, k, values);
     }
+    Values data = {0};
+    for (int64_t k = 0; k < DATA_SETS && c->data_decides; k++)
+        add_value(c, &data, k);
+    if (c->data_decides)
+        add_variable(c, OF_DATA, 0, data);
+    c->most_data = trips * c->largest;
 }
 
 /* Drops every second value of the longest list until there are few enough launches. */
@@ -244,8 +254,10 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
         for (uint32_t k = 0; k < c->variables.n; k++) {
             const Variable *variable = &c->variables.at[k];
             int64_t value = variable->values.at[variable->at];
-            if (variable->is_scalar)
+            if (variable->kind == OF_SCALAR)
                 c->scalars[variable->index] = (Scalar){value, true};
+            else if (variable->kind == OF_DATA)
+                c->data = value;
             else
                 c->sizes[variable->index] = value;
         }
@@ -253,6 +265,8 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
             continue;
         setting->sizes = c->sizes;
         setting->scalars = c->scalars;
+        setting->data = c->data;
+        setting->most_data = c->most_data;
         return true;
     }
     return false;

@@ -5,6 +5,7 @@
  */
 #include "compiler/passes/check/role_walk.h"
 
+#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct WalkBlock WalkBlock;
@@ -110,8 +111,8 @@ is_computed(const TirOp *op)
 {
     const TirVal *result = op->results[0];
 
-    if (op->n_results != 1 || op->n_blocks > 0 || result->type.rank != 0 ||
-        dtype_is_float(result->type.dtype) || (tir_op_info(op->op)->flags & TF_PURE) == 0)
+    if (op->n_results != 1 || op->n_blocks > 0 || result->type.rank != 0 || dtype_is_float(result->type.dtype) ||
+        ((tir_op_info(op->op)->flags & TF_PURE) == 0 && !scalar_can_be_again(op)))
         return false;
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (op->args[k]->type.rank != 0 || dtype_is_float(op->args[k]->type.dtype))
@@ -182,6 +183,8 @@ is_computed_before(WalkProgram *p, const TirOp *op)
 {
     uint64_t hash = (uint64_t)op->op * 31 + (uint64_t)op->integer;
 
+    if (op->op == TIR_LOAD) /* nothing says here what of which tensor */
+        return false;
     for (uint32_t k = 0; k < op->n_args; k++)
         hash = hash * 31 + p->same[op->args[k]->id];
     Shared **list = &p->shared[(hash ^ hash >> 7) % SHARED_LISTS];
@@ -299,6 +302,28 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     }
 }
 
+/* What stands in a tensor at a place: some number up to the largest that matters, in every launch another one, and the
+ * same for all who load it. */
+static Scalar
+loaded(const Walk *w, const TirOp *op)
+{
+    uint64_t at = (uint64_t)w->setting->data * 2654435761u;
+    uint32_t next = 0;
+
+    for (const char *name = op->tensor->name; *name != '\0'; name++)
+        at = at * 31 + (unsigned char)*name;
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind == INDEX_FULL)
+            continue;
+        Scalar index = w->values[w->program->same[op->args[next++]->id]];
+        if (!index.known)
+            return (Scalar){0};
+        at = at * 1000003 + (uint64_t)(index.value + 1);
+    }
+    at = (at ^ at >> 31) * 0x9e3779b97f4a7c15u;
+    return known((int64_t)((at >> 33) % (uint64_t)(w->setting->most_data + 1)));
+}
+
 static Scalar
 evaluate(const Walk *w, const WalkStep *step)
 {
@@ -311,6 +336,7 @@ evaluate(const Walk *w, const WalkStep *step)
     case TIR_GRID: return known(w->setting->grid[op->integer]);
     case TIR_GRID_FIRST: return known(w->setting->first);
     case TIR_CONSUMER: return known(w->setting->consumer);
+    case TIR_LOAD: return loaded(w, op);
     default: break;
     }
     Scalar x = op->n_args > 0 ? w->values[step->arg[0]] : (Scalar){0};

@@ -26,6 +26,7 @@ typedef struct WalkSetting {
     int64_t grid[WALK_AXES];
     int64_t first; /* the tile's first program on the consumer axis; may be less than 0 */
     int64_t consumer;
+    int64_t data, most_data; /* which numbers tensors hold, and the largest */
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */

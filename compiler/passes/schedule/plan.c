@@ -139,7 +139,7 @@ only_operand(const TirBlock *block, const TirVal *value)
 }
 
 /* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
- * sizes, parameters, the grid and the number of the iteration. */
+ * sizes, parameters, the grid, the number of the iteration, and what it loads by such an index. */
 static bool
 producer_can(const Planner *p, const TirVal *value)
 {
@@ -148,8 +148,7 @@ producer_can(const Planner *p, const TirVal *value)
     if (def == NULL) /* the number of an iteration of the main loop or one around it */
         return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
                value == value->block->params.at[0];
-    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
-        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+    if (!scalar_can_be_again(def))
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (!producer_can(p, def->args[k]))
@@ -188,8 +187,11 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
-    if (load->n_limits > 0) /* TMA stops at the tensor's end only */
-        return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads");
+    if (!box_may_end(load, form->rank))
+        return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads, along its last "
+                                     "dimension or one of several");
+    if (load->n_limits > 0 && !producer_can(p, tir_limit_count(load, 0)))
+        return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
     if (writes_tensor(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
     if (!only_operand(p->fn->body, load->results[0]))
@@ -323,7 +325,7 @@ check_coop_k(Planner *p, TirOp *op)
         return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
-        !box_may_be_written(add) || is_packed(add) || add->n_limits > 0 || share.rows > form->box)
+        !box_may_be_written(add) || is_packed(add) || !box_may_end(add, form->rank) || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

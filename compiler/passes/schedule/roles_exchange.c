@@ -98,7 +98,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
     int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
-    TirVal *args[TENSOR_MAX_RANK + 1];
+    TirVal *args[TENSOR_MAX_RANK + 2];
 
     b->span = op->span;
     /* one thread asks for all: its place must be known to be the same for a warp */
@@ -116,8 +116,17 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
         else if (d == divided)
             args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
     }
+    if (op->n_limits > 0) {
+        TirVal *count = clone_scalar_tree(b, &uniform, op->args[next]);
+        args[n] = count != NULL ? count : clone_of(map, op->args[next]);
+        if (divided == box_ended_dimension(op))
+            args[n] = tir_binary(b, TIR_SUB, args[n], own);
+        n++;
+    }
     args[n++] = value;
     TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
+    add->limits = op->limits;
+    add->n_limits = op->n_limits;
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
     add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};

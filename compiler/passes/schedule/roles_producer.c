@@ -99,7 +99,7 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {
         CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
-        TirVal *args[TENSOR_MAX_RANK];
+        TirVal *args[TENSOR_MAX_RANK + 1];
         if (iteration != NULL)
             clone_set(&map, r->body->params.at[0], iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
@@ -108,6 +108,8 @@ produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
         for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
             copy->index[d] = load->index[d];
         copy->tensor = load->tensor;
+        copy->limits = load->limits;
+        copy->n_limits = load->n_limits;
         copy->shared = load->shared;
         copy->integer = w;
     }

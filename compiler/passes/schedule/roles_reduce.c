@@ -28,7 +28,7 @@ again(TirBuilder *b, CloneMap *map, TirVal *value, TirVal **out)
 static bool
 take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
 {
-    TirVal *args[TENSOR_MAX_RANK];
+    TirVal *args[TENSOR_MAX_RANK + 1];
     uint32_t n = op->n_args - 1;
 
     roles_plain(b, TIR_STAGING_EMPTY, op->shared, 0);
@@ -41,6 +41,8 @@ take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         add->index[d] = op->index[d];
     add->tensor = op->tensor;
+    add->limits = op->limits;
+    add->n_limits = op->n_limits;
     add->shared = op->shared;
     return true;
 }

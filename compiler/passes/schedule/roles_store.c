@@ -93,7 +93,7 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const TirTensor *tensor = store->tensor;
 
     if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_accumulates_only(r)) ||
-        has_swapped(r) || tensor->rank > form->rank || store->n_limits > 0 ||
+        has_swapped(r) || tensor->rank > form->rank || !box_may_end(store, form->rank) ||
         tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
         return 0;
@@ -189,7 +189,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
         atom_columns = atom_columns_that_fit(r, value->type.dim[0], atom_columns);
     if (atom_columns == 0)
         return false;
-    TirVal *args[TENSOR_MAX_RANK + 1];
+    TirVal *args[TENSOR_MAX_RANK + 2];
     for (uint32_t k = 0; k < store->n_args; k++)
         args[k] = clone_of(map, store->args[k]);
     b->span = store->span;
@@ -197,6 +197,8 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
         op->index[d] = store->index[d];
     op->tensor = store->tensor;
+    op->limits = store->limits;
+    op->n_limits = store->n_limits;
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)atom_columns * width, 1);

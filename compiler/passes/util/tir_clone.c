@@ -89,14 +89,22 @@ clone_body(TirFn *fn, const TirBlock *body)
     return copy;
 }
 
+bool
+scalar_can_be_again(const TirOp *op)
+{
+    if (op->op == TIR_LOAD) /* programs of a launch write no `in` tensor: it reads the same at any time */
+        return op->tensor->mode == TENSOR_IN && op->results[0]->type.rank == 0 && op->shared == NULL;
+    return op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank == 0 && op->op != TIR_REDUCE &&
+           (tir_op_info(op->op)->flags & TF_PURE) != 0;
+}
+
 TirVal *
 clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value)
 {
     if (value->id < map->n && map->to[value->id] != NULL)
         return map->to[value->id];
     const TirOp *def = value->def;
-    if (def == NULL || value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
-        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+    if (def == NULL || !scalar_can_be_again(def))
         return NULL;
     for (uint32_t k = 0; k < def->n_args; k++) {
         TirVal *arg = clone_scalar_tree(b, map, def->args[k]);

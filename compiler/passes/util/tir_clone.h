@@ -20,8 +20,10 @@ TirVal *clone_of(const CloneMap *map, TirVal *value);
 TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
 /* A copy of the body of a kernel. */
 TirBlock *clone_body(TirFn *fn, const TirBlock *body);
-/* The scalar `value` computed again by `b`, as far as `map` does not say what it is: every pure
- * operation it depends on is copied.  NULL when it depends on something else. */
+/* Whether the scalar that `op` computes is the same wherever it is computed again from the same operands. */
+bool scalar_can_be_again(const TirOp *op);
+/* The scalar `value` computed again by `b`, as far as `map` does not say what it is: every operation that it
+ * depends on is copied.  NULL when it depends on something else. */
 TirVal *clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value);
 /* A launcher's expression as a run-time i32 scalar; NULL when it has parts that are no integers. */
 TirVal *clone_host(TirBuilder *b, const HostExpr *expr);

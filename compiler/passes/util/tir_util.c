@@ -272,13 +272,35 @@ box_begins_aligned(const TirOp *access)
     return tir_factor(access->args[at]) * dtype_bits(tensor->dtype) / 8 % BOX_UNIT == 0;
 }
 
+uint32_t
+box_ended_dimension(const TirOp *access)
+{
+    uint32_t rank = access->tensor->rank;
+
+    for (uint32_t d = 0; d < rank && access->n_limits > 0; d++) {
+        if (access->index[d].kind != INDEX_SCALAR && tir_tile_dimension(access, d) == access->limits[0].axis)
+            return d;
+    }
+    return rank;
+}
+
+bool
+box_may_end(const TirOp *access, uint32_t most_rank)
+{
+    uint32_t d = box_ended_dimension(access), last = access->tensor->rank - 1;
+
+    return access->n_limits == 0 ||
+           (access->n_limits == 1 && access->limits[0].part.rows == 0 && access->index[d].rows == 0 && d < last &&
+            access->tensor->rank < most_rank);
+}
+
 bool
 box_may_be_written(const TirOp *write)
 {
-    uint32_t next = 0;
+    uint32_t next = 0, ended = box_ended_dimension(write); /* there nothing is written in front of the tensor */
 
     for (uint32_t d = 0; d < write->tensor->rank; d++) {
-        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]))
+        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]) && d != ended)
             return false;
     }
     return box_begins_aligned(write);

@@ -59,6 +59,11 @@ bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
 bool box_begins_aligned(const TirOp *access);
 /* .. and whether it may be written: PTX ISA has no boxes that begin before their tensor but in loads. */
 bool box_may_be_written(const TirOp *write);
+/* Whether a box of TMA can end where the access does: before its tensor, along one dimension but the last, for
+ * which the box takes a dimension more of `most_rank`. */
+bool box_may_end(const TirOp *access, uint32_t most_rank);
+/* That dimension of the tensor; its rank: there is none. */
+uint32_t box_ended_dimension(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
 /* Elements of the accumulators that are alive together, a bound: carried ones and the largest
