@@ -2,6 +2,9 @@
 #include "compiler/cost/trips.h"
 
 enum { MOST_AXES = 3, SAMPLES = 512, MOST_DEPTH = 64 };
+/* What nobody names and is gone through in tiles, and what is not: sizes, numbers of a launch, and how far numbers that
+ * are loaded one behind the other are apart, as sequences' starts are. */
+enum { TILED = 4096, OTHER = 8 };
 
 static int64_t
 clamp_divide(int64_t a, int64_t b)
@@ -69,7 +72,7 @@ eval_host(const HostExpr *e, const int64_t *sizes)
     case HOST_NOT: return eval_host(e->a, sizes) == 0;
     case HOST_NEG: return -eval_host(e->a, sizes);
     case HOST_CDIV: {
-        int64_t a = eval_host(e->a, sizes), b = eval_host(e->b, sizes);
+        int64_t a = e->a->kind == HOST_SCALAR ? TILED : eval_host(e->a, sizes), b = eval_host(e->b, sizes);
         return clamp_divide(a + b - 1, b);
     }
     default: return apply(how[e->kind], eval_host(e->a, sizes), eval_host(e->b, sizes));
@@ -104,6 +107,7 @@ eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
     case TIR_GRID_FIRST: /* where no plan made it a number: of a block with one program */
     case TIR_GRID: return def->integer < MOST_AXES ? at->grid[def->integer] : 0;
     case TIR_PARAM: return 1;
+    case TIR_LOAD: return def->n_args == 0 || def->n_args > 3 ? TILED : (a[def->n_args - 1] + 1) * TILED;
     case TIR_NEG: return -a[0];
     case TIR_NOT: return def->results[0]->type.dtype == DT_BOOL ? a[0] == 0 : ~a[0];
     case TIR_ADD: return apply(ADD, a[0], a[1]);
@@ -300,7 +304,6 @@ trips_in_tiles(const TirFn *fn, uint32_t size)
 int64_t *
 trips_usual_sizes(Arena *arena, const TirFn *fn)
 {
-    enum { TILED = 4096, OTHER = 8 };
     int64_t *sizes = arena_array(arena, int64_t, fn->sizes.n + 1);
 
     for (uint32_t k = 0; k < fn->sizes.n; k++)
