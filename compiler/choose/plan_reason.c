@@ -1,5 +1,5 @@
-/* plan_reason.c - asks the pass `plan` for two consumers, with middling sizes for what is open, and keeps
- * what it says.  What the search for plans hears from its trials is dropped. */
+/* plan_reason.c - asks the pass `plan` for the plan that was given, else for two consumers, with middling sizes for
+ * what is open, and keeps what it says.  What the search for plans hears from its trials is dropped. */
 #include "compiler/choose/plan_reason.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     sample.arena = px.arena = trials;
     px.report = NULL;
     px.plan_span = (Span){0};
-    px.plan = (PlanHints){.consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
+    if (context->plan.consumers == 0)
+        px.plan = (PlanHints){.consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
     TirFn *fn = front_kernel(&sample, name, NULL, NULL);
     bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;

@@ -541,8 +541,13 @@ lower_with_choices(Compilation *c, uint32_t k)
             messages = arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
         }
     }
-    if (choices.n == 0) /* nothing is open, or nothing fits and the passes say why */
-        return lower_one(c, fn, NULL);
+    if (choices.n == 0) { /* nothing is open, or nothing fits and the passes say why */
+        LirFn *lowered = lower_one(c, fn, NULL);
+        bool refused = c->options->plan != NULL && px.plan.consumers > 0 && lowered != NULL && fn->plan == NULL;
+        if (refused && c->front.ast != NULL && !c->diag.show_remarks) /* else a remark has said so */
+            c->hints += plan_warning(&c->front, &px, &c->trials, fn, NULL);
+        return lowered;
+    }
     c->diag.messages.n = before.messages;
     for (uint32_t j = before.messages; j < after.messages; j++)
         vec_push(&c->arena, &c->diag.messages, messages[j]);
