@@ -125,13 +125,38 @@ def mlp_cases(random):
                     "b2": (b2, "f32")}, {"Y": h @ rounded(w2, dtype) + rounded(b2, "f32")}, dtype, 2)
 
 
+def merge_cases(random):
+    """Rows with keys in both parts, in one, in none."""
+    for b, s, h, d, dtype in [(2, 70, 3, 64, "bf16"), (1, 1, 1, 40, "f16"), (1, 200, 2, 128, "bf16")]:
+        p, o = random.standard_normal((2, b, s, h, d))
+        lse, more = 3 * random.standard_normal((2, b, h, s))
+        lse[0, 0, :5], more[0, 0, 3:9] = -np.inf, -np.inf
+        o[0, :5, 0], p[0, 3:9, 0] = 0, 0
+        p, o, lse, more = rounded(p, dtype), rounded(o, "f32"), rounded(lse, "f32"), rounded(more, "f32")
+        both = np.logaddexp(lse, more)
+        base = np.where(np.isinf(both), 0, both)
+        shares = [np.exp(x - base).transpose(0, 2, 1)[..., None] for x in (lse, more)]
+        yield Case("attention_merge", f"{b}x{s}x{h}x{d}-{dtype}", {"T": dtype, "D": d}, {},
+                   {"P": (p, dtype), "LP": (more, "f32"), "O": (o, "f32"), "L": (lse, "f32")},
+                   {"O": o * shares[0] + p * shares[1], "L": both}, "f32", 16)
+
+
 CASES = {"copy": copy_cases, "add": add_cases, "row_softmax": softmax_cases, "gemm": gemm_cases,
-         "mlp": mlp_cases}
+         "mlp": mlp_cases, "attention_merge": merge_cases}
 
 
 def optional_passes(tilec):
     said = subprocess.run([tilec, "--list-passes"], capture_output=True, text=True, check=True)
     return re.findall(r"^(\S+)\s.* (?:-O |only -f)", said.stdout, re.M)
+
+
+def largest(values):
+    return np.abs(values[np.isfinite(values)]).max()
+
+
+def largest_error(have, want):
+    with np.errstate(invalid="ignore"):
+        return np.where(have == want, 0, np.abs(have - want)).max()  # infinities are equal or wrong
 
 
 def run(options, case, arch, flags, folder):
@@ -159,8 +184,7 @@ def run(options, case, arch, flags, folder):
         have = from_bits(np.load(os.path.join(folder, name + ".npy")), case.out_dtype)
         if have.shape != want.shape:
             return f"{name} has the shape {have.shape}, expected {want.shape}"
-        allowed = case.slack * EPSILON[case.out_dtype] * np.abs(want).max()
-        error = np.abs(have - want).max()
+        allowed, error = case.slack * EPSILON[case.out_dtype] * largest(want), largest_error(have, want)
         if not error <= allowed:  # NaN fails
             return f"{name}: error {error:.3g}, allowed {allowed:.3g}"
     return None

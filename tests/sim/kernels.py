@@ -65,8 +65,8 @@ def run_ladder(options, case, arch, folder):
         if wrong:
             return wrong
         have = ladder.from_bits(np.load(os.path.join(folder, name + ".npy")), case.out_dtype)
-        allowed = case.slack * ladder.EPSILON[case.out_dtype] * np.abs(want).max()
-        error = np.abs(have - want).max() if have.shape == want.shape else np.inf
+        allowed = case.slack * ladder.EPSILON[case.out_dtype] * ladder.largest(want)
+        error = ladder.largest_error(have, want) if have.shape == want.shape else np.inf
         if not error <= allowed:  # NaN fails
             wrong = f"{name}: error {error:.3g}, allowed {allowed:.3g}"
     return wrong
