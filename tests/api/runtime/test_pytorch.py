@@ -49,6 +49,13 @@ def test_pytorch(run, pytestconfig, case):
     run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0")
 
 
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_distributed(run, pytestconfig, world):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    run("distributed_program.py", str(world), pytestconfig.option.fake)
+
+
 CACHE = """
 import sys, os, glob
 sys.path.insert(0, sys.argv[1])

@@ -1,0 +1,202 @@
+"""distributed.py - attention spread over the GPUs of one host: is it right, and how fast, beside its peers.
+
+    torchrun --nproc-per-node 2 tests/gpu/distributed.py [--out FILE] [--lengths 32768 131072 262144]
+
+Right: against float32 and a plain 16-bit computation, forward and gradients, twice with the same bits.  Fast: TFLOPS a
+GPU, causal, d = 128, beside the kernel alone on one GPU with the whole sequence, the same ring around FlashAttention-2's
+kernels, Ulysses, and PyTorch's context parallelism, all in these processes.  Where there are fewer GPUs than processes,
+they share one, messages go by way of the CPU, and nothing is timed.
+"""
+import argparse
+import json
+import os
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+import tilec.torch
+from tilec.torch import distributed as spread
+
+SHARED = torch.cuda.device_count() < int(os.environ.get("WORLD_SIZE", 1))  # one GPU for all
+
+
+class ByCpu(spread._Ring):
+    def pass_on(self, tensor):
+        came, requests = super().pass_on(tensor.cpu())
+        for request in requests:
+            request.wait()
+        return came.cuda(), []
+
+
+def plain(q, k, v, causal):
+    group = q.shape[2] // k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    s = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
+    if causal:
+        s = s.masked_fill(torch.ones(s.shape[2:], dtype=torch.bool, device=s.device).triu(1), -torch.inf)
+    return (s.softmax(-1) @ v).transpose(1, 2)
+
+
+class FlashBlocks:
+    """FlashAttention-2's kernels in the ring, merged by PyTorch's operations: ring-flash-attention's scheme."""
+
+    def forward(self, q, k, v, scale, causal):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        made = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
+        self.random = made[6:8]
+        return made[0].transpose(1, 2), made[1]
+
+    def backward(self, q, k, v, o, lse, grad, scale, causal):
+        q, k, v, o, grad = (x.transpose(1, 2) for x in (q, k, v, o, grad))
+        made = torch.ops.aten._scaled_dot_product_flash_attention_backward(
+            grad, q, k, v, o, lse.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, causal, *self.random, scale=scale)
+        return [x.transpose(1, 2) for x in made]
+
+    def merge(self, o, lse, more, more_lse):
+        difference = torch.sigmoid(more_lse - lse).transpose(1, 2)[..., None]
+        o.lerp_(more.float(), difference)
+        lse.copy_(torch.logaddexp(lse, more_lse))
+
+
+def right(world):
+    ratios = {}
+    for causal in (False, True):
+        for heads, kv_heads, d in [(4, 4, 128), (8, 2, 128), (4, 2, 64)]:
+            torch.manual_seed(heads + d + causal)
+            rows = 512 * world
+            whole = [torch.randn(2, rows, h, d, device="cuda").bfloat16() for h in (heads, kv_heads, kv_heads)]
+            grad = torch.randn(whole[0].shape, device="cuda").bfloat16()
+
+            def made(function, dtype):
+                these = [x.to(dtype).requires_grad_() for x in whole]
+                out = function(*these)
+                return [out.detach(), *torch.autograd.grad(out, these, grad.to(dtype))]
+
+            want = made(lambda *x: plain(*x, causal), torch.float32)
+            rough = made(lambda *x: plain(*x, causal), torch.bfloat16)
+            ways = {"ring": (spread.ring_attention, "zigzag" if causal else "whole")}
+            if kv_heads % world == 0 and not SHARED:
+                ways["ulysses"] = (spread.ulysses_attention, "whole")
+            for way, (function, order) in ways.items():
+                runs = []
+                for _ in range(2):
+                    mine = [spread.shard(x, order=order).requires_grad_() for x in whole]
+                    out = function(*mine, causal=causal, deterministic=True)
+                    runs.append([out.detach(), *torch.autograd.grad(out, mine, spread.shard(grad, order=order))])
+                assert all(torch.equal(a, b) for a, b in zip(*runs)), "two runs differ"
+                if SHARED:
+                    runs[0] = [a.cpu() for a in runs[0]]
+                worst = max(((spread.unshard(a, order=order).float().cuda() - w).abs().max() /
+                             (2 * (r.float() - w).abs().max() + 1e-5)).item() for a, w, r in zip(runs[0], want, rough))
+                ratios[f"{way} causal={causal} heads={heads}/{kv_heads} d={d}"] = round(worst, 3)
+                assert worst <= 1, f"{way} {causal} {heads} {kv_heads} {d}: error / allowed {worst}"
+    return ratios
+
+
+def seconds(function, repeat=5):
+    """The median over calls of the slowest process."""
+    for _ in range(2):
+        function()
+    times = []
+    for _ in range(repeat):
+        torch.cuda.synchronize()
+        dist.barrier()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        function()
+        end.record()
+        torch.cuda.synchronize()
+        slowest = torch.tensor([begin.elapsed_time(end)], device="cuda")
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        times.append(slowest.item() * 1e-3)
+    return statistics.median(times)
+
+
+def context_parallel(mesh, tensors, grad, both):
+    """PyTorch's own, around its attention, with its load balancing."""
+    from torch.distributed.tensor.experimental import context_parallel as parallel
+    from torch.nn.functional import scaled_dot_product_attention
+    whole = [x.transpose(1, 2).contiguous().requires_grad_(both) for x in tensors]
+    g = grad.transpose(1, 2).contiguous()
+    with parallel(mesh, buffers=[*[x.data for x in whole], g], buffer_seq_dims=[2] * 4):
+        mine = [x.data.clone().requires_grad_(both) for x in whole]
+        local = g.clone()
+
+        def call():
+            out = scaled_dot_product_attention(*mine, is_causal=True)
+            if both:
+                torch.autograd.grad(out, mine, local)
+        return seconds(call)
+
+
+def fast(lengths, heads, world, mesh):
+    rows = []
+    for length in lengths:
+        for both in (False, True):
+            torch.manual_seed(0)
+            d = 128
+            whole = [torch.randn(1, length, heads, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+            grad = torch.randn_like(whole[0])
+            flops = 4 * heads * length * length * d / 2 * (3.5 if both else 1)
+
+            def timed(function, order):
+                these = [(spread.shard(x, order=order) if order else x.clone()).requires_grad_(both) for x in whole]
+                g = spread.shard(grad, order=order) if order else grad
+
+                def call():
+                    out = function(*these, causal=True)
+                    if both:
+                        torch.autograd.grad(out, these, g)
+                return seconds(call, 3 if length > 200000 else 5)
+
+            row = {"length": length, "both": both}
+            ways = {"one GPU": (tilec.torch.attention, None, 1), "ring": (spread.ring_attention, "zigzag", world),
+                    "ulysses": (spread.ulysses_attention, "whole", world),
+                    "ring, FlashAttention-2": (lambda *x, causal: spread.ring_attention(*x, causal=causal, blocks=FlashBlocks()),
+                                               "zigzag", world)}
+            for name, (function, order, of) in ways.items():
+                try:
+                    row[name] = round(flops / of / timed(function, order) * 1e-12, 1)
+                except Exception as error:  # noqa: BLE001  (a peer that fails is a peer that fails)
+                    row[name] = f"{type(error).__name__}: {str(error)[:120]}"
+            try:
+                row["context parallel"] = round(flops / world / context_parallel(mesh, whole, grad, both) * 1e-12, 1)
+            except Exception as error:  # noqa: BLE001
+                row["context parallel"] = f"{type(error).__name__}: {str(error)[:160]}"
+            rows.append(row)
+            if dist.get_rank() == 0:
+                print(json.dumps(row), flush=True)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--lengths", type=int, nargs="*", default=[32768, 131072, 262144])
+    parser.add_argument("--heads", type=int, default=16)
+    options = parser.parse_args()
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if SHARED:
+        dist.init_process_group("gloo")
+        spread._Ring = ByCpu
+    else:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+    begun = time.time()
+    found = {"right": right(world)}
+    if rank == 0:
+        print(json.dumps(found), f"{time.time() - begun:.1f} s", flush=True)
+    if not SHARED:
+        mesh = dist.device_mesh.init_device_mesh("cuda", (world,))
+        found["TFLOPS a GPU"] = fast(options.lengths, options.heads, world, mesh)
+    if rank == 0 and options.out:
+        with open(options.out, "w") as file:
+            json.dump(found, file, indent=1)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
