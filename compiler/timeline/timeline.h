@@ -13,7 +13,7 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
-enum { TIMELINE_ROLES = 1 + 2 * MOST_CONSUMERS, TIMELINE_WINDOWS = 3 };
+enum { TIMELINE_ROLES = 1 + MOST_CONSUMERS, TIMELINE_WINDOWS = 3 };
 
 /* ---- timeline_trace.c: what each role does in one tile of the grid ---- */
 
@@ -31,7 +31,7 @@ typedef struct RoleStep {
 
 typedef VEC(RoleStep) RoleSteps;
 
-/* The roles of a block, as role_walk.h numbers them. */
+/* Role 0 is the producer, role k consumer k - 1. */
 typedef struct RoleTrace {
     RoleSteps role[TIMELINE_ROLES];
     uint32_t roles, iterations; /* of the main loop, at least, of every consumer */
@@ -99,7 +99,7 @@ typedef struct Timeline {
 Timeline *timeline_run(Arena *arena, const Target *target, const TirFn *fn);
 
 const char *timeline_unit_name(OpUnit unit);
-const char *timeline_role_name(Arena *arena, const TirFn *fn, uint32_t role);
+const char *timeline_role_name(Arena *arena, uint32_t role);
 /* "$K_1" */
 const char *timeline_buffer_name(Arena *arena, const TirShared *shared);
 /* What an operation is to a reader: "s = mma(Q, K.T)". */

@@ -72,7 +72,7 @@ timeline_copy_bytes(const TirOp *copy)
 bool
 timeline_goes_through_shared(const TirOp *op)
 {
-    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_TMA_LOAD && op->op != TIR_TMA_REDUCE_ADD;
+    bool writes = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_TMA_LOAD;
 
     return op->op == TIR_STAGING_WRITE || (writes && op->tensor != NULL && op->shared != NULL);
 }
@@ -92,12 +92,9 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
     case UNIT_COPY:
         if (op->op == TIR_LOAD) /* what a lane reads for itself: few elements */
             return (OpCost){.unit = UNIT_NONE};
-        bytes = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD
-                    ? (double)timeline_copy_bytes(op)
-                    : weight * bytes_of(op->args[op->n_args - 1]->type);
-        return (OpCost){.unit = UNIT_COPY,
-                        .clocks = bytes / target->chip.copy_bytes,
-                        .async = op->op != TIR_TMA_REDUCE_ADD}; /* a reduce warp waits until it has been read */
+        bytes = op->op == TIR_TMA_LOAD ? (double)timeline_copy_bytes(op)
+                                       : weight * bytes_of(op->args[op->n_args - 1]->type);
+        return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->chip.copy_bytes, .async = true};
     default:
         return arithmetic_cost(target, op, weight);
     }

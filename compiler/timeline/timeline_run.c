@@ -10,7 +10,6 @@
  * A block goes through two tiles with the same program, so that where persistent blocks begin the
  * next tile shows.
  */
-#include "compiler/passes/check/role_walk.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
@@ -27,8 +26,6 @@ typedef struct PipelineState {
     Moments full[MOST_CONSUMERS];     /* by part */
     Moments released[MOST_CONSUMERS]; /* by consumer */
     uint32_t copied[MOST_CONSUMERS], waited[MOST_CONSUMERS];
-    Moments empty[MOST_CONSUMERS];    /* of a staging buffer, by consumer: `full` when that has written it */
-    uint32_t written[MOST_CONSUMERS], added[MOST_CONSUMERS];
 } PipelineState;
 
 typedef struct RoleState {
@@ -82,13 +79,9 @@ timeline_unit_name(OpUnit unit)
 }
 
 const char *
-timeline_role_name(Arena *arena, const TirFn *fn, uint32_t role)
+timeline_role_name(Arena *arena, uint32_t role)
 {
-    RoleKind kind = role_kind(fn, role);
-
-    if (kind == ROLE_PRODUCER)
-        return "producer";
-    return arena_printf(arena, kind == ROLE_CONSUMER ? "consumer %u" : "reduce %u", role_consumer(fn, role));
+    return role == 0 ? "producer" : arena_printf(arena, "consumer %u", role - 1);
 }
 
 const char *
@@ -152,10 +145,6 @@ timeline_op_text(Arena *arena, const TirOp *op)
     case TIR_CONSUMER_RELEASE:
         return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
     case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
-    case TIR_STAGING_EMPTY:
-        return arena_printf(arena, "says that %s is empty", timeline_buffer_name(arena, op->shared));
-    case TIR_TMA_REDUCE_ADD:
-        return arena_printf(arena, "add %s to %s", timeline_buffer_name(arena, op->shared), op->tensor->name);
     case TIR_SHARED_WRITE:
     case TIR_STAGING_WRITE:
         return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
@@ -256,37 +245,21 @@ need_of_mmas(const Run *run, uint32_t role, const TirOp *op)
     return need;
 }
 
-/* Of the next of `moments`, when `taken` are taken. */
-static Need
-need_of_buffer(const Run *run, Need need, const Moments *moments, uint32_t taken, const char *state, const TirOp *op)
-{
-    if (moments->n <= taken)
-        return (Need){0};
-    need_moment(&need, moments->at[taken],
-                arena_printf(run->arena, "%s to be %s", timeline_buffer_name(run->arena, op->shared), state));
-    return need;
-}
-
 static Need
 need_of(const Run *run, uint32_t role)
 {
     const RoleState *state = &run->role[role];
     const RoleStep *step = next_step(run, role);
     Need need = at_once(state);
-    uint32_t consumer = role_consumer(run->fn, role);
+    uint32_t consumer = role - 1;
 
     if (step == NULL)
         return state->tile < run->tiles ? need_of_tile(run, role) : (Need){0};
     if (step->kind != STEP_OP)
         return need;
     const TirOp *op = step->op;
-    const PipelineState *staging = op->shared != NULL ? &run->pipelines[op->shared->id] : NULL;
     switch (op->op) {
     case TIR_TMA_LOAD: return need_of_copy(run, op);
-    case TIR_STAGING_WRITE:
-        return need_of_buffer(run, need, &staging->empty[consumer], staging->written[consumer], "empty", op);
-    case TIR_TMA_REDUCE_ADD:
-        return need_of_buffer(run, need, &staging->full[consumer], staging->added[consumer], "full", op);
     case TIR_MMA_WAIT: return need_of_mmas(run, role, op);
     case TIR_CONSUMER_WAIT: {
         const PipelineState *pipeline = &run->pipelines[op->shared->id + (op->own ? consumer : 0)];
@@ -365,7 +338,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     const TirOp *op = step->op;
     OpCost cost = timeline_cost(run->target, op, step->weight);
     PipelineState *pipeline = op->shared != NULL ? &run->pipelines[op->shared->id] : NULL;
-    uint32_t consumer = role_consumer(run->fn, role), part = 0;
+    uint32_t consumer = role - 1, part = 0;
     Moment moment;
 
     switch (op->op) {
@@ -384,12 +357,6 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
             (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         return;
     case TIR_CONSUMER_BARRIER: state->passed++; return;
-    case TIR_STAGING_EMPTY:
-        moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
-        vec_push(run->arena, &pipeline->empty[consumer], moment);
-        return;
-    case TIR_TMA_REDUCE_ADD: pipeline->added[consumer]++; break;
-    case TIR_STAGING_WRITE: pipeline->written[consumer]++; break;
     default: break;
     }
     if (cost.unit == UNIT_NONE)
@@ -403,8 +370,6 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         pipeline->copied[part]++;
     } else if (op->op == TIR_MMA && op->async) {
         vec_push(run->arena, &state->mmas, moment);
-    } else if (op->op == TIR_STAGING_WRITE) {
-        vec_push(run->arena, &pipeline->full[consumer], moment);
     } else if (timeline_goes_through_shared(op)) {
         cost = (OpCost){UNIT_COPY, cost.bytes / run->target->chip.copy_bytes, 0, true};
         span = use_unit(run, role, step, cost);

@@ -1,7 +1,6 @@
 /* timeline_svg.c - the schedule of some kernels as a picture: facts, and for each window a lane for
  * every unit and every role.  Lines lead from what ended a wait to where it ended.  Plain SVG, without
  * scripts: everything else stands in the titles that browsers show over a shape. */
-#include "compiler/passes/check/role_walk.h"
 #include "compiler/timeline/timeline.h"
 
 #include <string.h>
@@ -101,7 +100,7 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
 {
     double from = x_of(p, span->begin), to = x_of(p, span->end);
     const char *label = span->text;
-    const char *role = timeline_role_name(p->out->arena, p->line->fn, span->role);
+    const char *role = timeline_role_name(p->out->arena, span->role);
 
     if (span->end <= p->window->begin || span->begin >= p->window->end)
         return;
@@ -135,7 +134,7 @@ add_span(const Picture *p, const TimeSpan *span)
     /* fallthrough */
     case SPAN_ASYNC:
         if (p->lane[span->unit] >= 0)
-            add_box(p, who[span->role == 0 ? 0 : 1 + role_consumer(p->line->fn, span->role)], (uint32_t)p->lane[span->unit], span, "");
+            add_box(p, who[span->role], (uint32_t)p->lane[span->unit], span, "");
         break;
     case SPAN_SIGNAL:
         if (!is_inside(p, span->begin))
@@ -143,7 +142,7 @@ add_span(const Picture *p, const TimeSpan *span)
         open_group(p, span);
         add_escaped(p->out,
                     arena_printf(p->out->arena, "%s: %s, clock %.0f",
-                                 timeline_role_name(p->out->arena, p->line->fn, span->role), span->text,
+                                 timeline_role_name(p->out->arena, span->role), span->text,
                                  span->begin - p->window->begin));
         buf_printf(p->out, "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
                    x_of(p, span->begin), y_of(p, lane) + LANE / 2.0);
@@ -222,7 +221,7 @@ add_window(Picture *p, double y)
             add_lane(p, (uint32_t)p->lane[unit], timeline_unit_name(unit));
     }
     for (uint32_t role = 0; role < line->trace.roles; role++)
-        add_lane(p, role_lane(p, role), timeline_role_name(p->out->arena, p->line->fn, role));
+        add_lane(p, role_lane(p, role), timeline_role_name(p->out->arena, role));
     add_axis(p);
     for (uint32_t i = 0; i < line->spans.n; i++)
         add_span(p, &line->spans.at[i]);

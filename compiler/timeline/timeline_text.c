@@ -1,6 +1,5 @@
 /* timeline_text.c - the schedule of a kernel as text: facts, a chart of each window, and who does
  * what when. */
-#include "compiler/passes/check/role_walk.h"
 #include "compiler/timeline/timeline.h"
 
 #include <stdio.h>
@@ -68,7 +67,7 @@ print_chart(const Printer *p)
                 continue;
             some = some || (span->end > p->window->begin && span->begin < p->window->end);
             mark(p, row, span->begin, span->end,
-                 span->role == 0 ? '#' : (char)('0' + role_consumer(line->fn, span->role)));
+                 span->role == 0 ? '#' : (char)('0' + span->role - 1));
         }
         if (some)
             print_row(p, timeline_unit_name(unit), row);
@@ -85,7 +84,7 @@ print_chart(const Printer *p)
             if (span->kind == SPAN_WORK)
                 mark(p, row, span->begin, span->end, letters[span->unit]);
         }
-        print_row(p, timeline_role_name(p->out->arena, p->line->fn, role), row);
+        print_row(p, timeline_role_name(p->out->arena, role), row);
     }
 }
 
@@ -157,7 +156,7 @@ print_span(const Printer *p, const TimeSpan *span)
         if (span->cause >= 0) {
             const TimeSpan *cause = &p->line->spans.at[span->cause];
             if (cause->role != span->role)
-                buf_printf(out, ": %s, at %.0f", timeline_role_name(out->arena, p->line->fn, cause->role),
+                buf_printf(out, ": %s, at %.0f", timeline_role_name(out->arena, cause->role),
                            cause->asked - zero);
         }
         buf_char(out, '\n');
@@ -177,7 +176,7 @@ print_role(const Printer *p, uint32_t role)
     Merged merged = {0};
     bool some = false;
 
-    buf_printf(p->out, "    %s\n", timeline_role_name(p->out->arena, p->line->fn, role));
+    buf_printf(p->out, "    %s\n", timeline_role_name(p->out->arena, role));
     for (uint32_t i = 0; i < line->spans.n; i++) {
         const TimeSpan *span = &line->spans.at[i];
         double end = span->kind == SPAN_ASYNC ? span->asked : span->end;
@@ -234,7 +233,7 @@ timeline_text(const Target *target, const TimelineOf *of, Buf *out)
     }
     timeline_times(line, out);
     buf_add(out, "    in the rows of units who keeps them busy: the digit of a consumer, # the producer;\n"
-                 "    in those of roles . waits, a arithmetic, x MUFU, s shared memory, c copies\n");
+                 "    in those of roles . waits, a arithmetic, x MUFU, s shared memory\n");
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Printer p = {line, &line->windows[k], out};
         buf_printf(out, "  %s: clocks %.0f .. %.0f\n", p.window->name, p.window->begin,

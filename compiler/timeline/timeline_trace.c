@@ -92,7 +92,7 @@ visit(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 typedef struct Search {
     Arena *arena;
     const TirFn *fn;
-    WalkProgram *brief[ROLE_KINDS], *full[ROLE_KINDS];
+    WalkProgram *brief[2], *full[2]; /* of the producer, of a consumer */
     WalkSetting setting;
     Scalar *values;
     int64_t counts[WALK_AXES], consumer_indices, tile[WALK_AXES];
@@ -116,9 +116,9 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
         uint32_t axis = s->fn->plan->consumer_axis;
         s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->consumer_indices);
         if (role > 0)
-            s->setting.grid[axis] = s->setting.first + role_consumer(s->fn, role);
+            s->setting.grid[axis] = s->setting.first + role - 1;
     }
-    s->setting.consumer = role_consumer(s->fn, role);
+    s->setting.consumer = role > 0 ? role - 1 : 0;
     bool done = walk_run(&walk, program);
     *n = tracer.iterations;
     return done;
@@ -137,7 +137,7 @@ count_iterations(Search *s)
             return 0; /* some consumer has no program */
     }
     for (uint32_t role = 1; role <= consumers; role++) {
-        if (!run_role(s, role, s->brief[ROLE_CONSUMER], NULL, &n))
+        if (!run_role(s, role, s->brief[1], NULL, &n))
             return 0;
         least = n < least ? n : least;
     }
@@ -221,7 +221,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     uint32_t wanted = LEAST_ITERATIONS, n;
     const TirPlan *plan = fn->plan;
 
-    *out = (RoleTrace){.roles = roles_of_block(fn)};
+    *out = (RoleTrace){.roles = 1 + plan->consumers};
     if (plan->producer == NULL || plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
@@ -230,12 +230,12 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
             wanted = 2 * pipeline->stages + SPARE_ITERATIONS;
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);
-    const TirBlock *programs[ROLE_KINDS] = {plan->producer, fn->body, plan->reduce};
-    for (uint32_t k = 0; k < ROLE_KINDS && programs[k] != NULL; k++) {
-        s.brief[k] = walk_program(arena, fn, programs[k], WALK_CHANNELS);
-        s.full[k] = walk_program(arena, fn, programs[k], WALK_TILES);
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *body = k == 0 ? plan->producer : fn->body;
+        s.brief[k] = walk_program(arena, fn, body, WALK_CHANNELS);
+        s.full[k] = walk_program(arena, fn, body, WALK_TILES);
     }
-    const WalkProgram *deciders[] = {s.brief[ROLE_PRODUCER], s.brief[ROLE_CONSUMER]};
+    const WalkProgram *deciders[] = {s.brief[0], s.brief[1]};
     RoleCases *cases = role_cases(arena, fn, deciders, 2, wanted + 2);
     Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                    .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
@@ -248,7 +248,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     for (uint32_t k = 0; k < fn->grid.n; k++)
         s.tile[k] = found.tile[k];
     for (uint32_t role = 0; role < out->roles; role++) {
-        if (!run_role(&s, role, s.full[role_kind(fn, role)], &out->role[role], &n))
+        if (!run_role(&s, role, s.full[role > 0], &out->role[role], &n))
             return false;
     }
     out->iterations = found.iterations;

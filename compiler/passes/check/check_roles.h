@@ -43,6 +43,13 @@ enum {
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
 
+/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
+typedef enum RoleKind { ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_KINDS } RoleKind;
+uint32_t roles_of_block(const TirFn *fn);
+RoleKind role_kind(const TirFn *fn, uint32_t own);
+/* The consumer that it is, or whose tiles it adds; 0 of the producer. */
+uint32_t role_consumer(const TirFn *fn, uint32_t own);
+
 /* One way through a role's program: what it does to others. */
 typedef struct RoleRun {
     WalkWay way;

@@ -7,6 +7,24 @@
  */
 #include "compiler/passes/check/check_roles.h"
 
+uint32_t
+roles_of_block(const TirFn *fn)
+{
+    return 1 + fn->plan->consumers * (fn->plan->reduce != NULL ? 2 : 1);
+}
+
+RoleKind
+role_kind(const TirFn *fn, uint32_t own)
+{
+    return own == 0 ? ROLE_PRODUCER : own <= fn->plan->consumers ? ROLE_CONSUMER : ROLE_REDUCE;
+}
+
+uint32_t
+role_consumer(const TirFn *fn, uint32_t own)
+{
+    return own == 0 ? 0 : (own - 1) % fn->plan->consumers;
+}
+
 const TirOp *
 role_next_event(const Together *t, uint32_t role)
 {

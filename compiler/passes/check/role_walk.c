@@ -45,26 +45,6 @@ struct WalkProgram {
     Shared *shared[SHARED_LISTS];
 };
 
-/* ---- the roles of a block ---- */
-
-uint32_t
-roles_of_block(const TirFn *fn)
-{
-    return 1 + fn->plan->consumers * (fn->plan->reduce != NULL ? 2 : 1);
-}
-
-RoleKind
-role_kind(const TirFn *fn, uint32_t own)
-{
-    return own == 0 ? ROLE_PRODUCER : own <= fn->plan->consumers ? ROLE_CONSUMER : ROLE_REDUCE;
-}
-
-uint32_t
-role_consumer(const TirFn *fn, uint32_t own)
-{
-    return own == 0 ? 0 : (own - 1) % fn->plan->consumers;
-}
-
 /* ---- what is needed ---- */
 
 bool

@@ -5,13 +5,6 @@
 
 #include "compiler/ir/tir.h"
 
-/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
-typedef enum RoleKind { ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_KINDS } RoleKind;
-uint32_t roles_of_block(const TirFn *fn);
-RoleKind role_kind(const TirFn *fn, uint32_t own);
-/* The consumer that it is, or whose tiles it adds; 0 of the producer. */
-uint32_t role_consumer(const TirFn *fn, uint32_t own);
-
 typedef struct Scalar {
     int64_t value;
     bool known;
