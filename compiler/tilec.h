@@ -95,7 +95,7 @@ typedef struct TilecOptions {
     bool remarks;                   /* say what was and was not done, and why */
     bool verify;                    /* check the IR after each pass */
     bool report, time_report;       /* fill those texts of the result */
-    const char *dump_ir;            /* NULL: no; "": after every pass; else after this pass */
+    const char *dump_ir;            /* NULL: no; "": after every pass; "a,b": after these */
     bool schedule, schedule_picture; /* fill those texts of the result */
     bool page;                      /* and that one; the PTX has line numbers then */
     const char *run_pass;           /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind

@@ -103,7 +103,7 @@ def ptx(folder, example, arch, options):
 
 
 def no_comments(text):
-    return None if text is None else re.sub(rb"[ \t]*//[^\n]*", b"", text)
+    return None if text is None else re.sub(rb"^[ \t]*//[^\n]*\n|[ \t]*//[^\n]*", b"", text, flags=re.M)
 
 
 def main():

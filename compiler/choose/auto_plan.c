@@ -50,7 +50,7 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     uint32_t messages = diag->messages.n, errors = diag->errors;
     PassContext px = *s->px;
     Buf bugs;
-    PassRun run = {.dump_after = -1, .bugs = &bugs};
+    PassRun run = {.bugs = &bugs};
 
     arena_reset(s->front.arena);
     buf_init(&bugs, s->front.arena);

@@ -71,7 +71,7 @@ try_out(Search *s, const TileChoice *candidate)
     uint32_t messages = diag->messages.n, errors = diag->errors;
     PassContext px = *s->px;
     Buf bugs;
-    PassRun run = {.dump_after = -1, .bugs = &bugs};
+    PassRun run = {.bugs = &bugs};
 
     for (uint32_t k = 0; k < s->n; k++) {
         const TileChoice *had = &s->tried[k];
@@ -288,7 +288,7 @@ settle(Search *s, TileChoice *choice)
     PassContext px = *s->px;
     Front front = s->front;
     Buf bugs;
-    PassRun run = {.dump_after = -1, .bugs = &bugs};
+    PassRun run = {.bugs = &bugs};
 
     front.arena = px.arena;
     buf_init(&bugs, px.arena);

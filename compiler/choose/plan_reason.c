@@ -20,7 +20,7 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     PassContext px = *context;
     Front sample = *front;
     Buf bugs;
-    PassRun run = {.dump_after = -1, .bugs = &bugs};
+    PassRun run = {.bugs = &bugs};
 
     if (!target_predicts_roles(px.target) || !pass_enabled(&px, "plan"))
         return (Reason){0};

@@ -230,7 +230,7 @@ try_candidate(Search *s, const TileChoice *choice)
     uint32_t messages = diag->messages.n, errors = diag->errors;
     PassContext px = *s->px;
     Buf bugs;
-    PassRun run = {.dump_after = -1, .bugs = &bugs};
+    PassRun run = {.bugs = &bugs};
 
     arena_reset(s->front.arena);
     px.arena = s->front.arena;

@@ -31,7 +31,7 @@ static const FlagRow flag_rows[] = {
     {"-O3", FLAG_O3, FORM_ALONE, NULL, "everything (the default)"},
     {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir, lir or html"},
     {"--kernel", FLAG_KERNEL, FORM_NEXT, "NAME", "compile this kernel only"},
-    {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "PASS", "print tile IR after PASS, or after every pass"},
+    {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "P,Q", "print tile IR after these passes, or after every pass"},
     {"--dump-schedule", FLAG_SCHEDULE, FORM_MAYBE, "FILE.svg",
      "print roles, buffers, barriers and a timeline, or draw them"},
     {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,

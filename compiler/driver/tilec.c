@@ -45,7 +45,7 @@ typedef struct Compilation {
     Switched switched;
     const TilecOptions *asked; /* the user's, where `options` are those for a page; else NULL */
     TilecOptions for_page;
-    int32_t dump_after;
+    PassDump shown;
     PlanHints plan;      /* pinned on the command line */
     uint32_t hints;      /* warnings that -Werror leaves alone */
     Buf bugs, dump, report, output, schedule, picture, page;
@@ -107,12 +107,9 @@ read_options(Compilation *c)
                    "E-OPTION: --dump-schedule shows what all passes have made: it does not go with lane IR, "
                    "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
     c->diag.all_places = options->line_info;
-    c->dump_after = -1;
-    if (options->dump_ir != NULL && options->dump_ir[0] != '\0') {
-        c->dump_after = pass_find(options->dump_ir, strlen(options->dump_ir));
-        if (c->dump_after < 0)
-            pass_is_missing(&c->diag, options->dump_ir);
-    }
+    c->shown = (PassDump){.out = &c->dump};
+    if (options->dump_ir != NULL)
+        c->shown.rows = pass_rows(&c->diag, options->dump_ir);
     return c->diag.errors == 0;
 }
 
@@ -255,18 +252,18 @@ wants_checks(const Compilation *c)
 #endif
 }
 
+/* For one kernel, from its beginning. */
 static PassRun
 pass_run(Compilation *c)
 {
     bool timed = c->options->report || c->options->schedule || c->options->schedule_picture;
 
+    c->shown.shown = NULL;
     return (PassRun){
         .seen = timed ? kernel_times_see : NULL,
         .seen_by = &c->times,
         .verify = wants_checks(c),
-        .dump = c->options->dump_ir != NULL,
-        .dump_after = c->dump_after,
-        .dump_out = &c->dump,
+        .dump = c->options->dump_ir != NULL ? &c->shown : NULL,
         .bugs = &c->bugs,
         .roles_may_fail = true,
         .seconds = c->seconds,

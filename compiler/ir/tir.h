@@ -445,6 +445,10 @@ void tir_print(const TirModule *module, Buf *out);
 void tir_print_fn(const TirFn *fn, Buf *out);
 /* One operation as it stands in the text of the function; of those with blocks the first line. */
 void tir_print_op(const TirFn *fn, const TirOp *op, Buf *out);
+/* Where in a program something comes from; no file: it does not come from one, or the text does not say. */
+SourcePlace tir_origin(const TirFn *fn, Span span);
+/* What stands for a role among the lines of the program: its first loop, or the kernel when it has none. */
+Span tir_role_span(const TirFn *fn, const TirBlock *role);
 /* Reads what tir_print wrote; errors go to diag, NULL is returned then. */
 TirModule *tir_read(Arena *arena, Diag *diag, const SourceFile *file);
 /* Checks types, dominance, operand counts, terminators.  A broken invariant is a bug of ours: it

@@ -23,7 +23,6 @@ void tir_print_number(Buf *out, double number);
 /* at 57: where a range comes from; nothing if that is not known.  `at 57:9 of "softmax.tile"` where the diagnostics
  * want all places. */
 void tir_print_place(Printer *p, Span span);
-SourcePlace tir_origin(const TirFn *fn, Span span);
 /* The name of a size, a scalar or an axis, or "?" when there is none: the verifier prints broken functions, too. */
 const char *tir_size_name(const TirFn *fn, int64_t k);
 const char *tir_scalar_name(const TirFn *fn, int64_t k);

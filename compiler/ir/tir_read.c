@@ -564,6 +564,7 @@ take_producer(Reader *r, Span span)
         reader_fail_at(r, span, "a producer comes behind the plan");
         return;
     }
+    reader_place(r, span);
     r->fn->plan->producer = tir_block_new(r->fn);
     take_block(r, r->fn->plan->producer, 0);
 }
@@ -578,6 +579,19 @@ take_line(Reader *r)
         take_producer(r, span);
     else
         reader_head_line(r);
+}
+
+/* A program behind the body, if it is there. */
+static void
+take_program(Reader *r, const char *name, TirBlock **program)
+{
+    Span span = r->token.span;
+
+    if (!reader_accept(r, name))
+        return;
+    reader_place(r, span);
+    *program = tir_block_new(r->fn);
+    take_block(r, *program, 0);
 }
 
 static void
@@ -595,15 +609,13 @@ take_kernel(Reader *r)
     reader_expect(r, "{");
     while (!r->failed && !reader_sees(r, "body"))
         take_line(r);
+    span = r->token.span;
     reader_expect(r, "body");
+    reader_place(r, span);
     take_block(r, r->fn->body, 0);
-    if (r->fn->plan != NULL && reader_accept(r, "reduce")) {
-        r->fn->plan->reduce = tir_block_new(r->fn);
-        take_block(r, r->fn->plan->reduce, 0);
-    }
-    if (r->fn->plan != NULL && reader_accept(r, "next_tile")) {
-        r->fn->plan->next_tile = tir_block_new(r->fn);
-        take_block(r, r->fn->plan->next_tile, 0);
+    if (r->fn->plan != NULL) {
+        take_program(r, "reduce", &r->fn->plan->reduce);
+        take_program(r, "next_tile", &r->fn->plan->next_tile);
     }
     reader_expect(r, "}");
 }

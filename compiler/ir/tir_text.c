@@ -458,13 +458,17 @@ tir_print_op(const TirFn *fn, const TirOp *op, Buf *out)
     out->at[out->n] = '\0';
 }
 
+/* producer at 38 { .. }: the line is that of the role's first loop. */
 static void
 print_program(Printer *p, const char *name, const TirBlock *block)
 {
     if (block == NULL)
         return;
     tir_print_indent(p);
-    buf_printf(p->out, "%s ", name);
+    buf_add(p->out, name);
+    if (p->fn->plan != NULL)
+        tir_print_place(p, tir_role_span(p->fn, block));
+    buf_char(p->out, ' ');
     print_block(p, block);
     buf_char(p->out, '\n');
 }

@@ -38,6 +38,29 @@ tir_origin(const TirFn *fn, Span span)
     return place.file == NULL || place.file->is_ir ? (SourcePlace){0} : place;
 }
 
+/* The first loop; NULL: there is none. */
+static const TirOp *
+first_loop(const TirBlock *block)
+{
+    const TirOp *found = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n && found == NULL; i++) {
+        const TirOp *op = block->ops.at[i];
+        found = op->op == TIR_FOR ? op : NULL;
+        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
+            found = first_loop(op->blocks[k]);
+    }
+    return found;
+}
+
+Span
+tir_role_span(const TirFn *fn, const TirBlock *role)
+{
+    const TirOp *loop = first_loop(role);
+
+    return loop == NULL ? fn->span : loop->span;
+}
+
 void
 tir_print_place(Printer *p, Span span)
 {

@@ -130,6 +130,9 @@ typedef struct Lowering {
     bool failed;
 } Lowering;
 
+/* A comment over what follows: which section of the code it is, and the line of the program. */
+void lower_section(Lowering *lo, const char *what, Span span);
+
 /* ---- values (lower_value.c) ---- */
 
 /* Element `reg` of a value: an f32, i32 or predicate; 16-bit floats come widened. */

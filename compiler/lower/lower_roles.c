@@ -717,7 +717,7 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->plan->consumers));
     lir_branch(b, end, idle, false);
     lir_open(b, false);
-    lir_comment(b, "additions");
+    lower_section(lo, "reduce", tir_role_span(lo->fn, lo->fn->plan->reduce));
     lo->role->producer = false;
     lo->role->reduces = true;
     lo->role->group = warp;
@@ -767,7 +767,7 @@ lower_roles(Lowering *lo)
     lir_branch(b, compute, computes, false);
 
     lir_open(b, false);
-    lir_comment(b, "producer");
+    lower_section(lo, "producer", tir_role_span(lo->fn, plan->producer));
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
     bool adds = plan->reduce != NULL;
@@ -792,7 +792,7 @@ lower_roles(Lowering *lo)
 
     lir_label(b, compute);
     lir_open(b, false);
-    lir_comment(b, "computing warp groups");
+    lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
     role.producer = false;
     lo->b.hoist = lo->b.hoist && plan->reg_pressure == 0; /* registers are short, and addresses cheap */
     lo->b.share = lo->b.share && plan->reg_pressure < 2; /* likewise, and ptxas shares what it can */

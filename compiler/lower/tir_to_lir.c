@@ -285,6 +285,16 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lir_label(b, end);
 }
 
+void
+lower_section(Lowering *lo, const char *what, Span span)
+{
+    SourcePlace place = tir_origin(lo->fn, span);
+
+    if (place.file != NULL)
+        what = arena_printf(lo->arena, "%s, line %u of %s", what, place.line, file_base_name(place.file->path));
+    lir_comment(&lo->b, what);
+}
+
 static void
 lower_for(Lowering *lo, TirOp *op)
 {
@@ -318,6 +328,8 @@ lower_for(Lowering *lo, TirOp *op)
     emit_move(lo, LIR_B32, iv, lower_scalar(lo, op->args[0]));
     for (uint32_t s = 0; s < segments; s++) {
         lo->segment = s;
+        const char *what = segments == 1 ? "loop" : arena_printf(lo->arena, "loop, segment %u of %u", s + 1, segments);
+        lower_section(lo, what, op->span);
         LirOperand hi = lower_scalar(lo, op->args[s + 1 == segments ? 1 : 2 + s]);
         lower_segment(lo, op, iv, hi, &carried);
     }

@@ -144,6 +144,49 @@ pass_clock(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+uint64_t
+pass_rows(Diag *diag, const char *list)
+{
+    uint64_t rows = *list == '\0' ? UINT64_MAX : 0;
+
+    while (*list != '\0') {
+        size_t n = strcspn(list, ",");
+        int32_t row = pass_find(list, n);
+        if (row < 0)
+            pass_is_missing(diag, arena_strndup(diag->arena, list, n));
+        else
+            rows |= (uint64_t)1 << row;
+        list += n;
+        list += *list == ',';
+    }
+    return rows;
+}
+
+/* Prints the function behind the pass that ran last: all of it, or that it is what was printed before.  A heading says
+ * which pass it is when several are shown. */
+static void
+show(PassContext *px, PassDump *dump, TirFn *fn)
+{
+    const char *pass = fn->after;
+    bool several = (dump->rows & (dump->rows - 1)) != 0;
+    Buf text;
+
+    buf_init(&text, px->arena);
+    fn->after = NULL;
+    tir_print_fn(fn, &text);
+    fn->after = pass;
+    bool same = dump->shown != NULL && strcmp(dump->shown, text.at) == 0;
+    if (same) {
+        buf_printf(dump->out, "// after %s: unchanged since %s\n", pass, dump->behind);
+    } else {
+        if (several)
+            buf_printf(dump->out, "// after %s\n", pass);
+        tir_print_fn(fn, dump->out);
+    }
+    dump->shown = text.at;
+    dump->behind = pass;
+}
+
 /* Runs one row; then looks at what it left. */
 static bool
 run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
@@ -157,11 +200,8 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
     double end = run->seconds != NULL ? pass_clock() : 0.0;
     if (run->seconds != NULL)
         run->seconds[row] += end - begin;
-    if (run->dump && (run->dump_after < 0 || run->dump_after == (int32_t)row)) {
-        if (run->dump_after < 0)
-            buf_printf(run->dump_out, "// after %s\n", pass->name);
-        tir_print_fn(fn, run->dump_out);
-    }
+    if (run->dump != NULL && (run->dump->rows >> row & 1) != 0)
+        show(px, run->dump, fn);
     if (run->seen != NULL)
         run->seen(run->seen_by, px, fn, pass->name);
     bool ok = px->diag->errors == errors && (px->bugs == NULL || px->bugs->n == bugs);

@@ -29,12 +29,20 @@ void pass_list(Buf *out);
 /* Takes what stands behind -f, "swizzle" or "no-swizzle"; the last word about a name counts. */
 void switched_read(Switched *switched, Diag *diag, const char *text);
 
+/* Which passes of a function are shown, and what was shown last. */
+typedef struct PassDump {
+    uint64_t rows;     /* bit i: behind row i */
+    Buf *out;
+    const char *shown, *behind; /* NULL: nothing yet */
+} PassDump;
+
+/* Reads "a,b"; "" means all passes.  Unknown names are errors. */
+uint64_t pass_rows(Diag *diag, const char *list);
+
 /* What the runner does beside running. */
 typedef struct PassRun {
     bool verify;        /* check the function after each pass */
-    bool dump;          /* print the function after each pass .. */
-    int32_t dump_after; /* .. or after this row only; -1: after each */
-    Buf *dump_out;
+    PassDump *dump;     /* NULL: nothing is shown */
     Buf *bugs;          /* broken invariants, with the pass that broke them */
     bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
                             can have another plan, or none */

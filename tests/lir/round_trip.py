@@ -55,7 +55,8 @@ class Tester:
         """(pass, the module behind it), in order; --dump-ir prints all passes of a kernel, then those of the next."""
         done = subprocess.run([self.tilec, path, *options, "--dump-ir"], capture_output=True, text=True, check=True)
         modules = {}
-        for name, kernel in re.findall(r"^// after (\S+)\n(kernel .*?^\}\n)", done.stdout, re.M | re.S):
+        for name, kernel in re.findall(r"^// after (\S+?)(?:: unchanged since \S+\n|\n(kernel .*?^\}\n))", done.stdout, re.M | re.S):
+            kernel = last = kernel or re.sub(r"^    after \S+$", f"    after {name}", last, flags=re.M)
             modules.setdefault(name, []).append(kernel)
         return [(name, "\n".join(kernels)) for name, kernels in modules.items()]
 

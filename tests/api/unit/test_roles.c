@@ -104,7 +104,7 @@ open_kernel(Kernel *k, const Recipe *recipe)
                           .bugs = &k->bugs,
                           .switched.passes_off = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
     assert_true(plan_hints_read(recipe->plan, &k->px.plan, &fault));
-    assert_true(passes_run(&k->px, k->fn, &(PassRun){.dump_after = -1, .bugs = &k->bugs}));
+    assert_true(passes_run(&k->px, k->fn, &(PassRun){.bugs = &k->bugs}));
     assert_non_null(k->fn->plan);
 }
 
@@ -690,7 +690,7 @@ invalid_roles_are_an_error(void **state)
     for (uint32_t may_fail = 0; may_fail < 2; may_fail++) {
         Kernel k;
         open_kernel(&k, &recipes[0]);
-        PassRun run = {.dump_after = -1, .bugs = &k.bugs, .verify = may_fail == 0, .roles_may_fail = may_fail == 1};
+        PassRun run = {.bugs = &k.bugs, .verify = may_fail == 0, .roles_may_fail = may_fail == 1};
         assert_true(passes_run_list(&k.px, k.fn, &run, "roles"));
         Site site = sites_of(&k, TIR_MMA).at[0];
         TirOp *op = op_at(site);
