@@ -216,6 +216,7 @@ struct TirOp {
     LoopHints hints;      /* FOR */
 
     /* filled in by passes */
+    uint8_t stage;             /* stages, in the main loop: done in the iteration that many behind */
     uint32_t segments;         /* MASK: bit k: needed in segment k of the loop around it (all when new) */
     uint32_t n_segments;       /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
                                   operands 2 .. n_segments (after lo and hi, before the initial values) */

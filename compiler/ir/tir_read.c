@@ -278,6 +278,21 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->index[0] = take_range(r);
 }
 
+static uint8_t
+take_pipeline_stage(Reader *r)
+{
+    uint32_t stage;
+
+    if (!reader_accept(r, "stage"))
+        return 0;
+    reader_expect(r, "(");
+    stage = reader_u32(r);
+    reader_expect(r, ")");
+    if (stage != 1)
+        reader_fail(r, "a stage is 1, or none is written");
+    return 1;
+}
+
 static void
 take_attributes(Reader *r, TirOp *op)
 {
@@ -333,6 +348,7 @@ take_attributes(Reader *r, TirOp *op)
     }
     if (reader_accept(r, "through"))
         op->shared = take_shared(r);
+    op->stage = take_pipeline_stage(r);
 }
 
 static TirOp *
@@ -436,6 +452,7 @@ take_if(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t 
     vec_push(r->arena, &args, condition);
     TirOp *op = make_op(r, block, TIR_IF, span, &args, results);
     op->by_rows = reader_accept(r, "by_rows");
+    op->stage = take_pipeline_stage(r);
     reader_place(r, span);
     make_blocks(r, op, 2);
     take_block(r, op->blocks[0], depth + 1);
@@ -503,6 +520,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->sliced = attributes.sliced;
     op->own = attributes.own;
     op->kept = attributes.kept;
+    op->stage = attributes.stage;
     return op;
 }
 

@@ -245,10 +245,18 @@ print_for(Printer *p, const TirOp *op)
 }
 
 static void
+print_pipeline_stage(Printer *p, const TirOp *op)
+{
+    if (op->stage > 0)
+        buf_printf(p->out, " stage(%u)", (unsigned)op->stage);
+}
+
+static void
 print_if(Printer *p, const TirOp *op)
 {
     print_value(p, op->args[0]);
     buf_add(p->out, op->by_rows ? " by_rows" : "");
+    print_pipeline_stage(p, op);
     if (p->fn->diag->all_places)
         tir_print_place(p, op->span);
     buf_char(p->out, ' ');
@@ -419,6 +427,8 @@ print_op(Printer *p, const TirOp *op)
         buf_add(p->out, " through ");
         print_shared(p, op->shared);
     }
+    if (op->n_blocks == 0)
+        print_pipeline_stage(p, op);
     if (p->out->at[p->out->n - 1] == ' ') { /* a yield of nothing */
         p->out->n--;
         p->out->at[p->out->n] = '\0';

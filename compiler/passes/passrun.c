@@ -236,7 +236,7 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
                    "them", fn->name, fn->after);
     else if (fn->after == NULL && fn->plan != NULL)
         diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
-                   "plan' in front of the plan says that 'roles' is the next one", fn->name);
+                   "plan' in front of the plan says that 'stages' is the next one", fn->name);
     else
         return true;
     return false;

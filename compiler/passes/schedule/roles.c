@@ -1,10 +1,10 @@
 /* roles.c - a planned kernel becomes a producer and the program of the computing warp groups.
  *
- *   level    tile IR with a plan (pass `plan`)
+ *   level    tile IR with a plan and the stages of its main loop (passes `plan`, `stages`)
  *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
- *            fills the pipelines (roles_order.c: in which order).  With `pipelined`, the
- *            main loop is pipelined by one stage: products whose operands are computed from other
- *            products (stage 1) run while the next iteration's arithmetic does:
+ *            fills the pipelines (roles_order.c: in which order).  For each kind of main loop a file lists the steps of
+ *            an iteration: operations in order, waits and releases (roles_in_order.c, roles_pipelined.c,
+ *            roles_accumulate.c); roles_steps.c writes the loop from them.  Of a loop with two stages:
  *
  *                first iteration: products of stage 0, arithmetic
  *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
@@ -12,9 +12,7 @@
  *
  *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
  *            is computed under the last products (roles_behind.c).
- *            Waits for products stand where a result is first used.  A loop that does nothing but
- *            add products up waits one iteration behind (roles_accumulate.c), and what it leaves goes to
- *            memory through shared memory (roles_store.c)
+ *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
  *   leaves   fn->plan->producer; a body without loads of products; fn->plan->reduce (roles_reduce.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
@@ -134,6 +132,15 @@ find_main_loop(Roles *r, TirBlock *block)
         r->around.n--;
     }
     return NULL;
+}
+
+bool
+roles_find_loop(Roles *r)
+{
+    r->loop = find_main_loop(r, r->fn->body);
+    if (r->loop != NULL)
+        r->body = r->loop->blocks[0];
+    return r->loop != NULL;
 }
 
 /* The main loop, with what each consumer lets pass before and behind it. */
@@ -336,21 +343,13 @@ pass_roles(PassContext *px, TirFn *fn)
 
     if (plan == NULL || plan->producer != NULL)
         return false;
-    r.loop = find_main_loop(&r, fn->body);
-    if (r.loop == NULL) { /* only tile IR from text can be like that */
+    if (!roles_find_loop(&r)) { /* only tile IR from text can be like that */
         diag_error(px->diag, fn->span, "E-PLAN: kernel '%s' has a plan, but no loop with products",
                    fn->name);
         return false;
     }
-    r.body = r.loop->blocks[0];
-    sink_loads(fn, r.body);
-    plan->pipelined = plan->pipelined && !plan->coop_k;
-    roles_mark(&r);
-    if (plan->pipelined)
-        plan->pipelined = roles_prepare_pipelined(&r);
-    if (r.not_pipelined != NULL)
-        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
-                    r.not_pipelined);
+    if (!roles_take_stages(&r))
+        return false;
     if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
         plan->reg_pressure = 1;
     roles_pipeline_vectors(&r);

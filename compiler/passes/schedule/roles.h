@@ -78,7 +78,6 @@ typedef struct Roles {
     OpList behind;                         /* what stands behind the loop, but is computed under its last product */
     ValueList left;                        /* what it leaves */
     TirVal *n_drained;                     /* how many iterations are still to be drained, where that is known; else NULL */
-    ValueList fillers;                     /* results of branches on the side where nobody reads them */
 } Roles;
 
 /* The first iteration and the one behind the last: as the loop was written, or, when it goes
@@ -93,8 +92,10 @@ typedef struct Range {
 
 /* Fills `stage1` and `level`. */
 void roles_mark(Roles *r);
-/* Whether the loop can be pipelined by one stage; splits its branches where both stages are in one. */
-bool roles_prepare_pipelined(Roles *r);
+/* The main loop; false: there is none. */
+bool roles_find_loop(Roles *r);
+/* Fills them with the stages that operations have, and takes these away; false: errors. */
+bool roles_take_stages(Roles *r);
 bool roles_in_stage1(const Roles *r, const TirOp *op);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);

@@ -259,23 +259,6 @@ roles_emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values)
     return r->left.n + counts_rest(r);
 }
 
-/* Values of stage 0 that stage 1 reads. */
-static void
-find_crossing(Roles *r, ValueList *crossing)
-{
-    const TirOp *yield = block_yield(r->body);
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (roles_in_stage1(r, r->body->ops.at[i]))
-            add_crossing(r, r->body->ops.at[i], crossing);
-    }
-    for (uint32_t k = 0; k < yield->n_args; k++) { /* a result of stage 1 that a value of stage 0 is */
-        if (r->stage1[r->body->params.at[k + 1]->id] && !r->stage1[yield->args[k]->id] &&
-            !roles_listed(crossing, yield->args[k]))
-            vec_push(r->fn->arena, crossing, yield->args[k]);
-    }
-}
-
 /* The branch around the loop: whether it is pipelined. */
 static TirOp *
 begin_branch(Roles *r, const CloneMap *map, Range range)
@@ -298,9 +281,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
 {
     uint32_t n = r->loop->n_results;
     TirBlock *around = r->b.block;
-    ValueList crossing = {0};
 
-    find_crossing(r, &crossing);
     roles_find_behind(r);
     r->once_given_back = roles_reads_once_in_stage0(r);
     TirOp *branch = begin_branch(r, map, range);
@@ -312,7 +293,10 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[loop_first_initial(r->loop) + k]);
     Staged staged = pipelined_steps(r);
-    staged.crossing = crossing;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (roles_in_stage1(r, r->body->ops.at[i]))
+            add_crossing(r, r->body->ops.at[i], &staged.crossing);
+    }
     staged.under = values + n;
     roles_emit_staged(r, map, range, &staged, values);
     tir_yield(&r->b, branch->n_results, values);

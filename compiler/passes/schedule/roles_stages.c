@@ -1,8 +1,12 @@
 /* roles_stages.c - which operations of the main loop are in stage 0, which in stage 1.
  *
- * Stage 1: values that depend on a chain of two products, plus operations used only by stage 1.
- * A branch with results of both stages is split in two.  Stage 1 ends with the operations that read the
- * results of its products, such as a sum that is scaled once more: they follow the wait for them.
+ *   level    tile IR with a plan, pass `stages`
+ *   does     with `pipelined`, the main loop is pipelined by one stage: stage 1 of an iteration runs under stage 0 of
+ *            the next one.  Stage 1: values that depend on a chain of two products, plus operations used only by
+ *            stage 1.  A branch with results of both stages is split in two.  Stage 1 ends with the operations that
+ *            read the results of its products, such as a sum that is scaled once more: they follow the wait for them.
+ *   leaves   the stage of each operation of the main loop; `pipelined` only where some is 1.  Pass `roles` takes
+ *            other stages as well, as far as a loop can have them
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -228,8 +232,6 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
                 TirVal *value = split->crossing[way].at[k];
                 TirVal *given =
                     way == j ? clone_of(&map, value) : tir_splat_const(&inner, value->type, 0);
-                if (way != j)
-                    vec_push(arena, &r->fillers, given);
                 vec_push(arena, &yields, given);
             }
         }
@@ -409,34 +411,146 @@ begins_behind(const Roles *r, const TirOp *mma)
            (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
 }
 
-/* Whether the loop can be pipelined; marks the stages. */
-bool
-roles_prepare_pipelined(Roles *r)
+/* Whether both stages have products that may stand in them. */
+static bool
+has_two_stages(const Roles *r)
 {
-    bool some_stage1 = false, some_stage0 = false;
+    bool some[2] = {false, false};
 
-    do {
-        roles_mark(r);
-        for (uint32_t i = 0; i < r->body->ops.n; i++) {
-            const TirOp *op = r->body->ops.at[i];
-            if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
-                return false;
-            if (op->op == TIR_MMA) {
-                some_stage1 |= r->stage1[op->results[0]->id];
-                some_stage0 |= !r->stage1[op->results[0]->id];
-                if (r->stage1[op->results[0]->id] != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
-                    return false;
-            }
-            if (op->op == TIR_IF && r->stage1[op->args[0]->id])
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
+            return false;
+        if (op->op == TIR_MMA) {
+            some[roles_in_stage1(r, op)] = true;
+            if (roles_in_stage1(r, op) != (r->level[op->results[0]->id] > 1) || begins_behind(r, op))
                 return false;
         }
-        if (!some_stage1 || !some_stage0)
+        const TirOp *condition = op->op == TIR_IF ? op->args[0]->def : NULL;
+        if (condition != NULL && r->stage1[op->args[0]->id] && !follows_its_users(condition))
+            return false;
+    }
+    return some[0] && some[1];
+}
+
+/* Why a loop with these stages can not be written; NULL: it can. */
+static const char *
+obstacle(Roles *r)
+{
+    if (!mark_closing(r))
+        return "a product needs the result of one that would run under arithmetic";
+    if (reads_early_results(r))
+        return "the result of a first product is used behind a second one";
+    return NULL;
+}
+
+/* Whether the loop can be pipelined; marks the stages. */
+static bool
+prepare_pipelined(Roles *r)
+{
+    do {
+        roles_mark(r);
+        if (!has_two_stages(r))
             return false;
     } while (split_branches(r, r->body));
     sink_into_late(r, r->body);
-    if (!mark_closing(r))
-        r->not_pipelined = "a product needs the result of one that would run under arithmetic";
-    else if (reads_early_results(r))
-        r->not_pipelined = "the result of a first product is used behind a second one";
+    r->not_pipelined = obstacle(r);
     return r->not_pipelined == NULL && !shares_stages(r);
+}
+
+/* What the source asks for by name, and can not be had of this loop. */
+static void
+check_wish(const Roles *r)
+{
+    const TirPlan *plan = r->fn->plan;
+
+    if (plan->pipelined || !r->px->plan.pipelined || !plan_is_given(&r->px->plan, "pipelined"))
+        return;
+    plan_not_kept(r->px, r->fn, r->loop->span,
+                  plan->coop_k ? "pipelined=1 does not go with a product that the warp groups share out in each iteration"
+                  : r->not_pipelined != NULL
+                      ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
+                      : "pipelined=1 needs products that can run while the next iteration's arithmetic does, and this "
+                        "loop has none");
+}
+
+bool
+pass_stages(PassContext *px, TirFn *fn)
+{
+    Roles r = {.px = px, .fn = fn, .old = fn->body};
+    TirPlan *plan = fn->plan;
+
+    if (plan == NULL || plan->producer != NULL || !roles_find_loop(&r))
+        return false;
+    sink_loads(fn, r.body);
+    plan->pipelined = plan->pipelined && !plan->coop_k && prepare_pipelined(&r);
+    if (r.not_pipelined != NULL)
+        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
+                    r.not_pipelined);
+    check_wish(&r);
+    for (uint32_t i = 0; i < r.body->ops.n; i++)
+        r.body->ops.at[i]->stage = plan->pipelined && roles_in_stage1(&r, r.body->ops.at[i]);
+    return true;
+}
+
+/* Whether `op`, or an operation in its blocks, reads a value of stage 1 of the body. */
+static bool
+reads_stage1(const Roles *r, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->block == r->body && r->stage1[op->args[k]->id])
+            return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (reads_stage1(r, op->blocks[k]->ops.at[i]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses stages, which may have been edited, that no loop can have. */
+static bool
+check_stages(Roles *r)
+{
+    const TirFn *fn = r->fn;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_YIELD || roles_in_stage1(r, op) || !reads_stage1(r, op))
+            continue;
+        diag_error(r->px->diag, op->span, "E-PLAN: an operation of stage 0 of kernel '%s' reads a value of stage 1, which "
+                   "comes an iteration later; give it stage(1), too, or its operand none", fn->name);
+        return false;
+    }
+    const char *why = !has_two_stages(r) ? "the first products of a chain are of stage 0, those that read their results of "
+                                           "stage 1, and nothing is written to memory" : obstacle(r);
+    if (why == NULL && shares_stages(r))
+        why = "both stages read the buffer of one load";
+    if (why != NULL)
+        diag_error(r->px->diag, r->loop->span, "E-PLAN: the loop of kernel '%s' can not have these stages: %s", fn->name, why);
+    return why == NULL;
+}
+
+bool
+roles_take_stages(Roles *r)
+{
+    const TirOp *yield = block_yield(r->body);
+    bool some = false;
+
+    roles_mark(r);
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++)
+            r->stage1[op->results[k]->id] = op->stage > 0;
+        some = some || op->stage > 0;
+        op->stage = 0; /* copies are in no stage */
+    }
+    for (uint32_t round = 0; round < yield->n_args; round++) { /* a parameter may be handed on as another */
+        for (uint32_t k = 0; k < yield->n_args; k++)
+            r->stage1[r->body->params.at[k + 1]->id] = r->stage1[yield->args[k]->id];
+    }
+    r->fn->plan->pipelined = some;
+    return !some || check_stages(r);
 }

@@ -109,6 +109,22 @@ remake_inputs(const Emission *e, CloneMap *map, const TirOp *op)
     }
 }
 
+/* The side of the branch of stage 0 that makes a value on which stage 1 does not read it: all that does stands on the
+ * other side of branches with the same condition.  2: there is none. */
+static uint32_t
+unread_side(const Roles *r, const TirVal *value)
+{
+    uint32_t uses[2] = {0, 0};
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_IF && op->args[0] == value->def->args[0] && k < 2; k++)
+            uses[k] += count_uses_in(op->blocks[k], value);
+    }
+    uint32_t all = count_uses_in(r->body, value);
+    return uses[1] == all ? 0 : uses[0] == all ? 1 : 2;
+}
+
 /* What a branch gives on the side where stage 1 does not read it may be anything: it is what
  * it was in the iteration before, which takes no instruction. */
 static void
@@ -118,11 +134,10 @@ keep_unread(const Roles *r, const CloneMap *now, const TirVal *crossing, TirVal 
 
     if (branch == NULL || branch->op != TIR_IF || crossing->type.rank > 1)
         return;
-    for (uint32_t side = 0; side < 2; side++) {
-        if (roles_listed(&r->fillers, block_yield(branch->blocks[side])->args[crossing->index])) {
-            const TirOp *copy = clone_of(now, branch->results[crossing->index])->def;
-            block_yield(copy->blocks[side])->args[crossing->index] = before;
-        }
+    uint32_t side = unread_side(r, crossing);
+    if (side < 2) {
+        const TirOp *copy = clone_of(now, branch->results[crossing->index])->def;
+        block_yield(copy->blocks[side])->args[crossing->index] = before;
     }
 }
 

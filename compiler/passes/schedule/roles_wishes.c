@@ -12,12 +12,6 @@ roles_check_wishes(const Roles *r)
 {
     const PlanHints *hints = &r->px->plan;
     const TirPlan *plan = r->fn->plan;
-    const char *no_pipelining = plan->coop_k ? "pipelined=1 does not go with a product that the warp "
-                                           "groups share out in each iteration"
-                             : r->not_pipelined != NULL
-                                 ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
-                                         : "pipelined=1 needs products that can run while the next "
-                                           "iteration's arithmetic does, and this loop has none";
     const char *no_pingpong =
         plan->consumers < 2     ? "pingpong=1 needs more than one warp group"
         : plan->coop_k       ? "pingpong=1 does not go with the products that this loop's warp groups "
@@ -29,8 +23,7 @@ roles_check_wishes(const Roles *r)
                             : plan->persistent ? "dynamic=1 is for programs that differ in length, "
                                                "and these do not"
                                              : "dynamic=1 needs persistent=1";
-    const Wish wishes[] = {{"pipelined", hints->pipelined, plan->pipelined, no_pipelining},
-                           {"dynamic", hints->dynamic, plan->dynamic, not_drawn},
+    const Wish wishes[] = {{"dynamic", hints->dynamic, plan->dynamic, not_drawn},
                            {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
 
     for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {
