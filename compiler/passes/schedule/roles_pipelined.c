@@ -3,6 +3,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/op_units.h"
 #include "compiler/passes/util/tir_util.h"
 
 static void
@@ -18,13 +19,6 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
             add_crossing(r, op->blocks[k]->ops.at[i], crossing);
     }
-}
-
-static bool
-is_exponential(const TirOp *op)
-{
-    return op->op == TIR_EXP || op->op == TIR_EXP2 || op->op == TIR_TANH || op->op == TIR_LOG ||
-           op->op == TIR_LOG2 || op->op == TIR_SIN || op->op == TIR_COS;
 }
 
 /* The order of stage 0: what stands before the last product and does not come from one, the
@@ -123,7 +117,7 @@ pipelined_steps(Roles *r)
 
     for (uint32_t i = last + 1; i < order.n; i++) {
         TirOp *op = order.at[i];
-        if (!released && is_exponential(op) && op->results[0]->type.rank == 2) {
+        if (!released && op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2) {
             roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
             released = true;
         }
@@ -211,8 +205,8 @@ consumer_share(const Roles *r)
         double elements = (double)op->results[0]->type.dim[0] * op->results[0]->type.dim[1];
         if (op->op == TIR_MMA)
             clocks += 2 * elements * op->args[0]->type.dim[1] / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
-        else if (is_exponential(op))
-            clocks += elements / target->chip.special_ops;
+        else
+            clocks += op_use(op).mufu * elements / target->chip.special_ops;
     }
     return (int32_t)(clocks * 7 / 8);
 }
