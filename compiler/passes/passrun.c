@@ -224,6 +224,45 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
     return ok;
 }
 
+/* Does the block hold tiles, and does it say of any who holds which element? */
+static void
+look_for_layouts(const TirBlock *block, bool *tiles, bool *layouts)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            *tiles |= op->results[k]->type.rank > 0 && op->op != TIR_SHARED_READ;
+            *layouts |= op->results[k]->layout != NULL;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            look_for_layouts(op->blocks[k], tiles, layouts);
+    }
+}
+
+/* Text may name a pass that it does not come behind: what later passes and the lowering take for granted is asked for. */
+static bool
+has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
+{
+    bool tiles = false, layouts = false;
+    const TirShared *bare = NULL;
+
+    look_for_layouts(fn->body, &tiles, &layouts);
+    for (uint32_t i = 0; i < fn->shared.n && bare == NULL; i++)
+        bare = fn->shared.at[i]->is_pipeline && fn->shared.at[i]->layout == NULL ? fn->shared.at[i] : NULL;
+    if (fn->plan != NULL && !target_has_roles(px->target))
+        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan for warp groups, which %s has not; -arch names the target "
+                   "that the text was made for", fn->name, px->target->name);
+    else if (last >= pass_find("assign_layout", 13) && tiles && !layouts)
+        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' says that it comes behind '%s', but no tile has a layout: name the "
+                   "pass that it does come behind, one before 'assign_layout'", fn->name, fn->after);
+    else if (last >= pass_find("plan_shared", 11) && bare != NULL)
+        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' says that it comes behind '%s', but '$%s' has no place in shared "
+                   "memory: name the pass that it does come behind, one before 'plan_shared'", fn->name, fn->after, bare->name);
+    else
+        return true;
+    return false;
+}
+
 /* The row behind the pass that ran last, which the text of tile IR may name. */
 static bool
 first_row(PassContext *px, const TirFn *fn, uint32_t *row)
@@ -238,7 +277,7 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
         diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
                    "plan' in front of the plan says that 'stages' is the next one", fn->name);
     else
-        return true;
+        return fn->after == NULL || has_what_passes_leave(px, fn, last);
     return false;
 }
 
