@@ -51,7 +51,7 @@ def check(tilec, folder, name, text, library):
         status, tir, errors = run(tilec, "-O0", "--emit=tir", path)
         if status != 0:
             return problems + [f"{name}: does not compile\n{errors}"]
-        lowered.append(tir)
+        lowered.append(re.sub(r'^ *from "[^"]*" \d+\n| at \d+(?: of "[^"]*")?(?= \{$)', "", tir, flags=re.M))
     if lowered[0] != lowered[1]:
         problems.append(f"{name}: its print has other tile IR")
     return problems

@@ -369,7 +369,7 @@ class Judge:
 
 def kernels_of(ptx):
     """The kernels alone: without metadata, comments and blank lines."""
-    lines = [line for line in ptx.split("\n") if line.strip() and not line.startswith("//")]
+    lines = [code for code in (line.split("//")[0].rstrip() for line in ptx.split("\n")) if code]
     return re.findall(r"^(?:\.extern \.shared [^\n]*\n)?\.visible \.entry .*?^\}", "\n".join(lines), re.M | re.S) or lines
 
 

@@ -44,7 +44,7 @@ def check_ladder(tilec, folder):
                               case.outputs)
         for name, want in case.outputs.items():
             have = ladder.from_bits(got[name], case.out_dtype)
-            error = np.abs(have - want).max() / max(np.abs(want).max(), 1e-30)
+            error = ladder.largest_error(have, want) / max(ladder.largest(want), 1e-30)
             yield (f"{case.example} {case.name} {name}", said or
                    (None if error <= max(case.slack, 1) * ladder.EPSILON[case.out_dtype] else
                     f"off by {error:.1e}"))

@@ -57,7 +57,7 @@ def changes(text):
     """(name, text) of each change."""
     lines = text.split("\n")
     pipelines = re.findall(r"^    shared (\$\w+):.* pipeline", text, re.M)
-    start = next(i for i, line in enumerate(lines) if line.strip() == "producer {")
+    start = next(i for i, line in enumerate(lines) if re.match(r" *producer\b.*\{$", line))
     count = Counter()
     for at in range(start, len(lines)):
         op = operation(lines[at])
@@ -140,7 +140,7 @@ def case_jobs(options, case):
     """The changes of one case that are to be judged."""
     with tempfile.TemporaryDirectory() as folder:
         text = dump(options, case, folder)
-        if "producer {" not in text:
+        if not re.search(r"^ *producer\b.*\{$", text, re.M):
             return []
         ptx, said = go_on(options, text, folder, "base")
         if not ptx:
