@@ -551,7 +551,7 @@ map_of(const Lowering *lo, const TirOp *copy)
 static bool
 same_map(const LirTensorMap *a, const LirTensorMap *b)
 {
-    bool same = a->tensor == b->tensor && a->swizzle_bytes == b->swizzle_bytes;
+    bool same = a->tensor == b->tensor && a->rank == b->rank && a->swizzle_bytes == b->swizzle_bytes;
 
     for (uint32_t d = 0; d < a->rank && same; d++)
         same = a->box[d] == b->box[d] && a->dim[d] == b->dim[d];
