@@ -185,22 +185,6 @@ print_indent(int depth, Buf *out)
 }
 
 static void
-print_string(const char *text, Buf *out)
-{
-    buf_char(out, '"');
-    for (; *text != '\0'; text++) {
-        if (*text == '\n') {
-            buf_add(out, "\\n");
-            continue;
-        }
-        if (*text == '"' || *text == '\\')
-            buf_char(out, '\\');
-        buf_char(out, *text);
-    }
-    buf_char(out, '"');
-}
-
-static void
 print_attributes(const AttributeList *attributes, Buf *out)
 {
     for (uint32_t i = 0; i < attributes->n; i++) {
@@ -258,7 +242,7 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         ast_print_expr(stmt->a, out);
         if (stmt->text != NULL) {
             buf_add(out, ", ");
-            print_string(stmt->text, out);
+            buf_quoted(out, stmt->text);
         }
         buf_char(out, ';');
         break;
@@ -321,7 +305,7 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
     case STMT_PRINT:
         buf_add(out, "print(");
         if (stmt->text != NULL)
-            print_string(stmt->text, out);
+            buf_quoted(out, stmt->text);
         for (uint32_t i = 0; i < stmt->args.n; i++) {
             buf_add(out, i > 0 || stmt->text != NULL ? ", " : "");
             ast_print_expr(stmt->args.at[i].value, out);
@@ -333,7 +317,7 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         ast_print_expr(stmt->a, out);
         if (stmt->text != NULL) {
             buf_add(out, ", ");
-            print_string(stmt->text, out);
+            buf_quoted(out, stmt->text);
         }
         buf_add(out, ");");
         break;

@@ -231,6 +231,22 @@ buf_char(Buf *buf, char c)
 }
 
 void
+buf_quoted(Buf *buf, const char *text)
+{
+    buf_char(buf, '"');
+    for (; *text != '\0'; text++) {
+        if (*text == '\n') {
+            buf_add(buf, "\\n");
+            continue;
+        }
+        if (*text == '"' || *text == '\\')
+            buf_char(buf, '\\');
+        buf_char(buf, *text);
+    }
+    buf_char(buf, '"');
+}
+
+void
 buf_int(Buf *buf, int64_t value)
 {
     char digits[24];

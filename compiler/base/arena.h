@@ -76,6 +76,7 @@ void buf_add(Buf *buf, const char *text);
 void buf_addn(Buf *buf, const char *text, size_t n);
 void buf_char(Buf *buf, char c);
 void buf_int(Buf *buf, int64_t value); /* decimal */
+void buf_quoted(Buf *buf, const char *text); /* in quotes, as programs and tile IR write strings: \" \\ \n */
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

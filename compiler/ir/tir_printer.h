@@ -18,7 +18,6 @@ typedef struct Printer {
 
 /* The parts that the files have in common (tir_text_parts.c).  A new line begins. */
 void tir_print_indent(Printer *p);
-void tir_print_string(Buf *out, const char *text);
 void tir_print_number(Buf *out, double number);
 /* at 57: where a range comes from; nothing if that is not known.  `at 57:9 of "softmax.tile"` where the diagnostics
  * want all places. */

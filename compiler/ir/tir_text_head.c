@@ -32,7 +32,7 @@ tir_print_interface(Printer *p)
     for (uint32_t k = 0; k < fn->constants.n; k++) {
         tir_print_indent(p);
         buf_printf(out, "constant %s = ", fn->constants.at[k].name);
-        tir_print_string(out, fn->constants.at[k].value);
+        buf_quoted(out, fn->constants.at[k].value);
         buf_char(out, '\n');
     }
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
@@ -54,7 +54,7 @@ tir_print_interface(Printer *p)
         buf_add(out, "require ");
         host_print(fn, fn->requires.at[k].condition, out);
         buf_add(out, ", ");
-        tir_print_string(out, fn->requires.at[k].message == NULL ? "" : fn->requires.at[k].message);
+        buf_quoted(out, fn->requires.at[k].message == NULL ? "" : fn->requires.at[k].message);
         buf_char(out, '\n');
     }
     for (uint32_t k = 0; k < fn->grid.n; k++) {
@@ -159,12 +159,12 @@ print_from(Printer *p)
             continue;
         tir_print_indent(p);
         buf_add(p->out, "file ");
-        tir_print_string(p->out, diag->files.at[k]->path);
+        buf_quoted(p->out, diag->files.at[k]->path);
         buf_char(p->out, '\n');
     }
     tir_print_indent(p);
     buf_add(p->out, "from ");
-    tir_print_string(p->out, diag->all_places ? p->from.file->path : file_base_name(p->from.file->path));
+    buf_quoted(p->out, diag->all_places ? p->from.file->path : file_base_name(p->from.file->path));
     buf_printf(p->out, " %" PRIu32, p->from.line);
     if (diag->all_places)
         buf_printf(p->out, ":%" PRIu32, p->from.column);

@@ -14,22 +14,6 @@ tir_print_indent(Printer *p)
         buf_add(p->out, "    ");
 }
 
-void
-tir_print_string(Buf *out, const char *text)
-{
-    buf_char(out, '"');
-    for (; *text != '\0'; text++) {
-        if (*text == '\n') {
-            buf_add(out, "\\n");
-            continue;
-        }
-        if (*text == '"' || *text == '\\')
-            buf_char(out, '\\');
-        buf_char(out, *text);
-    }
-    buf_char(out, '"');
-}
-
 SourcePlace
 tir_origin(const TirFn *fn, Span span)
 {
@@ -74,7 +58,7 @@ tir_print_place(Printer *p, Span span)
         buf_printf(p->out, ":%" PRIu32, place.column);
     if (place.file != p->from.file) {
         buf_add(p->out, " of ");
-        tir_print_string(p->out, all ? place.file->path : file_base_name(place.file->path));
+        buf_quoted(p->out, all ? place.file->path : file_base_name(place.file->path));
     }
 }
 
