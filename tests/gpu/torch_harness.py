@@ -34,6 +34,18 @@ def note(what, value):
     print("ROW " + json.dumps((what, value)), flush=True)
 
 
+def refused(text, function, kind=None):
+    """`function` raises tilec.torch.Error, or `kind`, with `text` in it."""
+    import tilec.torch
+
+    try:
+        function()
+    except kind or tilec.torch.Error as error:
+        assert text in str(error), f"said: {error}"
+    else:
+        raise AssertionError(f"not refused: {text}")
+
+
 class stage:  # noqa: N801
     """with stage("what"): notes how long it took."""
 

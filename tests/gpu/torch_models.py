@@ -14,7 +14,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from torch_harness import check, main, note, timed  # noqa: E402
+from torch_harness import check, main, note, refused, timed  # noqa: E402
 
 DEVICE = os.environ.get("TILEC_MODELS_ON", "cuda")
 VOCABULARY = 1000
@@ -216,16 +216,6 @@ def checkpointing():
 def refusals():
     import torch
     import transformers
-
-    import tilec.torch
-
-    def refused(text, function):
-        try:
-            function()
-        except tilec.torch.Error as error:
-            assert text in str(error), error
-        else:
-            raise AssertionError(f"not refused: {text}")
 
     model, ids = made(families()["Llama"], "tilec"), tokens(2, 50)
     hole = torch.ones(2, 50, dtype=torch.long, device=DEVICE)

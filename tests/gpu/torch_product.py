@@ -13,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from torch_harness import best_us, check, gpu_ms, main, note, stage, timed  # noqa: E402
+from torch_harness import best_us, check, gpu_ms, main, note, refused, stage, timed  # noqa: E402
 
 
 # ---- operands and references ----
@@ -84,17 +84,6 @@ def attention(*these, **options):
     import tilec.torch
 
     return tilec.torch.attention(*these, **{"causal": True, **options})
-
-
-def refused(text, function, kind=None):
-    import tilec.torch
-
-    try:
-        function()
-    except kind or tilec.torch.Error as error:
-        assert text in str(error), f"said: {error}"
-    else:
-        raise AssertionError(f"not refused: {text}")
 
 
 def good(function=attention, **shape):

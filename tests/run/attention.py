@@ -253,24 +253,33 @@ def run(options, case, folder):
                 raise Wrong(f"{name}: error {error:.3g}, by FlashAttention-3's rule {allowed:.3g}")
 
 
-def main():
+def arguments():
+    """What the programs beside this one take, too."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("--part", default="0/1", help="K/N: every N-th case from K on")
-    options = parser.parse_args()
+    return parser
+
+
+def run_cases(options, every, one, called=name_of, failed=0):
+    """Runs one(options, case, folder) for a part of the cases; the exit status."""
     part, parts = map(int, options.part.split("/"))
-    passed, failed = 0, 0
-    for case in cases()[part::parts]:
+    passed = 0
+    for case in every[part::parts]:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                run(options, case, folder)
+                one(options, case, folder)
                 passed += 1
             except Wrong as wrong:
                 failed += 1
-                print(f"{name_of(case)}:\n    " + str(wrong).strip().replace("\n", "\n    "))
+                print(f"{called(case)}:\n    " + str(wrong).strip().replace("\n", "\n    "))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
+
+
+def main():
+    return run_cases(arguments().parse_args(), cases(), run)
 
 
 if __name__ == "__main__":

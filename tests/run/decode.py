@@ -8,11 +8,9 @@ partial results together.  On sm_90 with the plan that `auto` chooses, with pinn
 A result is accepted when its largest error is at most twice that of the same computation with what
 a 16-bit program stores rounded to 16 bits, plus 1e-5.
 """
-import argparse
 import os
 import subprocess
 import sys
-import tempfile
 from collections import namedtuple
 
 import numpy as np
@@ -140,24 +138,9 @@ def check_splits():
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--part", default="0/1", help="K/N: every N-th case from K on")
+    parser = attention.arguments()
     parser.add_argument("--seeds", type=int, default=2)
-    options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
-    passed, failed = 0, check_splits()
-    for case in cases()[part::parts]:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                run(options, case, folder)
-                passed += 1
-            except attention.Wrong as wrong:
-                failed += 1
-                print(f"{attention.name_of(case)}:\n    " + str(wrong).strip().replace("\n", "\n    "))
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return attention.run_cases(parser.parse_args(), cases(), run, failed=check_splits())
 
 
 if __name__ == "__main__":

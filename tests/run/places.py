@@ -8,12 +8,10 @@ whole tiles.  What no program may read is NaN: a sequence in the middle of a pac
 last key, pages and entries of the table that are not used.  A result is accepted when its largest error is at most twice that of
 the same computation with what a 16-bit program stores rounded to 16 bits, plus 1e-5.
 """
-import argparse
 import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections import namedtuple
 
 import numpy as np
@@ -290,28 +288,16 @@ def name_of(case):
     return " ".join([type(case).__name__] + [f"{k}={v}" for k, v in case._asdict().items() if v not in (False, (), None)])
 
 
+def run(options, case, folder):
+    RUN[type(case).__name__](case, Runner(options, case, folder))
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--part", default="0/1", help="K/N: every N-th case from K on")
+    parser = attention.arguments()
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
-    passed = failed = 0
-    for case in cases()[part::parts]:
-        if options.only not in name_of(case):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                RUN[type(case).__name__](case, Runner(options, case, folder))
-                passed += 1
-            except attention.Wrong as wrong:
-                failed += 1
-                print(f"{name_of(case)}:\n    " + str(wrong).strip().replace("\n", "\n    "))
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return attention.run_cases(options, [case for case in cases() if options.only in name_of(case)], run, name_of)
 
 
 if __name__ == "__main__":
