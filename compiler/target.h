@@ -17,10 +17,13 @@
 
 /* What a target has beyond the common base (sm_80: cp.async, ldmatrix, mma.sync), besides its forms. */
 typedef enum Ability {
-    CAN_STORE_MATRIX = 1 << 0,  /* stmatrix */
-    CAN_START_EARLY = 1 << 1,   /* griddepcontrol: blocks are set up while the kernel before theirs ends */
-    CAN_COUNT_BYTES = 1 << 2,   /* mbarrier.try_wait and expect_tx: barriers in shared memory that copies complete */
-    CAN_CLUSTER = 1 << 3,       /* blocks that see each other's shared memory; one copy for several of them */
+    CAN_STORE_MATRIX = 1 << 0, /* stmatrix */
+    /* griddepcontrol: blocks are set up while the kernel before theirs ends */
+    CAN_START_EARLY = 1 << 1,
+    /* mbarrier.try_wait and expect_tx: barriers in shared memory that copies complete */
+    CAN_COUNT_BYTES = 1 << 2,
+    /* blocks that see each other's shared memory; one copy for several of them */
+    CAN_CLUSTER = 1 << 3,
     CAN_MOVE_REGISTERS = 1 << 4 /* setmaxnreg: warp groups give registers to one another */
 } Ability;
 
@@ -29,8 +32,8 @@ typedef enum Issuer { BY_WARP, BY_WARP_GROUP, BY_THREAD, ISSUERS } Issuer;
 
 /* How its end is known. */
 typedef enum Completion {
-    DONE_IN_LINE, /* its result is there for the next instruction */
-    DONE_BY_GROUP, /* wait until at most n groups of this kind are under way */
+    DONE_IN_LINE,   /* its result is there for the next instruction */
+    DONE_BY_GROUP,  /* wait until at most n groups of this kind are under way */
     DONE_BY_BARRIER /* at a barrier in shared memory, for whoever waits there */
 } Completion;
 
@@ -43,9 +46,9 @@ typedef struct MmaForm {
     DType dtype;
     Issuer issuer;
     Completion done;
-    int32_t m, n, k;      /* n: the most, in steps of .. */
+    int32_t m, n, k; /* n: the most, in steps of .. */
     int32_t n_step;
-    uint8_t a, b, d;      /* spaces */
+    uint8_t a, b, d; /* spaces */
     uint8_t a_major, b_major;
     bool exact;           /* it takes the architecture's own .target */
     const char *mnemonic; /* one that has %d takes n there */
@@ -68,9 +71,10 @@ typedef struct CopyForm {
 
 /* Registers of a thread that are left for what is not counted one by one, as ptxas 13.0 was seen to want them. */
 enum {
-    BESIDE_KEPT = 72,   /* where operands stay in registers over a loop: fragments, addresses, statistics */
-    BESIDE_SUMS = 32,   /* in a role, beside the results of products: the same without fragments */
-    BESIDE_RESULT = 30  /* before roles part, beside the result of one product of a warp group */
+    /* where operands stay in registers over a loop: fragments, addresses, statistics */
+    BESIDE_KEPT = 72,
+    BESIDE_SUMS = 32,  /* in a role, beside the results of products: the same without fragments */
+    BESIDE_RESULT = 30 /* before roles part, beside the result of one product of a warp group */
 };
 
 enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
@@ -79,35 +83,38 @@ enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups c
 typedef struct GroupTimes {
     double power_pipelined, power_plain; /* how well arithmetic hides behind products */
     double power_mmas; /* how well they and their operands' way hide behind each other, alone */
-    double iteration; /* clocks: of a loop that has nothing but products, each time around */
-    double chain;    /* clocks: latencies of what one warp group does one after the other */
-    double exchange; /* clocks: a value goes from warp group to warp group */
-    double start;    /* clocks: to begin and end a tile, beside one more iteration */
+    double iteration;  /* clocks: of a loop that has nothing but products, each time around */
+    double chain;      /* clocks: latencies of what one warp group does one after the other */
+    double exchange;   /* clocks: a value goes from warp group to warp group */
+    double start;      /* clocks: to begin and end a tile, beside one more iteration */
 } GroupTimes;
 
 /* What planned kernels take beside the time of the units: clocks, and how units share (consumer_time.c);
  * fitted, see there. */
 typedef struct ConsumerTimes {
-    double port_power;      /* products that read much wait for the port: a norm of the two */
-    double issue;           /* of a clock, for an instruction of tile arithmetic */
-    double round;           /* arithmetic of an iteration that does not grow with its tiles */
-    double gap;             /* in which a consumer needs no unit, an iteration .. */
-    double gap_in_order;    /* .. and that much more in in-order loops */
-    double under;           /* of products that run under arithmetic: the part that is waited for */
-    double coop_k;           /* where consumers wait for one another, an iteration and other consumer */
-    double vector;          /* an element of a vector that each consumer loads itself */
-    double added;           /* an element that is added to memory from registers */
-    double tile;            /* to begin and end a tile of the grid, .. */
-    double fill;            /* .. iterations in which nothing runs beside it .. */
-    double block;           /* .. and to begin a block */
-    double stage;            /* of what a tile's first copy takes, where its stage is the only one */
-    double idle;            /* of an iteration that other consumers of the block do not have */
-    double store_bytes;     /* that one SM of a busy chip writes in a clock */
-    double mask;            /* instructions for an element that is masked .. */
-    double mask_coop_k;      /* .. of which so much counts where consumers wait for one another */
-    double copy_latency;    /* of a tile that nothing runs ahead of .. */
-    double copy_part;       /* .. of which so much counts where its stage is read in a part of an iteration */
-    double pair;            /* an iteration of blocks that run in pairs */
+    double port_power;   /* products that read much wait for the port: a norm of the two */
+    double issue;        /* of a clock, for an instruction of tile arithmetic */
+    double round;        /* arithmetic of an iteration that does not grow with its tiles */
+    double gap;          /* in which a consumer needs no unit, an iteration .. */
+    double gap_in_order; /* .. and that much more in in-order loops */
+    double under;        /* of products that run under arithmetic: the part that is waited for */
+    /* where consumers wait for one another, an iteration and other consumer */
+    double coop_k;
+    double vector; /* an element of a vector that each consumer loads itself */
+    double added;  /* an element that is added to memory from registers */
+    double tile;   /* to begin and end a tile of the grid, .. */
+    double fill;   /* .. iterations in which nothing runs beside it .. */
+    double block;  /* .. and to begin a block */
+    /* of what a tile's first copy takes, where its stage is the only one */
+    double stage;
+    double idle;         /* of an iteration that other consumers of the block do not have */
+    double store_bytes;  /* that one SM of a busy chip writes in a clock */
+    double mask;         /* instructions for an element that is masked .. */
+    double mask_coop_k;  /* .. of which so much counts where consumers wait for one another */
+    double copy_latency; /* of a tile that nothing runs ahead of .. */
+    /* .. of which so much counts where its stage is read in a part of an iteration */
+    double copy_part;
+    double pair; /* an iteration of blocks that run in pairs */
     double launch;
     /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
      * takes beside them, and how much longer it takes where results are transposed */
@@ -118,13 +125,16 @@ typedef struct ConsumerTimes {
  * take: fitted, see there. */
 typedef struct LoopTimes {
     double not_hidden; /* of the less busy one of tensor unit and shared memory */
-    double rest_not_hidden[3]; /* of special functions and lanes, where 1, 2 or more blocks share an SM */
+    /* of special functions and lanes, where 1, 2 or more blocks share an SM */
+    double rest_not_hidden[3];
     double barrier_wait, copy_wait; /* of a block that is alone on its SM */
-    double round_wait, turn_wait;   /* of others, an iteration, and for a copy that had a part of one */
-    double few_warps;  /* factor where they are too few to take turns well */
+    /* of others, an iteration, and for a copy that had a part of one */
+    double round_wait, turn_wait;
+    double few_warps;   /* factor where they are too few to take turns well */
     double masked_more; /* of an iteration that has masks */
-    double spill;      /* a register that is spilled */
-    double may_spill, near_spill; /* where nearly all are alive at once, and where it may come to that */
+    double spill;       /* a register that is spilled */
+    /* where nearly all are alive at once, and where it may come to that */
+    double may_spill, near_spill;
 } LoopTimes;
 
 /* What a chip has and how fast it is, whatever instructions it is given. */
@@ -139,16 +149,17 @@ typedef struct Chip {
 
     /* rates of one SM, a clock: for the cost model */
     int32_t mma_flops[ISSUERS]; /* dense 16-bit, f32 accumulators, by who issues them */
-    int32_t special_ops; /* ex2, rcp, .. */
-    int32_t float_ops;   /* f32 lanes */
+    int32_t special_ops;        /* ex2, rcp, .. */
+    int32_t float_ops;          /* f32 lanes */
     int32_t shared_bytes;
     int32_t global_bytes; /* of loads and stores, through the L2 cache */
-    int32_t copy_bytes;  /* that one SM of a busy chip gets from the L2 cache */
-    int32_t copy_clocks; /* from the question for a tile until it is there */
+    int32_t copy_bytes;   /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks;  /* from the question for a tile until it is there */
 
     int32_t sm_count, clock_mhz; /* of the whole chip, under a heavy load: for predictions */
     int32_t burst_mhz;           /* of a chip that is not at its power limit */
-    int32_t cache_share;         /* bytes of the L2 cache that programs at work should share, at most */
+    /* bytes of the L2 cache that programs at work should share, at most */
+    int32_t cache_share;
     LoopTimes loop_times;
 } Chip;
 
@@ -177,7 +188,7 @@ typedef struct Target {
     } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
     struct {
         uint32_t producer, consumer;
-    } dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
+    } dynamic_registers[TARGET_GROUPS];           /* the same, with the dynamic tile scheduler */
     int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
     int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
     GroupTimes group_times;

@@ -69,12 +69,7 @@ typedef bool (*TilecImport)(void *user, const char *name, const char **path, con
                             size_t *n);
 
 /* What is done about a kind of warning. */
-typedef enum TilecAction {
-    TILEC_AS_USUAL,
-    TILEC_WARN,
-    TILEC_IGNORE,
-    TILEC_FAIL
-} TilecAction;
+typedef enum TilecAction { TILEC_AS_USUAL, TILEC_WARN, TILEC_IGNORE, TILEC_FAIL } TilecAction;
 
 typedef struct TilecOptions {
     const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", also "sm_90a" .. */
@@ -83,33 +78,35 @@ typedef struct TilecOptions {
     int level; /* 0 .. 3 */
     const TilecDefine *defines;
     size_t n_defines;
-    const TilecDefine *sizes;       /* of the tensors, what they are most often: Sq=16384 */
+    const TilecDefine *sizes; /* of the tensors, what they are most often: Sq=16384 */
     size_t n_sizes;
-    const char *kernel;             /* compile this one only; NULL: all */
-    const char *const *switches;    /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
+    const char *kernel;          /* compile this one only; NULL: all */
+    const char *const *switches; /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
     size_t n_switches;
-    uint32_t warps, stages;         /* of every kernel; 0: what the source or the compiler says */
-    const char *plan;               /* "consumers=3,stages=3", "none"; NULL: what the compiler finds */
-    bool line_info;                 /* .loc and .file lines */
+    uint32_t warps, stages; /* of every kernel; 0: what the source or the compiler says */
+    const char *plan;       /* "consumers=3,stages=3", "none"; NULL: what the compiler finds */
+    bool line_info;         /* .loc and .file lines */
     bool warnings_are_errors;
-    bool remarks;                   /* say what was and was not done, and why */
-    bool verify;                    /* check the IR after each pass */
-    bool report, time_report;       /* fill those texts of the result */
-    const char *dump_ir;            /* NULL: no; "": after every pass; "a,b": after these */
+    bool remarks;                    /* say what was and was not done, and why */
+    bool verify;                     /* check the IR after each pass */
+    bool report, time_report;        /* fill those texts of the result */
+    const char *dump_ir;             /* NULL: no; "": after every pass; "a,b": after these */
     bool schedule, schedule_picture; /* fill those texts of the result */
-    bool page;                      /* and that one; the PTX has line numbers then */
-    const char *run_pass;           /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind
+    bool page;                       /* and that one; the PTX has line numbers then */
+    const char *
+        run_pass; /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind
                                        the last of them to what `emit` says */
-    const char *header_name;        /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
-    bool header_with_ptx;           /* TILEC_EMIT_HEADER: the PTX is in it */
-    bool ignore_debug;              /* `print` and `assert` are left out; else they are errors */
-    const char *tuning;             /* the text of a tuning database (docs/search.md); NULL: none */
-    const char *tuning_path;        /* its name, for messages */
-    TilecImport import;             /* NULL: the built-in library only */
+    const char *header_name; /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
+    bool header_with_ptx;    /* TILEC_EMIT_HEADER: the PTX is in it */
+    bool ignore_debug;       /* `print` and `assert` are left out; else they are errors */
+    const char *tuning;      /* the text of a tuning database (docs/search.md); NULL: none */
+    const char *tuning_path; /* its name, for messages */
+    TilecImport import;      /* NULL: the built-in library only */
     void *import_user;
     const TilecAllocator *allocator; /* NULL: malloc and free */
     TilecAction unproved; /* roles of warp groups that nothing could be proved of; usually TILEC_FAIL */
-    TilecAction no_plan;  /* a kernel without warp groups on a target that has them; usually TILEC_WARN */
+    TilecAction
+        no_plan; /* a kernel without warp groups on a target that has them; usually TILEC_WARN */
 } TilecOptions;
 
 typedef struct TilecResult {
@@ -121,7 +118,7 @@ typedef struct TilecResult {
     const char *report, *time_report;
     const char *schedule;         /* roles, buffers, barriers and a timeline of each kernel */
     const char *schedule_picture; /* the same as SVG */
-    const char *page;             /* HTML: source, tile IR and PTX side by side; it has room for machine code */
+    const char *page; /* HTML: source, tile IR and PTX side by side; it has room for machine code */
     unsigned errors, warnings;
     size_t memory_bytes; /* taken from the allocator */
     void *storage;       /* ours */
@@ -133,7 +130,7 @@ TILEC_API TilecOptions tilec_default_options(void);
 /* Compiles `n` bytes of text.  `path` stands in messages; a name that ends in ".tir" says that the
  * text is tile IR.  Always fills `result`, which must be freed whatever the status. */
 TILEC_API TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
-                          size_t n, TilecResult *result);
+                                    size_t n, TilecResult *result);
 TILEC_API void tilec_result_free(TilecResult *result);
 
 /* A tensor of NumPy's: C order, little endian. */
@@ -144,14 +141,14 @@ typedef struct TilecArray {
     uint32_t bytes;   /* of an element */
     uint32_t rank;
     int64_t shape[TILEC_MAX_RANK];
-    size_t total;     /* bytes of all elements */
+    size_t total; /* bytes of all elements */
     const void *data;
     const double *tolerance; /* of a result, where asked for: how far a compiled kernel may be from it
                                 by rounding alone, for each element; infinite: nothing is known */
 } TilecArray;
 
 typedef enum TilecNan {
-    TILEC_NAN_NOTE,   /* a warning, once for each place */
+    TILEC_NAN_NOTE, /* a warning, once for each place */
     TILEC_NAN_IGNORE,
     TILEC_NAN_ERROR
 } TilecNan;
@@ -160,14 +157,14 @@ typedef enum TilecNan {
 typedef struct TilecRun {
     const TilecArray *inputs;
     size_t n_inputs;
-    const TilecDefine *sets;    /* sizes that no array has, and scalars */
+    const TilecDefine *sets; /* sizes that no array has, and scalars */
     size_t n_sets;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    bool tolerance;             /* of the results, too */
-    uint64_t seed;              /* the order of the programs; 0: that of the grid */
-    TilecNan nan;               /* what an operation that makes a NaN is */
-    uint64_t work_limit;        /* elements computed, about; 0: minutes of them */
+    bool tolerance;      /* of the results, too */
+    uint64_t seed;       /* the order of the programs; 0: that of the grid */
+    TilecNan nan;        /* what an operation that makes a NaN is */
+    uint64_t work_limit; /* elements computed, about; 0: minutes of them */
     void (*print)(void *user, const char *text, size_t n); /* what `print` says; NULL: nowhere */
     void *print_user;
 } TilecRun;
@@ -199,26 +196,28 @@ typedef struct TilecSearch {
      * usual ones.  The last list holds for all further parameters, too */
     const int32_t *tiles[TILEC_OPEN];
     size_t n_tiles[TILEC_OPEN];
-    const uint32_t *groups; /* numbers of warp groups that compute, 1 to 4 */
-    size_t n_groups;        /* 0: all */
+    const uint32_t *groups;   /* numbers of warp groups that compute, 1 to 4 */
+    size_t n_groups;          /* 0: all */
     const TilecDefine *sizes; /* of the tensors, for the prediction: Sq=16384 */
     size_t n_sizes;
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
-    bool json;   /* a line of JSON for each plan, not a table */
-    bool built;  /* only plans that tilec builds, by the time they take; the order does not
+    bool json;     /* a line of JSON for each plan, not a table */
+    bool built;    /* only plans that tilec builds, by the time they take; the order does not
                     count.  A line of JSON has the options of tilec that give this plan */
     bool clusters; /* `built`: also plans whose blocks run in pairs */
 } TilecSearch;
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most
  * products), the best first; `output` is the list.  Nothing is compiled. */
-TILEC_API TilecStatus tilec_search(const TilecOptions *options, const TilecSearch *search, const char *path,
-                         const char *text, size_t n, TilecResult *result);
+TILEC_API TilecStatus tilec_search(const TilecOptions *options, const TilecSearch *search,
+                                   const char *path, const char *text, size_t n,
+                                   TilecResult *result);
 
 /* Tables as text, one line each: `which` is "passes" or "targets"; NULL for anything else.  The
  * result is filled as by tilec_compile. */
-TILEC_API TilecStatus tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result);
+TILEC_API TilecStatus tilec_list(const TilecAllocator *allocator, const char *which,
+                                 TilecResult *result);
 
 #ifdef __cplusplus
 }

@@ -34,6 +34,7 @@ typedef enum ExprKind {
     EXPR_SPAN       /* a..b */
 } ExprKind;
 
+/* clang-format off */
 typedef enum Op {
     OP_NEG, OP_NOT,                                 /* unary */
     OP_OR, OP_AND,                                  /* || && */
@@ -42,6 +43,7 @@ typedef enum Op {
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_REM,
     OP_NONE                                         /* in STMT_ASSIGN: plain `=` */
 } Op;
+/* clang-format on */
 
 const char *op_text(Op op);
 

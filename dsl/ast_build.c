@@ -22,8 +22,10 @@ expr_over(Parser *parser, ExprKind kind, Span span, Expr *a)
     expr->depth = a->depth + 1;
     if (expr->depth > EXPR_MAX_DEPTH) {
         if (parser->last_error != a->span.lo)
-            diag_error(parser->diag, a->span, "E-NESTING: this expression is too long: at most %d operators in "
-                       "a chain are possible", EXPR_MAX_DEPTH);
+            diag_error(parser->diag, a->span,
+                       "E-NESTING: this expression is too long: at most %d operators in "
+                       "a chain are possible",
+                       EXPR_MAX_DEPTH);
         parser->last_error = a->span.lo;
         expr->a = expr_new(parser, EXPR_INT, a->span);
         expr->depth = 1;
@@ -97,6 +99,7 @@ parse_const_kind(Parser *parser, Word name)
         return CONST_KIND_TYPE;
     if (strcmp(name.text, "int") != 0)
         diag_error(parser->diag, name.span,
-                   "E-PARAMETER: a compile-time parameter is an int, a bool or a type, not '%s'", name.text);
+                   "E-PARAMETER: a compile-time parameter is an int, a bool or a type, not '%s'",
+                   name.text);
     return CONST_KIND_INT;
 }

@@ -7,9 +7,8 @@
 const char *
 op_text(Op op)
 {
-    static const char *const text[] = {"-",  "!",  "||", "&&", "==", "!=", "<", "<=", ">",
-                                       ">=", "|",  "^",  "&",  "<<", ">>", "+", "-",  "*",
-                                       "/",  "%",  ""};
+    static const char *const text[] = {"-", "!", "||", "&&", "==", "!=", "<", "<=", ">", ">=", "|",
+                                       "^", "&", "<<", ">>", "+",  "-",  "*", "/",  "%", ""};
     return text[op];
 }
 
@@ -21,8 +20,21 @@ const_kind_name(ConstKind kind)
 }
 
 /* How tightly things bind, from loose to tight. */
-enum { LEVEL_SPAN, LEVEL_OR, LEVEL_AND, LEVEL_COMPARE, LEVEL_BIT_OR, LEVEL_BIT_XOR, LEVEL_BIT_AND,
-       LEVEL_SHIFT, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_CAST, LEVEL_UNARY, LEVEL_POSTFIX };
+enum {
+    LEVEL_SPAN,
+    LEVEL_OR,
+    LEVEL_AND,
+    LEVEL_COMPARE,
+    LEVEL_BIT_OR,
+    LEVEL_BIT_XOR,
+    LEVEL_BIT_AND,
+    LEVEL_SHIFT,
+    LEVEL_SUM,
+    LEVEL_PRODUCT,
+    LEVEL_CAST,
+    LEVEL_UNARY,
+    LEVEL_POSTFIX
+};
 
 static int
 op_level(Op op)
@@ -30,12 +42,19 @@ op_level(Op op)
     switch (op) {
     case OP_OR: return LEVEL_OR;
     case OP_AND: return LEVEL_AND;
-    case OP_EQ: case OP_NE: case OP_LT: case OP_LE: case OP_GT: case OP_GE: return LEVEL_COMPARE;
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE: return LEVEL_COMPARE;
     case OP_BIT_OR: return LEVEL_BIT_OR;
     case OP_BIT_XOR: return LEVEL_BIT_XOR;
     case OP_BIT_AND: return LEVEL_BIT_AND;
-    case OP_SHL: case OP_SHR: return LEVEL_SHIFT;
-    case OP_ADD: case OP_SUB: return LEVEL_SUM;
+    case OP_SHL:
+    case OP_SHR: return LEVEL_SHIFT;
+    case OP_ADD:
+    case OP_SUB: return LEVEL_SUM;
     default: return LEVEL_PRODUCT;
     }
 }
@@ -93,19 +112,11 @@ print_bare(const Expr *expr, Buf *out)
     int level = expr_level(expr);
 
     switch (expr->kind) {
-    case EXPR_INT:
-        buf_printf(out, "%lld", (long long)expr->integer);
-        break;
+    case EXPR_INT: buf_printf(out, "%lld", (long long)expr->integer); break;
     case EXPR_FLOAT:
-    case EXPR_NAME:
-        buf_add(out, expr->text);
-        break;
-    case EXPR_BOOL:
-        buf_add(out, expr->integer ? "true" : "false");
-        break;
-    case EXPR_TUPLE:
-        print_args(&expr->args, out);
-        break;
+    case EXPR_NAME: buf_add(out, expr->text); break;
+    case EXPR_BOOL: buf_add(out, expr->integer ? "true" : "false"); break;
+    case EXPR_TUPLE: print_args(&expr->args, out); break;
     case EXPR_UNARY:
         buf_add(out, op_text(expr->op));
         print_expr(expr->a, level, out);
@@ -299,9 +310,7 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         }
         buf_char(out, ';');
         break;
-    case STMT_BLOCK:
-        print_block(stmt->body, depth, out);
-        break;
+    case STMT_BLOCK: print_block(stmt->body, depth, out); break;
     case STMT_PRINT:
         buf_add(out, "print(");
         if (stmt->text != NULL)

@@ -50,10 +50,11 @@ use_module(Loading *loading, const Name *name)
     vec_push(loading->arena, &loading->names, name->text);
     if (loading->loader == NULL || loading->loader->load == NULL ||
         !loading->loader->load(loading->loader->user, name->text, &path, &text, &n)) {
-        diag_error(loading->diag, name->span,
-                   "E-MODULE: there is no module '%s': no file %s.tile beside this one, in a folder given "
-                   "with -I, or in the standard library",
-                   name->text, name->text);
+        diag_error(
+            loading->diag, name->span,
+            "E-MODULE: there is no module '%s': no file %s.tile beside this one, in a folder given "
+            "with -I, or in the standard library",
+            name->text, name->text);
         return;
     }
     const SourceFile *file = diag_add_file(loading->diag, path, text, n);

@@ -20,26 +20,26 @@ enum { INDENT = 4, TAB = 8, ROUNDS = 64, LINES = 64, TIMES = 8, NOWHERE = -1 };
 typedef struct Item {
     const Token *token;
     /* mark */
-    bool prefix;        /* - or ! before its operand */
-    bool angle;         /* < or > around types and compile-time parameters */
-    bool tight;         /* the = of a named argument in a call */
-    bool header;        /* the ( of a kernel's parameters, or its body's { */
-    bool one_line;      /* { or } of a block on one line */
-    bool starts;        /* a statement, or what stands where one may begin */
-    bool resumes;       /* else */
-    int32_t depth;      /* blocks around */
-    int32_t open;       /* the innermost bracket that is open before this token; NOWHERE: none */
-    int32_t block;      /* likewise the innermost {; of a }, its own */
+    bool prefix;   /* - or ! before its operand */
+    bool angle;    /* < or > around types and compile-time parameters */
+    bool tight;    /* the = of a named argument in a call */
+    bool header;   /* the ( of a kernel's parameters, or its body's { */
+    bool one_line; /* { or } of a block on one line */
+    bool starts;   /* a statement, or what stands where one may begin */
+    bool resumes;  /* else */
+    int32_t depth; /* blocks around */
+    int32_t open;  /* the innermost bracket that is open before this token; NOWHERE: none */
+    int32_t block; /* likewise the innermost {; of a }, its own */
     /* break */
-    uint32_t breaks;    /* ends of lines before it: 0, 1, 2 */
-    uint32_t line;      /* of the output */
+    uint32_t breaks; /* ends of lines before it: 0, 1, 2 */
+    uint32_t line;   /* of the output */
     /* place */
-    int32_t gap;        /* blanks before it, where nothing is aligned */
-    int32_t seen;       /* its column in the source */
+    int32_t gap;  /* blanks before it, where nothing is aligned */
+    int32_t seen; /* its column in the source */
     int32_t seen_gap;
-    bool joined;        /* its line was several in the source: its column there says nothing */
-    int32_t shift;      /* of the beginning of its line, from the source to here */
-    int32_t group;      /* of aligned tokens: leads to the one that stands for them */
+    bool joined;   /* its line was several in the source: its column there says nothing */
+    int32_t shift; /* of the beginning of its line, from the source to here */
+    int32_t group; /* of aligned tokens: leads to the one that stands for them */
     int32_t pad, column;
 } Item;
 
@@ -115,7 +115,8 @@ mark_bracket(Marking *m, int32_t at)
                  (is(&m->f->items[m->last], "zeros") || is(&m->f->items[m->last], "full") ||
                   (m->before != NOWHERE && is(&m->f->items[m->before], "kernel")));
 
-    item->angle = typed || (is(item, ">") && depth > 0 && m->f->items[m->brackets.at[depth - 1]].angle);
+    item->angle = typed ||
+                  (is(item, ">") && depth > 0 && m->f->items[m->brackets.at[depth - 1]].angle);
     if (typed || is_one_of(item, left)) {
         item->header = m->kernel && depth == 0 && is(item, "(");
         if (depth < sizeof m->call)
@@ -135,7 +136,8 @@ mark_block(Format *f, int32_t open, int32_t close)
 
     for (int32_t k = open + 1; k <= close; k++) {
         const Token *token = f->items[k].token;
-        one_line &= token->lines == 0 && (token->kind != TOKEN_COMMENT || memchr(token->text, '\n', token->n) == NULL);
+        one_line &= token->lines == 0 &&
+                    (token->kind != TOKEN_COMMENT || memchr(token->text, '\n', token->n) == NULL);
     }
     f->items[open].one_line = f->items[close].one_line = one_line || close == open + 1;
 }
@@ -147,7 +149,8 @@ mark_token(Marking *m, int32_t at)
     Item *item = &m->f->items[at];
     uint32_t depth = m->brackets.n;
 
-    item->prefix = (is(item, "-") || is(item, "!")) && (m->last == NOWHERE || !ends_operand(&m->f->items[m->last]));
+    item->prefix = (is(item, "-") || is(item, "!")) &&
+                   (m->last == NOWHERE || !ends_operand(&m->f->items[m->last]));
     item->resumes = is(item, "else");
     if (m->starts && m->attribute && !is(item, "(") && !is(item, "@"))
         m->attribute = false;
@@ -244,13 +247,15 @@ gap_before(const Item *last, const Item *item)
     static const char *const opening[] = {"(", "[", "@", NULL};
     static const char *const dots[] = {".", "..", NULL};
     static const char *const callers[] = {"print", "assert", "]", ")", NULL};
-    bool called = last->token->kind == TOKEN_NAME || is_one_of(last, callers) || (last->angle && is(last, ">"));
+    bool called = last->token->kind == TOKEN_NAME || is_one_of(last, callers) ||
+                  (last->angle && is(last, ">"));
 
     if (is_comment(item) || is_comment(last))
         return is_comment(item) ? 1 : !is_one_of(item, closing);
     if (last->header && is(last, "(") && last->breaks > 0)
         return INDENT - 1;
-    if (is_one_of(item, closing) || is_one_of(last, opening) || is_one_of(item, dots) || is_one_of(last, dots))
+    if (is_one_of(item, closing) || is_one_of(last, opening) || is_one_of(item, dots) ||
+        is_one_of(last, dots))
         return 0;
     if (item->angle || (last->angle && is(last, "<")) || last->prefix || item->tight || last->tight)
         return 0;
@@ -293,14 +298,18 @@ find_seen(const SourceFile *file, Format *f)
         }
         item->seen = column;
         item->seen_gap = blanks;
-        item->joined = k > 0 && item->breaks == 0 && (item->token->lines > 0 || f->items[k - 1].joined);
+        item->joined = k > 0 && item->breaks == 0 &&
+                       (item->token->lines > 0 || f->items[k - 1].joined);
         const char *newline = NULL;
         for (uint32_t i = 0; i < item->token->n; i++)
             if (item->token->text[i] == '\n')
                 newline = item->token->text + i + 1;
-        uint32_t rest = newline == NULL ? item->token->n : item->token->n - (uint32_t)(newline - item->token->text);
-        item->shift = k > 0 && item->breaks == 0 ? f->items[k - 1].shift : item->column - item->seen;
-        column = (newline == NULL ? column : 0) + width(item->token->text + item->token->n - rest, rest);
+        uint32_t rest = newline == NULL ? item->token->n
+                                        : item->token->n - (uint32_t)(newline - item->token->text);
+        item->shift = k > 0 && item->breaks == 0 ? f->items[k - 1].shift
+                                                 : item->column - item->seen;
+        column = (newline == NULL ? column : 0) +
+                 width(item->token->text + item->token->n - rest, rest);
         at = begin + item->token->n;
     }
 }
@@ -328,8 +337,8 @@ seen_beside(const Format *f, int32_t at, int32_t step)
             return NOWHERE; /* an empty line ends the paragraph */
         lines += apart;
         line = other->line;
-        if (line != item->line && other->breaks == 0 && !other->joined && other->seen == item->seen &&
-            other->gap > 0 && other->shift == item->shift)
+        if (line != item->line && other->breaks == 0 && !other->joined &&
+            other->seen == item->seen && other->gap > 0 && other->shift == item->shift)
             return k;
     }
     return NOWHERE;
@@ -470,7 +479,8 @@ static bool
 lay_out(Arena *arena, const SourceFile *file, bool aligned, Buf *out)
 {
     TokenList tokens = dsl_tokens(arena, file);
-    Format f = {.arena = arena, .items = arena_array(arena, Item, tokens.n + 1), .n = (int32_t)tokens.n};
+    Format f = {
+        .arena = arena, .items = arena_array(arena, Item, tokens.n + 1), .n = (int32_t)tokens.n};
 
     for (uint32_t k = 0; k < tokens.n; k++)
         f.items[k].token = &tokens.at[k];

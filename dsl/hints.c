@@ -10,8 +10,9 @@
 #define FUNCTION "a function is `fn name(a, b) { .. }`"
 #define MODULE "the functions of a module come with `use name;`"
 #define VALUE "`let x = ..` names a value, `var x = ..` one that changes"
-#define SHAPE "the elements of a tile keep their places: x[:, None] adds a dimension, a sum takes one away, and " \
-              "pack(a, b) makes one of two ranges"
+#define SHAPE                                                                                           \
+    "the elements of a tile keep their places: x[:, None] adds a dimension, a sum takes one away, and " \
+    "pack(a, b) makes one of two ranges"
 #define PRODUCT "a product of matrices is mma(a, b) or mma(a, b, acc)"
 #define WIDER "tiles grow to the shape of what they meet; x[:, None] adds a dimension"
 #define INDICES "the indices 0..N are iota(N)"
@@ -122,8 +123,10 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
         hint = call_hint(parser, place);
     if (hint != NULL)
         return hint;
-    if (found == '(' && is_behind(parser, place, before) && character_before(parser, before->span) == '.')
-        return arena_printf(parser->arena, "tiles have no methods: functions are called as %s(x)", before->text);
+    if (found == '(' && is_behind(parser, place, before) &&
+        character_before(parser, before->span) == '.')
+        return arena_printf(parser->arena, "tiles have no methods: functions are called as %s(x)",
+                            before->text);
     if (subscript && (found == ':' || character_before(parser, place) == ':'))
         return "`:` is a whole dimension; a part of a tensor is loaded by a range, as in "
                "`load X[iota(16) + start]`, and a tile is not cut";

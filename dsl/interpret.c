@@ -21,7 +21,8 @@ program_text(const Run *run, Buf *out)
 {
     buf_printf(out, "%s", run->kernel->name.text);
     for (uint32_t i = 0; i < run->n_axes; i++)
-        buf_printf(out, "%s%s = %lld", i == 0 ? ", program " : ", ", run->axis[i], (long long)run->index[i]);
+        buf_printf(out, "%s%s = %lld", i == 0 ? ", program " : ", ", run->axis[i],
+                   (long long)run->index[i]);
 }
 
 static const char *
@@ -107,7 +108,9 @@ run_works(Run *run, Span span, uint64_t elements)
 {
     run->work += elements + WORK_EACH;
     if (run->work > (run->options->work_limit > 0 ? run->options->work_limit : WORK_MAX))
-        run_fail(run, span, "E-RUN-LIMIT: this is more work than the interpreter does: smaller tensors show as much");
+        run_fail(
+            run, span,
+            "E-RUN-LIMIT: this is more work than the interpreter does: smaller tensors show as much");
     return !run->stopped;
 }
 
@@ -117,7 +120,8 @@ run_decides(Run *run, Span span, const Num *x)
     if (x->error == 0 || run->setup || run->wild)
         return;
     run->wild = true;
-    run_note(run, span, "rounding may change what is decided here: there are no tolerances for what follows");
+    run_note(run, span,
+             "rounding may change what is decided here: there are no tolerances for what follows");
     for (uint32_t i = 0; i < run->used.n; i++)
         if (run->used.at[i]->mode != PARAM_IN)
             run->used.at[i]->wild = true;
@@ -174,8 +178,9 @@ bind_constants(Run *run)
         int32_t chosen;
         if (define != NULL)
             value = defined_value(param, define);
-        else if (param->is_auto && run->options->choose(run->options->choose_user, run->kernel->name.text,
-                                                        param->name.text, &chosen))
+        else if (param->is_auto &&
+                 run->options->choose(run->options->choose_user, run->kernel->name.text,
+                                      param->name.text, &chosen))
             value = run_int(chosen);
         else if (param->value != NULL)
             value = run_eval(run, param->value);
@@ -215,8 +220,8 @@ set_size(Session *s, Span span, const char *name, int64_t value, const char *fro
     Size *size = find_size(s, name);
 
     if (size != NULL && size->value != value) {
-        run_fail(s->run, span, "E-RUN-INPUT: the size %s is %lld by %s, and %lld by %s", name, (long long)size->value,
-                 size->from, (long long)value, from);
+        run_fail(s->run, span, "E-RUN-INPUT: the size %s is %lld by %s, and %lld by %s", name,
+                 (long long)size->value, size->from, (long long)value, from);
         return false;
     }
     if (size == NULL) {
@@ -246,7 +251,8 @@ read_size(Run *run, const char *name, const char *text, int64_t *out)
     *out = strtoll(text, &end, 10);
     if (*end == '\0' && end != text && errno == 0 && *out >= 0 && *out <= INT32_MAX)
         return true;
-    run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
+    run_fail(run, (Span){0},
+             "E-RUN-INPUT: --set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
     return false;
 }
 
@@ -262,7 +268,8 @@ dim_extent(Session *s, const Expr *dim, int64_t *out)
     const Size *size = find_size(s, dim->text);
     const char *given = size == NULL ? find_setting(run, dim->text) : NULL;
     if (given != NULL)
-        return read_size(run, dim->text, given, out) && set_size(s, dim->span, dim->text, *out, "--set");
+        return read_size(run, dim->text, given, out) &&
+               set_size(s, dim->span, dim->text, *out, "--set");
     if (size == NULL)
         return false;
     *out = size->value;
@@ -293,7 +300,10 @@ find_input(const Run *run, const char *name)
 static char
 array_kind(ElementType type)
 {
-    return type == ELEMENT_BOOL ? 'b' : type == ELEMENT_I32 ? 'i' : type == ELEMENT_BF16 ? 'u' : 'f';
+    return type == ELEMENT_BOOL   ? 'b'
+           : type == ELEMENT_I32  ? 'i'
+           : type == ELEMENT_BF16 ? 'u'
+                                  : 'f';
 }
 
 /* "float32", or for the bits of bf16 "uint16 (the bits)". */
@@ -326,15 +336,17 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
     char kind = array_kind(tensor->type);
     bool bits = input->kind == 'V' || input->kind == 'u' || input->kind == 'i';
 
-    if (input->bytes != element_bytes(tensor->type) || (input->kind != kind && !(kind == 'u' && bits))) {
+    if (input->bytes != element_bytes(tensor->type) ||
+        (input->kind != kind && !(kind == 'u' && bits))) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
-        run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s", tensor->name,
-                 element_name(tensor->type), array_type_name(run, tensor->type),
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s",
+                 tensor->name, element_name(tensor->type), array_type_name(run, tensor->type),
                  npy_type_name(run->arena, &given));
         return false;
     }
     if (input->rank != tensor->rank) {
-        run_fail(run, param->name.span, "E-RUN-INPUT: %s has %u dimension%s, but its array has %u: %s", tensor->name,
+        run_fail(run, param->name.span,
+                 "E-RUN-INPUT: %s has %u dimension%s, but its array has %u: %s", tensor->name,
                  tensor->rank, tensor->rank == 1 ? "" : "s", input->rank, shape_text(run, input));
         return false;
     }
@@ -366,15 +378,18 @@ shape_by_input(Session *s, RunTensor *tensor, const Param *param)
         RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
         if (dim->kind == EXPR_NAME && (binding == NULL || binding->value.kind != RUN_INT)) {
             if (extent > INT32_MAX)
-                return run_fail(run, dim->span,
-                                "E-RUN-INPUT: %s has %lld elements in a dimension: at most 2147483647 are "
-                                "possible", tensor->name, (long long)extent).kind != RUN_ERROR;
+                return run_fail(
+                           run, dim->span,
+                           "E-RUN-INPUT: %s has %lld elements in a dimension: at most 2147483647 are "
+                           "possible",
+                           tensor->name, (long long)extent)
+                           .kind != RUN_ERROR;
             if (!set_size(s, dim->span, dim->text, extent, tensor->name))
                 return false;
         } else if (!run_eval_int(run, dim, &wanted) || wanted != extent) {
             run_fail(run, dim->span,
-                     "E-RUN-INPUT: dimension %u of %s is %lld here, and %lld in its array", d, tensor->name,
-                     (long long)wanted, (long long)extent);
+                     "E-RUN-INPUT: dimension %u of %s is %lld here, and %lld in its array", d,
+                     tensor->name, (long long)wanted, (long long)extent);
             return false;
         }
     }
@@ -390,8 +405,9 @@ set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
         tensor->shape[d] = shape[d];
         tensor->stride[d] = (int64_t)n;
         if (shape[d] > 0 && n > TENSOR_MAX / (uint64_t)shape[d]) {
-            run_fail(run, span, "E-RUN-LIMIT: %s is too large for the interpreter: at most %llu elements", tensor->name,
-                     (unsigned long long)TENSOR_MAX);
+            run_fail(run, span,
+                     "E-RUN-LIMIT: %s is too large for the interpreter: at most %llu elements",
+                     tensor->name, (unsigned long long)TENSOR_MAX);
             return false;
         }
         n *= (uint64_t)shape[d];
@@ -426,9 +442,11 @@ shape_tensors(Session *s, bool must)
         if (known && !set_shape(run, tensor, param->name.span, shape))
             return false;
         if (!known && must) {
-            run_fail(run, param->name.span,
-                     "E-RUN-INPUT: the size of %s is not known: give an array with --in, or the size "
-                     "with --set NAME=N", tensor->name);
+            run_fail(
+                run, param->name.span,
+                "E-RUN-INPUT: the size of %s is not known: give an array with --in, or the size "
+                "with --set NAME=N",
+                tensor->name);
             return false;
         }
     }
@@ -448,18 +466,24 @@ add_tensor(Run *run, const Param *param)
     if (tensor != NULL && (tensor->type != type || tensor->rank != rank)) {
         run_fail(run, param->name.span,
                  "E-RUN-INPUT: kernels of the file disagree about %s: run them one at a time with "
-                 "--kernel", tensor->name);
+                 "--kernel",
+                 tensor->name);
         return false;
     }
     if (tensor == NULL) {
         tensor = arena_new(run->arena, RunTensor);
-        *tensor = (RunTensor){.name = param->name.text, .span = param->name.span, .mode = param->mode,
-                              .type = type, .rank = rank, .input = find_input(run, param->name.text)};
+        *tensor = (RunTensor){.name = param->name.text,
+                              .span = param->name.span,
+                              .mode = param->mode,
+                              .type = type,
+                              .rank = rank,
+                              .input = find_input(run, param->name.text)};
         vec_push(run->arena, &run->tensors, tensor);
         if (tensor->input == NULL)
             return true;
         if (param->mode == PARAM_OUT) {
-            run_fail(run, param->name.span, "E-RUN-INPUT: %s is only written: --in does not go with it", tensor->name);
+            run_fail(run, param->name.span,
+                     "E-RUN-INPUT: %s is only written: --in does not go with it", tensor->name);
             return false;
         }
         return check_input(run, tensor, param) &&
@@ -475,7 +499,8 @@ fill_tensor(Run *run, RunTensor *tensor, Span span)
     if (tensor->value != NULL)
         return true;
     if (tensor->mode == PARAM_IN && tensor->input == NULL) {
-        run_fail(run, span, "E-RUN-INPUT: %s is read: give it with --in %s=FILE.npy", tensor->name, tensor->name);
+        run_fail(run, span, "E-RUN-INPUT: %s is read: give it with --in %s=FILE.npy", tensor->name,
+                 tensor->name);
         return false;
     }
     tensor->value = arena_array(run->arena, double, tensor->n + 1);
@@ -523,8 +548,8 @@ declare_scalar(Run *run, const Param *param)
     char *end;
 
     if (text == NULL) {
-        run_fail(run, param->name.span, "E-RUN-INPUT: %s has no value: give it with --set %s=VALUE", param->name.text,
-                 param->name.text);
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s has no value: give it with --set %s=VALUE",
+                 param->name.text, param->name.text);
         return false;
     }
     errno = 0;
@@ -533,7 +558,8 @@ declare_scalar(Run *run, const Param *param)
     word = type == ELEMENT_I32 ? "an integer of 32 bits" : "a number";
     if (end == text || *end != '\0' ||
         (type == ELEMENT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
-        run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: expected %s", param->name.text, text, word);
+        run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: expected %s", param->name.text, text,
+                 word);
         return false;
     }
     run_declare(run, param->name.text, scalar_value(run, type, num_of(round_to(type, value))));
@@ -596,7 +622,8 @@ run_grid_programs(Run *run)
     for (uint32_t i = 0; i < run->n_axes && total < (uint64_t)1 << 40; i++)
         total *= (uint64_t)run->extent[i];
     if (!run->stopped && total >= TOUCHED_MANY)
-        run_fail(run, run->kernel->name.span, "E-RUN-LIMIT: kernel '%s' has too many programs", run->kernel->name.text);
+        run_fail(run, run->kernel->name.span, "E-RUN-LIMIT: kernel '%s' has too many programs",
+                 run->kernel->name.text);
     for (uint64_t i = 0; i < total && !run->stopped; i++)
         run_program(run, program_at(run->options->seed, total, i));
 }
@@ -690,7 +717,8 @@ known_names(const Session *s, bool tensors)
             const Param *param = &kernel->params.at[i];
             if ((param->mode != PARAM_VALUE) == tensors)
                 list_name(s->run, &names, param->name.text);
-            for (uint32_t d = 0; !tensors && param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
+            for (uint32_t d = 0; !tensors && param->mode != PARAM_VALUE && d < param->type->dims.n;
+                 d++) {
                 const Expr *dim = param->type->dims.at[d].value;
                 if (dim->kind == EXPR_NAME && !is_constant(kernel, dim->text))
                     list_name(s->run, &names, dim->text);
@@ -701,7 +729,8 @@ known_names(const Session *s, bool tensors)
 }
 
 static void
-check_name(const Session *s, const KnownNames *names, const char *flag, const char *name, const char *what)
+check_name(const Session *s, const KnownNames *names, const char *flag, const char *name,
+           const char *what)
 {
     Buf list;
 
@@ -710,8 +739,8 @@ check_name(const Session *s, const KnownNames *names, const char *flag, const ch
     buf_init(&list, s->run->arena);
     for (uint32_t i = 0; i < names->n; i++)
         buf_printf(&list, "%s%s", i > 0 ? ", " : "", names->at[i]);
-    diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: %s %s: there is no such %s; the file has %s", flag, name, what,
-               names->n == 0 ? "none" : list.at);
+    diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: %s %s: there is no such %s; the file has %s",
+               flag, name, what, names->n == 0 ? "none" : list.at);
 }
 
 static bool
@@ -724,7 +753,8 @@ check_names(const Session *s)
         check_name(s, &tensors, "--in", options->inputs[i].name, "tensor");
         for (size_t k = 0; k < i; k++)
             if (strcmp(options->inputs[i].name, options->inputs[k].name) == 0)
-                diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: --in %s is given twice", options->inputs[i].name);
+                diag_error(s->run->diag, (Span){0}, "E-RUN-INPUT: --in %s is given twice",
+                           options->inputs[i].name);
     }
     for (size_t i = 0; i < options->n_outputs; i++)
         check_name(s, &tensors, "--out", options->outputs[i], "tensor");
@@ -740,16 +770,20 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
     void *data = arena_alloc(run->arena, tensor->n * bytes + 1);
     size_t missing = 0;
 
-    *out = (InterpretArray){.name = tensor->name, .kind = array_kind(tensor->type), .bytes = (uint32_t)bytes,
-                            .rank = tensor->rank, .total = tensor->n * bytes, .data = data};
+    *out = (InterpretArray){.name = tensor->name,
+                            .kind = array_kind(tensor->type),
+                            .bytes = (uint32_t)bytes,
+                            .rank = tensor->rank,
+                            .total = tensor->n * bytes,
+                            .data = data};
     for (uint32_t d = 0; d < tensor->rank; d++)
         out->shape[d] = tensor->shape[d];
     elements_write(tensor->type, tensor->value, tensor->n, data);
     for (size_t i = 0; i < tensor->n && tensor->undefined != NULL; i++)
         missing += tensor->undefined[i];
     if (missing > 0)
-        diag_warning(run->diag, tensor->span, "%zu of %zu elements of %s were not written", missing, tensor->n,
-                     tensor->name);
+        diag_warning(run->diag, tensor->span, "%zu of %zu elements of %s were not written", missing,
+                     tensor->n, tensor->name);
     if (!run->rounding.bounds)
         return;
     double *tolerance = arena_array(run->arena, double, tensor->n + 1);
@@ -796,10 +830,16 @@ interpret(const Interpret *options, InterpretArray *results)
     RunFrame *frame = arena_new(options->arena, RunFrame);
     Session s = {.run = run};
 
-    *run = (Run){.options = options, .arena = options->arena, .diag = options->diag, .ast = options->ast,
-                 .frame = frame, .heap = options->heap, .rounding = {options->tolerance, false}};
+    *run = (Run){.options = options,
+                 .arena = options->arena,
+                 .diag = options->diag,
+                 .ast = options->ast,
+                 .frame = frame,
+                 .heap = options->heap,
+                 .rounding = {options->tolerance, false}};
     for (uint32_t k = 0; k < run->ast->kernels.n; k++)
-        if (options->kernel == NULL || strcmp(options->kernel, run->ast->kernels.at[k]->name.text) == 0)
+        if (options->kernel == NULL ||
+            strcmp(options->kernel, run->ast->kernels.at[k]->name.text) == 0)
             vec_push(run->arena, &s.kernels, run->ast->kernels.at[k]);
     if (s.kernels.n > 0 && check_names(&s))
         run_all(&s);

@@ -28,7 +28,11 @@ typedef struct InterpretSetting {
     const char *name, *value;
 } InterpretSetting;
 
-typedef enum InterpretNan { INTERPRET_NAN_NOTE, INTERPRET_NAN_IGNORE, INTERPRET_NAN_ERROR } InterpretNan;
+typedef enum InterpretNan {
+    INTERPRET_NAN_NOTE,
+    INTERPRET_NAN_IGNORE,
+    INTERPRET_NAN_ERROR
+} InterpretNan;
 
 /* What the programs hold of memory; the caller's, since a jump out of memory ends the run anywhere. */
 typedef struct InterpretHeap {
@@ -42,7 +46,7 @@ typedef struct Interpret {
     InterpretHeap *heap;
     Diag *diag;
     const Ast *ast;
-    const char *kernel;  /* run this one only; NULL: all, in order */
+    const char *kernel;              /* run this one only; NULL: all, in order */
     const InterpretSetting *defines; /* -D */
     size_t n_defines;
     const InterpretSetting *sets; /* sizes and scalars */
@@ -51,9 +55,9 @@ typedef struct Interpret {
     size_t n_inputs;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    bool tolerance;   /* bound what rounding may change */
-    uint64_t seed;    /* the order of programs; 0: that of the grid */
-    InterpretNan nan; /* what a NaN that an operation makes is */
+    bool tolerance;      /* bound what rounding may change */
+    uint64_t seed;       /* the order of programs; 0: that of the grid */
+    InterpretNan nan;    /* what a NaN that an operation makes is */
     uint64_t work_limit; /* 0: a large one */
     /* The value of a parameter that is `auto` and not defined. */
     bool (*choose)(void *user, const char *kernel, const char *param, int32_t *value);

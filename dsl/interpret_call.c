@@ -299,7 +299,8 @@ take_argument(Run *run, const Param *param, RunValue value)
     if (type == NULL)
         return value;
     if (!type->has_dims) {
-        if (value.kind == RUN_INT && run_find_type(run, type->base.text, &element) && element == ELEMENT_F32)
+        if (value.kind == RUN_INT && run_find_type(run, type->base.text, &element) &&
+            element == ELEMENT_F32)
             value = run_number((double)value.integer);
         return value;
     }
@@ -353,7 +354,9 @@ call_function(Run *run, const Function *function, const Expr *call)
     run_leave(run, NULL);
     run->frame = frame.caller;
     run->temps.n = mark;
-    return run->stopped ? error_value : frame.returned ? frame.result : (RunValue){.kind = RUN_NOTHING};
+    return run->stopped     ? error_value
+           : frame.returned ? frame.result
+                            : (RunValue){.kind = RUN_NOTHING};
 }
 
 RunValue

@@ -27,7 +27,8 @@ run_declare(Run *run, const char *name, RunValue value)
         run->spare = binding->next;
     else
         binding = arena_new(run->arena, RunBinding);
-    *binding = (RunBinding){.next = run->frame->bindings, .name = name, .value = value, .depth = run->depth};
+    *binding = (RunBinding){
+        .next = run->frame->bindings, .name = name, .value = value, .depth = run->depth};
     run->frame->bindings = binding;
     return binding;
 }
@@ -76,8 +77,8 @@ eval_name(Run *run, const Expr *expr)
 RunValue
 tuple_new(Run *run, uint32_t n)
 {
-    RunFields *fields =
-        heap_new(run, OBJECT_FIELDS, sizeof *fields + n * (sizeof(RunValue) + sizeof(char *)));
+    RunFields *fields = heap_new(run, OBJECT_FIELDS,
+                                 sizeof *fields + n * (sizeof(RunValue) + sizeof(char *)));
 
     fields->n = n;
     fields->names = (const char **)(void *)(fields->at + n);
@@ -194,7 +195,8 @@ eval_range_number(Run *run, const Expr *expr, RunValue steps)
     if (run->stopped)
         return error_value;
     if (number.value < 0)
-        return run_fail(run, expr->index.at[0].span, "E-BOUNDS: the number of a range is %lld: the first one has 0",
+        return run_fail(run, expr->index.at[0].span,
+                        "E-BOUNDS: the number of a range is %lld: the first one has 0",
                         (long long)number.value);
     RunValue range = run_step(run, steps.steps, (int64_t)number.value, run->depth);
     run->temps.n = mark;
@@ -321,6 +323,7 @@ run_eval(Run *run, const Expr *expr)
         return error_value;
     RunValue value = eval_kind(run, expr);
     if (value.kind == RUN_ERROR && !run->stopped)
-        run_fail(run, expr->span, "E-INTERNAL: the interpreter can not compute this (a fault of its own)");
+        run_fail(run, expr->span,
+                 "E-INTERNAL: the interpreter can not compute this (a fault of its own)");
     return run->stopped ? error_value : value;
 }

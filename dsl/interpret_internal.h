@@ -31,8 +31,14 @@ typedef struct RunBinding RunBinding;
 
 /* ---- the heap ---- */
 
-typedef enum ObjectKind { OBJECT_TILE, OBJECT_PAD, OBJECT_RANGE, OBJECT_STEPS, OBJECT_FIELDS,
-                          OBJECT_PACK } ObjectKind;
+typedef enum ObjectKind {
+    OBJECT_TILE,
+    OBJECT_PAD,
+    OBJECT_RANGE,
+    OBJECT_STEPS,
+    OBJECT_FIELDS,
+    OBJECT_PACK
+} ObjectKind;
 
 typedef struct Object {
     struct Object *next;
@@ -75,8 +81,8 @@ typedef struct Pad {
     struct Pad *next; /* of another depth */
     uint32_t depth;
     int32_t n;
-    bool some;       /* any is */
-    uint8_t mask[];  /* n */
+    bool some;      /* any is */
+    uint8_t mask[]; /* n */
 } Pad;
 
 typedef struct Shape {
@@ -88,10 +94,10 @@ struct RunTile {
     Object object;
     ElementType type;
     Shape shape;
-    uint32_t n;            /* elements */
+    uint32_t n; /* elements */
     Pad *pads[RUN_TILE_RANK];
-    uint8_t *skip;         /* which elements are padding; NULL: none is */
-    uint8_t *room;         /* for `skip` */
+    uint8_t *skip; /* which elements are padding; NULL: none is */
+    uint8_t *room; /* for `skip` */
     Num *at;
 };
 
@@ -164,8 +170,8 @@ enum { TOUCHED_MANY = UINT32_MAX };
 
 struct RunTensor {
     const char *name;
-    Span span;       /* of its declaration in the kernel that runs */
-    ParamMode mode;  /* there */
+    Span span;      /* of its declaration in the kernel that runs */
+    ParamMode mode; /* there */
     ElementType type;
     uint32_t rank;
     int64_t shape[RUN_TENSOR_RANK], stride[RUN_TENSOR_RANK];
@@ -173,10 +179,10 @@ struct RunTensor {
     double *value;
     double *error, *size, *grain; /* with tolerances; see Num */
     double *additions;            /* how many there were since a store */
-    Touched *touched;     /* NULL for `in` */
-    uint8_t *undefined;   /* not written yet; NULL: all elements are defined */
+    Touched *touched;             /* NULL for `in` */
+    uint8_t *undefined;           /* not written yet; NULL: all elements are defined */
     bool shaped;
-    bool wild;            /* nothing is known of how far it may be off */
+    bool wild; /* nothing is known of how far it may be off */
     const InterpretArray *input;
 };
 
@@ -197,13 +203,14 @@ struct Run {
     Rounding rounding;        /* how much of error bounds is wanted */
     uint32_t depth;           /* loops around */
     uint32_t nesting;
-    uint32_t loose;           /* regions whose order is free: 16-bit roundings may differ */
-    bool stopped;             /* nothing more is computed */
-    bool failed;              /* an error was said */
-    bool setup;               /* looking for the grid: nothing is read or written, .. */
-    bool muted;               /* .. and what is wrong is not said */
-    bool wild;                /* something unsure was decided: what is stored from now on is unbounded */
-    uint64_t program;         /* the one that runs, from 0 */
+    uint32_t loose; /* regions whose order is free: 16-bit roundings may differ */
+    bool stopped;   /* nothing more is computed */
+    bool failed;    /* an error was said */
+    bool setup;     /* looking for the grid: nothing is read or written, .. */
+    bool muted;     /* .. and what is wrong is not said */
+    /* something unsure was decided: what is stored from now on is unbounded */
+    bool wild;
+    uint64_t program; /* the one that runs, from 0 */
     uint32_t n_axes;
     int64_t extent[RUN_GRID_AXES], index[RUN_GRID_AXES];
     const char *axis[RUN_GRID_AXES];
@@ -219,7 +226,8 @@ struct Run {
 /* ---- interpret.c ---- */
 
 /* Says what went wrong, with the calls around and the program; the run stops. */
-RunValue run_fail(Run *run, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+RunValue run_fail(Run *run, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Says it once a place; the run goes on. */
 void run_note(Run *run, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A NaN that was made of numbers. */

@@ -104,7 +104,7 @@ elements_write(ElementType type, const double *from, size_t n, void *to)
 typedef struct Access {
     RunTensor *tensor;
     Shape shape;
-    int64_t base;                    /* of the scalar subscripts */
+    int64_t base; /* of the scalar subscripts */
     int64_t *offset[RUN_TILE_RANK];
     uint8_t *inside[RUN_TILE_RANK];
     Pad *pads[RUN_TILE_RANK];
@@ -145,7 +145,8 @@ run_along(Run *run, Access *access, uint32_t axis, uint32_t d, const RunRange *r
     int64_t start = range == NULL ? 0 : (int64_t)range->start.value;
 
     for (int32_t i = 0; i < n; i++) {
-        int64_t at = start + (range != NULL && range->pack != NULL ? i / range->inner % range->length : i);
+        int64_t at = start +
+                     (range != NULL && range->pack != NULL ? i / range->inner % range->length : i);
         access->offset[axis][i] += at * tensor->stride[d];
         access->inside[axis][i] &= at >= 0 && at < tensor->shape[d];
     }
@@ -163,8 +164,11 @@ add_scalar(Run *run, Access *access, uint32_t d, Span span, const RunValue *valu
         return false;
     run_decides(run, span, &at);
     if (!run->setup && (at.value < 0 || at.value >= (double)extent)) {
-        run_fail(run, span, "E-BOUNDS: index %.0f is outside of the dimension, which has %lld element%s: a scalar "
-                 "subscript must lie in it", at.value, (long long)extent, extent == 1 ? "" : "s");
+        run_fail(
+            run, span,
+            "E-BOUNDS: index %.0f is outside of the dimension, which has %lld element%s: a scalar "
+            "subscript must lie in it",
+            at.value, (long long)extent, extent == 1 ? "" : "s");
         return false;
     }
     access->base += (int64_t)at.value * access->tensor->stride[d];
@@ -262,20 +266,26 @@ touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
 {
     Touched *touched = &tensor->touched[at];
     uint32_t me = (uint32_t)run->program + 1;
-    const char *other = is_other(touched->writer, me) ? "stores to"
+    const char *other = is_other(touched->writer, me)                        ? "stores to"
                         : how != TOUCH_READ && is_other(touched->reader, me) ? "loads"
                         : how != TOUCH_ADD && is_other(touched->adder, me)   ? "adds to"
                                                                              : NULL;
 
     if (other != NULL) {
-        run_fail(run, span, "E-RUN-ORDER: %s is %s here, and another program %s it: the result depends on which comes "
-                 "first", element_text(run, tensor, at),
-                 how == TOUCH_READ    ? "loaded"
-                 : how == TOUCH_WRITE ? "stored to"
-                                      : "added to", other);
+        run_fail(
+            run, span,
+            "E-RUN-ORDER: %s is %s here, and another program %s it: the result depends on which comes "
+            "first",
+            element_text(run, tensor, at),
+            how == TOUCH_READ    ? "loaded"
+            : how == TOUCH_WRITE ? "stored to"
+                                 : "added to",
+            other);
         return false;
     }
-    add_toucher(how == TOUCH_READ ? &touched->reader : how == TOUCH_WRITE ? &touched->writer : &touched->adder,
+    add_toucher(how == TOUCH_READ    ? &touched->reader
+                : how == TOUCH_WRITE ? &touched->writer
+                                     : &touched->adder,
                 me);
     return true;
 }
@@ -349,7 +359,8 @@ additions_error(const RunTensor *tensor, int64_t at, Num old, Num sum)
 {
     if (tensor->type != ELEMENT_F32 || sum.error == 0 || !isfinite(sum.size))
         return sum.error;
-    return sum.error + tensor->additions[at] * 0x1p-24 * (old.error == 0 ? sum.size : sum.size - old.size);
+    return sum.error +
+           tensor->additions[at] * 0x1p-24 * (old.error == 0 ? sum.size : sum.size - old.size);
 }
 
 static bool
@@ -359,7 +370,8 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     Num old = read_element(run, tensor, at);
     Num sum = num_binary(run->rounding, tensor->type, OP_ADD, old, x, &fault);
 
-    if (run_faulty(run, span, fault, "atomic_add", old, x) || !touch(run, span, tensor, at, TOUCH_ADD))
+    if (run_faulty(run, span, fault, "atomic_add", old, x) ||
+        !touch(run, span, tensor, at, TOUCH_ADD))
         return false;
     tensor->value[at] = sum.value;
     if (run->rounding.bounds) {
@@ -397,8 +409,9 @@ run_store(Run *run, const Stmt *stmt)
         int64_t at = out->skip != NULL && out->skip[i] ? -1 : element_at(&access, i);
         if (at < 0)
             continue;
-        bool ok = stmt->kind == STMT_STORE ? write_element(run, stmt->span, access.tensor, at, fitted->at[i])
-                                           : add_element(run, stmt->span, access.tensor, at, fitted->at[i]);
+        bool ok = stmt->kind == STMT_STORE
+                      ? write_element(run, stmt->span, access.tensor, at, fitted->at[i])
+                      : add_element(run, stmt->span, access.tensor, at, fitted->at[i]);
         if (!ok)
             return;
     }

@@ -200,7 +200,8 @@ divide(Rounding rounding, Num a, Num b)
     double value = a.value / b.value, nearest = fabs(b.value) - b.error;
 
     if (!rounding.bounds || b.value == 0 || isinf(b.value))
-        return finish(rounding, value, b.error > 0 || a.error == INFINITY ? INFINITY : 0, fabs(value), 0);
+        return finish(rounding, value, b.error > 0 || a.error == INFINITY ? INFINITY : 0,
+                      fabs(value), 0);
     if (!(nearest > 0) || a.error == INFINITY)
         return finish(rounding, value, INFINITY, 0, 0);
     double error = (a.error + (b.error > 0 ? fabs(value) * b.error : 0)) / nearest;
@@ -255,7 +256,7 @@ compare(Op op, Num a, Num b)
 {
     double x = a.value, y = b.value;
     bool exact = a.error == 0 && b.error == 0, unordered = isnan(x) || isnan(y);
-    bool less = above(a) < below(b), more = below(a) > above(b); /* for sure */
+    bool less = above(a)<below(b), more = below(a)> above(b); /* for sure */
     bool at_most = above(a) <= below(b), at_least = below(a) >= above(b);
 
     if (unordered)
@@ -439,9 +440,11 @@ math_bounded(Rounding rounding, Math math, Num a)
 
     if (isnan(value) || a.error == INFINITY)
         return finish(rounding, value, INFINITY, 0, 0);
-    if (isinf(a.value) || (a.value == 0 && a.error == 0) || (math == MATH_LOG2 && a.value == 1 && a.error == 0))
+    if (isinf(a.value) || (a.value == 0 && a.error == 0) ||
+        (math == MATH_LOG2 && a.value == 1 && a.error == 0))
         return finish(rounding, value, a.error > 0 ? INFINITY : 0, fabs(value), 0);
-    bool positive = math == MATH_LOG || math == MATH_LOG2 || math == MATH_SQRT || math == MATH_RSQRT;
+    bool positive = math == MATH_LOG || math == MATH_LOG2 || math == MATH_SQRT ||
+                    math == MATH_RSQRT;
     bool small = fabs(a.value) - a.error < SMALLEST; /* may be taken as zero */
     if ((positive && a.value - a.error < 0) ||
         (small && (math == MATH_RCP || (positive && math != MATH_SQRT))))
@@ -508,7 +511,8 @@ to_integer(Num x, NumFault *fault)
     }
     Num out = num_of(whole);
     if (x.error > 0)
-        out.error = x.error == INFINITY ? ANY_INTEGER : reach(whole, trunc(below(x)), trunc(above(x)));
+        out.error = x.error == INFINITY ? ANY_INTEGER
+                                        : reach(whole, trunc(below(x)), trunc(above(x)));
     return out;
 }
 
@@ -518,7 +522,8 @@ num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *f
     if (from == to)
         return x;
     if (to == ELEMENT_I32)
-        return element_is_float(from) ? to_integer(x, fault) : (Num){x.value, x.error, fabs(x.value), 0};
+        return element_is_float(from) ? to_integer(x, fault)
+                                      : (Num){x.value, x.error, fabs(x.value), 0};
     if (!element_is_float(from) && rounding.bounds) /* a large i32 is rounded */
         x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
     return num_rounded(rounding, to, x);

@@ -12,8 +12,14 @@
 
 #include "dsl/ast.h"
 
-typedef enum ElementType { ELEMENT_BOOL, ELEMENT_I32, ELEMENT_F16, ELEMENT_BF16, ELEMENT_F32,
-                           ELEMENT_TYPES } ElementType;
+typedef enum ElementType {
+    ELEMENT_BOOL,
+    ELEMENT_I32,
+    ELEMENT_F16,
+    ELEMENT_BF16,
+    ELEMENT_F32,
+    ELEMENT_TYPES
+} ElementType;
 
 /* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
  * of a bool, 1: it may be the other one.  `size`: of a sum, the sum of its terms' sizes, since the
@@ -39,11 +45,30 @@ typedef enum NumFault {
     NUM_CAST      /* a float that no i32 is near */
 } NumFault;
 
-typedef enum Math { MATH_EXP, MATH_EXP2, MATH_LOG, MATH_LOG2, MATH_SQRT, MATH_RSQRT, MATH_RCP,
-                    MATH_TANH, MATH_SIN, MATH_COS, MATH_FLOOR, MATH_ABS, MATH_NEG, MATH_NOT } Math;
+typedef enum Math {
+    MATH_EXP,
+    MATH_EXP2,
+    MATH_LOG,
+    MATH_LOG2,
+    MATH_SQRT,
+    MATH_RSQRT,
+    MATH_RCP,
+    MATH_TANH,
+    MATH_SIN,
+    MATH_COS,
+    MATH_FLOOR,
+    MATH_ABS,
+    MATH_NEG,
+    MATH_NOT
+} Math;
 
-typedef enum Reduction { REDUCTION_SUM, REDUCTION_MAX, REDUCTION_MIN, REDUCTION_ANY,
-                         REDUCTION_ALL } Reduction;
+typedef enum Reduction {
+    REDUCTION_SUM,
+    REDUCTION_MAX,
+    REDUCTION_MIN,
+    REDUCTION_ANY,
+    REDUCTION_ALL
+} Reduction;
 
 const char *element_name(ElementType type);
 bool element_parse(const char *name, ElementType *type);

@@ -29,7 +29,11 @@ number_text(ElementType type, double x, char *text)
     else if (isinf(x))
         return x < 0 ? "-inf" : "inf";
     else
-        snprintf(text, NUMBER_BYTES, "%.*g", type == ELEMENT_F32 ? 7 : type == ELEMENT_F16 ? 4 : 3, x);
+        snprintf(text, NUMBER_BYTES, "%.*g",
+                 type == ELEMENT_F32   ? 7
+                 : type == ELEMENT_F16 ? 4
+                                       : 3,
+                 x);
     if (element_is_float(type) && strpbrk(text, ".e") == NULL)
         strcat(text, ".");
     return text;
@@ -60,7 +64,8 @@ widest(const RunTile *tile)
         uint32_t rest = i;
         bool hidden = false;
         for (uint32_t d = tile->shape.rank; d-- > 0; rest /= (uint32_t)tile->shape.dim[d])
-            hidden |= is_hidden(tile, tile->shape.dim[d], (int32_t)(rest % (uint32_t)tile->shape.dim[d]));
+            hidden |= is_hidden(tile, tile->shape.dim[d],
+                                (int32_t)(rest % (uint32_t)tile->shape.dim[d]));
         int n = hidden ? 0 : (int)strlen(element_text(tile, i, room));
         most = n > most ? n : most;
     }
@@ -106,7 +111,8 @@ print_value(Run *run, RunValue value, const char *name, Buf *out)
             const char *field = value.fields->names[i];
             print_value(run, value.fields->at[i],
                         field != NULL ? arena_printf(run->arena, "%s.%s", name, field)
-                                      : arena_printf(run->arena, "%s.%u", name, i), out);
+                                      : arena_printf(run->arena, "%s.%u", name, i),
+                        out);
         }
         return;
     }

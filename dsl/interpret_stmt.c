@@ -47,7 +47,8 @@ assigned(Run *run, Span span, const RunValue *old, RunValue value, uint32_t dept
     if (old->kind != RUN_TILE)
         return value;
     RunTile *now = run_fit(run, span, value, old->tile->type, &old->tile->shape);
-    return now == NULL ? (RunValue){.kind = RUN_ERROR} : tile_value(tile_assign(run, old->tile, now, depth));
+    return now == NULL ? (RunValue){.kind = RUN_ERROR}
+                       : tile_value(tile_assign(run, old->tile, now, depth));
 }
 
 static void
@@ -220,9 +221,8 @@ run_require(Run *run, const Stmt *stmt)
         return;
     buf_init(&text, run->arena);
     ast_print_expr(stmt->a, &text);
-    run_fail(run, stmt->span,
-             "E-REQUIRE: the requirement `%s` does not hold%s%s", text.at, stmt->text != NULL ? ": " : "",
-             stmt->text != NULL ? stmt->text : "");
+    run_fail(run, stmt->span, "E-REQUIRE: the requirement `%s` does not hold%s%s", text.at,
+             stmt->text != NULL ? ": " : "", stmt->text != NULL ? stmt->text : "");
 }
 
 /* ---- all of them ---- */
@@ -285,7 +285,8 @@ run_block(Run *run, const Block *block)
         heap_collect(run);
         if (!run->setup)
             run_kind(run, stmt);
-        else if (!behind || stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_REQUIRE)
+        else if (!behind || stmt->kind == STMT_LET || stmt->kind == STMT_VAR ||
+                 stmt->kind == STMT_REQUIRE)
             look_at(run, stmt);
     }
     run_leave(run, scope);

@@ -173,7 +173,8 @@ tile_take_pads(Run *run, RunTile *out, const RunTile *x)
 
     for (uint32_t d = 0; d < x->shape.rank; d++)
         if (x->pads[d] != NULL)
-            out->pads[skip + d] = pads_grow(run, out->pads[skip + d], x->pads[d], out->shape.dim[skip + d]);
+            out->pads[skip + d] = pads_grow(run, out->pads[skip + d], x->pads[d],
+                                            out->shape.dim[skip + d]);
 }
 
 void
@@ -313,8 +314,8 @@ sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint
 
 /* Reduces the elements `where`, n of them. */
 static Num
-reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at, const uint32_t *where,
-            uint32_t n)
+reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
+            const uint32_t *where, uint32_t n)
 {
     Num out = num_of(neutral(how, type));
     Sum sum = {.n = n};
@@ -336,8 +337,8 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
             break;
         default: {
             NumFault fault;
-            out = num_binary(run->rounding, ELEMENT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND, out, x,
-                             &fault);
+            out = num_binary(run->rounding, ELEMENT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND,
+                             out, x, &fault);
             break;
         }
         }
@@ -371,7 +372,8 @@ tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
             inner *= (uint32_t)x->shape.dim[d];
     }
     RunTile *out = tile_new(run, x->type, &shape);
-    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}}); /* room for numbers */
+    /* room for numbers */
+    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}});
     uint32_t *where = (uint32_t *)(void *)keep->at;
     for (uint32_t d = 0; axis >= 0 && d < x->shape.rank; d++)
         if ((int32_t)d != axis)
@@ -480,7 +482,8 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     RunTile *room = tile_new(run, ELEMENT_F32, &line);
     RunTile *skips = tile_new(run, ELEMENT_BOOL, &(Shape){1, {a->shape.dim[1]}});
     Row row = {.value = (double *)(void *)room->at};
-    bool whole = run->rounding.bounds && is_whole(a) && is_whole(b), excused = has_nan(a) || has_nan(b);
+    bool whole = run->rounding.bounds && is_whole(a) && is_whole(b),
+         excused = has_nan(a) || has_nan(b);
 
     if (!run_works(run, span, (uint64_t)rows * inner * columns / 8))
         return (RunValue){.kind = RUN_ERROR};
@@ -499,7 +502,8 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
         memset(row.value, 0, 3 * columns * sizeof *row.value);
         for (uint32_t k = 0; k < inner; k++)
             if (!skip[k])
-                add_product_row(run, &row, a->at[i * inner + k], b->at + (size_t)k * columns, columns);
+                add_product_row(run, &row, a->at[i * inner + k], b->at + (size_t)k * columns,
+                                columns);
         for (uint32_t j = 0; j < columns; j++) {
             const Num *plus = acc != NULL ? &acc->at[(size_t)i * columns + j] : NULL;
             to[j] = product_element(run, &row, j, inner, whole, plus);

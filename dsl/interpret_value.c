@@ -45,11 +45,15 @@ run_faulty(Run *run, Span span, NumFault fault, const char *what, Num a, Num b)
     case NUM_FINE: return false;
     case NUM_NAN: run_nan(run, span, what); return false;
     case NUM_OVERFLOW:
-        run_fail(run, span, "E-ARITHMETIC: %s of %.0f and %.0f does not fit in i32", what, a.value, b.value);
+        run_fail(run, span, "E-ARITHMETIC: %s of %.0f and %.0f does not fit in i32", what, a.value,
+                 b.value);
         return true;
-    case NUM_ZERO: run_fail(run, span, "E-ARITHMETIC: %s: %.0f is divided by zero", what, a.value); return true;
+    case NUM_ZERO:
+        run_fail(run, span, "E-ARITHMETIC: %s: %.0f is divided by zero", what, a.value);
+        return true;
     case NUM_SHIFT:
-        run_fail(run, span, "E-ARITHMETIC: %s: %.0f is shifted by %.0f; 0 to 31 is possible", what, a.value, b.value);
+        run_fail(run, span, "E-ARITHMETIC: %s: %.0f is shifted by %.0f; 0 to 31 is possible", what,
+                 a.value, b.value);
         return true;
     default: run_fail(run, span, "E-ARITHMETIC: %g does not fit in i32", a.value); return true;
     }
@@ -101,7 +105,8 @@ run_typed(Run *run, RunValue value)
 static RunValue
 unexpected(Run *run, Span span)
 {
-    return run_fail(run, span, "E-INTERNAL: the interpreter does not know what to do here (a fault of its own)");
+    return run_fail(
+        run, span, "E-INTERNAL: the interpreter does not know what to do here (a fault of its own)");
 }
 
 RunTile *
@@ -127,8 +132,8 @@ run_unify(Run *run, Span span, RunValue *x, RunValue *y)
     *y = range_tile(run, *y);
     if (run_is_constant(x) && run_is_constant(y)) {
         ElementType type = x->kind == RUN_NUMBER || y->kind == RUN_NUMBER ? ELEMENT_F32
-                           : x->kind == RUN_INT                          ? ELEMENT_I32
-                                                                         : ELEMENT_BOOL;
+                           : x->kind == RUN_INT                           ? ELEMENT_I32
+                                                                          : ELEMENT_BOOL;
         *x = tile_value(constant_tile(run, x, type, &(Shape){0}));
         *y = tile_value(constant_tile(run, y, type, &(Shape){0}));
         return true;
@@ -252,8 +257,8 @@ elementwise(Run *run, Span span, Op op, RunTile *x, RunTile *y)
 static bool
 is_index(const RunValue *value)
 {
-    return value->kind == RUN_INT ||
-           (value->kind == RUN_TILE && value->tile->shape.rank == 0 && value->tile->type == ELEMENT_I32);
+    return value->kind == RUN_INT || (value->kind == RUN_TILE && value->tile->shape.rank == 0 &&
+                                      value->tile->type == ELEMENT_I32);
 }
 
 Num
@@ -350,7 +355,8 @@ map(Run *run, Span span, Math math, const char *what, RunTile *x)
         }
         out->at[i] = num_math(run->rounding, x->type, math, x->at[i], &fault);
         if (fault == NUM_OVERFLOW)
-            return run_fail(run, span, "E-ARITHMETIC: %s of %.0f does not fit in i32", what, x->at[i].value);
+            return run_fail(run, span, "E-ARITHMETIC: %s of %.0f does not fit in i32", what,
+                            x->at[i].value);
         if (fault == NUM_NAN)
             run_nan(run, span, what);
     }
@@ -375,8 +381,8 @@ run_unary(Run *run, Span span, Op op, RunValue x)
 RunValue
 run_math(Run *run, Span span, Math math, RunValue x)
 {
-    static const char *const names[] = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh",
-                                        "sin", "cos", "floor", "abs", "-", "!"};
+    static const char *const names[] = {"exp",  "exp2", "log", "log2",  "sqrt", "rsqrt", "rcp",
+                                        "tanh", "sin",  "cos", "floor", "abs",  "-",     "!"};
 
     if (x.kind == RUN_INT && math == MATH_ABS)
         return run_int(x.integer < 0 ? -x.integer : x.integer);
@@ -444,7 +450,9 @@ run_where(Run *run, Span span, RunValue condition, RunValue yes, RunValue no)
     for (uint32_t i = 0; i < out->n; i++, walk_next(&w), walk_next(&a), walk_next(&b)) {
         bool holds = c->at[w.at].value != 0;
         Num x = yes.tile->at[a.at], y = no.tile->at[b.at];
-        out->at[i] = c->at[w.at].error == 0 ? (holds ? x : y) : holds ? num_either(x, y) : num_either(y, x);
+        out->at[i] = c->at[w.at].error == 0 ? (holds ? x : y)
+                     : holds                ? num_either(x, y)
+                                            : num_either(y, x);
     }
     return tile_value(out);
 }

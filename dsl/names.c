@@ -136,7 +136,10 @@ walk_stmt(Walk *w, const Stmt *stmt)
         declare(w, &stmt->axes.at[k].name, "grid index");
     }
     for (uint32_t k = 0; k < stmt->names.n; k++)
-        declare(w, &stmt->names.at[k], stmt->kind == STMT_FOR ? "loop variable" : stmt->kind == STMT_VAR ? "var" : "let");
+        declare(w, &stmt->names.at[k],
+                stmt->kind == STMT_FOR   ? "loop variable"
+                : stmt->kind == STMT_VAR ? "var"
+                                         : "let");
     walk_block(w, stmt->body);
     walk_block(w, stmt->otherwise);
     if (stmt->kind == STMT_FOR)
@@ -166,8 +169,11 @@ walk_params(Walk *w, const ParamList *params)
         const Param *param = &params->at[k];
         walk_type(w, param->type);
         walk_expr(w, param->align);
-        declare(w, &param->name, param->type != NULL && param->type->has_dims && param->mode != PARAM_VALUE &&
-                param->mode != PARAM_VAR ? "tensor" : "parameter");
+        declare(w, &param->name,
+                param->type != NULL && param->type->has_dims && param->mode != PARAM_VALUE &&
+                        param->mode != PARAM_VAR
+                    ? "tensor"
+                    : "parameter");
     }
 }
 

@@ -6,7 +6,8 @@
 
 /* A place where a name stands; a declaration is a use of itself. */
 typedef struct NameUse {
-    Span span, declared; /* declared.lo is 0: not in the program, as of types and built-in functions */
+    /* declared.lo is 0: not in the program, as of types and built-in functions */
+    Span span, declared;
     const char *name, *what;
 } NameUse;
 typedef VEC(NameUse) NameUseList;

@@ -9,9 +9,9 @@ typedef struct Parser {
     Diag *diag;
     const SourceFile *file;
     Module *module;
-    uint32_t offset;     /* of the next byte the lexer reads, in the file */
-    Span comment;        /* where the comment being skipped begins */
-    Name last_name;      /* the last name that the lexer has read, and the one before */
+    uint32_t offset; /* of the next byte the lexer reads, in the file */
+    Span comment;    /* where the comment being skipped begins */
+    Name last_name;  /* the last name that the lexer has read, and the one before */
     Name name_before;
     uint32_t last_error; /* Span offset of the last syntax error: one is enough at a place */
 } Parser;

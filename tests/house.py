@@ -4,6 +4,7 @@
     house.py layers            who may include whom
     house.py circles LIBRARY.. no files that call one another but those that CIRCLES has a reason for
     house.py sizes             no source file of more than 900 lines
+    house.py format            C sources are as clang-format 14 writes them (other versions differ: skipped, 77)
     house.py mutable LIBRARY.. the libraries have no mutable data but what MUTABLE has a reason for
     house.py limits TILEC [COUNTED [update]]
                                the binary is small; compiling takes little memory and little work,
@@ -171,6 +172,20 @@ def sizes():
     return bad
 
 
+def formatted():
+    """`clang-format -i` on the files named mends it; a table that reads better as it is stands between
+    `clang-format off` and `on`."""
+    try:
+        version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True, check=True).stdout
+    except FileNotFoundError:
+        version = "none"
+    if " 14." not in version:
+        print(f"skipped: clang-format 14 is asked for, here is {version.strip()}")
+        sys.exit(77)
+    said = subprocess.run(["clang-format", "--dry-run", *sources(".c", ".h")], capture_output=True, text=True, cwd=ROOT)
+    return sorted({line.split(":")[0] for line in said.stderr.split("\n") if "clang-format-violations" in line})
+
+
 # member of a library and section: why there is mutable data after all
 MUTABLE = {
     ("sim_arena.c.o", ".tbss"): "a byte for each thread: that an allocation of the launch it runs has failed. A launch is over "
@@ -243,7 +258,7 @@ def limits(tilec, counted=None, update=None):
 
 
 def main():
-    checks = {"layers": layers, "circles": circles, "sizes": sizes, "mutable": mutable, "limits": limits}
+    checks = {"layers": layers, "circles": circles, "sizes": sizes, "format": formatted, "mutable": mutable, "limits": limits}
     bad = checks[sys.argv[1]](*sys.argv[2:])
     for line in bad:
         print(line)

@@ -70,10 +70,10 @@ typedef struct CudaLaunchConfig {
     CUDA_FN(1, module_unload, cuModuleUnload, (CudaModule))                                        \
     CUDA_FN(1, module_function, cuModuleGetFunction, (CudaFunction *, CudaModule, const char *))   \
     CUDA_FN(1, module_global, cuModuleGetGlobal_v2,                                                \
-            (CudaAddress *, size_t *bytes, CudaModule, const char *name))                          \
+            (CudaAddress *, size_t * bytes, CudaModule, const char *name))                         \
     CUDA_FN(1, function_set, cuFuncSetAttribute, (CudaFunction, int attribute, int value))         \
     CUDA_FN(0, function_param, cuFuncGetParamInfo,                                                 \
-            (CudaFunction, size_t index, size_t *offset, size_t *bytes))                           \
+            (CudaFunction, size_t index, size_t * offset, size_t * bytes))                         \
     CUDA_FN(1, allocate, cuMemAlloc_v2, (CudaAddress *, size_t bytes))                             \
     CUDA_FN(1, release, cuMemFree_v2, (CudaAddress))                                               \
     CUDA_FN(1, fill, cuMemsetD8_v2, (CudaAddress, unsigned char byte, size_t bytes))               \

@@ -196,7 +196,8 @@ read_primary(Reader *r, Number *out)
     if (accept(r, "-")) {
         if (!read_operand(r, out))
             return false;
-        *out = out->is_float ? from_real(-out->real) : from_integer(wrap(0 - (uint64_t)out->integer));
+        *out = out->is_float ? from_real(-out->real)
+                             : from_integer(wrap(0 - (uint64_t)out->integer));
         return true;
     }
     if (accept(r, "!")) {

@@ -6,13 +6,20 @@
 
 #include "compiler/base/arena.h"
 
-typedef enum JsonKind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_TEXT, JSON_LIST, JSON_OBJECT } JsonKind;
+typedef enum JsonKind {
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_NUMBER,
+    JSON_TEXT,
+    JSON_LIST,
+    JSON_OBJECT
+} JsonKind;
 
 typedef struct Json {
     JsonKind kind;
-    const char *key;   /* when it is a member of an object */
-    const char *text;  /* JSON_TEXT */
-    double number;     /* JSON_NUMBER; JSON_BOOL: 0 or 1 */
+    const char *key;    /* when it is a member of an object */
+    const char *text;   /* JSON_TEXT */
+    double number;      /* JSON_NUMBER; JSON_BOOL: 0 or 1 */
     struct Json *first; /* JSON_LIST, JSON_OBJECT: its members */
     struct Json *next;  /* the next member of the list or object that this one is in */
 } Json;

@@ -22,8 +22,9 @@ launch_check_arch(const char *arch, int major, int minor, Fault *fault)
         reason = "needs that GPU or a newer one";
     if (!reason)
         return true;
-    return fault_set(fault, "the code is for %s and %s; this GPU is sm_%d: compile with -arch sm_%d",
-                     arch, reason, have, have);
+    return fault_set(fault,
+                     "the code is for %s and %s; this GPU is sm_%d: compile with -arch sm_%d", arch,
+                     reason, have, have);
 }
 
 LaunchValues
@@ -31,8 +32,11 @@ launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count)
 {
     uint32_t sizes = kernel->sizes.n + 1, scalars = kernel->scalars.n + 1;
 
-    return (LaunchValues){kernel, arena_array(arena, int64_t, sizes), arena_array(arena, bool, sizes),
-                          arena_array(arena, Number, scalars), arena_array(arena, bool, scalars),
+    return (LaunchValues){kernel,
+                          arena_array(arena, int64_t, sizes),
+                          arena_array(arena, bool, sizes),
+                          arena_array(arena, Number, scalars),
+                          arena_array(arena, bool, scalars),
                           sm_count};
 }
 
@@ -49,8 +53,9 @@ launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const in
     for (uint32_t d = 0; d < rank; d++) {
         if (t->extent[d] >= 0) {
             if (shape[d] != t->extent[d])
-                return fault_set(fault, "%s: dimension %u of %s must be %lld, not %lld", kernel->name,
-                                 (unsigned)d, t->name, (long long)t->extent[d], (long long)shape[d]);
+                return fault_set(fault, "%s: dimension %u of %s must be %lld, not %lld",
+                                 kernel->name, (unsigned)d, t->name, (long long)t->extent[d],
+                                 (long long)shape[d]);
             continue;
         }
         uint32_t size = t->size[d];
@@ -74,9 +79,10 @@ launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault 
 
     for (uint32_t d = 0; d < t->rank; d++) {
         if (t->extent[d] < 0 && !values->size_known[t->size[d]])
-            return fault_set(fault, "%s: the shape of %s needs %s, which no given array has: add "
-                                    "--set %s=VALUE", values->kernel->name, t->name,
-                             values->kernel->sizes.at[t->size[d]],
+            return fault_set(fault,
+                             "%s: the shape of %s needs %s, which no given array has: add "
+                             "--set %s=VALUE",
+                             values->kernel->name, t->name, values->kernel->sizes.at[t->size[d]],
                              values->kernel->sizes.at[t->size[d]]);
         shape[d] = t->extent[d] >= 0 ? t->extent[d] : values->size[t->size[d]];
     }
@@ -127,14 +133,16 @@ check_view(const MetaKernel *kernel, const MetaTensor *t, const TensorView *view
         return fault_set(fault, "%s: %s must be %s, not %s", kernel->name, t->name, t->dtype,
                          view->dtype);
     if (view->address % t->align != 0)
-        return fault_set(fault, "%s: the address of %s must be a multiple of %u bytes", kernel->name,
-                         t->name, (unsigned)t->align);
+        return fault_set(fault, "%s: the address of %s must be a multiple of %u bytes",
+                         kernel->name, t->name, (unsigned)t->align);
     if (t->rank > 0 && view->shape[t->rank - 1] > 1 && view->stride[t->rank - 1] != 1)
-        return fault_set(fault, "%s: the last dimension of %s must be contiguous (its stride is %lld)",
+        return fault_set(fault,
+                         "%s: the last dimension of %s must be contiguous (its stride is %lld)",
                          kernel->name, t->name, (long long)view->stride[t->rank - 1]);
     for (uint32_t d = 0; d + 1 < t->rank; d++)
         if (view->shape[d] > 1 && view->stride[d] * (int64_t)t->element_bytes % t->align != 0)
-            return fault_set(fault, "%s: stride %u of %s is %lld bytes; it must be a multiple of %u",
+            return fault_set(fault,
+                             "%s: stride %u of %s is %lld bytes; it must be a multiple of %u",
                              kernel->name, (unsigned)d, t->name,
                              (long long)view->stride[d] * t->element_bytes, (unsigned)t->align);
     return true;
@@ -149,8 +157,8 @@ check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *ou
 
     for (uint32_t i = 0; i < kernel->sizes.n; i++)
         if (!values->size_known[i])
-            return fault_set(fault, "%s: no value for the size %s: add --set %s=VALUE", kernel->name,
-                             kernel->sizes.at[i], kernel->sizes.at[i]);
+            return fault_set(fault, "%s: no value for the size %s: add --set %s=VALUE",
+                             kernel->name, kernel->sizes.at[i], kernel->sizes.at[i]);
     for (uint32_t i = 0; i < kernel->scalars.n; i++)
         if (!values->scalar_known[i])
             return fault_set(fault, "%s: no value for the scalar %s: add --set %s=VALUE",
@@ -171,15 +179,16 @@ check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *ou
         if (!expression_evaluate(kernel->grid[d], look_up, values, &number, fault))
             return false;
         if (number.is_float || number.integer < 0 || number.integer > grid_limit[d])
-            return fault_set(fault, "%s: the grid's dimension %u is %s = %lld; CUDA allows 0 to %lld",
+            return fault_set(fault,
+                             "%s: the grid's dimension %u is %s = %lld; CUDA allows 0 to %lld",
                              kernel->name, (unsigned)d, kernel->grid[d], (long long)number.integer,
                              (long long)grid_limit[d]);
         out->grid[d] = (uint32_t)number.integer;
         out->cluster[d] = kernel->cluster[d] ? kernel->cluster[d] : 1;
         if (out->grid[d] % out->cluster[d] != 0)
-            return fault_set(fault, "%s: the grid's dimension %u is %u, no multiple of the cluster's %u",
-                             kernel->name, (unsigned)d, (unsigned)out->grid[d],
-                             (unsigned)out->cluster[d]);
+            return fault_set(
+                fault, "%s: the grid's dimension %u is %u, no multiple of the cluster's %u",
+                kernel->name, (unsigned)d, (unsigned)out->grid[d], (unsigned)out->cluster[d]);
     }
     return true;
 }
@@ -191,7 +200,8 @@ map_type(const char *dtype)
     static const struct {
         const char *name;
         uint32_t number;
-    } types[] = {{"bool", 0}, {"e4m3", 0}, {"i32", 3}, {"f16", 6}, {"f32", 7}, {"bf16", 9}, {"tf32", 11}};
+    } types[] = {{"bool", 0}, {"e4m3", 0}, {"i32", 3},  {"f16", 6},
+                 {"f32", 7},  {"bf16", 9}, {"tf32", 11}};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, dtype) == 0)
@@ -217,24 +227,27 @@ fill_map(const MetaKernel *kernel, const MetaTensorMap *map, const TensorView *v
 
     for (uint32_t d = 0; d < t->rank; d++)
         empty = empty || view->shape[d] == 0;
-    *out = (TensorMapValues){.type = map_type(t->dtype), .rank = map->rank,
+    *out = (TensorMapValues){.type = map_type(t->dtype),
+                             .rank = map->rank,
                              .address = empty ? zeros : view->address,
                              .swizzle = map->swizzle == 128 ? 3 : map->swizzle / 32};
     while (promotions[out->l2_promotion] != map->l2_promotion)
         out->l2_promotion++;
     if (out->address % 16 != 0)
-        return fault_set(fault, "%s: the address of %s must be a multiple of 16 bytes for its tensor map",
+        return fault_set(fault,
+                         "%s: the address of %s must be a multiple of 16 bytes for its tensor map",
                          kernel->name, t->name);
     for (uint32_t d = 0; d < map->rank; d++) {
         uint32_t of = map->dim[d];
         int64_t extent = empty ? 1 : view->shape[of];
-        int64_t pitch = d == 0 ? t->element_bytes
+        int64_t pitch = d == 0       ? t->element_bytes
                         : extent > 1 ? view->stride[of] * (int64_t)t->element_bytes
                                      : (int64_t)round_up_16(span);
         if (d > 0 && (pitch < 0 || pitch >= (int64_t)1 << 40 || pitch % 16 != 0))
-            return fault_set(fault, "%s: stride %u of %s is %lld bytes; a tensor map takes multiples of "
-                                    "16 below 2^40", kernel->name, (unsigned)of, t->name,
-                             (long long)pitch);
+            return fault_set(fault,
+                             "%s: stride %u of %s is %lld bytes; a tensor map takes multiples of "
+                             "16 below 2^40",
+                             kernel->name, (unsigned)of, t->name, (long long)pitch);
         if (d > 0)
             out->stride[d - 1] = (uint64_t)pitch;
         out->size[d] = (uint64_t)extent;
@@ -245,7 +258,8 @@ fill_map(const MetaKernel *kernel, const MetaTensorMap *map, const TensorView *v
     for (uint32_t d = 1; d + 1 < map->rank && !empty; d++) {
         if (map->dim[d] != map->dim[map->rank - 1])
             continue;
-        out->stride[map->rank - 2] = out->stride[d - 1]; /* named twice: boxes end before the tensor does */
+        /* named twice: boxes end before the tensor does */
+        out->stride[map->rank - 2] = out->stride[d - 1];
         out->address -= map->box[d] * out->stride[d - 1];
         out->size[d] = map->box[d];
         out->size[map->rank - 1]++;
@@ -276,9 +290,7 @@ launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
         unsigned char *to = out->params + p->offset;
         out->args[i] = to;
         switch (p->kind) {
-        case META_POINTER:
-            memcpy(to, &view[p->index].address, 8);
-            break;
+        case META_POINTER: memcpy(to, &view[p->index].address, 8); break;
         case META_STRIDE: {
             /* the stride of an extent of 1 is never used; 0 keeps it aligned */
             int64_t stride = view[p->index].shape[p->dim] > 1 ? view[p->index].stride[p->dim] : 0;
@@ -305,11 +317,8 @@ launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
             made->offset = p->offset;
             break;
         }
-        case META_MEMORY:
-            memcpy(to, &memory[p->index], 8);
-            break;
-        case META_ZERO:
-            break; /* it is zero already */
+        case META_MEMORY: memcpy(to, &memory[p->index], 8); break;
+        case META_ZERO: break; /* it is zero already */
         }
     }
     return true;

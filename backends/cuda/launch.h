@@ -130,7 +130,7 @@ typedef struct TensorMapValues {
     uint32_t box[LAUNCH_MAP_RANK];
     uint32_t step[LAUNCH_MAP_RANK]; /* element strides; 0 stands for 1 */
     uint32_t swizzle, l2_promotion;
-    uint32_t fill; /* what is out of bounds: 0 zeros, 1 NaN */
+    uint32_t fill;   /* what is out of bounds: 0 zeros, 1 NaN */
     uint32_t offset; /* of its parameter */
 } TensorMapValues;
 

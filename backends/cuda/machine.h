@@ -15,9 +15,9 @@ typedef enum RunStatus {
 struct Machine {
     const char *name;
     void *state;
-    uint64_t seed;  /* how the simulator orders things; the GPU ignores it */
-    bool no_checks; /* the simulator looks for no faults but those of bounds */
-    bool strict;    /* the simulator's notes are faults */
+    uint64_t seed;     /* how the simulator orders things; the GPU ignores it */
+    bool no_checks;    /* the simulator looks for no faults but those of bounds */
+    bool strict;       /* the simulator's notes are faults */
     uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
@@ -35,8 +35,8 @@ struct Machine {
     bool (*make_map)(Machine *, const TensorMapValues *, void *out, Fault *);
     RunStatus (*launch)(Machine *, const LaunchReady *, Fault *);
     /* Milliseconds of each of `n` runs of all launches, after warm-up runs; NULL: cannot time. */
-    bool (*time)(Machine *, const LaunchReady *launches, uint32_t n_launches, uint32_t n, float *out,
-                 Fault *);
+    bool (*time)(Machine *, const LaunchReady *launches, uint32_t n_launches, uint32_t n,
+                 float *out, Fault *);
     void (*close)(Machine *);
 };
 

@@ -41,7 +41,8 @@ gpu_global(Machine *machine, Arena *arena, const char *name, size_t *bytes, Faul
     Gpu *gpu = machine->state;
     CudaAddress address;
 
-    if (!cuda_ok(&gpu->cuda, gpu->cuda.module_global(&address, bytes, gpu->module, name), name, fault))
+    if (!cuda_ok(&gpu->cuda, gpu->cuda.module_global(&address, bytes, gpu->module, name), name,
+                 fault))
         return NULL;
     char *data = arena_alloc(arena, *bytes + 1);
     return cuda_ok(&gpu->cuda, gpu->cuda.read(data, address, *bytes), name, fault) ? data : NULL;
@@ -135,7 +136,8 @@ check_by_hand(Gpu *gpu, const LaunchReady *ready, CudaFunction function, Fault *
     while (count <= ready->n_args &&
            gpu->cuda.function_param(function, count, &offset, &bytes) == 0) {
         if (count < ready->n_args && bytes != ready->arg_bytes[count])
-            return fault_set(fault, "%s: parameter %zu has %zu bytes, its argument %u: a type is wrong",
+            return fault_set(fault,
+                             "%s: parameter %zu has %zu bytes, its argument %u: a type is wrong",
                              ready->entry, count, bytes, (unsigned)ready->arg_bytes[count]);
         count++;
     }
@@ -159,28 +161,31 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
         return fault_set(fault, "%s needs %u bytes of shared memory; this GPU has %d for a block",
                          ready->entry, (unsigned)ready->shared, gpu->shared_limit);
     if (ready->shared > 48 * 1024 &&
-        !cuda_ok(&gpu->cuda,
-                 gpu->cuda.function_set(*function, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
-                                        (int)ready->shared),
-                 "setting the shared memory", fault))
+        !cuda_ok(
+            &gpu->cuda,
+            gpu->cuda.function_set(*function, CUDA_FUNCTION_MAX_DYNAMIC_SHARED, (int)ready->shared),
+            "setting the shared memory", fault))
         return false;
     if (!gpu->cuda.function_param)
         return true;
     if (ready->by_hand)
         return check_by_hand(gpu, ready, *function, fault);
     size_t offset, bytes, count = 0, shift = 0;
-    while (count < ready->n_args && gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
-        size_t given = count < ready->n_args ? (size_t)((unsigned char *)ready->args[count] -
-                                                        ready->params) : offset + shift;
+    while (count < ready->n_args &&
+           gpu->cuda.function_param(*function, count, &offset, &bytes) == 0) {
+        size_t given = count < ready->n_args
+                           ? (size_t)((unsigned char *)ready->args[count] - ready->params)
+                           : offset + shift;
         /* Tensor maps are aligned where the machine keeps parameters, which need not begin at a
          * multiple of that: a map, and what stands behind it, may lie elsewhere than we count, before
          * or behind.  The driver copies each by itself. */
         if (bytes == LAUNCH_MAP_BYTES && given % LAUNCH_MAP_BYTES == 0)
             shift = given - offset;
         if (given != offset + shift)
-            return fault_set(fault, "%s: parameter %zu lies at offset %zu of the kernel, but %zu of "
-                                    "the arguments: a type is wrong", ready->entry, count, offset,
-                             given);
+            return fault_set(fault,
+                             "%s: parameter %zu lies at offset %zu of the kernel, but %zu of "
+                             "the arguments: a type is wrong",
+                             ready->entry, count, offset, given);
         count++;
     }
     if (count == ready->n_args)
@@ -202,11 +207,13 @@ issue(Gpu *gpu, CudaFunction function, const LaunchReady *ready, Fault *fault)
         return fault_set(fault, "%s runs in clusters, which this CUDA driver does not know",
                          ready->entry);
     CudaLaunchAttribute attributes[2];
-    CudaLaunchConfig config = {.grid = {g[0], g[1], g[2]}, .block = {b[0], b[1], b[2]},
-                               .shared_bytes = ready->shared, .attributes = attributes};
+    CudaLaunchConfig config = {.grid = {g[0], g[1], g[2]},
+                               .block = {b[0], b[1], b[2]},
+                               .shared_bytes = ready->shared,
+                               .attributes = attributes};
     if (clusters)
-        attributes[config.n_attributes++] = (CudaLaunchAttribute){.id = CUDA_LAUNCH_CLUSTER_DIMENSION,
-                                                                  .value.cluster = {c[0], c[1], c[2]}};
+        attributes[config.n_attributes++] = (CudaLaunchAttribute){
+            .id = CUDA_LAUNCH_CLUSTER_DIMENSION, .value.cluster = {c[0], c[1], c[2]}};
     if (ready->early_start && gpu->cuda.launch_ex) /* an old driver starts it behind the others */
         attributes[config.n_attributes++] = (CudaLaunchAttribute){
             .id = CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION, .value.serialization = 1};
@@ -239,9 +246,11 @@ time_runs(Gpu *gpu, const LaunchReady *launches, const CudaFunction *functions, 
         bool ok = cuda_ok(&gpu->cuda, gpu->cuda.event_record(start, NULL), "cuEventRecord", fault);
         for (uint32_t k = 0; ok && k < n_launches; k++)
             ok = issue(gpu, functions[k], &launches[k], fault);
-        if (!ok || !cuda_ok(&gpu->cuda, gpu->cuda.event_record(stop, NULL), "cuEventRecord", fault) ||
+        if (!ok ||
+            !cuda_ok(&gpu->cuda, gpu->cuda.event_record(stop, NULL), "cuEventRecord", fault) ||
             !cuda_ok(&gpu->cuda, gpu->cuda.event_wait(stop), "running", fault) ||
-            !cuda_ok(&gpu->cuda, gpu->cuda.event_elapsed(&milliseconds, start, stop), "timing", fault))
+            !cuda_ok(&gpu->cuda, gpu->cuda.event_elapsed(&milliseconds, start, stop), "timing",
+                     fault))
             return false;
         if (i >= WARM_UPS)
             out[i - WARM_UPS] = milliseconds;
@@ -294,15 +303,18 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
         return false;
     const CudaDriver *cuda = &gpu->cuda;
     if (!cuda_ok(cuda, cuda->device_get(&gpu->device, 0), "cuDeviceGet", fault) ||
-        !cuda_ok(cuda, cuda->device_name(name, sizeof name, gpu->device), "cuDeviceGetName", fault) ||
-        !cuda_ok(cuda, cuda->device_attribute(&gpu->major, CUDA_DEVICE_CAPABILITY_MAJOR, gpu->device),
-                 "cuDeviceGetAttribute", fault) ||
-        !cuda_ok(cuda, cuda->device_attribute(&gpu->minor, CUDA_DEVICE_CAPABILITY_MINOR, gpu->device),
+        !cuda_ok(cuda, cuda->device_name(name, sizeof name, gpu->device), "cuDeviceGetName",
+                 fault) ||
+        !cuda_ok(cuda,
+                 cuda->device_attribute(&gpu->major, CUDA_DEVICE_CAPABILITY_MAJOR, gpu->device),
                  "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda,
-                 cuda->device_attribute(&gpu->shared_limit, CUDA_DEVICE_MAX_SHARED_OPTIN,
-                                        gpu->device),
+                 cuda->device_attribute(&gpu->minor, CUDA_DEVICE_CAPABILITY_MINOR, gpu->device),
                  "cuDeviceGetAttribute", fault) ||
+        !cuda_ok(
+            cuda,
+            cuda->device_attribute(&gpu->shared_limit, CUDA_DEVICE_MAX_SHARED_OPTIN, gpu->device),
+            "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda, cuda->device_attribute(&sm_count, CUDA_DEVICE_SM_COUNT, gpu->device),
                  "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda, cuda->context_retain(&context, gpu->device), "cuDevicePrimaryCtxRetain",
@@ -311,9 +323,23 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
         return false;
     }
     *machine = (Machine){arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
-                         gpu, 0, false, false, (uint32_t)sm_count, gpu_load, gpu_global, gpu_check_arch,
-                         gpu_allocate, gpu_write, gpu_read, gpu_clear, gpu_count_written,
-                         gpu_make_map, gpu_launch, gpu_time, gpu_close};
+                         gpu,
+                         0,
+                         false,
+                         false,
+                         (uint32_t)sm_count,
+                         gpu_load,
+                         gpu_global,
+                         gpu_check_arch,
+                         gpu_allocate,
+                         gpu_write,
+                         gpu_read,
+                         gpu_clear,
+                         gpu_count_written,
+                         gpu_make_map,
+                         gpu_launch,
+                         gpu_time,
+                         gpu_close};
     if (!cuda_ok(cuda, cuda->context_set(context), "cuCtxSetCurrent", fault)) {
         gpu_close(machine);
         return false;

@@ -107,8 +107,11 @@ sim_count_written(Machine *machine, uint64_t address, size_t bytes)
 static bool
 sim_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fault)
 {
-    SimTensorMap values = {.type = map->type, .rank = map->rank, .address = map->address,
-                           .swizzle = map->swizzle, .l2_promotion = map->l2_promotion,
+    SimTensorMap values = {.type = map->type,
+                           .rank = map->rank,
+                           .address = map->address,
+                           .swizzle = map->swizzle,
+                           .l2_promotion = map->l2_promotion,
                            .fill = map->fill};
     SimError error;
 
@@ -131,7 +134,8 @@ check_sizes(const Simulator *sim, const LaunchReady *ready, Fault *fault)
 
     for (uint32_t i = 0; entry && i < ready->n_args && i < entry->param_count; i++)
         if (entry->params[i].size != ready->arg_bytes[i])
-            return fault_set(fault, "%s: parameter %u has %u bytes, its argument %u: a type is wrong",
+            return fault_set(fault,
+                             "%s: parameter %u has %u bytes, its argument %u: a type is wrong",
                              ready->entry, (unsigned)i, (unsigned)entry->params[i].size,
                              (unsigned)ready->arg_bytes[i]);
     return true;
@@ -196,9 +200,24 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
     sim->device = sim_device_new();
     if (!sim->device)
         return fault_set(fault, "out of memory");
-    *machine = (Machine){"the simulator", sim, 0, false, false, SIM_SM_COUNT, sim_load, sim_global,
-                         sim_check_arch, sim_allocate, sim_copy_in, sim_copy_out, sim_clear,
-                         sim_count_written, sim_make_map, sim_run, NULL, sim_close};
+    *machine = (Machine){"the simulator",
+                         sim,
+                         0,
+                         false,
+                         false,
+                         SIM_SM_COUNT,
+                         sim_load,
+                         sim_global,
+                         sim_check_arch,
+                         sim_allocate,
+                         sim_copy_in,
+                         sim_copy_out,
+                         sim_clear,
+                         sim_count_written,
+                         sim_make_map,
+                         sim_run,
+                         NULL,
+                         sim_close};
     return true;
 }
 

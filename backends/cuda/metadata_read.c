@@ -164,7 +164,9 @@ read_tensor(Reader *r, MetaKernel *kernel, const Json *item)
     const char *mode = get_text(r, item, "mode");
 
     tensor.element_bytes = dtype_bytes(r, tensor.dtype);
-    tensor.mode = strcmp(mode, "in") == 0 ? META_IN : strcmp(mode, "out") == 0 ? META_OUT : META_INOUT;
+    tensor.mode = strcmp(mode, "in") == 0    ? META_IN
+                  : strcmp(mode, "out") == 0 ? META_OUT
+                                             : META_INOUT;
     tensor.align = get_number(r, item, "align");
     if (tensor.align == 0)
         tensor.align = 1;
@@ -248,7 +250,9 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
         map.rank += dim != NULL;
     uint32_t rank = r->failed ? 0 : kernel->tensors.at[map.tensor].rank;
     if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || (map.rank != rank && map.rank != rank + 1)) {
-        fail(r, "a tensor map must have the dimensions of its tensor, and perhaps one of them twice: 1 to 5");
+        fail(
+            r,
+            "a tensor map must have the dimensions of its tensor, and perhaps one of them twice: 1 to 5");
         return;
     }
     get_numbers(r, item, "dims", map.dim, map.rank);
@@ -282,7 +286,8 @@ read_kernel(Reader *r, Metadata *meta, const Json *object)
         if (item->kind == JSON_TEXT)
             vec_push(r->arena, &kernel.sizes, item->text);
     json_each (item, get_array(r, object, "scalars")) {
-        MetaScalar scalar = {get_text(r, item, "name"), strcmp(get_text(r, item, "type"), "f32") == 0};
+        MetaScalar scalar = {get_text(r, item, "name"),
+                             strcmp(get_text(r, item, "type"), "f32") == 0};
         vec_push(r->arena, &kernel.scalars, scalar);
     }
     json_each (item, get_array(r, object, "tensors"))
@@ -329,8 +334,10 @@ metadata_parse(Arena *arena, const char *json, Fault *fault)
     }
     uint32_t abi = get_number(&reader, root, "tilec");
     if (!reader.failed && abi != LAUNCH_ABI) {
-        fault_set(fault, "the PTX has metadata of version %u, this program reads version %d: use the "
-                         "tilerun that came with the tilec that made it", (unsigned)abi, LAUNCH_ABI);
+        fault_set(fault,
+                  "the PTX has metadata of version %u, this program reads version %d: use the "
+                  "tilerun that came with the tilec that made it",
+                  (unsigned)abi, LAUNCH_ABI);
         reader.failed = true;
     }
     if (!reader.failed) {

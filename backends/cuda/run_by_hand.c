@@ -23,8 +23,10 @@ parse_number(const char *text, int64_t low, int64_t high, int64_t *out)
 static bool
 wrong_output(RunContext *cx, const char *text)
 {
-    return fault_set(cx->fault, "--arg out=%s: expected out=FILE.npy:TYPE:SHAPE, as "
-                                "out=o.npy:f32:2,256", text);
+    return fault_set(cx->fault,
+                     "--arg out=%s: expected out=FILE.npy:TYPE:SHAPE, as "
+                     "out=o.npy:f32:2,256",
+                     text);
 }
 
 /* FILE:dtype:2,256 */
@@ -43,8 +45,9 @@ parse_output(RunContext *cx, const char *text, NpyArray *array, const char **fil
         return wrong_output(cx, text);
     *type++ = '\0';
     if (!npy_type_of(type, &array->kind, &array->bytes))
-        return fault_set(cx->fault, "--arg out=%s: unknown type '%s' (f16, bf16, f32, i32, bool, e4m3)",
-                         text, type);
+        return fault_set(cx->fault,
+                         "--arg out=%s: unknown type '%s' (f16, bf16, f32, i32, bool, e4m3)", text,
+                         type);
     array->total = array->bytes;
     for (char *at = shape; *at;) {
         char *end;
@@ -128,8 +131,10 @@ plain_word(RunContext *cx, const char *word, const char **out)
         *out = arena_printf(cx->arena, "f32:%s", text);
         return true;
     }
-    return fault_set(cx->fault, "--arg %.*s=: expected in, out, f32, i32, i64 or scratch, or one of the "
-                                "forms with a colon (docs/command-line.md)", (int)kind, word);
+    return fault_set(cx->fault,
+                     "--arg %.*s=: expected in, out, f32, i32, i64 or scratch, or one of the "
+                     "forms with a colon (docs/command-line.md)",
+                     (int)kind, word);
 }
 
 static bool
@@ -153,8 +158,8 @@ read_words(RunContext *cx, LaunchArgs *args)
 static bool
 make_map(RunContext *cx, LaunchArgs *args, const LaunchMap *map)
 {
-    TensorMapValues values = {.type = map->type, .rank = map->rank, .swizzle = map->swizzle,
-                              .fill = map->fill};
+    TensorMapValues values = {
+        .type = map->type, .rank = map->rank, .swizzle = map->swizzle, .fill = map->fill};
 
     values.address = (map->in_buffer ? args->buffer[map->buffer].address : 0) + map->plus;
     for (uint32_t d = 0; d < map->rank; d++) {
@@ -269,8 +274,7 @@ run_with(RunContext *cx, LaunchArgs *args)
     }
     print_launch(cx, &ready);
     RunStatus status = run_seeds(cx, args, &ready);
-    if (status == RUN_FAULT || !save_all(cx, args) ||
-        (o->time_runs && !run_timed(cx, &ready, 1)))
+    if (status == RUN_FAULT || !save_all(cx, args) || (o->time_runs && !run_timed(cx, &ready, 1)))
         return RUN_FAULT;
     return status;
 }
@@ -281,8 +285,10 @@ run_by_hand(RunContext *cx)
     const RunOptions *o = cx->options;
 
     if (o->entries.n != 1 || !o->grid_given || !o->block_given) {
-        fault_set(cx->fault, "%s has to be described by hand: --entry NAME --grid X,Y,Z --block N "
-                             "[--smem BYTES] --arg ..", o->path);
+        fault_set(cx->fault,
+                  "%s has to be described by hand: --entry NAME --grid X,Y,Z --block N "
+                  "[--smem BYTES] --arg ..",
+                  o->path);
         return RUN_FAULT;
     }
     LaunchArgs *args = arena_new(cx->arena, LaunchArgs);

@@ -11,17 +11,17 @@
 #include "backends/cuda/tilerun.h"
 
 typedef struct Slot {
-    const MetaTensor *tensor;  /* as the first kernel that has it describes it */
-    const MetaKernel *kernel;  /* that kernel */
-    const NpyArray *input;     /* NULL: not given */
-    const char *output;        /* path; NULL: not wanted */
-    const char *strides;       /* of --strides; NULL: rows stand close together */
+    const MetaTensor *tensor; /* as the first kernel that has it describes it */
+    const MetaKernel *kernel; /* that kernel */
+    const NpyArray *input;    /* NULL: not given */
+    const char *output;       /* path; NULL: not wanted */
+    const char *strides;      /* of --strides; NULL: rows stand close together */
     bool shaped;
-    bool written;              /* some kernel writes it */
-    bool undefined;            /* nothing reads it before a kernel writes it */
+    bool written;   /* some kernel writes it */
+    bool undefined; /* nothing reads it before a kernel writes it */
     TensorView view;
-    size_t bytes;              /* of its memory, with space between rows */
-    unsigned char *first;      /* the output of the first seed */
+    size_t bytes;         /* of its memory, with space between rows */
+    unsigned char *first; /* the output of the first seed */
 } Slot;
 
 typedef struct Room {
@@ -99,7 +99,10 @@ load_metadata(Session *s)
     RunContext *cx = s->cx;
     const char *json;
 
-    if (cx->image_bytes >= 4 && memcmp(cx->image, "\x7f" "ELF", 4) == 0) {
+    if (cx->image_bytes >= 4 && memcmp(cx->image,
+                                       "\x7f"
+                                       "ELF",
+                                       4) == 0) {
         size_t bytes;
         json = cx->machine->global(cx->machine, cx->arena, "tilec_metadata", &bytes, cx->fault);
     } else {
@@ -113,7 +116,8 @@ static void
 add_kernel(Session *s, const MetaKernel *kernel)
 {
     vec_push(s->cx->arena, &s->kernels, kernel);
-    vec_push(s->cx->arena, &s->values, launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
+    vec_push(s->cx->arena, &s->values,
+             launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
 }
 
 static bool
@@ -157,8 +161,9 @@ make_slots(Session *s)
                 made.undefined = t->mode == META_OUT && !t->atomic;
                 vec_push(s->cx->arena, &s->slots, made);
             } else if (strcmp(slot->tensor->dtype, t->dtype) != 0 || slot->tensor->rank != t->rank) {
-                return fault_set(s->cx->fault, "kernels %s and %s of the file disagree about %s: run "
-                                               "them one at a time with --entry",
+                return fault_set(s->cx->fault,
+                                 "kernels %s and %s of the file disagree about %s: run "
+                                 "them one at a time with --entry",
                                  slot->kernel->name, kernel->name, t->name);
             }
         }
@@ -176,8 +181,8 @@ take_input(Session *s, const NamedValue *given)
     uint32_t bytes;
 
     if (!slot)
-        return fault_set(cx->fault, "--in %s: there is no such tensor; the file has %s", given->name,
-                         list_tensors(s));
+        return fault_set(cx->fault, "--in %s: there is no such tensor; the file has %s",
+                         given->name, list_tensors(s));
     if (slot->tensor->mode == META_OUT)
         return fault_set(cx->fault, "--in %s: %s only writes this tensor; use --out", given->name,
                          slot->kernel->name);
@@ -217,8 +222,10 @@ take_set(Session *s, const NamedValue *given)
                 values->size[i] = strtoll(given->value, &end, 10);
                 if (*end || end == given->value || errno || values->size[i] < 0 ||
                     values->size[i] > INT32_MAX)
-                    return fault_set(s->cx->fault, "--set %s=%s: a size is a whole number from 0 to "
-                                                   "2147483647", given->name, given->value);
+                    return fault_set(s->cx->fault,
+                                     "--set %s=%s: a size is a whole number from 0 to "
+                                     "2147483647",
+                                     given->name, given->value);
                 values->size_known[i] = found = true;
             }
         for (uint32_t i = 0; i < kernel->scalars.n; i++)
@@ -233,13 +240,15 @@ take_set(Session *s, const NamedValue *given)
                     n->integer = strtoll(given->value, &end, 10);
                 bool range = !real && (errno || n->integer < INT32_MIN || n->integer > INT32_MAX);
                 if (*end || end == given->value || range)
-                    return fault_set(s->cx->fault, "--set %s=%s: this scalar is %s", given->name,
-                                     given->value, real ? "f32: expected a number" : "i32: expected an integer of 32 bits");
+                    return fault_set(
+                        s->cx->fault, "--set %s=%s: this scalar is %s", given->name, given->value,
+                        real ? "f32: expected a number" : "i32: expected an integer of 32 bits");
                 values->scalar_known[i] = found = true;
             }
     }
-    return found || fault_set(s->cx->fault, "--set %s: there is no such size or scalar; the file has %s", given->name,
-                              list_values(s));
+    return found ||
+           fault_set(s->cx->fault, "--set %s: there is no such size or scalar; the file has %s",
+                     given->name, list_values(s));
 }
 
 /* Strides in C order, with rows, planes, .. widened where the kernel wants them aligned. */
@@ -326,8 +335,8 @@ bind_known_shapes(Session *s, uint32_t k)
 
     for (uint32_t i = 0; i < values->kernel->tensors.n; i++) {
         Slot *slot = find_slot(s, values->kernel->tensors.at[i].name);
-        if (slot->shaped && !launch_bind_shape(values, i, slot->view.rank, slot->view.shape,
-                                               s->cx->fault))
+        if (slot->shaped &&
+            !launch_bind_shape(values, i, slot->view.rank, slot->view.shape, s->cx->fault))
             return false;
     }
     return true;
@@ -449,8 +458,9 @@ allocate_rooms(Session *s)
                                    cx->fault))
             return false;
     }
-    return !maps || (cx->machine->allocate(cx->machine, LAUNCH_MAP_BYTES, "zeros", &s->zeros, cx->fault) &&
-                     cx->machine->clear(cx->machine, s->zeros, LAUNCH_MAP_BYTES, false, cx->fault));
+    return !maps ||
+           (cx->machine->allocate(cx->machine, LAUNCH_MAP_BYTES, "zeros", &s->zeros, cx->fault) &&
+            cx->machine->clear(cx->machine, s->zeros, LAUNCH_MAP_BYTES, false, cx->fault));
 }
 
 /* Copies between an array in C order and memory with the slot's strides. */
@@ -493,7 +503,7 @@ put_random(const char *dtype, uint64_t state, unsigned char *at, size_t elements
         memcpy(&bits, &number, sizeof bits);
         uint32_t exponent = bits >> 23 & 0xFF;
         uint16_t top = (uint16_t)(bits >> 16); /* bf16 */
-        if (half) /* 5 bits of exponent, their bias is 15 */
+        if (half)                              /* 5 bits of exponent, their bias is 15 */
             top = (uint16_t)((top & 0x8000) |
                              (exponent > 112 ? (exponent - 112) << 10 | (bits >> 13 & 0x3FF) : 0));
         if (wide)
@@ -574,11 +584,13 @@ check_gaps(Session *s)
         size_t at = 0;
         if (!slot->strides || !slot->written || slot->bytes == 0)
             continue;
-        unsigned char *memory = malloc(slot->bytes), *gap = malloc(slot->bytes), *array = calloc(slot->bytes, 1);
+        unsigned char *memory = malloc(slot->bytes), *gap = malloc(slot->bytes),
+                      *array = calloc(slot->bytes, 1);
         bool ok = memory && gap && array;
         if (!ok)
             fault_set(cx->fault, "out of memory");
-        ok = ok && cx->machine->read(cx->machine, slot->view.address, memory, slot->bytes, cx->fault);
+        ok = ok &&
+             cx->machine->read(cx->machine, slot->view.address, memory, slot->bytes, cx->fault);
         if (ok) {
             memset(gap, GAP, slot->bytes);
             copy_strided(slot, array, gap, true);
@@ -592,7 +604,8 @@ check_gaps(Session *s)
             return RUN_FAULT;
         if (at == slot->bytes)
             continue;
-        fprintf(stderr, "tilerun: something was written between the rows of %s, at byte %zu of %zu\n",
+        fprintf(stderr,
+                "tilerun: something was written between the rows of %s, at byte %zu of %zu\n",
                 slot->tensor->name, at, slot->bytes);
         status = RUN_FINDINGS;
     }

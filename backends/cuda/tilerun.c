@@ -117,7 +117,8 @@ split(Arena *arena, const char *option, const char *text, NamedValue *out, Fault
 }
 
 static bool
-parse_whole(const char *option, const char *text, uint64_t least, uint64_t limit, uint64_t *out, Fault *fault)
+parse_whole(const char *option, const char *text, uint64_t least, uint64_t limit, uint64_t *out,
+            Fault *fault)
 {
     char *end;
 
@@ -213,9 +214,9 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
 static bool
 parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fault)
 {
-    static const char *const with_value[] = {"--in",    "--out",  "--set",     "--arg",  "--entry",
-                                             "--device", "--grid", "--block",   "--smem", "--cluster",
-                                             "--time",  "--seed", "--seeds",   "--sm-count", "--strides"};
+    static const char *const with_value[] = {
+        "--in",   "--out",     "--set",  "--arg",  "--entry", "--device",   "--grid",   "--block",
+        "--smem", "--cluster", "--time", "--seed", "--seeds", "--sm-count", "--strides"};
 
     *o = (RunOptions){.seeds = 1, .cluster = {1, 1, 1}};
     for (int i = 1; i < argc; i++) {
@@ -286,7 +287,8 @@ read_image(RunContext *cx)
     if (text.n == 0)
         return fault_set(cx->fault, "%s is empty", path);
     if (is_source(path))
-        return fault_set(cx->fault, "%s is no PTX but a program to compile: tilec %s -o kernel.ptx", path, path);
+        return fault_set(cx->fault, "%s is no PTX but a program to compile: tilec %s -o kernel.ptx",
+                         path, path);
     if (text.at[0] != '\x7f' && strlen(text.at) != text.n)
         return fault_set(cx->fault, "%s is no PTX: it is not text", path);
     cx->image = text.at;
@@ -328,8 +330,9 @@ run(RunContext *cx)
         return RUN_OK;
     }
     if (by_hand && (o->inputs.n || o->outputs.n || o->sets.n || o->random)) {
-        fault_set(cx->fault, "--in, --out, --set and --random are for files that tilec made; with --grid, "
-                             "--block and --arg everything is given by --arg");
+        fault_set(cx->fault,
+                  "--in, --out, --set and --random are for files that tilec made; with --grid, "
+                  "--block and --arg everything is given by --arg");
         return RUN_FAULT;
     }
     if (!read_image(cx) || !open_machine(cx))
@@ -368,7 +371,8 @@ run_guarded(Call *call, int argc, char **argv)
     }
     if (!parse_command_line(&call->arena, argc, argv, &call->options, &call->fault))
         return RUN_FAULT;
-    RunContext cx = {&call->arena, &call->options, &call->machine, &call->fault, NULL, 0, &call->args};
+    RunContext cx = {&call->arena, &call->options, &call->machine, &call->fault, NULL, 0,
+                     &call->args};
     return run(&cx);
 }
 

@@ -13,7 +13,7 @@ typedef struct NamedValue {
 typedef struct RunOptions {
     const char *path;
     VEC(const char *) entries; /* none: all kernels */
-    const char *device; /* "gpu", "sim", or NULL: gpu where there is one */
+    const char *device;        /* "gpu", "sim", or NULL: gpu where there is one */
     VEC(NamedValue) inputs;
     VEC(NamedValue) outputs;
     VEC(NamedValue) sets;
@@ -25,8 +25,8 @@ typedef struct RunOptions {
     uint64_t seed;
     uint32_t seeds; /* how many, from `seed` on */
     bool no_checks, strict;
-    bool random;   /* what is not given is made up */
-    bool name_gpu; /* only say which GPU there is */
+    bool random;       /* what is not given is made up */
+    bool name_gpu;     /* only say which GPU there is */
     uint32_t sm_count; /* 0: as the machine says */
 } RunOptions;
 

@@ -4,8 +4,7 @@
 void
 ptx_print_head(const Target *target, const char *arch, Buf *out)
 {
-    buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", target->ptx_version,
-               arch);
+    buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", target->ptx_version, arch);
 }
 
 void
@@ -13,7 +12,8 @@ ptx_print_files(const Diag *diag, Buf *out)
 {
     for (uint32_t i = 0; i < diag->files.n; i++)
         if (diag_file_number(diag, diag->files.at[i]) > 0)
-            buf_printf(out, ".file %u \"%s\"\n", diag_file_number(diag, diag->files.at[i]), diag->files.at[i]->path);
+            buf_printf(out, ".file %u \"%s\"\n", diag_file_number(diag, diag->files.at[i]),
+                       diag->files.at[i]->path);
 }
 
 void

@@ -4,12 +4,7 @@
 #include <string.h>
 
 const Target *const tilec_targets[] = {
-    &target_sm80,
-    &target_sm86,
-    &target_sm89,
-    &target_sm90,
-    &target_sm100,
-    &target_sm120,
+    &target_sm80, &target_sm86, &target_sm89, &target_sm90, &target_sm100, &target_sm120,
 };
 const uint32_t tilec_target_count = sizeof tilec_targets / sizeof tilec_targets[0];
 
@@ -89,7 +84,8 @@ target_role_mma(const Target *target, DType dtype)
 bool
 target_has_roles(const Target *target)
 {
-    return target->ptx_target_exact != NULL && target_can(target, CAN_COUNT_BYTES | CAN_MOVE_REGISTERS) &&
+    return target->ptx_target_exact != NULL &&
+           target_can(target, CAN_COUNT_BYTES | CAN_MOVE_REGISTERS) &&
            target_copy(target, COPY_TENSOR_LOAD) != NULL;
 }
 

@@ -7,34 +7,41 @@
 
 #include "compiler/target.h"
 
-extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100,
-    target_sm120;
+extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100, target_sm120;
 
 /* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \
-    {.dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE,                                      \
-     .m = 16, .n = 8, .n_step = 8, .k = 16,                                                        \
-     .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS,                                      \
-     .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"}
+    {                                                                                              \
+        .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = 16, .n = 8, .n_step = 8,     \
+        .k = 16, .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS,                          \
+        .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
+    }
 #define WARP_MMAS WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16")
 
 /* "wgmma.mma_async": m is 64, n a multiple of 8 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the first operand may be in registers instead. */
 #define GROUP_MMA(DTYPE, NAME)                                                                     \
-    {.dtype = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP,                               \
-     .m = GROUP_ROWS, .n = 256, .n_step = 8, .k = 16,                                                      \
-     .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS,                             \
-     .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,                  \
-     .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME}
+    {                                                                                              \
+        .dtype = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, .n = 256, \
+        .n_step = 8, .k = 16, .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS,    \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
+        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
+    }
 #define GROUP_MMAS GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16")
 
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
-#define LANE_COPIES {.kind = COPY_ASYNC, .issuer = BY_THREAD, .done = DONE_BY_GROUP, .unit = 4, .most = 16}
+#define LANE_COPIES                                                                                \
+    {                                                                                              \
+        .kind = COPY_ASYNC, .issuer = BY_THREAD, .done = DONE_BY_GROUP, .unit = 4, .most = 16      \
+    }
 
 /* "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", from sm_90 on; limits of boxes: CUDA Driver API,
  * cuTensorMapEncodeTiled.  What goes to memory is known to have been read, not to have arrived. */
 #define TENSOR_COPY(KIND, DONE)                                                                    \
-    {.kind = KIND, .issuer = BY_THREAD, .done = DONE, .unit = BOX_UNIT, .box = BOX_MOST, .rank = BOX_RANK}
+    {                                                                                              \
+        .kind = KIND, .issuer = BY_THREAD, .done = DONE, .unit = BOX_UNIT, .box = BOX_MOST,        \
+        .rank = BOX_RANK                                                                           \
+    }
 #define TENSOR_COPIES                                                                              \
     TENSOR_COPY(COPY_TENSOR_LOAD, DONE_BY_BARRIER), TENSOR_COPY(COPY_TENSOR_STORE, DONE_BY_GROUP), \
         TENSOR_COPY(COPY_TENSOR_ADD, DONE_BY_GROUP)
@@ -44,10 +51,11 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * was measured: they are taken to be the same.  What spilled registers cost is not to be foreseen where nearly
  * all are alive at once; from nothing to a quarter was measured. */
 #define H200_LOOPS                                                                                 \
-    {.not_hidden = 0.12, .rest_not_hidden = {0.86, 0.53, 0.36},                                    \
-     .barrier_wait = 110, .copy_wait = 900, .round_wait = 80, .turn_wait = 130,                    \
-     .few_warps = 1.09, .masked_more = 0.4,                                                        \
-     .spill = 0.01, .may_spill = 0.06, .near_spill = 0.006}
+    {                                                                                              \
+        .not_hidden = 0.12, .rest_not_hidden = {0.86, 0.53, 0.36}, .barrier_wait = 110,            \
+        .copy_wait = 900, .round_wait = 80, .turn_wait = 130, .few_warps = 1.09,                   \
+        .masked_more = 0.4, .spill = 0.01, .may_spill = 0.06, .near_spill = 0.006                  \
+    }
 
 #define ROWS(TABLE) (sizeof(TABLE) / sizeof(TABLE)[0])
 

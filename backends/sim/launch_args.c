@@ -78,7 +78,8 @@ launch_args_buffer(LaunchArgs *args, const char *name, size_t bytes, const void 
     if (args->buffer_count == LAUNCH_ARGS_MOST)
         return launch_args_fail(args, "too many buffers", name);
     LaunchBuffer *b = &args->buffer[args->buffer_count];
-    *b = (LaunchBuffer){.name = copy_of(name, strlen(name)), .bytes = bytes,
+    *b = (LaunchBuffer){.name = copy_of(name, strlen(name)),
+                        .bytes = bytes,
                         .content = content ? malloc(bytes ? bytes : 1) : NULL,
                         .output = output ? copy_of(output, strlen(output)) : NULL};
     *index = args->buffer_count++; /* counts from here on, for launch_args_free */
@@ -180,8 +181,8 @@ sizes(const char *text, uint64_t out[5], const char **rest)
 static bool
 map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *element)
 {
-    static const char *const types[] = {"u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32",
-                                        "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz"};
+    static const char *const types[] = {"u8",  "u16", "u32",  "s32",     "u64",  "s64",     "f16",
+                                        "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz"};
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
     size_t length = strcspn(name, "+");
     *element = 0;
@@ -258,10 +259,10 @@ typedef struct NumberKind {
 static const NumberKind *
 number_kind(const char *word, const char **rest)
 {
-    static const NumberKind kinds[] = {
-        {"u8:", 1, false}, {"s8:", 1, false}, {"u16:", 2, false}, {"s16:", 2, false},
-        {"u32:", 4, false}, {"s32:", 4, false}, {"u64:", 8, false}, {"s64:", 8, false},
-        {"f32:", 4, true}, {"f64:", 8, true}};
+    static const NumberKind kinds[] = {{"u8:", 1, false},  {"s8:", 1, false},  {"u16:", 2, false},
+                                       {"s16:", 2, false}, {"u32:", 4, false}, {"s32:", 4, false},
+                                       {"u64:", 8, false}, {"s64:", 8, false}, {"f32:", 4, true},
+                                       {"f64:", 8, true}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if ((*rest = after(word, kinds[i].prefix)) != NULL)
             return &kinds[i];
@@ -420,8 +421,8 @@ launch_args_fits(LaunchArgs *args, size_t value, size_t bytes, const char *name)
     const LaunchValue *v = &args->value[value];
     if (v->is_number ? bytes <= 8 : bytes == v->size)
         return true;
-    snprintf(args->error, sizeof args->error, "the parameter '%.200s' has %zu bytes, its argument %zu",
-             name, bytes, v->size);
+    snprintf(args->error, sizeof args->error,
+             "the parameter '%.200s' has %zu bytes, its argument %zu", name, bytes, v->size);
     return false;
 }
 

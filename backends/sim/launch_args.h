@@ -44,7 +44,7 @@ typedef struct LaunchAddress {
 /* 128 bytes: a tensor map, as cuTensorMapEncodeTiled takes it; the numbers are the driver's. */
 typedef struct LaunchMap {
     LaunchPlace at;
-    bool in_buffer;   /* the tensor; else at the address `plus` (0) */
+    bool in_buffer; /* the tensor; else at the address `plus` (0) */
     size_t buffer;
     uint64_t plus;
     uint32_t type, rank, swizzle, fill;

@@ -89,9 +89,9 @@ typedef struct SimParam {
     uint32_t size;  /* bytes; an array parameter (a tensor map, a struct) counts whole */
     uint32_t align; /* bytes */
     uint32_t offset;
-    bool is_array;    /* declared with [] */
-    bool is_float;    /* declared .f32 or .f64 */
-    bool is_pointer;  /* declared with .ptr */
+    bool is_array;   /* declared with [] */
+    bool is_float;   /* declared .f32 or .f64 */
+    bool is_pointer; /* declared with .ptr */
 } SimParam;
 
 typedef struct SimEntry {
@@ -155,11 +155,12 @@ typedef struct SimLaunch {
     uint64_t seed;    /* schedules and asynchronous completion times are drawn from it */
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
-    uint32_t max_findings; /* kept of each kind and level: different pairs of lines (all are counted) */
-    uint64_t step_limit;   /* warp instructions a cluster may run before it counts as hung; 0: a
+    /* kept of each kind and level: different pairs of lines (all are counted) */
+    uint32_t max_findings;
+    uint64_t step_limit; /* warp instructions a cluster may run before it counts as hung; 0: a
                               generous default */
-    bool count_banks;      /* fill SimReport.lines with shared-memory bank conflicts */
-    bool strict;           /* notes are faults */
+    bool count_banks;    /* fill SimReport.lines with shared-memory bank conflicts */
+    bool strict;         /* notes are faults */
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
@@ -189,21 +190,23 @@ typedef enum SimFindingKind {
 
 const char *sim_finding_name(SimFindingKind kind); /* "race", "out-of-bounds", ... */
 
+/* clang-format off */
 typedef enum SimLevel {
     SIM_FAULT, /* the ISA forbids it or leaves its result open */
     SIM_NOTE,  /* the ISA's text does not allow it, but assemblers and chips give it one meaning, and
                   shipped code relies on that (docs/simulator.md says which) */
     SIM_LEVEL_COUNT
 } SimLevel;
+/* clang-format on */
 
 const char *sim_level_name(SimLevel level); /* "fault", "note" */
 
 typedef struct SimFinding {
     SimFindingKind kind;
     SimLevel level;
-    uint64_t count;    /* how often, over the launch, by the same pair of lines */
-    char *message;     /* one or several lines of text, complete with every place below */
-    uint32_t ptx_line; /* 0 if none */
+    uint64_t count;          /* how often, over the launch, by the same pair of lines */
+    char *message;           /* one or several lines of text, complete with every place below */
+    uint32_t ptx_line;       /* 0 if none */
     const char *source_file; /* from .loc; NULL if none */
     uint32_t source_line;
     uint32_t block[3];
@@ -217,7 +220,7 @@ typedef struct SimFinding {
 
 /* Of one kind and level. */
 typedef struct SimFindingCount {
-    uint64_t total; /* occurrences */
+    uint64_t total;    /* occurrences */
     uint64_t left_out; /* of them, those of pairs of lines beyond SimLaunch.max_findings */
 } SimFindingCount;
 
@@ -239,7 +242,7 @@ typedef struct SimReport {
     size_t finding_count;
     uint64_t finding_total; /* occurrences, also of those not kept, faults and notes */
     SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
-    const SimLine *lines;   /* when count_banks */
+    const SimLine *lines; /* when count_banks */
     size_t line_count;
     uint64_t instructions; /* warp instructions executed */
 } SimReport;

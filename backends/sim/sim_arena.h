@@ -11,7 +11,7 @@ typedef struct SimArenaBlock SimArenaBlock;
 
 typedef struct SimArena {
     SimArenaBlock *head;
-    size_t used, size; /* of the head block */
+    size_t used, size;      /* of the head block */
     jmp_buf *out_of_memory; /* where to go when malloc fails; the API edge sets it */
 } SimArena;
 

@@ -10,9 +10,9 @@
 #include "sim_core.h"
 
 struct SimOp {
-    uint32_t id; /* index in cluster->ops */
-    uint32_t agent; /* warp that issued it */
-    uint8_t lane;   /* + 1, whose part is being noted in the shadow; 0: the whole warp */
+    uint32_t id;         /* index in cluster->ops */
+    uint32_t agent;      /* warp that issued it */
+    uint8_t lane;        /* + 1, whose part is being noted in the shadow; 0: the whole warp */
     uint32_t lane_epoch; /* of its warp, when the warp last waited for it */
     uint32_t lanes_left; /* lanes that have not waited for it yet, for per-thread waits */
     const SimInsn *insn;
@@ -20,16 +20,17 @@ struct SimOp {
     SimCta *cta;
     uint64_t due; /* UINT64_MAX: only when forced */
     bool fetched, landed;
-    bool atomic; /* a reduction: two of them do not conflict */
+    bool atomic;        /* a reduction: two of them do not conflict */
     bool generic_proxy; /* writes through the generic proxy, as cp.async does */
     void (*fetch)(SimCluster *cluster, SimOp *op); /* may be NULL */
     void (*land)(SimCluster *cluster, SimOp *op);
-    SimOp *after; /* lands only after this one has, or NULL */
-    void *payload; /* released by free() once landed */
+    SimOp *after;   /* lands only after this one has, or NULL */
+    void *payload;  /* released by free() once landed */
     uint32_t *seen; /* by agent: the clock at which it waited for the op, 0 if never */
-    struct SimGlobalOp *global; /* the same for other clusters, of an op that writes global memory */
+    /* the same for other clusters, of an op that writes global memory */
+    struct SimGlobalOp *global;
     void (*observe)(SimWarp *warp, SimOp *op); /* or NULL: who waited for it knows more, too */
-    void *tracked; /* for `observe`; freed with the op */
+    void *tracked;                             /* for `observe`; freed with the op */
 };
 
 /* A new op of the executing warp, with a zeroed payload.  NULL when out of memory. */

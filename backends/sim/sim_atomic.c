@@ -3,12 +3,14 @@
 #include "sim_memory.h"
 #include "sim_sync.h"
 
+/* clang-format off */
 typedef enum AtomicOp {
     ATOM_AND, ATOM_OR, ATOM_XOR, ATOM_CAS, ATOM_EXCH, ATOM_ADD, ATOM_INC, ATOM_DEC, ATOM_MIN,
     ATOM_MAX
 } AtomicOp;
-static const char *const op_words[] = {"and", "or", "xor", "cas", "exch",
-                                       "add", "inc", "dec", "min", "max", NULL};
+/* clang-format on */
+static const char *const op_words[] = {"and", "or",  "xor", "cas", "exch", "add",
+                                       "inc", "dec", "min", "max", NULL};
 
 /* mode[0] AtomicOp, [1] has a result, [2] SimOrder, [4] bytes of an element;
  * count elements.  Slots: results (atom), address, b, then c of cas, then an ignored policy. */
@@ -53,12 +55,15 @@ operate(const SimInsn *insn, uint64_t old, uint64_t b, uint64_t c, bool is_globa
     case SIM_F32: /* global additions flush subnormals, shared ones do not (9.7.13.5) */
         return sim_f32_bits(add_f32(sim_f32((uint32_t)old), sim_f32((uint32_t)b), is_global));
     case SIM_F64: return sim_f64_bits(sim_f64(old) + sim_f64(b));
-    case SIM_F16: case SIM_BF16:
+    case SIM_F16:
+    case SIM_BF16:
         return operate_half(op, (uint32_t)old & 0xffff, (uint32_t)b & 0xffff, type == SIM_BF16);
-    case SIM_F16X2: case SIM_BF16X2:
+    case SIM_F16X2:
+    case SIM_BF16X2:
         return operate_half(op, (uint32_t)old & 0xffff, (uint32_t)b & 0xffff, type == SIM_BF16X2) |
                operate_half(op, (uint32_t)(old >> 16) & 0xffff, (uint32_t)(b >> 16) & 0xffff,
-                            type == SIM_BF16X2) << 16;
+                            type == SIM_BF16X2)
+                   << 16;
     default: break;
     }
     if (op == ATOM_ADD)
@@ -154,7 +159,7 @@ atomic(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t results = insn->mode[1] ? insn->count : 0, bytes = insn->mode[4];
     uint32_t size = bytes * insn->count;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, results, l);
         if (!sim_memory_find(warp, l, (SimSpace)insn->space, address, size, size, &m))
@@ -178,11 +183,13 @@ type_allowed(AtomicOp op, SimType type)
     uint32_t bits = sim_type_info(type)->bits;
     char kind = sim_type_info(type)->kind;
     switch (op) {
-    case ATOM_AND: case ATOM_OR: case ATOM_XOR:
-        return kind == 'b' && (bits == 32 || bits == 64);
+    case ATOM_AND:
+    case ATOM_OR:
+    case ATOM_XOR: return kind == 'b' && (bits == 32 || bits == 64);
     case ATOM_CAS: return kind == 'b' && bits >= 16;
     case ATOM_EXCH: return kind == 'b' && bits >= 32;
-    case ATOM_INC: case ATOM_DEC: return type == SIM_U32;
+    case ATOM_INC:
+    case ATOM_DEC: return type == SIM_U32;
     case ATOM_ADD:
         return type == SIM_U32 || type == SIM_S32 || type == SIM_U64 || type == SIM_F32 ||
                type == SIM_F64 || type == SIM_F16 || type == SIM_BF16 || type == SIM_F16X2 ||
@@ -228,8 +235,16 @@ decode_atomic(SimDecode *dx, bool has_result)
         return false;
     return op != ATOM_CAS || dec_src_vector(dx, dec_operand(dx, at + 2), type, out->count);
 }
-static bool decode_atom(SimDecode *dx) { return decode_atomic(dx, true); }
-static bool decode_red(SimDecode *dx) { return decode_atomic(dx, false); }
+static bool
+decode_atom(SimDecode *dx)
+{
+    return decode_atomic(dx, true);
+}
+static bool
+decode_red(SimDecode *dx)
+{
+    return decode_atomic(dx, false);
+}
 
 const SimFamily sim_atomic_families[] = {
     {"atom", decode_atom},

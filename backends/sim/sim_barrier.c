@@ -145,8 +145,7 @@ arriving_threads(const SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32
 }
 
 static void
-check_arrival(SimWarp *warp, const SimInsn *insn, SimNamedBarrier *b, uint32_t id,
-              uint32_t expected)
+check_arrival(SimWarp *warp, const SimInsn *insn, SimNamedBarrier *b, uint32_t id, uint32_t expected)
 {
     SimPlace place = {b->insn, (int32_t)warp->index, warp->cta->rank};
     if (b->arrived && b->expected != expected)
@@ -159,7 +158,8 @@ check_arrival(SimWarp *warp, const SimInsn *insn, SimNamedBarrier *b, uint32_t i
         sim_find(warp, SIM_FIND_BARRIER, -1, 0, &place,
                  insn->mode[0] == BAR_RED
                      ? "a warp brings bar.red to barrier %u, where it arrived before it completed"
-                     : "a warp arrives twice at barrier %u before it completed", id);
+                     : "a warp arrives twice at barrier %u before it completed",
+                 id);
 }
 
 /* No count, and the whole block as the count, mean the same. */
@@ -180,7 +180,7 @@ barrier(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         sim_find(warp, SIM_FIND_BARRIER, (int32_t)lane, 0, NULL, "barrier %u does not exist", id);
         return SIM_NEXT;
     }
-    sim_each_lane(l, mask)
+    sim_each_lane (l, mask)
         if (sim_r32(warp, insn->slot[0])[l] != id) {
             sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)l, 0, NULL,
                      "lanes of one warp name different barriers");
@@ -257,8 +257,16 @@ decode_barrier(SimDecode *dx, bool aligned)
     out->mode[3] = negated;
     return dec_dst(dx, dec_operand(dx, 0), out->mode[1] == RED_POPC ? SIM_U32 : SIM_PRED);
 }
-static bool decode_bar(SimDecode *dx) { return decode_barrier(dx, true); } /* always aligned */
-static bool decode_barrier_cta(SimDecode *dx) { return decode_barrier(dx, false); }
+static bool
+decode_bar(SimDecode *dx)
+{
+    return decode_barrier(dx, true);
+} /* always aligned */
+static bool
+decode_barrier_cta(SimDecode *dx)
+{
+    return decode_barrier(dx, false);
+}
 
 SimStep
 sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)

@@ -4,14 +4,16 @@
 
 /* ------------------------------------------------------------------------ comparisons */
 
+/* clang-format off */
 typedef enum Compare {
     CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE,
     CMP_LO, CMP_LS, CMP_HI, CMP_HS,
     CMP_EQU, CMP_NEU, CMP_LTU, CMP_LEU, CMP_GTU, CMP_GEU, CMP_NUM, CMP_NAN
 } Compare;
-static const char *const compare_words[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",
-                                            "lo",  "ls",  "hi",  "hs",  "equ", "neu",
-                                            "ltu", "leu", "gtu", "geu", "num", "nan", NULL};
+/* clang-format on */
+static const char *const compare_words[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "lo",
+                                            "ls",  "hi",  "hs",  "equ", "neu", "ltu", "leu",
+                                            "gtu", "geu", "num", "nan", NULL};
 
 /* One bit per lane for an expression over the rows pa and pb. */
 #define COLLECT(e)                                                                                 \
@@ -26,19 +28,24 @@ static const char *const compare_words[] = {"eq",  "ne",  "lt",  "le",  "gt",  "
         switch (compare) {                                                                         \
         case CMP_EQ: COLLECT((T)pa[l] == (T)pb[l]);                                                \
         case CMP_NE: COLLECT((T)pa[l] != (T)pb[l]);                                                \
-        case CMP_LT: case CMP_LO: COLLECT((T)pa[l] < (T)pb[l]);                                    \
-        case CMP_LE: case CMP_LS: COLLECT((T)pa[l] <= (T)pb[l]);                                   \
-        case CMP_GT: case CMP_HI: COLLECT((T)pa[l] > (T)pb[l]);                                    \
+        case CMP_LT:                                                                               \
+        case CMP_LO: COLLECT((T)pa[l] < (T)pb[l]);                                                 \
+        case CMP_LE:                                                                               \
+        case CMP_LS: COLLECT((T)pa[l] <= (T)pb[l]);                                                \
+        case CMP_GT:                                                                               \
+        case CMP_HI: COLLECT((T)pa[l] > (T)pb[l]);                                                 \
         default: COLLECT((T)pa[l] >= (T)pb[l]);                                                    \
         }                                                                                          \
         return out;                                                                                \
     }
+/* clang-format off */
 COMPARE(compare_u16, uint32_t, uint16_t, sim_r32)
 COMPARE(compare_s16, uint32_t, int16_t, sim_r32)
 COMPARE(compare_u32, uint32_t, uint32_t, sim_r32)
 COMPARE(compare_s32, uint32_t, int32_t, sim_r32)
 COMPARE(compare_u64, uint64_t, uint64_t, sim_r64)
 COMPARE(compare_s64, uint64_t, int64_t, sim_r64)
+/* clang-format on */
 
 /* 9.7.6: the plain comparisons are false when an operand is NaN, those ending in u are true. */
 static bool
@@ -72,7 +79,8 @@ read_value(const SimWarp *warp, SimSlot slot, uint32_t l, SimType type, bool ftz
     uint32_t bits = sim_r32(warp, slot)[l];
     switch (type) {
     case SIM_F32: return (double)sim_f32(ftz ? sim_flush(bits) : bits);
-    case SIM_F16: case SIM_F16X2: return (double)sim_f16(bits >> 16 * half & 0xffff);
+    case SIM_F16:
+    case SIM_F16X2: return (double)sim_f16(bits >> 16 * half & 0xffff);
     default: return (double)sim_bf16(bits >> 16 * half & 0xffff);
     }
 }
@@ -83,11 +91,14 @@ compare_lanes(const SimWarp *warp, const SimInsn *insn, SimSlot a, SimSlot b, in
     Compare compare = (Compare)insn->mode[0];
     uint32_t out = 0;
     switch ((SimType)insn->type) {
-    case SIM_U16: case SIM_B16: return compare_u16(warp, a, b, compare);
+    case SIM_U16:
+    case SIM_B16: return compare_u16(warp, a, b, compare);
     case SIM_S16: return compare_s16(warp, a, b, compare);
-    case SIM_U32: case SIM_B32: return compare_u32(warp, a, b, compare);
+    case SIM_U32:
+    case SIM_B32: return compare_u32(warp, a, b, compare);
     case SIM_S32: return compare_s32(warp, a, b, compare);
-    case SIM_U64: case SIM_B64: return compare_u64(warp, a, b, compare);
+    case SIM_U64:
+    case SIM_B64: return compare_u64(warp, a, b, compare);
     case SIM_S64: return compare_s64(warp, a, b, compare);
     default: break;
     }
@@ -150,8 +161,8 @@ check_compare_type(SimDecode *dx, SimType type)
         ok = (compare <= CMP_GE || compare >= CMP_EQU) && type != SIM_TF32;
     if (type == SIM_F16X2 || type == SIM_BF16X2)
         ok = compare <= CMP_GE || compare >= CMP_EQU;
-    return ok || dec_fail(dx, "this comparison does not exist for '.%s'",
-                          sim_type_info(type)->name);
+    return ok ||
+           dec_fail(dx, "this comparison does not exist for '.%s'", sim_type_info(type)->name);
 }
 
 static bool
@@ -189,11 +200,11 @@ set(SimWarp *warp, const SimInsn *insn, uint32_t mask)
               : to == SIM_BF16 || to == SIM_BF16X2 ? 0x3f80
                                                    : 0xffff;
     uint32_t c = insn->mode[1] ? *sim_rp(warp, insn->slot[3]) : 0;
-    uint32_t low =
-        combine(insn, compare_lanes(warp, insn, insn->slot[1], insn->slot[2], 0), c);
+    uint32_t low = combine(insn, compare_lanes(warp, insn, insn->slot[1], insn->slot[2], 0), c);
     bool pair = insn->type == SIM_F16X2 || insn->type == SIM_BF16X2;
-    uint32_t high =
-        pair ? combine(insn, compare_lanes(warp, insn, insn->slot[1], insn->slot[2], 1), c) : 0;
+    uint32_t high = pair ? combine(insn, compare_lanes(warp, insn, insn->slot[1], insn->slot[2], 1),
+                                   c)
+                         : 0;
     for (int l = 0; l < SIM_LANES; l++) {
         out[l] = low >> l & 1 ? one : 0;
         if (pair)
@@ -320,12 +331,12 @@ permute(uint32_t a, uint32_t b, uint32_t c, uint32_t mode)
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t pick;
         switch (mode) {
-        case 1: pick = (n + i) & 7; break;                        /* f4e */
-        case 2: pick = (n - i) & 7; break;                        /* b4e */
-        case 3: pick = n; break;                                  /* rc8 */
-        case 4: pick = i > n ? i : n; break;                      /* ecl */
-        case 5: pick = i < n ? i : n; break;                      /* ecr */
-        case 6: pick = (n & 1) * 2 + (i & 1); break;              /* rc16 */
+        case 1: pick = (n + i) & 7; break;           /* f4e */
+        case 2: pick = (n - i) & 7; break;           /* b4e */
+        case 3: pick = n; break;                     /* rc8 */
+        case 4: pick = i > n ? i : n; break;         /* ecl */
+        case 5: pick = i < n ? i : n; break;         /* ecr */
+        case 6: pick = (n & 1) * 2 + (i & 1); break; /* rc16 */
         default: pick = c >> 4 * i & 15; break;
         }
         uint32_t byte = (uint32_t)(pair >> 8 * (pick & 7)) & 0xff;
@@ -335,7 +346,9 @@ permute(uint32_t a, uint32_t b, uint32_t c, uint32_t mode)
     }
     return out;
 }
+/* clang-format off */
 SIM_EXEC3_32(prmt, uint32_t, uint32_t, permute(a, b, c, insn->mode[0]))
+/* clang-format on */
 static bool
 decode_prmt(SimDecode *dx)
 {
@@ -581,7 +594,7 @@ static SimStep
 isspacep(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out = 0;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint64_t a = sim_r64(warp, insn->slot[1])[l];
         bool shared = a - SIM_WINDOW_SHARED < SIM_WINDOW_SIZE;
         bool local = a - SIM_WINDOW_LOCAL < SIM_WINDOW_SIZE;
@@ -589,9 +602,10 @@ isspacep(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         uint32_t rank = (uint32_t)a >> SIM_SHARED_RANK_SHIFT;
         bool yes = false;
         switch (insn->mode[0]) {
-        case 0: yes = !shared && !local; break;                     /* global */
-        case 1: case 2: yes = shared && rank == warp->cta->rank; break; /* shared, shared::cta */
-        case 3: yes = shared; break;                                /* shared::cluster */
+        case 0: yes = !shared && !local; break; /* global */
+        case 1:
+        case 2: yes = shared && rank == warp->cta->rank; break; /* shared, shared::cta */
+        case 3: yes = shared; break;                            /* shared::cluster */
         case 4: yes = local; break;
         case 5: {
             const SimAllocation *in = sim_device_find(warp->run->device, a);
@@ -608,8 +622,9 @@ isspacep(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 static bool
 decode_isspacep(SimDecode *dx)
 {
-    static const char *const spaces[] = {"global", "shared",  "shared::cta",   "shared::cluster",
-                                         "local",  "const", "param", "param::entry", NULL};
+    static const char *const spaces[] = {"global",          "shared",       "shared::cta",
+                                         "shared::cluster", "local",        "const",
+                                         "param",           "param::entry", NULL};
     int space = dec_choice(dx, spaces);
     if (space < 0)
         return dec_fail(dx, "needs a state space");
@@ -619,7 +634,7 @@ decode_isspacep(SimDecode *dx)
 }
 
 const SimFamily sim_compare_families[] = {
-    {"setp", decode_setp}, {"set", decode_set},   {"selp", decode_selp},
-    {"slct", decode_slct}, {"prmt", decode_prmt}, {"mov", decode_mov},
+    {"setp", decode_setp}, {"set", decode_set},           {"selp", decode_selp},
+    {"slct", decode_slct}, {"prmt", decode_prmt},         {"mov", decode_mov},
     {"cvta", decode_cvta}, {"isspacep", decode_isspacep}, {NULL, NULL},
 };

@@ -9,11 +9,13 @@ enum { CVT_FTZ = 1, CVT_SAT = 2, CVT_RELU = 4, CVT_FINITE = 8 };
 
 /* ------------------------------------------------------------------------ fast forms */
 
-#define READ_X2 SIM_READF(a, 1); SIM_READF(b, 2)
+#define READ_X2                                                                                    \
+    SIM_READF(a, 1);                                                                               \
+    SIM_READF(b, 2)
+/* clang-format off */
 SIM_EXEC_(cvt_bf16x2_f32, uint32_t, sim_put32, uint32_t, READ_X2,
           sim_to_bf16(a) << 16 | sim_to_bf16(b))
-SIM_EXEC_(cvt_f16x2_f32, uint32_t, sim_put32, uint32_t, READ_X2,
-          sim_to_f16(a) << 16 | sim_to_f16(b))
+SIM_EXEC_(cvt_f16x2_f32, uint32_t, sim_put32, uint32_t, READ_X2, sim_to_f16(a) << 16 | sim_to_f16(b))
 SIM_EXEC_(cvt_bf16_f32, uint32_t, sim_put32, uint32_t, SIM_READF(a, 1), sim_to_bf16(a))
 SIM_EXEC_(cvt_f16_f32, uint32_t, sim_put32, uint32_t, SIM_READF(a, 1), sim_to_f16(a))
 SIM_EXEC1_32(cvt_f32_bf16, uint32_t, uint32_t, sim_f32_result(sim_bf16(a & 0xffff)))
@@ -25,6 +27,7 @@ SIM_EXEC1_64(cvt_same_64, uint64_t, a)
 SIM_EXEC_(cvt_u64_u32, uint64_t, sim_put64, uint64_t, SIM_READ32(uint32_t, a, 1), a)
 SIM_EXEC_(cvt_s64_s32, uint64_t, sim_put64, uint64_t, SIM_READ32(int32_t, a, 1), a)
 SIM_EXEC_(cvt_u32_u64, uint32_t, sim_put32, uint32_t, SIM_READ64(uint64_t, a, 1), a)
+/* clang-format on */
 
 /* ------------------------------------------------------------------------ the general form */
 
@@ -116,7 +119,9 @@ saturate_integer(int64_t value, bool from_unsigned, SimType to)
     bool huge = from_unsigned && value < 0; /* above the signed range */
     if (sim_type_info(to)->kind == 's') {
         int64_t top = (int64_t)cut(~UINT64_C(0), bits - 1);
-        return cut((uint64_t)(huge || value > top ? top : value < -top - 1 ? -top - 1 : value),
+        return cut((uint64_t)(huge || value > top ? top
+                              : value < -top - 1  ? -top - 1
+                                                  : value),
                    bits);
     }
     uint64_t top = cut(~UINT64_C(0), bits);
@@ -170,7 +175,7 @@ run_scalar(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t out32[SIM_LANES], to_bits = sim_type_info((SimType)insn->type)->bits;
     uint64_t out64[SIM_LANES];
     bool extend = sim_type_info((SimType)insn->type)->kind == 's';
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint64_t v = convert(insn, read_lane(warp, insn->slot[1], l, insn->mode[4]));
         if (extend) /* into a wider register */
             v = cut((uint64_t)sign_extend(v, to_bits), insn->mode[3]);
@@ -190,7 +195,7 @@ run_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out[SIM_LANES], half = sim_type_info((SimType)insn->type)->bits;
     half = insn->type == SIM_E2M1 ? 4 : half;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint64_t high = convert(insn, sim_r32(warp, insn->slot[1])[l]);
         uint64_t low = convert(insn, sim_r32(warp, insn->slot[2])[l]);
         out[l] = (uint32_t)(high << half | low);
@@ -204,7 +209,7 @@ static SimStep
 run_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out[SIM_LANES], half = insn->type2 == SIM_E2M1 ? 4 : 8;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint32_t in = sim_r32(warp, insn->slot[1])[l], keep = (1u << half) - 1;
         uint64_t low = convert(insn, in & keep), high = convert(insn, in >> half & keep);
         out[l] = (uint32_t)(high << 16 | low);
@@ -218,7 +223,7 @@ static SimStep
 run_narrow(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out[SIM_LANES];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint32_t in = sim_r32(warp, insn->slot[1])[l];
         out[l] = (uint32_t)(convert(insn, in >> 16) << 8 | convert(insn, in & 0xffff));
     }
@@ -247,7 +252,10 @@ element_of(SimType type) /* of a packed pair, else SIM_NO_TYPE */
 static SimExec
 fast_form(const SimInsn *insn, SimType dst_register)
 {
-    static const struct { SimType to, from; SimExec exec; } forms[] = {
+    static const struct {
+        SimType to, from;
+        SimExec exec;
+    } forms[] = {
         {SIM_BF16, SIM_F32, cvt_bf16_f32}, {SIM_F16, SIM_F32, cvt_f16_f32},
         {SIM_F32, SIM_BF16, cvt_f32_bf16}, {SIM_F32, SIM_F16, cvt_f32_f16},
         {SIM_F32, SIM_S32, cvt_f32_s32},   {SIM_F32, SIM_U32, cvt_f32_u32},
@@ -260,8 +268,8 @@ fast_form(const SimInsn *insn, SimType dst_register)
         {SIM_U64, SIM_U64, cvt_same_64},   {SIM_S64, SIM_S64, cvt_same_64},
         {SIM_U64, SIM_S64, cvt_same_64},   {SIM_S64, SIM_U64, cvt_same_64},
     };
-    bool exact_register =
-        sim_type_info(dst_register)->bits == sim_type_info((SimType)insn->type)->bits;
+    bool exact_register = sim_type_info(dst_register)->bits ==
+                          sim_type_info((SimType)insn->type)->bits;
     if (insn->mode[0] != SIM_RN || insn->mode[1] || insn->mode[2] || !exact_register)
         return run_scalar;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
@@ -343,7 +351,7 @@ run_cvt_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out[SIM_LANES], bits = insn->mode[0];
     int32_t top = (int32_t)((1u << (bits - insn->mode[1])) - 1), low = insn->mode[1] ? -top - 1 : 0;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint32_t packed = insn->mode[2] ? sim_r32(warp, insn->slot[3])[l] : 0;
         for (int i = 1; i <= 2; i++) {
             int32_t v = (int32_t)sim_r32(warp, insn->slot[i])[l];

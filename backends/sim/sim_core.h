@@ -23,10 +23,10 @@
 
 enum {
     SIM_LANES = 32,
-    SIM_MAX_WARPS = 32,      /* of a block (PTX ISA: 1024 threads) */
-    SIM_MAX_CLUSTER = 16,    /* blocks */
-    SIM_BARRIERS = 16,       /* named barriers of a block (PTX ISA 9.7.13.1) */
-    SIM_SHARED_BASE = 1024,  /* first address of a block's shared memory, so that 0 is invalid */
+    SIM_MAX_WARPS = 32,       /* of a block (PTX ISA: 1024 threads) */
+    SIM_MAX_CLUSTER = 16,     /* blocks */
+    SIM_BARRIERS = 16,        /* named barriers of a block (PTX ISA 9.7.13.1) */
+    SIM_SHARED_BASE = 1024,   /* first address of a block's shared memory, so that 0 is invalid */
     SIM_SHARED_LIMIT = 232448 /* bytes a block can have on any target */
 };
 
@@ -66,6 +66,7 @@ typedef struct SimGlobalShadow SimGlobalShadow;
 
 /* ------------------------------------------------------------------------ types */
 
+/* clang-format off */
 typedef enum SimType {
     SIM_NO_TYPE,
     SIM_PRED,
@@ -79,6 +80,7 @@ typedef enum SimType {
     SIM_E4M3X4, SIM_E5M2X4, SIM_E2M1X4, SIM_E2M3X4, SIM_E3M2X4,
     SIM_TYPE_COUNT
 } SimType;
+/* clang-format on */
 
 typedef struct SimTypeInfo {
     const char *name;
@@ -90,10 +92,10 @@ const SimTypeInfo *sim_type_info(SimType type);
 
 typedef enum SimSpace {
     SIM_GENERIC,
-    SIM_GLOBAL, /* also const, and the parameters of an entry: all are device allocations */
-    SIM_SHARED, /* shared::cta: the address carries the block's own rank, or none */
+    SIM_GLOBAL,         /* also const, and the parameters of an entry: all are device allocations */
+    SIM_SHARED,         /* shared::cta: the address carries the block's own rank, or none */
     SIM_SHARED_CLUSTER, /* the address carries the rank of the block it names */
-    SIM_LOCAL   /* also the parameters of a device function: per-thread stack */
+    SIM_LOCAL           /* also the parameters of a device function: per-thread stack */
 } SimSpace;
 
 /* ------------------------------------------------------------------------ decoded program */
@@ -117,11 +119,11 @@ typedef SimStep (*SimExec)(SimWarp *warp, const SimInsn *insn, uint32_t mask);
 
 struct SimInsn {
     SimExec exec;
-    SimSlot *slot;   /* operands, destinations first, in the order that the family chooses */
-    SimSlot guard;   /* predicate, or SIM_NO_SLOT */
+    SimSlot *slot; /* operands, destinations first, in the order that the family chooses */
+    SimSlot guard; /* predicate, or SIM_NO_SLOT */
     bool guard_negated;
-    bool converge;   /* .aligned: needs every lane of the warp that has not exited */
-    bool whole_warp; /* and none may have exited (mma, ldmatrix and the like) */
+    bool converge;       /* .aligned: needs every lane of the warp that has not exited */
+    bool whole_warp;     /* and none may have exited (mma, ldmatrix and the like) */
     bool frame_relative; /* an address operand is an offset in the frame's part of the stack */
     uint8_t slot_count;
     uint8_t type;    /* SimType of the operation */
@@ -131,10 +133,10 @@ struct SimInsn {
     uint8_t mode[6]; /* the family's own modifiers */
     int64_t imm;     /* address offset, or the family's own */
     int64_t imm2;
-    uint32_t target; /* branch: index of an instruction */
-    uint32_t line;   /* of the PTX text */
-    uint32_t loc;    /* index into module->locs, 0 none */
-    uint32_t index;  /* in module->insns */
+    uint32_t target;  /* branch: index of an instruction */
+    uint32_t line;    /* of the PTX text */
+    uint32_t loc;     /* index into module->locs, 0 none */
+    uint32_t index;   /* in module->insns */
     const void *data; /* the family's own, in the module's arena */
     const char *mnemonic;
 };
@@ -154,14 +156,15 @@ struct SimFunction {
     SimInsn *insns; /* the last one is always an exit or a return */
     uint32_t insn_count;
     uint32_t register_bytes; /* of a frame */
-    uint32_t next_predicate; /* place in the last row of predicates; a multiple of a row: it is full */
-    uint32_t local_bytes;    /* of a frame, per lane: locals, call parameters */
-    SimLocalVar *params;     /* of a device function, in its frame */
+    /* place in the last row of predicates; a multiple of a row: it is full */
+    uint32_t next_predicate;
+    uint32_t local_bytes; /* of a frame, per lane: locals, call parameters */
+    SimLocalVar *params;  /* of a device function, in its frame */
     uint32_t param_count;
     SimLocalVar *results;
     uint32_t result_count;
-    SimEntry entry; /* of an entry */
-    uint32_t shared_bytes; /* static shared memory, of an entry with that of the module */
+    SimEntry entry;         /* of an entry */
+    uint32_t shared_bytes;  /* static shared memory, of an entry with that of the module */
     uint32_t max_registers; /* .maxnreg, 0 if absent */
     uint32_t min_ctas;      /* .minnctapersm, 0 if absent */
 };
@@ -194,7 +197,7 @@ struct SimModule {
     SimInsn **insns; /* of all functions, by SimInsn.index */
     size_t insn_count, insn_capacity;
     SimConstant **constant_bucket; /* of what is in the bank below */
-    uint8_t *constants; /* bank of immediates, each broadcast to 32 lanes */
+    uint8_t *constants;            /* bank of immediates, each broadcast to 32 lanes */
     size_t constant_bytes, constant_capacity;
     uint64_t *shared_address; /* addresses of shared variables that operands name: rows of the
                                  special bank after SIM_SPECIAL_BYTES, with the rank put in */
@@ -275,7 +278,7 @@ struct SimGroup {
     SimFrame *frame;
     bool stalled; /* waits for other lanes of the warp to join it at pc */
     bool waiting;
-    bool forced;  /* run the stalled instruction even so: the finding is made */
+    bool forced; /* run the stalled instruction even so: the finding is made */
     SimWait wait;
     const SimInsn *wait_insn;
 };
@@ -298,8 +301,8 @@ struct SimWarp {
     uint8_t *bank[SIM_BANK_COUNT]; /* [REGISTERS] belongs to the frame that runs now */
     SimCta *cta;
     SimRun *run;
-    uint32_t index; /* in the block */
-    uint32_t agent; /* in the cluster: the component of the vector clocks */
+    uint32_t index;         /* in the block */
+    uint32_t agent;         /* in the cluster: the component of the vector clocks */
     uint32_t present, live; /* lanes that exist; that have not exited */
     SimGroup *group[SIM_LANES];
     SimGroup *running;
@@ -314,27 +317,28 @@ struct SimWarp {
      * for the order of tensor memory, and of mbarriers just initialised (sim_sync.h). */
     uint32_t *clock, *proxy_clock, *tensor_clock, *init_clock;
     struct SimWarpSync *sync; /* fences and relaxed accesses */
-    uint32_t lane_epoch; /* counts what orders the lanes of the warp among themselves */
-    uint32_t lanes_clock; /* its own clock when its lanes were last in order among themselves */
-    uint32_t written_clock; /* and when it last stored to shared memory */
+    uint32_t lane_epoch;      /* counts what orders the lanes of the warp among themselves */
+    uint32_t lanes_clock;     /* its own clock when its lanes were last in order among themselves */
+    uint32_t written_clock;   /* and when it last stored to shared memory */
     struct SimPartial *partial; /* releases by some of its lanes only, by clock */
     uint32_t partial_count, partial_capacity;
     SimAllocation *recent; /* the allocation accessed last */
     SimRandom random;
     SimRegisterWatch *watch; /* over registers of wgmma, NULL before the first */
-    uint32_t unread_loads;   /* tcgen05.ld without a wait whose registers no instruction has touched */
+    /* tcgen05.ld without a wait whose registers no instruction has touched */
+    uint32_t unread_loads;
     SimExtension ext[SIM_EXT_COUNT];
 };
 
 typedef struct SimNamedBarrier {
     uint32_t arrived, expected; /* threads; expected 0: nobody yet, UINT32_MAX: all of the block */
     uint32_t generation;
-    uint32_t warps;          /* that arrived, a bit each */
+    uint32_t warps;                /* that arrived, a bit each */
     uint32_t lanes[SIM_MAX_WARPS]; /* of them, the lanes */
     uint32_t reduce_or, reduce_popc;
     bool reduce_and;
-    const SimInsn *insn;     /* of the first arrival */
-    uint32_t *clock; /* SIM_PLANES */
+    const SimInsn *insn; /* of the first arrival */
+    uint32_t *clock;     /* SIM_PLANES */
 } SimNamedBarrier;
 
 struct SimCta {
@@ -358,15 +362,15 @@ struct SimCluster {
     uint32_t agents; /* warps of all blocks: length of the vector clocks */
     uint64_t linear; /* index of the cluster in the grid */
     uint32_t index[3];
-    uint64_t now; /* warp instructions executed so far: the clock of asynchronous ops */
+    uint64_t now;      /* warp instructions executed so far: the clock of asynchronous ops */
     uint64_t progress; /* changes whenever something happens that may end a wait */
     SimRandom random;
     SimOp **pending; /* asynchronous ops that have not landed */
     size_t pending_count, pending_capacity;
     uint64_t next_due; /* earliest time in pending */
-    SimOp **ops; /* all ops by id, for the shadow */
+    SimOp **ops;       /* all ops by id, for the shadow */
     size_t op_count, op_capacity;
-    SimSyncTable *sync; /* memory locations used for synchronisation, for the clocks */
+    SimSyncTable *sync;      /* memory locations used for synchronisation, for the clocks */
     SimForeignList *foreign; /* what its warps learnt of other clusters */
     uint64_t *executed, *wavefronts, *ideal; /* by instruction, when banks are counted */
     SimExtension ext[SIM_EXT_COUNT];
@@ -391,7 +395,8 @@ struct SimRun {
     SimReport *report;
     SimFinding *findings;
     size_t finding_count, finding_capacity;
-    uint32_t *finding_slots; /* a hash table over them: 1 + the index; twice as many slots as there is room, at least */
+    /* a hash table over them: 1 + the index; twice as many slots as there is room, at least */
+    uint32_t *finding_slots;
     uint32_t kept[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT]; /* of the findings */
     SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
     uint64_t instructions;
@@ -507,13 +512,11 @@ typedef struct SimPlace { /* the other party of a finding */
 
 /* Records a fault about the executing instruction (warp->insn).  lane may be -1. */
 void sim_find(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address,
-              const SimPlace *other, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
+              const SimPlace *other, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* Records a note (SIM_NOTE), which strict mode makes a fault. */
 void sim_note(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address,
-              const SimPlace *other, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
+              const SimPlace *other, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* A fault where no instruction is executing, or it is not to blame. */
 void sim_find_at(SimCluster *cluster, const SimCta *cta, SimFindingKind kind, const SimInsn *insn,

@@ -9,25 +9,45 @@
 static const SimTypeInfo types[SIM_TYPE_COUNT] = {
     [SIM_NO_TYPE] = {"", 0, ' '},
     [SIM_PRED] = {"pred", 1, 'p'},
-    [SIM_B8] = {"b8", 8, 'b'}, [SIM_B16] = {"b16", 16, 'b'}, [SIM_B32] = {"b32", 32, 'b'},
-    [SIM_B64] = {"b64", 64, 'b'}, [SIM_B128] = {"b128", 128, 'b'},
-    [SIM_U8] = {"u8", 8, 'u'}, [SIM_U16] = {"u16", 16, 'u'}, [SIM_U32] = {"u32", 32, 'u'},
+    [SIM_B8] = {"b8", 8, 'b'},
+    [SIM_B16] = {"b16", 16, 'b'},
+    [SIM_B32] = {"b32", 32, 'b'},
+    [SIM_B64] = {"b64", 64, 'b'},
+    [SIM_B128] = {"b128", 128, 'b'},
+    [SIM_U8] = {"u8", 8, 'u'},
+    [SIM_U16] = {"u16", 16, 'u'},
+    [SIM_U32] = {"u32", 32, 'u'},
     [SIM_U64] = {"u64", 64, 'u'},
-    [SIM_S8] = {"s8", 8, 's'}, [SIM_S16] = {"s16", 16, 's'}, [SIM_S32] = {"s32", 32, 's'},
+    [SIM_S8] = {"s8", 8, 's'},
+    [SIM_S16] = {"s16", 16, 's'},
+    [SIM_S32] = {"s32", 32, 's'},
     [SIM_S64] = {"s64", 64, 's'},
-    [SIM_F16] = {"f16", 16, 'f'}, [SIM_BF16] = {"bf16", 16, 'f'}, [SIM_TF32] = {"tf32", 32, 'f'},
-    [SIM_F32] = {"f32", 32, 'f'}, [SIM_F64] = {"f64", 64, 'f'},
-    [SIM_F16X2] = {"f16x2", 32, 'v'}, [SIM_BF16X2] = {"bf16x2", 32, 'v'},
-    [SIM_F32X2] = {"f32x2", 64, 'v'}, [SIM_U16X2] = {"u16x2", 32, 'v'},
+    [SIM_F16] = {"f16", 16, 'f'},
+    [SIM_BF16] = {"bf16", 16, 'f'},
+    [SIM_TF32] = {"tf32", 32, 'f'},
+    [SIM_F32] = {"f32", 32, 'f'},
+    [SIM_F64] = {"f64", 64, 'f'},
+    [SIM_F16X2] = {"f16x2", 32, 'v'},
+    [SIM_BF16X2] = {"bf16x2", 32, 'v'},
+    [SIM_F32X2] = {"f32x2", 64, 'v'},
+    [SIM_U16X2] = {"u16x2", 32, 'v'},
     [SIM_S16X2] = {"s16x2", 32, 'v'},
-    [SIM_E4M3] = {"e4m3", 8, 'x'}, [SIM_E5M2] = {"e5m2", 8, 'x'}, [SIM_E2M1] = {"e2m1", 8, 'x'},
-    [SIM_E2M3] = {"e2m3", 8, 'x'}, [SIM_E3M2] = {"e3m2", 8, 'x'},
+    [SIM_E4M3] = {"e4m3", 8, 'x'},
+    [SIM_E5M2] = {"e5m2", 8, 'x'},
+    [SIM_E2M1] = {"e2m1", 8, 'x'},
+    [SIM_E2M3] = {"e2m3", 8, 'x'},
+    [SIM_E3M2] = {"e3m2", 8, 'x'},
     [SIM_UE8M0] = {"ue8m0", 8, 'x'},
-    [SIM_E4M3X2] = {"e4m3x2", 16, 'x'}, [SIM_E5M2X2] = {"e5m2x2", 16, 'x'},
-    [SIM_E2M1X2] = {"e2m1x2", 8, 'x'}, [SIM_E2M3X2] = {"e2m3x2", 16, 'x'},
-    [SIM_E3M2X2] = {"e3m2x2", 16, 'x'}, [SIM_UE8M0X2] = {"ue8m0x2", 16, 'x'},
-    [SIM_E4M3X4] = {"e4m3x4", 32, 'x'}, [SIM_E5M2X4] = {"e5m2x4", 32, 'x'},
-    [SIM_E2M1X4] = {"e2m1x4", 16, 'x'}, [SIM_E2M3X4] = {"e2m3x4", 32, 'x'},
+    [SIM_E4M3X2] = {"e4m3x2", 16, 'x'},
+    [SIM_E5M2X2] = {"e5m2x2", 16, 'x'},
+    [SIM_E2M1X2] = {"e2m1x2", 8, 'x'},
+    [SIM_E2M3X2] = {"e2m3x2", 16, 'x'},
+    [SIM_E3M2X2] = {"e3m2x2", 16, 'x'},
+    [SIM_UE8M0X2] = {"ue8m0x2", 16, 'x'},
+    [SIM_E4M3X4] = {"e4m3x4", 32, 'x'},
+    [SIM_E5M2X4] = {"e5m2x4", 32, 'x'},
+    [SIM_E2M1X4] = {"e2m1x4", 16, 'x'},
+    [SIM_E2M3X4] = {"e2m3x4", 32, 'x'},
     [SIM_E3M2X4] = {"e3m2x4", 32, 'x'},
 };
 
@@ -107,11 +127,14 @@ dec_aligned(SimDecode *dx)
 SimSpace
 dec_space(SimDecode *dx)
 {
-    static const struct { const char *word; SimSpace space; } spaces[] = {
-        {"global", SIM_GLOBAL},          {"shared", SIM_SHARED}, {"shared::cta", SIM_SHARED},
-        {"shared::cluster", SIM_SHARED_CLUSTER},
-        {"local", SIM_LOCAL},            {"const", SIM_GLOBAL},
-        {"param::entry", SIM_GLOBAL},    {"param::func", SIM_LOCAL},
+    static const struct {
+        const char *word;
+        SimSpace space;
+    } spaces[] = {
+        {"global", SIM_GLOBAL},       {"shared", SIM_SHARED},
+        {"shared::cta", SIM_SHARED},  {"shared::cluster", SIM_SHARED_CLUSTER},
+        {"local", SIM_LOCAL},         {"const", SIM_GLOBAL},
+        {"param::entry", SIM_GLOBAL}, {"param::func", SIM_LOCAL},
     };
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
         if (dec_take(dx, spaces[i].word))
@@ -136,8 +159,8 @@ bucket_of(SimModule *mod, uint64_t value, uint32_t lane_bytes)
 {
     uint64_t hash = (value + lane_bytes) * UINT64_C(0x9e3779b97f4a7c15);
     if (!mod->constant_bucket)
-        mod->constant_bucket =
-            sim_arena_alloc(&mod->arena, CONSTANT_BUCKETS * sizeof *mod->constant_bucket);
+        mod->constant_bucket = sim_arena_alloc(&mod->arena,
+                                               CONSTANT_BUCKETS * sizeof *mod->constant_bucket);
     return &mod->constant_bucket[hash >> 56];
 }
 
@@ -198,8 +221,9 @@ bool
 dec_count(SimDecode *dx, size_t least, size_t most)
 {
     if (dx->operand_count < least || dx->operand_count > most)
-        return dec_fail(dx, least == most ? "has %zu operands, needs %zu"
-                                          : "has %zu operands, needs %zu to %zu",
+        return dec_fail(dx,
+                        least == most ? "has %zu operands, needs %zu"
+                                      : "has %zu operands, needs %zu to %zu",
                         dx->operand_count, least, most);
     return true;
 }
@@ -223,8 +247,8 @@ dec_slot(SimDecode *dx, SimSlot slot)
     if (out->slot_count == UINT8_MAX)
         return dec_fail(dx, "too many operands");
     if (out->slot_count % 8 == 0) {
-        SimSlot *bigger =
-            sim_arena_alloc(&dx->mod->arena, ((size_t)out->slot_count + 8) * sizeof *bigger);
+        SimSlot *bigger = sim_arena_alloc(&dx->mod->arena,
+                                          ((size_t)out->slot_count + 8) * sizeof *bigger);
         if (out->slot_count)
             memcpy(bigger, out->slot, out->slot_count * sizeof *bigger);
         out->slot = bigger;
@@ -586,9 +610,11 @@ decode_function(PtxFile *file, PtxFunction *pf)
     fn->insns = sim_arena_alloc(&mod->arena, fn->insn_count * sizeof *fn->insns);
     /* Control that falls off the end returns (PTX ISA 9.7.12: ret, exit). */
     static const char *const parts[] = {"ret"};
-    PtxInsn end = {.mnemonic = "ret", .part = (const char **)(uintptr_t)parts, .part_count = 1,
-                   .scope = pf->scope, .line = pf->insn_count ? pf->insn[pf->insn_count - 1].line
-                                                              : fn->line};
+    PtxInsn end = {.mnemonic = "ret",
+                   .part = (const char **)(uintptr_t)parts,
+                   .part_count = 1,
+                   .scope = pf->scope,
+                   .line = pf->insn_count ? pf->insn[pf->insn_count - 1].line : fn->line};
     for (size_t i = 0; i < fn->insn_count; i++) {
         SimInsn *out = &fn->insns[i];
         const PtxInsn *src = i < pf->insn_count ? &pf->insn[i] : &end;

@@ -18,7 +18,7 @@ struct SimDecode {
     PtxFunction *fn;
     const PtxInsn *src;
     SimInsn *out;
-    bool *taken;        /* by part of the mnemonic */
+    bool *taken;         /* by part of the mnemonic */
     size_t family_parts; /* how many parts the family's name has */
     size_t operand_count;
     bool frame_relative_ok; /* the family honours out->frame_relative */
@@ -52,10 +52,10 @@ const SimFamily *sim_family_find(const PtxInsn *insn, size_t *parts);
 bool dec_fail(SimDecode *dx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- modifiers: the parts after the family's name, in any order unless said */
-bool dec_take(SimDecode *dx, const char *word);           /* present?  takes it */
-SimType dec_type(SimDecode *dx);                          /* the next type word, SIM_NO_TYPE */
-int dec_choice(SimDecode *dx, const char *const *words);  /* index in a NULL-ended list, or -1 */
-const char *dec_next(SimDecode *dx);                      /* the next word, or NULL; takes it */
+bool dec_take(SimDecode *dx, const char *word);          /* present?  takes it */
+SimType dec_type(SimDecode *dx);                         /* the next type word, SIM_NO_TYPE */
+int dec_choice(SimDecode *dx, const char *const *words); /* index in a NULL-ended list, or -1 */
+const char *dec_next(SimDecode *dx);                     /* the next word, or NULL; takes it */
 /* .sync and .aligned.  A .sync without .aligned gathers the lanes of its mask by itself. */
 void dec_aligned(SimDecode *dx);
 

@@ -34,7 +34,8 @@ sim_device_free(SimDevice *dev)
 {
     if (!dev)
         return;
-    for (SimModule *mod = dev->modules, *next; mod; mod = next) { /* their variables are allocations */
+    /* their variables are allocations */
+    for (SimModule *mod = dev->modules, *next; mod; mod = next) {
         next = mod->next;
         sim_arena_free(&mod->arena);
         free(mod);

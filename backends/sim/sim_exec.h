@@ -35,16 +35,16 @@
 #define SIM_EXEC2_32(name, T, U, expression)                                                       \
     SIM_EXEC_(name, uint32_t, sim_put32, U, SIM_READ32(T, a, 1); SIM_READ32(T, b, 2), expression)
 #define SIM_EXEC3_32(name, T, U, expression)                                                       \
-    SIM_EXEC_(name, uint32_t, sim_put32, U,                                                        \
-              SIM_READ32(T, a, 1); SIM_READ32(T, b, 2); SIM_READ32(T, c, 3), expression)
+    SIM_EXEC_(name, uint32_t, sim_put32, U, SIM_READ32(T, a, 1); SIM_READ32(T, b, 2);              \
+              SIM_READ32(T, c, 3), expression)
 #define SIM_EXEC1_64(name, T, expression)                                                          \
     SIM_EXEC_(name, uint64_t, sim_put64, uint64_t, SIM_READ64(T, a, 1), expression)
 #define SIM_EXEC2_64(name, T, expression)                                                          \
-    SIM_EXEC_(name, uint64_t, sim_put64, uint64_t, SIM_READ64(T, a, 1); SIM_READ64(T, b, 2),       \
-              expression)
+    SIM_EXEC_(name, uint64_t, sim_put64, uint64_t, SIM_READ64(T, a, 1);                            \
+              SIM_READ64(T, b, 2), expression)
 #define SIM_EXEC3_64(name, T, expression)                                                          \
-    SIM_EXEC_(name, uint64_t, sim_put64, uint64_t,                                                 \
-              SIM_READ64(T, a, 1); SIM_READ64(T, b, 2); SIM_READ64(T, c, 3), expression)
+    SIM_EXEC_(name, uint64_t, sim_put64, uint64_t, SIM_READ64(T, a, 1); SIM_READ64(T, b, 2);       \
+              SIM_READ64(T, c, 3), expression)
 
 /* f32: the expression is a float; NaN becomes canonical.  A flushing twin handles .ftz. */
 #define SIM_EXECF_(name, reads, expression, post)                                                  \

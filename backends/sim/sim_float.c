@@ -7,16 +7,20 @@
 
 #include "sim_exec.h"
 
+/* clang-format off */
 typedef enum FloatOp {
     OP_ADD, OP_SUB, OP_MUL, OP_FMA, OP_DIV, OP_MIN, OP_MAX, OP_ABS, OP_NEG,
     OP_RCP, OP_SQRT, OP_RSQRT, OP_EX2, OP_LG2, OP_SIN, OP_COS, OP_TANH
 } FloatOp;
+/* clang-format on */
 
 /* insn->mode[0] FloatOp, [1] FloatFlag bits, [2] SimRounding, [3] sources */
+/* clang-format off */
 enum {
     FLAG_FTZ = 1, FLAG_SAT = 2, FLAG_NAN = 4, FLAG_XORSIGN = 8, FLAG_ABS = 16, FLAG_RELU = 32,
     FLAG_APPROX = 64
 };
+/* clang-format on */
 
 /* ------------------------------------------------------------------------ scalars */
 
@@ -195,8 +199,7 @@ operate_16(const SimInsn *insn, const uint32_t in[3], bool is_bf16)
         if (flags & (FLAG_XORSIGN | FLAG_ABS))
             for (int i = 0; i < 3; i++)
                 v[i] = fabsf(v[i]);
-        uint32_t wide =
-            pick_f32(sim_f32_bits(v[0]), sim_f32_bits(v[1]), is_min, flags & FLAG_NAN);
+        uint32_t wide = pick_f32(sim_f32_bits(v[0]), sim_f32_bits(v[1]), is_min, flags & FLAG_NAN);
         if (insn->mode[3] == 3)
             wide = pick_f32(wide, sim_f32_bits(v[2]), is_min, flags & FLAG_NAN);
         out = is_bf16 ? sim_to_bf16(sim_f32(wide)) : sim_to_f16(sim_f32(wide));
@@ -205,9 +208,7 @@ operate_16(const SimInsn *insn, const uint32_t in[3], bool is_bf16)
     case OP_ADD: r = v[0] + v[1]; break;
     case OP_SUB: r = v[0] - v[1]; break;
     case OP_MUL: r = v[0] * v[1]; break;
-    case OP_FMA:
-        r = narrow_odd(sim_add_odd((double)v[0] * (double)v[1], (double)v[2]));
-        break;
+    case OP_FMA: r = narrow_odd(sim_add_odd((double)v[0] * (double)v[1], (double)v[2])); break;
     default: r = evaluate_f32(op, v[0], v[1], v[2], flags, SIM_RN); break;
     }
     if (flags & FLAG_SAT)
@@ -231,7 +232,7 @@ run_general(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t in[3] = {0, 0, 0}, low[3] = {0, 0, 0}, high[3] = {0, 0, 0};
     uint64_t wide[3] = {0, 0, 0};
     int sources = insn->mode[3];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         if (type == SIM_F64 || type == SIM_F32X2)
             for (int i = 0; i < sources; i++)
                 wide[i] = sim_r64(warp, insn->slot[i + 1])[l];
@@ -263,6 +264,7 @@ run_general(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
+/* clang-format off */
 SIM_EXECF2(add_f32, a + b)
 SIM_EXECF2(sub_f32, a - b)
 SIM_EXECF2(mul_f32, a *b)
@@ -277,10 +279,11 @@ SIM_EXEC2_32(min_f32, uint32_t, uint32_t, pick_f32(a, b, true, false))
 SIM_EXEC2_32(max_f32, uint32_t, uint32_t, pick_f32(a, b, false, false))
 SIM_EXEC2_32(min_f32_ftz, uint32_t, uint32_t, pick_f32(sim_flush(a), sim_flush(b), true, false))
 SIM_EXEC2_32(max_f32_ftz, uint32_t, uint32_t, pick_f32(sim_flush(a), sim_flush(b), false, false))
-SIM_EXEC_(add_f64, uint64_t, sim_put64, uint64_t, SIM_READD(a, 1); SIM_READD(b, 2),
-          sim_f64_bits(a + b))
-SIM_EXEC_(mul_f64, uint64_t, sim_put64, uint64_t, SIM_READD(a, 1); SIM_READD(b, 2),
-          sim_f64_bits(a *b))
+SIM_EXEC_(add_f64, uint64_t, sim_put64, uint64_t, SIM_READD(a, 1);
+          SIM_READD(b, 2), sim_f64_bits(a + b))
+SIM_EXEC_(mul_f64, uint64_t, sim_put64, uint64_t, SIM_READD(a, 1);
+          SIM_READD(b, 2), sim_f64_bits(a *b))
+/* clang-format on */
 
 /* fmaf is one instruction with FMA hardware, a slow library call without: the hot version. */
 SIM_HOT static void
@@ -342,7 +345,7 @@ run_mixed(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out[SIM_LANES];
     int narrow = insn->mode[0] == OP_FMA ? 2 : 1;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint32_t in[3] = {0, 0, 0};
         for (int i = 0; i < insn->mode[3]; i++) {
             in[i] = sim_r32(warp, insn->slot[i + 1])[l];
@@ -470,10 +473,14 @@ decode_float_op(SimDecode *dx, FloatOp op, size_t sources)
 bool
 sim_decode_float(SimDecode *dx, const char *op, bool *handled)
 {
-    static const struct { const char *name; FloatOp op; uint8_t sources; } ops[] = {
-        {"add", OP_ADD, 2}, {"sub", OP_SUB, 2}, {"mul", OP_MUL, 2}, {"fma", OP_FMA, 3},
-        {"div", OP_DIV, 2}, {"min", OP_MIN, 2}, {"max", OP_MAX, 2}, {"abs", OP_ABS, 1},
-        {"neg", OP_NEG, 1},
+    static const struct {
+        const char *name;
+        FloatOp op;
+        uint8_t sources;
+    } ops[] = {
+        {"add", OP_ADD, 2}, {"sub", OP_SUB, 2}, {"mul", OP_MUL, 2},
+        {"fma", OP_FMA, 3}, {"div", OP_DIV, 2}, {"min", OP_MIN, 2},
+        {"max", OP_MAX, 2}, {"abs", OP_ABS, 1}, {"neg", OP_NEG, 1},
     };
     *handled = is_float_type(first_type(dx));
     for (size_t i = 0; *handled && i < sizeof ops / sizeof *ops; i++)
@@ -482,7 +489,11 @@ sim_decode_float(SimDecode *dx, const char *op, bool *handled)
     return false;
 }
 
-static bool decode_fma(SimDecode *dx) { return decode_float_op(dx, OP_FMA, 3); }
+static bool
+decode_fma(SimDecode *dx)
+{
+    return decode_float_op(dx, OP_FMA, 3);
+}
 
 /* One-operand functions (9.7.3.12 to 9.7.3.22, 9.7.4.10, 9.7.4.11) exist for some types only. */
 static bool
@@ -495,12 +506,36 @@ decode_function(SimDecode *dx, FloatOp op, const char *allowed)
         return dec_fail(dx, "type '.%s' is not supported here", name);
     return decode_float_op(dx, op, 1);
 }
-static bool decode_rcp(SimDecode *dx) { return decode_function(dx, OP_RCP, " f32 f64 "); }
-static bool decode_sqrt(SimDecode *dx) { return decode_function(dx, OP_SQRT, " f32 f64 "); }
-static bool decode_rsqrt(SimDecode *dx) { return decode_function(dx, OP_RSQRT, " f32 f64 "); }
-static bool decode_lg2(SimDecode *dx) { return decode_function(dx, OP_LG2, " f32 "); }
-static bool decode_sin(SimDecode *dx) { return decode_function(dx, OP_SIN, " f32 "); }
-static bool decode_cos(SimDecode *dx) { return decode_function(dx, OP_COS, " f32 "); }
+static bool
+decode_rcp(SimDecode *dx)
+{
+    return decode_function(dx, OP_RCP, " f32 f64 ");
+}
+static bool
+decode_sqrt(SimDecode *dx)
+{
+    return decode_function(dx, OP_SQRT, " f32 f64 ");
+}
+static bool
+decode_rsqrt(SimDecode *dx)
+{
+    return decode_function(dx, OP_RSQRT, " f32 f64 ");
+}
+static bool
+decode_lg2(SimDecode *dx)
+{
+    return decode_function(dx, OP_LG2, " f32 ");
+}
+static bool
+decode_sin(SimDecode *dx)
+{
+    return decode_function(dx, OP_SIN, " f32 ");
+}
+static bool
+decode_cos(SimDecode *dx)
+{
+    return decode_function(dx, OP_COS, " f32 ");
+}
 static bool
 decode_ex2(SimDecode *dx)
 {
@@ -513,8 +548,10 @@ decode_tanh(SimDecode *dx)
 }
 
 /* copysign (9.7.3.3): the sign of a on b. */
+/* clang-format off */
 SIM_EXEC2_32(copysign_f32, uint32_t, uint32_t, (a & 0x80000000u) | (b & 0x7fffffffu))
 SIM_EXEC2_64(copysign_f64, uint64_t, (a & UINT64_C(1) << 63) | (b & ~(UINT64_C(1) << 63)))
+/* clang-format on */
 static bool
 decode_copysign(SimDecode *dx)
 {
@@ -524,17 +561,20 @@ decode_copysign(SimDecode *dx)
 }
 
 /* testp (9.7.3.2) */
-static const char *const properties[] = {"finite",       "infinite", "number",
-                                         "notanumber", "normal",   "subnormal", NULL};
+static const char *const properties[] = {"finite", "infinite",  "number", "notanumber",
+                                         "normal", "subnormal", NULL};
 static SimStep
 testp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t out = 0;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         int c = insn->type == SIM_F64 ? fpclassify(sim_f64(sim_r64(warp, insn->slot[1])[l]))
                                       : fpclassify(sim_f32(sim_r32(warp, insn->slot[1])[l]));
-        bool holds[] = {c != FP_NAN && c != FP_INFINITE, c == FP_INFINITE,
-                        c != FP_NAN, c == FP_NAN, c == FP_NORMAL || c == FP_ZERO, /* zeros count */
+        bool holds[] = {c != FP_NAN && c != FP_INFINITE,
+                        c == FP_INFINITE,
+                        c != FP_NAN,
+                        c == FP_NAN,
+                        c == FP_NORMAL || c == FP_ZERO, /* zeros count */
                         c == FP_SUBNORMAL};
         out |= (uint32_t)holds[insn->mode[0]] << l;
     }

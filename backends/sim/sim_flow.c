@@ -8,9 +8,8 @@ bra(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     /* .uni promises that all lanes agree (9.7.12.2): active lanes that do not jump break it. */
     if (insn->mode[0] && mask != warp->running->mask && mask)
-        sim_find(warp, SIM_FIND_NOT_UNIFORM,
-                 (int32_t)sim_first_lane(warp->running->mask & ~mask), 0, NULL,
-                 "bra.uni is taken by lanes %08x of %08x only", mask, warp->running->mask);
+        sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->running->mask & ~mask),
+                 0, NULL, "bra.uni is taken by lanes %08x of %08x only", mask, warp->running->mask);
     sim_warp_branch(warp, mask, insn->target);
     return SIM_JUMP;
 }
@@ -45,13 +44,13 @@ brx(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t index[SIM_LANES];
     memcpy(index, sim_r32(warp, insn->slot[0]), sizeof index);
     SimGroup *rest = warp->running;
-    sim_each_lane(l, mask)
+    sim_each_lane (l, mask)
         if (index[l] >= (uint64_t)insn->imm)
             return sim_fail(warp, "brx.idx: index %u, but the table has %lld entries", index[l],
                             (long long)insn->imm);
     while (mask) {
         uint32_t first = index[sim_first_lane(mask)], same = 0;
-        sim_each_lane(l, mask)
+        sim_each_lane (l, mask)
             same |= (uint32_t)(index[l] == first) << l;
         mask &= ~same;
         warp->running = rest;
@@ -126,15 +125,13 @@ call_indirect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     const uint64_t *target = sim_r64(warp, insn->slot[0]);
     uint64_t first = target[sim_first_lane(mask)];
     uint32_t same = 0;
-    sim_each_lane(l, mask)
+    sim_each_lane (l, mask)
         same |= (uint32_t)(target[l] == first) << l;
     if (first - SIM_WINDOW_CODE >= warp->run->module->function_count)
-        return sim_fail(warp, "call of 0x%llx, which is not a function",
-                        (unsigned long long)first);
+        return sim_fail(warp, "call of 0x%llx, which is not a function", (unsigned long long)first);
     const SimFunction *callee = warp->run->module->functions[first - SIM_WINDOW_CODE];
     if (!callee->has_body || callee->is_entry)
-        return sim_fail(warp, "call of '%s', which is not a defined device function",
-                        callee->name);
+        return sim_fail(warp, "call of '%s', which is not a defined device function", callee->name);
     if (!fits(callee, insn->data, (size_t)insn->imm, (size_t)insn->imm2))
         return sim_fail(warp, "call of '%s', which has other arguments or results", callee->name);
     SimGroup *rest = warp->running;
@@ -151,8 +148,8 @@ collect_args(SimDecode *dx, const PtxOperand *list, SimLocalVar *vars, size_t *c
     for (size_t i = 0; list && i < list->count; i++) {
         uint32_t index;
         const PtxOperand *o = &list->element[i];
-        const PtxSymbol *s =
-            o->kind == PTX_NAME ? sim_parse_lookup(dx->src->scope, o->name, &index) : NULL;
+        const PtxSymbol *s = o->kind == PTX_NAME ? sim_parse_lookup(dx->src->scope, o->name, &index)
+                                                 : NULL;
         if (!s || s->kind != PTX_VARIABLE || s->space != PTX_PARAM)
             return dec_fail(dx, "arguments must be .param variables");
         vars[(*count)++] = (SimLocalVar){(uint32_t)s->address, (uint32_t)s->size};
@@ -188,8 +185,8 @@ decode_call(SimDecode *dx)
         const SimFunction *fn = mod->functions[i];
         if (strcmp(fn->name, function->name) != 0)
             continue;
-        if (!fn->has_body && sim_runtime_call(dx, fn->name, results ? results->count : 0,
-                                              args ? args->count : 0))
+        if (!fn->has_body &&
+            sim_runtime_call(dx, fn->name, results ? results->count : 0, args ? args->count : 0))
             return true;
         if (!fn->has_body || fn->is_entry)
             return dec_fail(dx, "'%s' is not a defined device function", fn->name);
@@ -268,8 +265,9 @@ decode_pause(SimDecode *dx)
 }
 
 const SimFamily sim_flow_families[] = {
-    {"bra", decode_bra},     {"brx", decode_brx},       {"call", decode_call},
-    {"ret", decode_ret},     {"exit", decode_exit},     {"trap", decode_trap},
-    {"brkpt", decode_pause}, {"nanosleep", decode_pause}, {"pmevent", decode_pause},
-    {NULL, NULL},
+    {"bra", decode_bra},       {"brx", decode_brx},
+    {"call", decode_call},     {"ret", decode_ret},
+    {"exit", decode_exit},     {"trap", decode_trap},
+    {"brkpt", decode_pause},   {"nanosleep", decode_pause},
+    {"pmevent", decode_pause}, {NULL, NULL},
 };

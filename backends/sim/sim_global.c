@@ -100,8 +100,7 @@ static Party
 party_of(const SimWarp *warp)
 {
     return (Party){(uint32_t)warp->cta->cluster->linear + 1,
-                   warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent],
-                   warp->insn->index + 1};
+                   warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent], warp->insn->index + 1};
 }
 
 static bool
@@ -147,7 +146,8 @@ report(SimWarp *warp, const Party *p, const SimAllocation *in, size_t offset, in
         sim_find(warp, *doing == 'r' ? SIM_FIND_ASYNC_EARLY : SIM_FIND_ASYNC_OVERWRITE, lane,
                  address, &place,
                  "%s of global memory, '%s', that an asynchronous op %s, without having waited "
-                 "for it", doing, in->name, done);
+                 "for it",
+                 doing, in->name, done);
     else
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                  "%s of global memory, '%s', that another %s %s, with no order between", doing,
@@ -212,11 +212,12 @@ record_read(const Access *a, Cell *c, uint8_t bytes)
     int at = -1;
     for (int r = 0; r < READERS; r++) { /* what is ordered before this read tells no more */
         const Party *p = &c->reader[r];
-        bool covers = (bytes & c->read[r]) == c->read[r] && !(a->strong && !(c->read_strong >> r & 1));
+        bool covers = (bytes & c->read[r]) == c->read[r] &&
+                      !(a->strong && !(c->read_strong >> r & 1));
         if (same_party(p, &a->own)) {
             c->read[r] |= bytes;
             if (!a->strong)
-                c->read_strong &= (uint8_t)~(1 << r);
+                c->read_strong &= (uint8_t) ~(1 << r);
             return;
         }
         if (at < 0 && (!c->read[r] || (covers && known(a->warp, p))))

@@ -1,6 +1,7 @@
 /* sim_int.c - integer arithmetic, logic, shifts and bit fields (PTX ISA 9.7.1, 9.7.2, 9.7.8). */
 #include "sim_exec.h"
 
+/* clang-format off */
 /* One function for each integer type, and a table to find it by. */
 #define FOR_TYPES2(op, e)                                                                          \
     SIM_EXEC2_32(op##_u16, uint16_t, uint16_t, e) SIM_EXEC2_32(op##_s16, int16_t, uint16_t, e)     \
@@ -381,6 +382,8 @@ SIM_EXEC3_32(shf_r_wrap, uint32_t, uint32_t, funnel(a, b, c & 31, false))
 SIM_EXEC3_32(shf_l_clamp, uint32_t, uint32_t, funnel(a, b, c > 32 ? 32 : c, true))
 SIM_EXEC3_32(shf_r_clamp, uint32_t, uint32_t, funnel(a, b, c > 32 ? 32 : c, false))
 
+/* clang-format on */
+
 /* ------------------------------------------------------------------------ carries */
 
 /* add.cc, addc, sub.cc, subc, mad.cc, madc (9.7.2): the carry is a bit of each lane.  mode: 0 reads
@@ -401,8 +404,8 @@ carry_op(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         uint32_t bits = wide ? 64 : 32;
         if (insn->mode[3]) {
             Wide product = !is_signed ? a * b
-                         : wide ? (Wide)((WideSigned)(int64_t)in[0] * (int64_t)in[1])
-                                : (Wide)(WideSigned)((int64_t)(int32_t)in[0] * (int32_t)in[1]);
+                           : wide     ? (Wide)((WideSigned)(int64_t)in[0] * (int64_t)in[1])
+                                  : (Wide)(WideSigned)((int64_t)(int32_t)in[0] * (int32_t)in[1]);
             a = insn->mode[3] == 2 ? product >> bits : product;
             a &= ((Wide)1 << bits) - 1;
             b = in[2];
@@ -445,9 +448,11 @@ decode_carry(SimDecode *dx, bool reads, bool subtracts, bool multiplies)
     return dec_plain(dx, type, type, multiplies ? 3 : 2);
 }
 
+/* clang-format off */
 static bool decode_addc(SimDecode *dx) { return decode_carry(dx, true, false, false); }
 static bool decode_subc(SimDecode *dx) { return decode_carry(dx, true, true, false); }
 static bool decode_madc(SimDecode *dx) { return decode_carry(dx, true, false, true); }
+/* clang-format on */
 
 /* ------------------------------------------------------------------------ decoding */
 
@@ -500,8 +505,10 @@ decode_sum(SimDecode *dx, const char *op, const SimExec *table, SimExec saturati
     }
     return decode_table(dx, table, 2);
 }
+/* clang-format off */
 static bool decode_add(SimDecode *dx) { return decode_sum(dx, "add", add_table, add_sat); }
 static bool decode_sub(SimDecode *dx) { return decode_sum(dx, "sub", sub_table, sub_sat); }
+/* clang-format on */
 
 static bool
 decode_mul(SimDecode *dx)
@@ -587,10 +594,12 @@ decode_mad24(SimDecode *dx)
     return decode_24(dx, 3, table);
 }
 
+/* clang-format off */
 static bool decode_div(SimDecode *dx) { return decode_arithmetic(dx, "div", div_table, 2); }
 static bool decode_rem(SimDecode *dx) { return decode_table(dx, rem_table, 2); }
 static bool decode_sad(SimDecode *dx) { return decode_table(dx, sad_table, 3); }
 static bool decode_neg(SimDecode *dx) { return decode_arithmetic(dx, "neg", neg_table, 1); }
+/* clang-format on */
 
 static bool
 decode_abs(SimDecode *dx)
@@ -624,8 +633,10 @@ decode_minmax(SimDecode *dx, const char *op, const SimExec *table)
     }
     return decode_table(dx, table, 2);
 }
+/* clang-format off */
 static bool decode_min(SimDecode *dx) { return decode_minmax(dx, "min", min_table); }
 static bool decode_max(SimDecode *dx) { return decode_minmax(dx, "max", max_table); }
+/* clang-format on */
 
 static bool
 decode_count_bits(SimDecode *dx, SimExec narrow, SimExec wide)
@@ -636,17 +647,20 @@ decode_count_bits(SimDecode *dx, SimExec narrow, SimExec wide)
     dx->out->exec = type == SIM_B32 ? narrow : wide;
     return dec_plain(dx, SIM_B32, type, 1);
 }
+/* clang-format off */
 static bool decode_popc(SimDecode *dx) { return decode_count_bits(dx, popc_b32, popc_b64); }
 static bool decode_clz(SimDecode *dx) { return decode_count_bits(dx, clz_b32, clz_b64); }
+/* clang-format on */
 
 static bool
 decode_bfind(SimDecode *dx)
 {
-    static const SimExec plain[SIM_TYPE_COUNT] = {[SIM_U32] = bfind_u32, [SIM_S32] = bfind_s32,
-                                                  [SIM_U64] = bfind_u64, [SIM_S64] = bfind_s64};
-    static const SimExec amount[SIM_TYPE_COUNT] = {
-        [SIM_U32] = bfind_shift_u32, [SIM_S32] = bfind_shift_s32,
-        [SIM_U64] = bfind_shift_u64, [SIM_S64] = bfind_shift_s64};
+    static const SimExec plain[SIM_TYPE_COUNT] = {
+        [SIM_U32] = bfind_u32, [SIM_S32] = bfind_s32, [SIM_U64] = bfind_u64, [SIM_S64] = bfind_s64};
+    static const SimExec amount[SIM_TYPE_COUNT] = {[SIM_U32] = bfind_shift_u32,
+                                                   [SIM_S32] = bfind_shift_s32,
+                                                   [SIM_U64] = bfind_shift_u64,
+                                                   [SIM_S64] = bfind_shift_s64};
     bool shift = dec_take(dx, "shiftamt");
     SimType type = dec_type(dx);
     dx->out->exec = shift ? amount[type] : plain[type];
@@ -670,8 +684,8 @@ decode_fns(SimDecode *dx)
 static bool
 decode_bfe(SimDecode *dx)
 {
-    static const SimExec table[SIM_TYPE_COUNT] = {[SIM_U32] = bfe_u32, [SIM_S32] = bfe_s32,
-                                                  [SIM_U64] = bfe_u64, [SIM_S64] = bfe_s64};
+    static const SimExec table[SIM_TYPE_COUNT] = {
+        [SIM_U32] = bfe_u32, [SIM_S32] = bfe_s32, [SIM_U64] = bfe_u64, [SIM_S64] = bfe_s64};
     SimType type = dec_type(dx);
     dx->out->exec = table[type];
     return dec_count(dx, 4, 4) && dec_dst(dx, dec_operand(dx, 0), type) &&
@@ -735,8 +749,10 @@ decode_dot(SimDecode *dx, SimExec exec, bool halves)
     out->exec = exec;
     return dec_plain(dx, SIM_B32, SIM_B32, 3);
 }
+/* clang-format off */
 static bool decode_dp4a(SimDecode *dx) { return decode_dot(dx, dp4a, false); }
 static bool decode_dp2a(SimDecode *dx) { return decode_dot(dx, dp2a, true); }
+/* clang-format on */
 
 /* Logic on predicates: one word is the whole warp. */
 #define PRED_OP(name, e)                                                                           \
@@ -750,7 +766,7 @@ static bool decode_dp2a(SimDecode *dx) { return decode_dot(dx, dp2a, true); }
 PRED_OP(and_pred, a &b)
 PRED_OP(or_pred, a | b)
 PRED_OP(xor_pred, a ^ b)
-PRED_OP(not_pred, ~(a & b))
+PRED_OP(not_pred, ~(a &b))
 
 static bool
 decode_logic(SimDecode *dx, const SimExec *table, SimExec on_pred, size_t sources)
@@ -768,11 +784,13 @@ decode_logic(SimDecode *dx, const SimExec *table, SimExec on_pred, size_t source
     dx->out->mode[1] = negated[1];
     return true;
 }
+/* clang-format off */
 static bool decode_and(SimDecode *dx) { return decode_logic(dx, and_bits_table, and_pred, 2); }
 static bool decode_or(SimDecode *dx) { return decode_logic(dx, or_bits_table, or_pred, 2); }
 static bool decode_xor(SimDecode *dx) { return decode_logic(dx, xor_bits_table, xor_pred, 2); }
 static bool decode_not(SimDecode *dx) { return decode_logic(dx, not_bits_table, not_pred, 1); }
 static bool decode_cnot(SimDecode *dx) { return decode_table(dx, cnot_table, 1); }
+/* clang-format on */
 
 static bool
 decode_lop3(SimDecode *dx)
@@ -841,17 +859,41 @@ decode_shf(SimDecode *dx)
 }
 
 const SimFamily sim_int_families[] = {
-    {"add", decode_add},       {"sub", decode_sub},       {"mul", decode_mul},
-    {"mad", decode_mad},       {"mul24", decode_mul24},   {"mad24", decode_mad24},
-    {"sad", decode_sad},       {"div", decode_div},       {"rem", decode_rem},
-    {"abs", decode_abs},       {"neg", decode_neg},       {"min", decode_min},
-    {"max", decode_max},       {"popc", decode_popc},     {"clz", decode_clz},
-    {"bfind", decode_bfind},   {"fns", decode_fns},       {"brev", decode_brev},
-    {"bfe", decode_bfe},       {"bfi", decode_bfi},       {"szext", decode_szext},
-    {"bmsk", decode_bmsk},     {"dp4a", decode_dp4a},     {"dp2a", decode_dp2a},
-    {"and", decode_and},       {"or", decode_or},         {"xor", decode_xor},
-    {"not", decode_not},       {"cnot", decode_cnot},     {"lop3", decode_lop3},
-    {"shl", decode_shl},       {"shr", decode_shr},       {"shf", decode_shf},
-    {"addc", decode_addc},     {"subc", decode_subc},     {"madc", decode_madc},
+    {"add", decode_add},
+    {"sub", decode_sub},
+    {"mul", decode_mul},
+    {"mad", decode_mad},
+    {"mul24", decode_mul24},
+    {"mad24", decode_mad24},
+    {"sad", decode_sad},
+    {"div", decode_div},
+    {"rem", decode_rem},
+    {"abs", decode_abs},
+    {"neg", decode_neg},
+    {"min", decode_min},
+    {"max", decode_max},
+    {"popc", decode_popc},
+    {"clz", decode_clz},
+    {"bfind", decode_bfind},
+    {"fns", decode_fns},
+    {"brev", decode_brev},
+    {"bfe", decode_bfe},
+    {"bfi", decode_bfi},
+    {"szext", decode_szext},
+    {"bmsk", decode_bmsk},
+    {"dp4a", decode_dp4a},
+    {"dp2a", decode_dp2a},
+    {"and", decode_and},
+    {"or", decode_or},
+    {"xor", decode_xor},
+    {"not", decode_not},
+    {"cnot", decode_cnot},
+    {"lop3", decode_lop3},
+    {"shl", decode_shl},
+    {"shr", decode_shr},
+    {"shf", decode_shf},
+    {"addc", decode_addc},
+    {"subc", decode_subc},
+    {"madc", decode_madc},
     {NULL, NULL},
 };

@@ -11,8 +11,7 @@
 
 /* d[m][n] += a[m][k] * b[k][n], rows of d and b have n elements, rows of a k elements. */
 void sim_matrix_f32(float *d, const float *a, const float *b, uint32_t m, uint32_t n, uint32_t k);
-void sim_matrix_f64(double *d, const double *a, const double *b, uint32_t m, uint32_t n,
-                    uint32_t k);
+void sim_matrix_f64(double *d, const double *a, const double *b, uint32_t m, uint32_t n, uint32_t k);
 void sim_matrix_s32(int64_t *d, const int32_t *a, const int32_t *b, uint32_t m, uint32_t n,
                     uint32_t k);
 

@@ -168,7 +168,7 @@ sim_memory_count_banks(SimWarp *warp, const SimInsn *insn, const uint32_t *offse
     for (uint32_t first = 0; first < SIM_LANES; first += lanes) {
         uint32_t seen[SIM_LANES][SIM_LANES], count[SIM_LANES] = {0}, most = 0;
         uint32_t part = lanes == 32 ? mask : mask >> first & ((1u << lanes) - 1);
-        sim_each_lane(l, part) {
+        sim_each_lane (l, part) {
             for (uint32_t w = 0; w < words; w++) {
                 uint32_t word = offset[first + l] / 4 + w, bank = word % 32, i = 0;
                 while (i < count[bank] && seen[bank][i] != word)
@@ -284,7 +284,7 @@ ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
     uint32_t offset[SIM_LANES];
     static const uint8_t zeros[64];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, insn->count, l);
         uint8_t buffer[64];
@@ -314,7 +314,7 @@ st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
     uint32_t offset[SIM_LANES];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, insn->count, l);
         uint8_t buffer[64];
@@ -342,11 +342,27 @@ st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 void
 sim_take_hints(SimDecode *dx, bool *has_policy)
 {
-    static const char *const ignored[] = {
-        "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified",
-        "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-        "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
-        "L2::64B", "L2::128B", "L2::256B", NULL};
+    static const char *const ignored[] = {"ca",
+                                          "cg",
+                                          "cs",
+                                          "lu",
+                                          "cv",
+                                          "wb",
+                                          "wt",
+                                          "nc",
+                                          "unified",
+                                          "L1::evict_normal",
+                                          "L1::evict_unchanged",
+                                          "L1::evict_first",
+                                          "L1::evict_last",
+                                          "L1::no_allocate",
+                                          "L2::evict_normal",
+                                          "L2::evict_first",
+                                          "L2::evict_last",
+                                          "L2::64B",
+                                          "L2::128B",
+                                          "L2::256B",
+                                          NULL};
     while (dec_choice(dx, ignored) >= 0)
         continue;
     *has_policy = dec_take(dx, "L2::cache_hint");
@@ -356,7 +372,7 @@ uint8_t
 sim_take_order(SimDecode *dx)
 {
     static const char *const strong[] = {"volatile", "relaxed", "acquire", "release",
-                                         "acq_rel", "mmio", NULL};
+                                         "acq_rel",  "mmio",    NULL};
     static const char *const scopes[] = {"cta", "cluster", "gpu", "sys", NULL};
     dec_take(dx, "weak");
     uint8_t order = 0;
@@ -419,8 +435,16 @@ decode_access(SimDecode *dx, bool is_load)
         return false;
     return ok;
 }
-static bool decode_ld(SimDecode *dx) { return decode_access(dx, true); }
-static bool decode_st(SimDecode *dx) { return decode_access(dx, false); }
+static bool
+decode_ld(SimDecode *dx)
+{
+    return decode_access(dx, true);
+}
+static bool
+decode_st(SimDecode *dx)
+{
+    return decode_access(dx, false);
+}
 
 /* ------------------------------------------------------------------------ hints */
 
@@ -479,9 +503,19 @@ fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 static bool
 decode_fence(SimDecode *dx)
 {
-    static const char *const words[] = {
-        "cta", "cluster", "gpu", "sys", "gl", "sc", "acq_rel", "acquire", "release",
-        "mbarrier_init", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", NULL};
+    static const char *const words[] = {"cta",
+                                        "cluster",
+                                        "gpu",
+                                        "sys",
+                                        "gl",
+                                        "sc",
+                                        "acq_rel",
+                                        "acquire",
+                                        "release",
+                                        "mbarrier_init",
+                                        "sync_restrict::shared::cta",
+                                        "sync_restrict::shared::cluster",
+                                        NULL};
     static const char *const proxies[] = {
         "alias", "async", "async.global", "async::generic", "tensormap::generic", NULL};
     bool is_proxy = dec_take(dx, "proxy");

@@ -6,11 +6,11 @@
 
 typedef struct SimMemory {
     uint8_t *data;
-    SimSpace space;      /* never SIM_GENERIC */
-    SimCta *cta;         /* of shared memory */
-    uint32_t offset;     /* in shared memory, from its start */
-    SimAllocation *in;   /* of global memory; NULL for parameters */
-    uint64_t generic;    /* the address as a generic one, for sync objects and reports */
+    SimSpace space;    /* never SIM_GENERIC */
+    SimCta *cta;       /* of shared memory */
+    uint32_t offset;   /* in shared memory, from its start */
+    SimAllocation *in; /* of global memory; NULL for parameters */
+    uint64_t generic;  /* the address as a generic one, for sync objects and reports */
 } SimMemory;
 
 /* Finds the bytes [address, address + size) in the space; checks bounds, and alignment to `align`
@@ -56,7 +56,7 @@ typedef enum SimOrder {
 pthread_mutex_t *sim_memory_lock(const SimWarp *warp, const SimMemory *memory);
 
 struct SimDecode;
-uint8_t sim_take_order(struct SimDecode *dx);                   /* takes them and the scope */
+uint8_t sim_take_order(struct SimDecode *dx);                /* takes them and the scope */
 void sim_take_hints(struct SimDecode *dx, bool *has_policy); /* .ca, .L2::128B, ... */
 
 #endif

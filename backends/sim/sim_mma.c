@@ -38,8 +38,7 @@ gather_a(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *a)
     for (uint32_t j = 0; j < s->a_registers; j++) {
         float value[SIM_LANES * 4];
         uint32_t n = s->per_register;
-        sim_matrix_widen(value, sim_r32(warp, insn->slot[s->d_registers + j]), s->a,
-                         SIM_LANES * n);
+        sim_matrix_widen(value, sim_r32(warp, insn->slot[s->d_registers + j]), s->a, SIM_LANES * n);
         for (uint32_t l = 0; l < SIM_LANES; l++)
             for (uint32_t e = 0; e < n; e++)
                 a[element_row(s, l, j) * s->k + element_k(s, l, s->m == 8 ? j : j >> 1, e)] =
@@ -78,16 +77,16 @@ mma_float(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     gather_b(warp, insn, s, b);
     for (uint32_t i = 0; i < 4; i++)
         for (uint32_t l = 0; l < SIM_LANES; l++)
-            d[c_at(l, i)] =
-                s->c == SIM_F16
-                    ? sim_f16(sim_r32(warp, insn->slot[first + i / 2])[l] >> 16 * (i & 1) & 0xffffu)
-                    : sim_f32(sim_r32(warp, insn->slot[first + i])[l]);
+            d[c_at(l, i)] = s->c == SIM_F16 ? sim_f16(sim_r32(warp, insn->slot[first + i / 2])[l] >>
+                                                          16 * (i & 1) &
+                                                      0xffffu)
+                                            : sim_f32(sim_r32(warp, insn->slot[first + i])[l]);
     sim_matrix_f32(d, a, b, s->m, N, s->k);
     for (uint32_t j = 0; j < s->d_registers; j++) {
         for (uint32_t l = 0; l < SIM_LANES; l++)
-            out[l] = s->d == SIM_F16 ? sim_to_f16(d[c_at(l, 2 * j)]) |
-                                           sim_to_f16(d[c_at(l, 2 * j + 1)]) << 16
-                                     : sim_f32_result(d[c_at(l, j)]);
+            out[l] = s->d == SIM_F16
+                         ? sim_to_f16(d[c_at(l, 2 * j)]) | sim_to_f16(d[c_at(l, 2 * j + 1)]) << 16
+                         : sim_f32_result(d[c_at(l, j)]);
         sim_put32(warp, insn->slot[j], out, mask);
     }
     return SIM_NEXT;
@@ -102,8 +101,8 @@ mma_double(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint64_t out[SIM_LANES];
     for (uint32_t l = 0; l < SIM_LANES; l++) {
         for (uint32_t j = 0; j < s->a_registers; j++)
-            a[element_row(s, l, j) * s->k + element_k(s, l, s->m == 8 ? j : j >> 1, 0)] =
-                sim_f64(sim_r64(warp, insn->slot[at_a + j])[l]);
+            a[element_row(s, l, j) * s->k + element_k(s, l, s->m == 8 ? j : j >> 1, 0)] = sim_f64(
+                sim_r64(warp, insn->slot[at_a + j])[l]);
         for (uint32_t j = 0; j < s->b_registers; j++)
             b[element_k(s, l, j, 0) * N + l / 4] = sim_f64(sim_r64(warp, insn->slot[at_b + j])[l]);
         for (uint32_t i = 0; i < s->c_registers; i++)
@@ -140,8 +139,8 @@ mma_integer(SimWarp *warp, const SimInsn *insn, uint32_t mask)
                     integer_element(sim_r32(warp, insn->slot[at_a + j])[l], e, s->a);
         for (uint32_t j = 0; j < s->b_registers; j++)
             for (uint32_t e = 0; e < 4; e++)
-                b[element_k(s, l, j, e) * N + l / 4] =
-                    integer_element(sim_r32(warp, insn->slot[at_b + j])[l], e, s->b);
+                b[element_k(s, l, j, e) * N + l / 4] = integer_element(
+                    sim_r32(warp, insn->slot[at_b + j])[l], e, s->b);
         for (uint32_t i = 0; i < s->c_registers; i++)
             d[c_at(l, i)] = (int32_t)sim_r32(warp, insn->slot[at_c + i])[l];
     }
@@ -182,8 +181,10 @@ class_of(SimType type)
     case SIM_BF16: return 'b';
     case SIM_TF32: return 't';
     case SIM_F64: return 'd';
-    case SIM_S8: case SIM_U8: return 'i';
-    case SIM_E4M3: case SIM_E5M2: return 'e';
+    case SIM_S8:
+    case SIM_U8: return 'i';
+    case SIM_E4M3:
+    case SIM_E5M2: return 'e';
     default: return ' ';
     }
 }
@@ -194,7 +195,8 @@ accumulator_fits(char class, SimType type)
     switch (class) {
     case 'd': return type == SIM_F64;
     case 'i': return type == SIM_S32;
-    case 'h': case 'e': return type == SIM_F32 || type == SIM_F16;
+    case 'h':
+    case 'e': return type == SIM_F32 || type == SIM_F16;
     default: return type == SIM_F32;
     }
 }

@@ -65,7 +65,8 @@ sim_module_free(SimModule *mod)
             *m = mod->next;
             break;
         }
-    for (size_t i = mod->global_count; i-- > 0;) /* the last ones first: little moves up in the device's array */
+    /* the last ones first: little moves up in the device's array */
+    for (size_t i = mod->global_count; i-- > 0;)
         sim_free(dev, mod->globals[i].address);
     sim_arena_free(&mod->arena);
     free(mod);

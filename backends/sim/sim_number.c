@@ -98,8 +98,8 @@ sim_round(double value, SimType format, SimRounding rounding, bool saturate)
     exponent -= 1;
     if (exponent < 1 - f->bias) /* subnormal */
         return (uint64_t)ldexp(magnitude, f->bias - 1 + f->mantissa_bits) | sign;
-    uint64_t fraction =
-        (uint64_t)ldexp(magnitude, f->mantissa_bits - exponent) - (UINT64_C(1) << f->mantissa_bits);
+    uint64_t fraction = (uint64_t)ldexp(magnitude, f->mantissa_bits - exponent) -
+                        (UINT64_C(1) << f->mantissa_bits);
     return ((uint64_t)(exponent + f->bias) << f->mantissa_bits) | fraction | sign;
 }
 

@@ -9,9 +9,9 @@
 
 /* More is a mistake in the text, and would overflow 32 bits somewhere. */
 enum {
-    MOST_REGISTERS = 1 << 20, /* of one .reg with a range */
-    MOST_NUMBERED = 1 << 16,  /* variables of one declaration with a range */
-    MOST_PARAM_BYTES = 32764, /* of an entry (PTX ISA 5.1.6) */
+    MOST_REGISTERS = 1 << 20,      /* of one .reg with a range */
+    MOST_NUMBERED = 1 << 16,       /* variables of one declaration with a range */
+    MOST_PARAM_BYTES = 32764,      /* of an entry (PTX ISA 5.1.6) */
     MOST_LOCAL_BYTES = 512 * 1024, /* of a thread */
     MOST_SHARED_BYTES = 1 << 30,   /* whether a block can have them, its launch says */
     MOST_ALIGN = 1 << 16
@@ -121,8 +121,7 @@ store_scalar(Reader *r, SimAllocation *to, size_t offset, SimType type)
         PtxFile *f = r->file;
         f->fixup = sim_arena_grow(r->arena, f->fixup, f->fixup_count, &f->fixup_capacity,
                                   sizeof *f->fixup);
-        f->fixup[f->fixup_count++] =
-            (PtxFixup){to, offset, name, addend, r->line, (uint32_t)size};
+        f->fixup[f->fixup_count++] = (PtxFixup){to, offset, name, addend, r->line, (uint32_t)size};
         return;
     }
     if (is_float) {
@@ -241,8 +240,9 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
             char numbered_name[256];
             if (numbered)
                 snprintf(numbered_name, sizeof numbered_name, "%s%u", name, index);
-            const char *own =
-                numbered ? sim_arena_copy(r->arena, numbered_name, strlen(numbered_name)) : name;
+            const char *own = numbered
+                                  ? sim_arena_copy(r->arena, numbered_name, strlen(numbered_name))
+                                  : name;
             PtxSymbol *v = reader_declare(r, PTX_VARIABLE, own);
             v->space = space;
             v->align = align;
@@ -278,8 +278,7 @@ read_variables(Reader *r, PtxVarSpace space, bool is_extern)
                     read_initialiser(r, a, 0, d.type);
                 mod->globals = sim_arena_grow(r->arena, mod->globals, mod->global_count,
                                               &mod->global_capacity, sizeof *mod->globals);
-                mod->globals[mod->global_count++] =
-                    (SimGlobalVar){label, v->address, (size_t)size};
+                mod->globals[mod->global_count++] = (SimGlobalVar){label, v->address, (size_t)size};
             } else {
                 fail(r, "'%s' is .extern: linking of several files is not supported", own);
             }
@@ -318,7 +317,7 @@ read_loc(Reader *r)
 {
     SimModule *mod = r->file->mod;
     SimLoc loc = {reader_u32(r), reader_u32(r)};
-    reader_u32(r); /* column */
+    reader_u32(r);               /* column */
     if (reader_accept(r, ',')) { /* function_name label [+ n], inlined_at file line column */
         if (!reader_accept_word(r, "function_name"))
             fail(r, "expected 'function_name' after .loc");
@@ -330,12 +329,10 @@ read_loc(Reader *r)
             fail(r, "expected 'inlined_at' after .loc");
         reader_u32(r), reader_u32(r), reader_u32(r);
     }
-    mod->locs =
-        sim_arena_grow(r->arena, mod->locs, mod->loc_count, &mod->loc_capacity, sizeof loc);
+    mod->locs = sim_arena_grow(r->arena, mod->locs, mod->loc_count, &mod->loc_capacity, sizeof loc);
     if (mod->loc_count == 0)
         mod->locs[mod->loc_count++] = (SimLoc){0}; /* 0 means none */
-    mod->locs =
-        sim_arena_grow(r->arena, mod->locs, mod->loc_count, &mod->loc_capacity, sizeof loc);
+    mod->locs = sim_arena_grow(r->arena, mod->locs, mod->loc_count, &mod->loc_capacity, sizeof loc);
     mod->locs[mod->loc_count] = loc;
     r->loc = (uint32_t)mod->loc_count++;
 }
@@ -395,7 +392,10 @@ read_label_targets(Reader *r, PtxSymbol *symbol)
 static bool
 accept_space(Reader *r, PtxVarSpace *space)
 {
-    static const struct { const char *word; PtxVarSpace space; } spaces[] = {
+    static const struct {
+        const char *word;
+        PtxVarSpace space;
+    } spaces[] = {
         {".global", PTX_GLOBAL}, {".const", PTX_CONST}, {".shared", PTX_SHARED},
         {".local", PTX_LOCAL},   {".param", PTX_PARAM},
     };

@@ -9,7 +9,7 @@
 #include "sim_core.h"
 
 typedef enum PtxOperandKind {
-    PTX_NAME,   /* register, variable, label, special register; with an offset if a variable */
+    PTX_NAME, /* register, variable, label, special register; with an offset if a variable */
     PTX_INT,
     PTX_F32,    /* 0f..., bits in value */
     PTX_F64,    /* 0d... or a decimal fraction, bits in value */
@@ -39,7 +39,12 @@ typedef enum PtxSymbolKind {
 } PtxSymbolKind;
 
 typedef enum PtxVarSpace {
-    PTX_GLOBAL, PTX_CONST, PTX_SHARED, PTX_LOCAL, PTX_PARAM, PTX_ENTRY_PARAM
+    PTX_GLOBAL,
+    PTX_CONST,
+    PTX_SHARED,
+    PTX_LOCAL,
+    PTX_PARAM,
+    PTX_ENTRY_PARAM
 } PtxVarSpace;
 
 typedef struct PtxSymbol {
@@ -50,16 +55,16 @@ typedef struct PtxSymbol {
     uint32_t line;
     /* registers */
     SimType type;
-    uint32_t vector;  /* 0, 2 or 4 */
-    uint32_t count;   /* of PTX_REGISTERS */
-    uint32_t *place;  /* byte offset in the frame + 1, 0 not used yet; one each */
+    uint32_t vector; /* 0, 2 or 4 */
+    uint32_t count;  /* of PTX_REGISTERS */
+    uint32_t *place; /* byte offset in the frame + 1, 0 not used yet; one each */
     /* variables */
     PtxVarSpace space;
     uint64_t address; /* or offset in the space */
     uint64_t size;
     uint32_t align;
     /* labels */
-    uint32_t target; /* index of an instruction */
+    uint32_t target;    /* index of an instruction */
     const char **names; /* of PTX_TARGETS */
     size_t name_count;
 } PtxSymbol;
@@ -106,7 +111,8 @@ typedef struct PtxFile {
     PtxFunction *function;
     size_t function_count, function_capacity;
     uint32_t shared_dynamic_align; /* of extern .shared arrays, 0 none */
-    PtxSymbol **dynamic;           /* those arrays: their address is the end of a function's static part */
+    /* those arrays: their address is the end of a function's static part */
+    PtxSymbol **dynamic;
     size_t dynamic_count, dynamic_capacity;
     PtxSymbol **entry_shared; /* static shared variables of entries */
     size_t entry_shared_count, entry_shared_capacity;

@@ -395,8 +395,7 @@ static PtxOperand read_operand(Reader *r);
 static void
 add_element(Reader *r, PtxOperand *to, size_t *capacity, PtxOperand element)
 {
-    to->element =
-        sim_arena_grow(r->arena, to->element, to->count, capacity, sizeof *to->element);
+    to->element = sim_arena_grow(r->arena, to->element, to->count, capacity, sizeof *to->element);
     to->element[to->count++] = element;
 }
 
@@ -583,8 +582,6 @@ reader_instruction(Reader *r)
             fail(r, "expected ',' or ';' in '%s'", insn.mnemonic);
     }
     reader_expect(r, ';');
-    fn->insn =
-        sim_arena_grow(r->arena, fn->insn, fn->insn_count, &fn->insn_capacity, sizeof insn);
+    fn->insn = sim_arena_grow(r->arena, fn->insn, fn->insn_count, &fn->insn_capacity, sizeof insn);
     fn->insn[fn->insn_count++] = insn;
 }
-

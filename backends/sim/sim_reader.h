@@ -9,7 +9,7 @@ typedef struct Reader {
     SimArena *arena;
     const char *at, *end;
     uint32_t line;
-    uint32_t loc; /* in force */
+    uint32_t loc;    /* in force */
     uint32_t nested; /* operands, constants and initialisers in one another */
     PtxScope *scope;
     PtxFunction *function; /* NULL at module scope */

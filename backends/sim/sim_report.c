@@ -8,9 +8,12 @@ const char *
 sim_finding_name(SimFindingKind kind)
 {
     static const char *const names[SIM_FIND_KIND_COUNT] = {
-        "out-of-bounds", "misaligned", "uninitialised", "race", "async-early",
-        "async-overwrite", "proxy-fence", "mma-fence", "mma-registers", "transaction",
-        "barrier", "phase", "tensor-memory", "leak", "not-uniform", "hang", "trap", "invalid",
+        "out-of-bounds", "misaligned",  "uninitialised",
+        "race",          "async-early", "async-overwrite",
+        "proxy-fence",   "mma-fence",   "mma-registers",
+        "transaction",   "barrier",     "phase",
+        "tensor-memory", "leak",        "not-uniform",
+        "hang",          "trap",        "invalid",
     };
     return (unsigned)kind < SIM_FIND_KIND_COUNT ? names[kind] : "unknown";
 }
@@ -49,8 +52,7 @@ add_list(Text *text, const char *format, va_list args)
         text->used = sizeof text->at - 1;
 }
 
-static void __attribute__((format(printf, 2, 3)))
-add(Text *text, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) add(Text *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -93,12 +95,14 @@ static uint32_t *
 find_slot(const SimRun *run, SimFindingKind kind, SimLevel level, uint32_t line, uint32_t other_line)
 {
     size_t mask = 2 * run->finding_capacity - 1;
-    uint32_t hash = (line * 2654435761u ^ other_line) * 2246822519u + (uint32_t)kind * 2u + (uint32_t)level;
+    uint32_t hash = (line * 2654435761u ^ other_line) * 2246822519u + (uint32_t)kind * 2u +
+                    (uint32_t)level;
     size_t at = (hash ^ hash >> 15) & mask;
 
     for (; run->finding_slots[at] != 0; at = (at + 1) & mask) {
         const SimFinding *f = &run->findings[run->finding_slots[at] - 1];
-        if (f->kind == kind && f->level == level && f->ptx_line == line && f->other_ptx_line == other_line)
+        if (f->kind == kind && f->level == level && f->ptx_line == line &&
+            f->other_ptx_line == other_line)
             break;
     }
     return &run->finding_slots[at];
@@ -154,7 +158,8 @@ is_new(SimRun *run, const About *about)
 static void
 keep(SimRun *run, SimFinding f)
 {
-    *find_slot(run, f.kind, f.level, f.ptx_line, f.other_ptx_line) = (uint32_t)run->finding_count + 1;
+    *find_slot(run, f.kind, f.level, f.ptx_line, f.other_ptx_line) = (uint32_t)run->finding_count +
+                                                                     1;
     run->findings[run->finding_count++] = f;
     run->kept[f.level][f.kind]++;
 }
@@ -198,9 +203,14 @@ record(SimRun *run, About about, const char *format, va_list args)
         add(&text, "\n    other: warp %d at ", about.other->warp);
         add_place(&text, run->module, other);
     }
-    SimFinding f = {.kind = about.kind, .level = about.level, .count = 1,
-                    .message = copy_text(text.at), .ptx_line = line_of(about.insn),
-                    .warp = about.warp, .lane = about.lane, .address = about.address,
+    SimFinding f = {.kind = about.kind,
+                    .level = about.level,
+                    .count = 1,
+                    .message = copy_text(text.at),
+                    .ptx_line = line_of(about.insn),
+                    .warp = about.warp,
+                    .lane = about.lane,
+                    .address = about.address,
                     .other_ptx_line = line_of(other),
                     .other_warp = about.other ? about.other->warp : -1};
     source_of(run->module, about.insn, &f.source_file, &f.source_line);
@@ -217,8 +227,8 @@ void
 sim_find(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address, const SimPlace *other,
          const char *format, ...)
 {
-    About about = {kind, SIM_FAULT, warp->cta, warp->insn, (int32_t)warp->index, lane, address,
-                   other};
+    About about = {kind, SIM_FAULT, warp->cta, warp->insn, (int32_t)warp->index,
+                   lane, address,   other};
     va_list args;
     va_start(args, format);
     record(warp->run, about, format, args);
@@ -229,8 +239,8 @@ void
 sim_note(SimWarp *warp, SimFindingKind kind, int32_t lane, uint64_t address, const SimPlace *other,
          const char *format, ...)
 {
-    About about = {kind, SIM_NOTE, warp->cta, warp->insn, (int32_t)warp->index, lane, address,
-                   other};
+    About about = {kind, SIM_NOTE, warp->cta, warp->insn, (int32_t)warp->index,
+                   lane, address,  other};
     va_list args;
     va_start(args, format);
     record(warp->run, about, format, args);

@@ -122,8 +122,8 @@ report_hang(SimCluster *cluster, const char *why)
             if (!warp->live)
                 continue;
             if (cluster->cta_count > 1)
-                used += (size_t)snprintf(text + used, ROOM - used, "\n    block %u of the cluster:",
-                                         c);
+                used += (size_t)snprintf(text + used, ROOM - used,
+                                         "\n    block %u of the cluster:", c);
             if (used < ROOM - 1) {
                 sim_warp_describe(warp, text + used, ROOM - used);
                 used += strlen(text + used);
@@ -266,8 +266,8 @@ work(void *argument)
             continue;
         }
         pthread_mutex_lock(&run->lock);
-        SimCluster **bigger =
-            realloc(pool->parked.cluster, (pool->parked.count + 1) * sizeof(SimCluster *));
+        SimCluster **bigger = realloc(pool->parked.cluster,
+                                      (pool->parked.count + 1) * sizeof(SimCluster *));
         if (bigger) {
             pool->parked.cluster = bigger;
             pool->parked.cluster[pool->parked.count++] = cluster;
@@ -287,8 +287,8 @@ run_clusters(SimRun *run)
     Pool pool = {.run = run};
     pthread_t thread[MAX_HOST_THREADS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t wanted =
-        run->launch->threads ? run->launch->threads : (uint64_t)(cores > 0 ? cores : 1);
+    uint64_t wanted = run->launch->threads ? run->launch->threads
+                                           : (uint64_t)(cores > 0 ? cores : 1);
     if (wanted > run->cluster_count)
         wanted = run->cluster_count;
     if (wanted > MAX_HOST_THREADS)
@@ -349,9 +349,10 @@ check_shape(SimRun *run, SimReport *report)
             return bad_launch(report, "the grid is empty");
         if (run->grid[i] > most_blocks[i] || run->block[i] > SIM_MAX_WARPS * SIM_LANES ||
             run->cluster[i] > SIM_MAX_CLUSTER)
-            return bad_launch(report, "dimension %c of the launch is too large: %u blocks of %u "
-                              "threads, clusters of %u", "xyz"[i], run->grid[i], run->block[i],
-                              run->cluster[i]);
+            return bad_launch(report,
+                              "dimension %c of the launch is too large: %u blocks of %u "
+                              "threads, clusters of %u",
+                              "xyz"[i], run -> grid[i], run -> block[i], run -> cluster[i]);
         if (run->cluster[i] == 0 || run->grid[i] % run->cluster[i])
             return bad_launch(report, "the grid is not a multiple of the cluster");
         if (!all_zero(entry->required_block) && entry->required_block[i] != run->block[i])
@@ -370,8 +371,7 @@ check_shape(SimRun *run, SimReport *report)
                           (unsigned long long)threads);
     uint64_t ctas = (uint64_t)run->cluster[0] * run->cluster[1] * run->cluster[2];
     if (ctas > SIM_MAX_CLUSTER)
-        return bad_launch(report, "a cluster of %llu blocks is too large",
-                          (unsigned long long)ctas);
+        return bad_launch(report, "a cluster of %llu blocks is too large", (unsigned long long)ctas);
     run->threads_per_cta = (uint32_t)threads;
     run->warps_per_cta = (uint32_t)((threads + SIM_LANES - 1) / SIM_LANES);
     run->cluster_count = (uint64_t)run->grid[0] * run->grid[1] * run->grid[2] / ctas;
@@ -444,8 +444,10 @@ fill_lines(SimRun *run, SimReport *report)
         if (!run->executed[i])
             continue;
         SimLine *line = &lines[count++];
-        *line = (SimLine){.ptx_line = insn->line, .mnemonic = insn->mnemonic,
-                          .executed = run->executed[i], .wavefronts = run->wavefronts[i],
+        *line = (SimLine){.ptx_line = insn->line,
+                          .mnemonic = insn->mnemonic,
+                          .executed = run->executed[i],
+                          .wavefronts = run->wavefronts[i],
                           .ideal = run->ideal[i]};
         SimLoc loc = insn->loc ? mod->locs[insn->loc] : (SimLoc){0, 0};
         line->source_line = loc.line;
@@ -479,15 +481,20 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
 {
     SimReport *report = calloc(1, sizeof *report);
     SimAllocation params = {0};
-    SimRun run = {.module = mod, .device = mod->device, .launch = launch,
-                  .checks = launch->checks, .report = report};
+    SimRun run = {.module = mod,
+                  .device = mod->device,
+                  .launch = launch,
+                  .checks = launch->checks,
+                  .report = report};
     if (!report)
         return NULL;
     run.function = find_entry(mod, launch->entry);
     run.step_limit = launch->step_limit ? launch->step_limit : DEFAULT_STEP_LIMIT;
     if (!run.function) {
         bad_launch(report, launch->entry ? "no entry '%s'" : "the module has %s entry",
-                   launch->entry ? launch->entry : mod->entry_count ? "more than one" : "no");
+                   launch->entry      ? launch->entry
+                   : mod->entry_count ? "more than one"
+                                      : "no");
         return report;
     }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))

@@ -32,7 +32,7 @@ print(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const SimLocalVar *vars = insn->data;
     for (uint32_t i = 0; i < insn->mode[0]; i++)
-        sim_each_lane(l, mask)
+        sim_each_lane (l, mask)
             memset(variable(warp, insn, i, l), 0, vars[i].size);
     return SIM_YIELD;
 }
@@ -49,8 +49,8 @@ assertion(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     memcpy(&line, variable(warp, insn, 2, lane), sizeof line);
     read_text(warp, message, what, sizeof what);
     read_text(warp, file, where, sizeof where);
-    sim_find(warp, SIM_FIND_TRAP, (int32_t)lane, 0, NULL, "assertion '%s' fails, %s:%u", what, where,
-             line);
+    sim_find(warp, SIM_FIND_TRAP, (int32_t)lane, 0, NULL, "assertion '%s' fails, %s:%u", what,
+             where, line);
     sim_warp_exit_lanes(warp, mask);
     return SIM_JUMP;
 }

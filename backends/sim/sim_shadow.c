@@ -19,12 +19,12 @@ typedef struct Writer {
 } Writer;
 
 typedef struct Cell {
-    Writer writer;        /* the last */
+    Writer writer; /* the last */
     uint32_t reader_insn;
     uint8_t initialised; /* bytes, a bit each */
     uint8_t written;
-    uint8_t strong;      /* bytes whose last write was a strong one */
-    uint8_t split;       /* bytes have different writers: see SimShadow.bytes */
+    uint8_t strong; /* bytes whose last write was a strong one */
+    uint8_t split;  /* bytes have different writers: see SimShadow.bytes */
     /* Between the lanes of one warp: who wrote and who read last, in which period of the warp. */
     uint8_t write_lane, read_lane; /* + 1 */
     uint16_t read_agent;
@@ -157,7 +157,7 @@ check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, u
               int32_t lane, bool is_write, bool strong, bool async_proxy)
 {
     const Cell *c = &s->cell[cell];
-    uint8_t clash = bytes & c->written & (uint8_t)~(strong ? c->strong : 0);
+    uint8_t clash = bytes & c->written & (uint8_t) ~(strong ? c->strong : 0);
     if (!clash)
         return;
     if (!c->split) {
@@ -232,8 +232,7 @@ check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_
  * instruction lets write one address are left alone: the values are mostly the same. */
 
 static void
-report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane,
-             const char *what)
+report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane, const char *what)
 {
     SimPlace place = place_of(warp, insn, warp->agent);
     sim_find(warp, SIM_FIND_RACE, lane, cell * 4 + SIM_SHARED_BASE, &place,
@@ -249,8 +248,7 @@ check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uin
         return;
     if (c->writer.who & WRITER_OP) {
         const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
-        if (op->agent == warp->agent && op->lane_epoch == warp->lane_epoch &&
-            sim_op_known(warp, op))
+        if (op->agent == warp->agent && op->lane_epoch == warp->lane_epoch && sim_op_known(warp, op))
             report_lanes(warp, c->writer.insn, cell, lane,
                          "shared memory that another lane of the warp copied and waited for");
     } else if (c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
@@ -265,8 +263,7 @@ static void
 check_lane_read(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane)
 {
     if (c->read_lane && c->read_lane != lane + 1 && c->read_agent == warp->agent &&
-        c->read_epoch == warp->lane_epoch && bytes == 15 &&
-        c->reader_insn != warp->insn->index + 1)
+        c->read_epoch == warp->lane_epoch && bytes == 15 && c->reader_insn != warp->insn->index + 1)
         report_lanes(warp, c->reader_insn, cell, lane,
                      "write of shared memory that another lane of the warp reads");
 }
@@ -300,7 +297,8 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     uint32_t *marks = plane(s, s->read, warp->agent);
     uint32_t clock = warp->clock[warp->agent], own = event_of(warp);
     uint32_t strong = access == SIM_STRONG ? READ_STRONG : 0;
-    EACH_CELL (s, offset, size, cell) {
+    EACH_CELL(s, offset, size, cell)
+    {
         Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         if ((c->initialised & bytes) != bytes)
@@ -332,7 +330,8 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     Writer own = {event_of(warp), warp->insn->index + 1};
     bool strong = access == SIM_STRONG;
     warp->written_clock = warp->clock[warp->agent];
-    EACH_CELL (s, offset, size, cell) {
+    EACH_CELL(s, offset, size, cell)
+    {
         uint8_t bytes = byte_mask(cell, offset, size);
         check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false);
         check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
@@ -354,7 +353,8 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
     if (!s || !size)
         return;
     uint32_t *ops = plane(s, s->read_op, warp->agent);
-    EACH_CELL (s, offset, size, cell) {
+    EACH_CELL(s, offset, size, cell)
+    {
         const Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         if ((c->initialised & bytes) != bytes)
@@ -376,7 +376,8 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     if (!s || !size)
         return;
     Writer own = {WRITER_OP | op->id, op->insn->index + 1};
-    EACH_CELL (s, offset, size, cell) {
+    EACH_CELL(s, offset, size, cell)
+    {
         uint8_t bytes = byte_mask(cell, offset, size);
         check_writers(warp, s, cell, bytes, own.who, -1, true, op->atomic, async_proxy);
         check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
@@ -393,7 +394,8 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
     SimShadow *s = cta->shadow;
     if (!s || !size)
         return;
-    EACH_CELL (s, offset, size, cell) {
+    EACH_CELL(s, offset, size, cell)
+    {
         Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);

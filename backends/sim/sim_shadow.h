@@ -18,8 +18,8 @@
 #include "sim_core.h"
 
 typedef enum SimAccess {
-    SIM_WEAK,   /* an ordinary access */
-    SIM_STRONG  /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
+    SIM_WEAK,  /* an ordinary access */
+    SIM_STRONG /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
 } SimAccess;
 
 SimShadow *sim_shadow_new(uint32_t bytes, uint32_t agents); /* NULL when out of memory */

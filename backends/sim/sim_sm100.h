@@ -30,7 +30,8 @@ typedef struct TensorOp {
     uint32_t d, m, n, k; /* mma: accumulator and shape, n in columns of tensor memory */
     uint32_t issued;     /* the issuer's clock */
     uint32_t fenced;     /* its clock at a tcgen05.fence::before_thread_sync after it, 0 if none */
-    uint32_t used;       /* ld: its clock when an instruction first touched its registers, 0 if none */
+    /* ld: its clock when an instruction first touched its registers, 0 if none */
+    uint32_t used;
     uint32_t reads[3], read_columns[3]; /* mma: columns of tensor memory that it reads, but for D */
 } TensorOp;
 

@@ -31,8 +31,8 @@ static void
 take(SimWarp *warp, TensorMemory *tm, uint32_t base, uint32_t columns, bool collective)
 {
     tm->allocated |= units_of(base, columns);
-    tm->allocation[base / TENSOR_UNIT] =
-        (TensorAllocation){base, columns, warp->insn, (int32_t)warp->index, collective};
+    tm->allocation[base / TENSOR_UNIT] = (TensorAllocation){base, columns, warp->insn,
+                                                            (int32_t)warp->index, collective};
     warp->cta->cluster->progress++;
 }
 
@@ -99,8 +99,9 @@ static void
 alloc_describe(const SimWarp *warp, const SimGroup *group, char *text, size_t size)
 {
     const TensorMemory *tm = tensor_memory(warp->cta);
-    uint32_t free_units =
-        tm ? TENSOR_COLUMNS / TENSOR_UNIT - (uint32_t)__builtin_popcount(tm->allocated) : 0;
+    uint32_t free_units = tm ? TENSOR_COLUMNS / TENSOR_UNIT -
+                                   (uint32_t)__builtin_popcount(tm->allocated)
+                             : 0;
     snprintf(text, size, "waits for %u columns of tensor memory%s (%u are free)",
              (uint32_t)group->wait.arg[0],
              group->wait_insn->mode[0] == 2 ? " together with its peer block" : "",
@@ -112,12 +113,12 @@ uniform(SimWarp *warp, SimSlot slot, uint32_t mask, const char *what)
 {
     const uint32_t *value = sim_r32(warp, slot);
     uint32_t first = value[sim_first_lane(mask)];
-    sim_each_lane(l, mask) if (value[l] != first)
-    {
-        sim_find(warp, SIM_FIND_INVALID, (int32_t)l, value[l], NULL,
-                 "%s differs between the lanes of the warp", what);
-        return false;
-    }
+    sim_each_lane (l, mask)
+        if (value[l] != first) {
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, value[l], NULL,
+                     "%s differs between the lanes of the warp", what);
+            return false;
+        }
     return true;
 }
 
@@ -297,8 +298,7 @@ tensor_fence_before(SimWarp *warp, uint32_t mask)
     if (!tw || !warp->clock)
         return;
     tw->fenced = true;
-    sim_each_lane(l, mask)
-    {
+    sim_each_lane (l, mask) {
         TensorList *list = &tw->issued[l];
         for (size_t i = list->count; i-- > 0;) {
             TensorOp *t = tensor_op(list->op[i]);

@@ -126,7 +126,9 @@ tcgen05_cp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     if (!tensor_memory(warp->cta))
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask) if (!issue_copy(warp, insn, l)) return sim_fail(warp, "out of memory");
+    sim_each_lane (l, mask)
+        if (!issue_copy(warp, insn, l))
+            return sim_fail(warp, "out of memory");
     return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
@@ -276,7 +278,9 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
 static SimStep
 tcgen05_commit(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) if (!issue_commit(warp, insn, l)) return sim_fail(warp, "out of memory");
+    sim_each_lane (l, mask)
+        if (!issue_commit(warp, insn, l))
+            return sim_fail(warp, "out of memory");
     return SIM_NEXT;
 }
 

@@ -106,8 +106,9 @@ issue_request(SimWarp *warp, const SimInsn *insn, uint32_t lane)
 static SimStep
 try_cancel(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) if (!issue_request(warp, insn, l)) return sim_fail(warp,
-                                                                              "out of memory");
+    sim_each_lane (l, mask)
+        if (!issue_request(warp, insn, l))
+            return sim_fail(warp, "out of memory");
     return SIM_NEXT;
 }
 
@@ -152,8 +153,7 @@ query_cancel(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!tm)
         return sim_fail(warp, "out of memory");
     memset(word, 0, sizeof word);
-    sim_each_lane(l, mask)
-    {
+    sim_each_lane (l, mask) {
         uint64_t low = row[l], high = row[SIM_LANES + l];
         word[0][l] = (uint32_t)low;
         word[1][l] = (uint32_t)(low >> 32);

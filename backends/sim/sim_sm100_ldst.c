@@ -66,12 +66,13 @@ check_address(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t *addre
     uint32_t width = move->columns * (move->packed ? 2 : 1);
     uint32_t rows = move->shape == SHAPE_32X32B ? 32 : 16;
     *address = tensor_address(warp, insn, &move->address, sim_first_lane(mask));
-    sim_each_lane(l, mask) if (tensor_address(warp, insn, &move->address, l) != *address)
-    {
-        sim_find(warp, SIM_FIND_INVALID, (int32_t)l, tensor_address(warp, insn, &move->address, l),
-                 NULL, "the address differs between the lanes of the warp");
-        break;
-    }
+    sim_each_lane (l, mask)
+        if (tensor_address(warp, insn, &move->address, l) != *address) {
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)l,
+                     tensor_address(warp, insn, &move->address, l), NULL,
+                     "the address differs between the lanes of the warp");
+            break;
+        }
     uint32_t lane = *address >> 16, quarter = warp->index % 4;
     if (lane / 32 != quarter || lane % rows) {
         sim_find(warp, SIM_FIND_TENSOR_MEMORY, -1, *address, NULL,

@@ -224,7 +224,8 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
         return IN_ORDER; /* tcgen05.wait and dealloc are synchronous */
     if (known && tw && known_at(warp, earlier, tw->after))
         return IN_ORDER;
-    if (later && in_order_of_issue(p, x, hazard)) { /* what the thread learnt by waits does not matter */
+    /* what the thread learnt by waits does not matter */
+    if (later && in_order_of_issue(p, x, hazard)) {
         if (same_thread)
             return pipelined(p, x) ? IN_ORDER : ORDER_OF_ISSUE;
         if (!known && p->fenced && p->fenced <= clock[earlier->agent])
@@ -237,10 +238,12 @@ judge(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard)
     }
     if (known)
         return NO_AFTER_FENCE;
-    if (!tensor_core) /* a wait behind the release does not undo that the registers were used before */
-        return p->used && (p->used <= clock[earlier->agent] || earlier->agent == warp->agent) ? ONLY_USED
-               : earlier->seen && earlier->seen[earlier->agent]                              ? NO_SYNC
-                                                                                             : NO_WAIT;
+    /* a wait behind the release does not undo that the registers were used before */
+    if (!tensor_core)
+        return p->used && (p->used <= clock[earlier->agent] || earlier->agent == warp->agent)
+                   ? ONLY_USED
+               : earlier->seen && earlier->seen[earlier->agent] ? NO_SYNC
+                                                                : NO_WAIT;
     if (later && x->kind == TENSOR_MMA && p->kind == TENSOR_MMA && p->group == x->group &&
         hazard == WRITE_AFTER_WRITE)
         return OTHER_SHAPE;
@@ -273,10 +276,11 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
                  x, verb, p, does);
         break;
     case NO_AFTER_FENCE:
-        (uses_fences(warp) ? sim_find : sim_note)(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
-                 "%s %s %s %s, with no tcgen05.fence::after_thread_sync since the synchronisation "
-                 "between them",
-                 x, verb, p, does);
+        (uses_fences(warp) ? sim_find : sim_note)(
+            warp, SIM_FIND_MMA_FENCE, lane, address, &place,
+            "%s %s %s %s, with no tcgen05.fence::after_thread_sync since the synchronisation "
+            "between them",
+            x, verb, p, does);
         break;
     case NO_BEFORE_FENCE:
         sim_find(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
@@ -431,8 +435,7 @@ tensor_finish_before(SimCluster *cluster, SimOp *op)
         SimOp *other = list->op[i];
         const TensorOp *p = tensor_op(other);
         if (other->id < op->id && !other->landed &&
-            (pipelined(p, x) ||
-             (p->group == x->group && overwrites(x, p))))
+            (pipelined(p, x) || (p->group == x->group && overwrites(x, p))))
             sim_op_finish(cluster, other);
     }
 }
@@ -480,8 +483,7 @@ tensor_decode_address(SimDecode *dx, const PtxOperand *operand, TensorAddress *a
 }
 
 uint32_t
-tensor_address(const SimWarp *warp, const SimInsn *insn, const TensorAddress *address,
-               uint32_t lane)
+tensor_address(const SimWarp *warp, const SimInsn *insn, const TensorAddress *address, uint32_t lane)
 {
     SimSlot slot = insn->slot[address->slot];
     uint32_t base = address->wide ? (uint32_t)sim_r64(warp, slot)[lane] : sim_r32(warp, slot)[lane];

@@ -358,7 +358,9 @@ tcgen05_mma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     if (!tensor_memory(warp->cta))
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask) if (!issue(warp, insn, l)) return sim_fail(warp, "out of memory");
+    sim_each_lane (l, mask)
+        if (!issue(warp, insn, l))
+            return sim_fail(warp, "out of memory");
     return warp->run->stop ? SIM_FATAL : SIM_NEXT;
 }
 
@@ -468,8 +470,7 @@ sim_decode_tcgen05_mma(SimDecode *dx)
         return dec_fail(dx, "sparse tcgen05.mma is not supported: the PTX ISA shows the layout of "
                             "its metadata as figures only");
     if (dec_take(dx, "ashift"))
-        return dec_fail(dx,
-                        ".ashift is not supported: the PTX ISA leaves open which way rows move");
+        return dec_fail(dx, ".ashift is not supported: the PTX ISA leaves open which way rows move");
     form->group = (uint8_t)tensor_take_group(dx);
     int kind = dec_choice(dx, kinds);
     if (!form->group)

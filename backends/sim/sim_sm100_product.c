@@ -91,8 +91,8 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
     if (!matrix->transposed) {
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t at = 0, k = 0; at < ROW_BYTES; at += 16) {
-                uint32_t n =
-                    widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate, chunk);
+                uint32_t n = widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate,
+                                   chunk);
                 for (uint32_t i = 0; i < n; i++, k++)
                     value[r * row_step + k * k_step] = chunk[i];
             }
@@ -101,8 +101,7 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
     uint32_t bytes = rows * tensor_element_bytes(kind);
     for (uint32_t k = 0; k < product->shape.k; k++)
         for (uint32_t at = 0, r = 0; at < bytes; at += 16) {
-            uint32_t n =
-                widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate, chunk);
+            uint32_t n = widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate, chunk);
             for (uint32_t i = 0; i < n; i++, r++)
                 value[r * row_step + k * k_step] = chunk[i];
         }
@@ -138,8 +137,8 @@ gather_tensor_memory(const SimOp *op, const Product *p)
             uint32_t *out = p->a_value + ((size_t)half * rows + r) * s->k;
             const uint32_t *from = &tm->data[tensor_row_lane(p, r)][column];
             for (uint32_t c = 0, k = 0; c < ROW_BYTES / 4; c += 4) {
-                uint32_t n =
-                    widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a, chunk);
+                uint32_t n = widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a,
+                                   chunk);
                 memcpy(out + k, chunk, n * sizeof *out);
                 k += n;
             }
@@ -169,9 +168,9 @@ apply_scales(const SimOp *op, const Product *p)
         const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, half));
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t k = 0; k < s->k; k++)
-                a[((size_t)half * rows + r) * s->k + k] *=
-                    scale_of(p, tm->data[r % 32][(p->scale_a & 0xffff) + r / 32], s->scale_a_id,
-                             k * count / s->k);
+                a[((size_t)half * rows + r) * s->k + k] *= scale_of(
+                    p, tm->data[r % 32][(p->scale_a & 0xffff) + r / 32], s->scale_a_id,
+                    k * count / s->k);
     }
     const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, 0));
     for (uint32_t n = 0; n < s->n; n++)

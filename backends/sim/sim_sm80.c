@@ -14,7 +14,7 @@
 
 typedef struct CopyLane {
     SimMemory to;
-    const uint8_t *from; /* NULL: nothing is read */
+    const uint8_t *from;  /* NULL: nothing is read */
     uint8_t size, source; /* bytes written, of them read; the rest is zero */
 } CopyLane;
 
@@ -29,7 +29,7 @@ copy_fetch(SimCluster *cluster, SimOp *op)
 {
     Copy *copy = op->payload;
     (void)cluster;
-    sim_each_lane(l, copy->mask)
+    sim_each_lane (l, copy->mask)
         if (copy->lane[l].from)
             memcpy(copy->data[l], copy->lane[l].from, copy->lane[l].source);
 }
@@ -39,7 +39,7 @@ copy_land(SimCluster *cluster, SimOp *op)
 {
     const Copy *copy = op->payload;
     (void)cluster;
-    sim_each_lane(l, copy->mask)
+    sim_each_lane (l, copy->mask)
         memcpy(copy->lane[l].to.data, copy->data[l], copy->lane[l].size);
 }
 
@@ -99,7 +99,7 @@ cp_async(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         return sim_fail(warp, "out of memory");
     Copy *copy = op->payload;
     uint32_t size = insn->mode[0], offset[SIM_LANES];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         CopyLane *c = &copy->lane[l];
         SimMemory from;
         uint64_t to_address = insn->mode[4] ? sim_r64(warp, insn->slot[0])[l]
@@ -180,8 +180,8 @@ decode_cp_async(SimDecode *dx)
         return true;
     const PtxOperand *o = dec_operand(dx, third);
     uint32_t index;
-    const PtxSymbol *s =
-        o->kind == PTX_NAME ? sim_parse_lookup(dx->src->scope, o->name, &index) : NULL;
+    const PtxSymbol *s = o->kind == PTX_NAME ? sim_parse_lookup(dx->src->scope, o->name, &index)
+                                             : NULL;
     bool is_pred = o->negated || (s && s->kind <= PTX_REGISTERS && s->type == SIM_PRED);
     out->mode[1] = is_pred ? 2 : 1;
     bool ok = is_pred ? dec_pred(dx, o, &negated) : dec_src(dx, o, SIM_U32);
@@ -196,7 +196,7 @@ commit_group(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     (void)insn;
     if (!s)
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask)
+    sim_each_lane (l, mask)
         s->group[l]++;
     return SIM_NEXT;
 }
@@ -213,7 +213,7 @@ wait_for_copies(SimWarp *warp, uint32_t mask, uint32_t keep)
     for (size_t i = 0; i < s->count; i++) {
         Pending *p = &s->pending[i];
         uint32_t done = 0, waits = mask & p->op->lanes_left;
-        sim_each_lane(l, waits)
+        sim_each_lane (l, waits)
             if (p->group[l] + keep < s->group[l])
                 done |= UINT32_C(1) << l;
         if (done) {

@@ -38,7 +38,7 @@ sim_sm90_address(const SimWarp *warp, const Sm90Address *a, uint32_t lane)
 /* ------------------------------------------------------------------------ state */
 
 typedef struct Sm90Bulk { /* a bulk copy that a bulk group tracks */
-    SimOp *op, *reader; /* the reader is what .read waits for */
+    SimOp *op, *reader;   /* the reader is what .read waits for */
     uint32_t lane, group;
 } Sm90Bulk;
 
@@ -47,12 +47,12 @@ typedef struct Sm90Warp {
     Sm90Bulk *bulk; /* not waited for yet */
     size_t bulk_count, bulk_capacity;
     uint32_t bulk_group[SIM_LANES]; /* that a thread's next copy joins */
-    uint64_t timeout_progress; /* cluster->progress + 1 when a try_wait last timed out */
-    uint64_t poll_progress;    /* the same when a test_wait last failed */
-    uint32_t registers;        /* a thread's share, see setmaxnreg; 0: not computed */
+    uint64_t timeout_progress;      /* cluster->progress + 1 when a try_wait last timed out */
+    uint64_t poll_progress;         /* the same when a test_wait last failed */
+    uint32_t registers;             /* a thread's share, see setmaxnreg; 0: not computed */
     uint32_t setmaxnreg_count;
     const SimInsn *setmaxnreg_insn; /* the last one */
-    uint32_t cluster_arrived;  /* lanes that arrived at the cluster barrier and have not waited */
+    uint32_t cluster_arrived;    /* lanes that arrived at the cluster barrier and have not waited */
     uint32_t cluster_generation; /* of that arrival */
 } Sm90Warp;
 

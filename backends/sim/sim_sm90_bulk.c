@@ -25,9 +25,7 @@ fetch_copy(SimCluster *cluster, SimOp *op)
         else
             memcpy(c->data, c->global->data + (c->address - c->global->address), c->bytes);
         break;
-    case SM90_TO_CLUSTER:
-        memcpy(c->data, c->from_cta->shared + c->from_offset, c->bytes);
-        break;
+    case SM90_TO_CLUSTER: memcpy(c->data, c->from_cta->shared + c->from_offset, c->bytes); break;
     default: break;
     }
 }
@@ -117,7 +115,7 @@ bulk_commit(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     (void)insn;
     if (!s)
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask)
+    sim_each_lane (l, mask)
         s->bulk_group[l]++;
     return SIM_NEXT;
 }
@@ -133,8 +131,7 @@ bulk_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         return sim_fail(warp, "out of memory");
     for (size_t i = 0; i < s->bulk_count; i++) {
         Sm90Bulk *p = &s->bulk[i];
-        bool waits = mask >> p->lane & 1 &&
-                     p->group + (uint64_t)insn->imm < s->bulk_group[p->lane];
+        bool waits = mask >> p->lane & 1 && p->group + (uint64_t)insn->imm < s->bulk_group[p->lane];
         if (waits) {
             sim_op_finish(cluster, p->reader);
             sim_op_observe(warp, p->reader);
@@ -276,7 +273,7 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lan
     reader->lane = (uint8_t)(lanes & (lanes - 1) ? 0 : lane + 1);
     sim_shadow_async_read(warp, reader, from.cta, from.offset, bytes, true);
     reader->lane = 0;
-    sim_each_lane(l, lanes)
+    sim_each_lane (l, lanes)
         if (!track(warp, op, reader, l))
             return sim_fail(warp, "out of memory");
     sim_op_start(warp->cta->cluster, reader, true);
@@ -319,16 +316,16 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
                  cluster->cta_count);
         ctas &= (1u << cluster->cta_count) - 1;
     }
-    sim_each_lane(rank, ctas) {
+    sim_each_lane (rank, ctas) {
         SimMemory m, there;
         /* .cta_group::2: of each destination's pair, the block whose rank has the mbarrier's parity */
         uint32_t signalled = form->cta_group == 2 ? (rank & ~1u) | (bar->cta->rank & 1) : rank;
-        if (!sim_sm90_barrier_for_op(warp, lane, SIM_SHARED_CLUSTER,
-                                     signalled << SIM_SHARED_RANK_SHIFT |
-                                         (bar->offset + SIM_SHARED_BASE), &m) ||
+        if (!sim_sm90_barrier_for_op(
+                warp, lane, SIM_SHARED_CLUSTER,
+                signalled << SIM_SHARED_RANK_SHIFT | (bar->offset + SIM_SHARED_BASE), &m) ||
             !sim_memory_find(warp, lane, SIM_SHARED_CLUSTER,
-                             rank << SIM_SHARED_RANK_SHIFT | (to->offset + SIM_SHARED_BASE), like->bytes,
-                             form->tensor ? 128 : 16, &there))
+                             rank << SIM_SHARED_RANK_SHIFT | (to->offset + SIM_SHARED_BASE),
+                             like->bytes, form->tensor ? 128 : 16, &there))
             continue;
         if (!start_load(warp, form, lane, like, there.cta, there.offset, m.cta, m.offset))
             return sim_fail(warp, "out of memory");
@@ -403,8 +400,9 @@ lanes_of_store(const SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uin
     uint32_t same = 0;
     if (form->reduce != SM90_COPY)
         return UINT32_C(1) << lane;
-    sim_each_lane(l, mask) {
-        bool equal = sim_sm90_address(warp, &form->to, l) == sim_sm90_address(warp, &form->to, lane) &&
+    sim_each_lane (l, mask) {
+        bool equal = sim_sm90_address(warp, &form->to, l) ==
+                         sim_sm90_address(warp, &form->to, lane) &&
                      sim_sm90_address(warp, &form->from, l) ==
                          sim_sm90_address(warp, &form->from, lane);
         for (uint32_t i = 0; i < form->coordinates; i++) {
@@ -552,8 +550,9 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
     bool by_barrier = dec_take(dx, "mbarrier::complete_tx::bytes");
     bool by_group = dec_take(dx, "bulk_group");
     if (by_group != (form->direction == SM90_STORE) || by_barrier == by_group)
-        return dec_fail(dx, "needs .%s", form->direction == SM90_STORE
-                                             ? "bulk_group" : "mbarrier::complete_tx::bytes");
+        return dec_fail(dx, "needs .%s",
+                        form->direction == SM90_STORE ? "bulk_group"
+                                                      : "mbarrier::complete_tx::bytes");
     form->multicast = dec_take(dx, "multicast::cluster");
     form->cta_group = (uint8_t)(dec_choice(dx, groups) + 1);
     *policy = dec_take(dx, "L2::cache_hint");
@@ -597,13 +596,23 @@ sim_sm90_decode_bulk_form(SimDecode *dx, bool tensor, bool reduce)
     return true;
 }
 
-bool sim_sm90_decode_bulk(SimDecode *dx) { return sim_sm90_decode_bulk_form(dx, false, false); }
-bool sim_sm90_decode_bulk_reduce(SimDecode *dx)
+bool
+sim_sm90_decode_bulk(SimDecode *dx)
+{
+    return sim_sm90_decode_bulk_form(dx, false, false);
+}
+bool
+sim_sm90_decode_bulk_reduce(SimDecode *dx)
 {
     return sim_sm90_decode_bulk_form(dx, false, true);
 }
-bool sim_sm90_decode_tensor(SimDecode *dx) { return sim_sm90_decode_bulk_form(dx, true, false); }
-bool sim_sm90_decode_tensor_reduce(SimDecode *dx)
+bool
+sim_sm90_decode_tensor(SimDecode *dx)
+{
+    return sim_sm90_decode_bulk_form(dx, true, false);
+}
+bool
+sim_sm90_decode_tensor_reduce(SimDecode *dx)
 {
     return sim_sm90_decode_bulk_form(dx, true, true);
 }
@@ -660,7 +669,7 @@ async_store(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const AsyncStore *form = insn->data;
     uint32_t element = insn->mode[4], bytes = element * insn->count;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory to, bar;
         if (!sim_memory_find(warp, l, SIM_SHARED_CLUSTER, sim_sm90_address(warp, &form->to, l),
                              bytes, bytes, &to) ||
@@ -729,8 +738,16 @@ decode_async_store(SimDecode *dx, bool reduce)
     out->exec = async_store;
     return true;
 }
-bool sim_sm90_decode_st_async(SimDecode *dx) { return decode_async_store(dx, false); }
-bool sim_sm90_decode_red_async(SimDecode *dx) { return decode_async_store(dx, true); }
+bool
+sim_sm90_decode_st_async(SimDecode *dx)
+{
+    return decode_async_store(dx, false);
+}
+bool
+sim_sm90_decode_red_async(SimDecode *dx)
+{
+    return decode_async_store(dx, true);
+}
 
 /* ------------------------------------------------------------------------ the end of a cluster */
 
@@ -744,10 +761,11 @@ sim_sm90_finish(SimCluster *cluster)
             continue;
         bool load = op->land == sim_sm90_land_load;
         sim_find_at(cluster, op->cta, SIM_FIND_LEAK, op->insn, (int32_t)op->warp->index, -1, 0,
-                    NULL, load ? "the kernel ends without anybody having waited for this copy into "
-                                 "shared memory"
-                               : "the kernel ends without having waited until this copy has read "
-                                 "shared memory");
+                    NULL,
+                    load ? "the kernel ends without anybody having waited for this copy into "
+                           "shared memory"
+                         : "the kernel ends without having waited until this copy has read "
+                           "shared memory");
     }
     sim_sm90_finish_barriers(cluster);
 }

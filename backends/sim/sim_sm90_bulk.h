@@ -6,7 +6,15 @@
 #include "sim_tensormap.h"
 
 typedef enum Sm90Reduce {
-    SM90_COPY, SM90_ADD, SM90_MIN, SM90_MAX, SM90_INC, SM90_DEC, SM90_AND, SM90_OR, SM90_XOR
+    SM90_COPY,
+    SM90_ADD,
+    SM90_MIN,
+    SM90_MAX,
+    SM90_INC,
+    SM90_DEC,
+    SM90_AND,
+    SM90_OR,
+    SM90_XOR
 } Sm90Reduce;
 
 typedef enum Sm90Direction { SM90_LOAD, SM90_STORE, SM90_TO_CLUSTER } Sm90Direction;
@@ -16,12 +24,12 @@ typedef struct Sm90BulkForm {
     Sm90Direction direction;
     SimSpace to_space;
     bool tensor, multicast, has_mask;
-    bool four_rows;     /* .tile::gather4, .tile::scatter4 */
-    uint8_t dims;       /* of a tensor copy */
+    bool four_rows; /* .tile::gather4, .tile::scatter4 */
+    uint8_t dims;   /* of a tensor copy */
     uint8_t coordinates;
-    uint8_t cta_group;  /* 0 if not given */
+    uint8_t cta_group; /* 0 if not given */
     Sm90Reduce reduce;
-    SimType type;       /* of a linear reduction */
+    SimType type;                   /* of a linear reduction */
     Sm90Address to, from, mbarrier; /* `from`/`to`: the map of a tensor copy */
     SimSlot size, coordinate[5], cta_mask, byte_mask;
 } Sm90BulkForm;
@@ -36,7 +44,7 @@ typedef struct Sm90Copy {
     SimCta *mbarrier_cta;
     uint32_t mbarrier;
     SimAllocation *global;
-    uint64_t address; /* of a linear copy */
+    uint64_t address;   /* of a linear copy */
     uint32_t byte_mask; /* .cp_mask: which of each 16 bytes are written */
     SimTensorMap map;
     int32_t coordinate[5];

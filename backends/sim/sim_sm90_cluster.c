@@ -78,8 +78,7 @@ describe_cluster(const SimWarp *warp, const SimGroup *group, char *text, size_t 
             const SimWarp *other = &cluster->ctas[c].warps[w];
             missing += (uint32_t)__builtin_popcount(other->live & ~s->arrived[other->agent]);
         }
-    snprintf(text, size, "waits at the cluster barrier, where %u threads have not arrived",
-             missing);
+    snprintf(text, size, "waits at the cluster barrier, where %u threads have not arrived", missing);
 }
 
 static SimStep
@@ -91,8 +90,8 @@ cluster_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!s || !state)
         return sim_fail(warp, "out of memory");
     if (mask & ~state->cluster_arrived) {
-        sim_find(warp, SIM_FIND_BARRIER, (int32_t)sim_first_lane(mask & ~state->cluster_arrived),
-                 0, NULL, "a thread waits at the cluster barrier without having arrived");
+        sim_find(warp, SIM_FIND_BARRIER, (int32_t)sim_first_lane(mask & ~state->cluster_arrived), 0,
+                 NULL, "a thread waits at the cluster barrier without having arrived");
         return SIM_NEXT;
     }
     state->cluster_arrived &= ~mask;
@@ -126,13 +125,13 @@ mapa(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     for (uint32_t l = 0; l < SIM_LANES; l++) {
         uint64_t a = insn->mode[0] ? sim_r64(warp, insn->slot[1])[l]
                                    : sim_r32(warp, insn->slot[1])[l];
-        a = (a & ~(UINT64_C(0xff) << SIM_SHARED_RANK_SHIFT)) |
-            (uint64_t)rank[l] << SIM_SHARED_RANK_SHIFT;
+        a = (a & ~(UINT64_C(0xff) << SIM_SHARED_RANK_SHIFT)) | (uint64_t)rank[l]
+                                                                   << SIM_SHARED_RANK_SHIFT;
         out64[l] = a;
         out32[l] = (uint32_t)a;
         if (mask >> l & 1 && rank[l] >= warp->cta->cluster->cta_count)
-            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, a, NULL,
-                     "the cluster has no block %u", rank[l]);
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, a, NULL, "the cluster has no block %u",
+                     rank[l]);
     }
     if (insn->mode[0])
         sim_put64(warp, insn->slot[0], out64, mask);
@@ -162,7 +161,8 @@ getctarank(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     for (uint32_t l = 0; l < SIM_LANES; l++)
         out[l] = (uint32_t)((insn->mode[0] ? sim_r64(warp, insn->slot[1])[l]
                                            : sim_r32(warp, insn->slot[1])[l]) >>
-                            SIM_SHARED_RANK_SHIFT) & 0xff;
+                            SIM_SHARED_RANK_SHIFT) &
+                 0xff;
     sim_put32(warp, insn->slot[0], out, mask);
     return SIM_NEXT;
 }
@@ -233,8 +233,7 @@ describe_registers(const SimWarp *warp, const SimGroup *group, char *text, size_
     const Sm90Warp *s = warp->ext[SIM_EXT_SM90].state;
     snprintf(text, size,
              "waits for %u registers a thread; it has %u, and the block's pool holds %lld",
-             (uint32_t)group->wait.arg[0], s->registers,
-             (long long)(cta ? cta->register_pool : 0));
+             (uint32_t)group->wait.arg[0], s->registers, (long long)(cta ? cta->register_pool : 0));
 }
 
 /* imm: the new count.  mode[0]: .inc. */
@@ -263,12 +262,12 @@ setmaxnreg(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             continue;
         SimPlace place = {o->setmaxnreg_insn, (int32_t)other->index, warp->cta->rank};
         bool same = o->setmaxnreg_insn->mode[0] == insn->mode[0];
-        (same ? sim_note : sim_find)(
-            warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
-            "the warps of a warpgroup execute different setmaxnreg instructions%s",
-            !same ? ", one gives registers back and one asks for more"
-            : o->setmaxnreg_insn->imm != insn->imm ? ", with different counts"
-                                                   : ", with one count");
+        (same ? sim_note
+              : sim_find)(warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
+                          "the warps of a warpgroup execute different setmaxnreg instructions%s",
+                          !same ? ", one gives registers back and one asks for more"
+                          : o->setmaxnreg_insn->imm != insn->imm ? ", with different counts"
+                                                                 : ", with one count");
     }
     s->setmaxnreg_count++;
     s->setmaxnreg_insn = insn;
@@ -344,8 +343,8 @@ stmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     }
     for (uint32_t l = 0; l < n * 8; l++) {
         SimMemory m;
-        if (!sim_memory_find(warp, l, (SimSpace)insn->space, sim_lane_address(warp, insn, 0, l),
-                             16, 16, &m))
+        if (!sim_memory_find(warp, l, (SimSpace)insn->space, sim_lane_address(warp, insn, 0, l), 16,
+                             16, &m))
             continue;
         if (m.space != SIM_SHARED) {
             sim_find(warp, SIM_FIND_INVALID, (int32_t)l, m.generic, NULL,
@@ -356,8 +355,7 @@ stmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         memcpy(m.data, row[l], 16);
         offset[l] = m.offset;
     }
-    sim_memory_count_banks(warp, insn, offset, n == 4 ? UINT32_MAX : (UINT32_C(1) << n * 8) - 1,
-                           16);
+    sim_memory_count_banks(warp, insn, offset, n == 4 ? UINT32_MAX : (UINT32_C(1) << n * 8) - 1, 16);
     return SIM_NEXT;
 }
 

@@ -56,10 +56,12 @@ note_map(SimWarp *warp, uint64_t address, bool released)
 /* Maps use the driver's numbers; tensormap.replace has its own for types (table 33). */
 static const uint8_t driver_type[16] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12, 13, 14, 15};
 
+/* clang-format off */
 typedef enum MapField {
     FIELD_ADDRESS, FIELD_RANK, FIELD_BOX, FIELD_SIZE, FIELD_STRIDE, FIELD_STEP, FIELD_TYPE,
     FIELD_INTERLEAVE, FIELD_SWIZZLE, FIELD_ATOMICITY, FIELD_FILL
 } MapField;
+/* clang-format on */
 
 static bool
 replace_field(SimTensorMapBits *b, MapField field, uint32_t ordinal, uint64_t value)
@@ -90,7 +92,7 @@ replace_field(SimTensorMapBits *b, MapField field, uint32_t ordinal, uint64_t va
 static SimStep
 map_replace(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         SimTensorMapBits bits;
         uint64_t address = sim_lane_address(warp, insn, 0, l);
@@ -117,8 +119,9 @@ bool
 sim_sm90_decode_map_replace(SimDecode *dx)
 {
     static const char *const fields[] = {
-        "global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride",
-        "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode", NULL};
+        "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
+        "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
+        "fill_mode",      NULL};
     SimInsn *out = dx->out;
     int64_t ordinal = 0;
     if (!dec_take(dx, "tile") || !dec_take(dx, "b1024"))
@@ -157,8 +160,8 @@ map_copy(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     const MapCopy *form = insn->data;
     uint32_t l = sim_first_lane(mask);
     SimMemory from, to;
-    if (!sim_memory_find(warp, l, SIM_SHARED, sim_sm90_address(warp, &form->from, l), MAP_BYTES,
-                         64, &from) ||
+    if (!sim_memory_find(warp, l, SIM_SHARED, sim_sm90_address(warp, &form->from, l), MAP_BYTES, 64,
+                         &from) ||
         !sim_memory_find(warp, l, SIM_GLOBAL, sim_sm90_address(warp, &form->to, l), MAP_BYTES, 64,
                          &to))
         return SIM_NEXT;
@@ -206,10 +209,10 @@ map_fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             s->map[i].released = true;
         return SIM_YIELD;
     }
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
-        if (!sim_memory_find(warp, l, SIM_GENERIC, sim_lane_address(warp, insn, 0, l), MAP_BYTES,
-                             1, &m))
+        if (!sim_memory_find(warp, l, SIM_GENERIC, sim_lane_address(warp, insn, 0, l), MAP_BYTES, 1,
+                             &m))
             break;
         Sm90Map *map = m.space == SIM_GLOBAL ? find_map(cluster, m.generic) : NULL;
         if (map && map->released && !map->acquired[warp->agent])

@@ -21,8 +21,8 @@ struct Sm90Barrier {
     SimCta *cta;
     uint32_t offset;
     bool valid;
-    bool waited;    /* somebody saw the last complete phase complete */
-    bool used;      /* somebody has tested or waited */
+    bool waited;            /* somebody saw the last complete phase complete */
+    bool used;              /* somebody has tested or waited */
     const SimInsn *skipped; /* arrived in a phase before that; NULL if none did */
     bool reported_tx;
     uint32_t phase, pending, expected;
@@ -34,10 +34,10 @@ struct Sm90Barrier {
     /* What arrives released, and what of it a complete phase passes on; SIM_PLANES each, first what
      * came from threads of the barrier's block, then from others.  NULL without checks. */
     uint32_t *clock, *done;
-    uint32_t init_agent, init_clock; /* who initialised it, and when */
-    SimOp **op;             /* that signalled it */
+    uint32_t init_agent, init_clock;       /* who initialised it, and when */
+    SimOp **op;                            /* that signalled it */
     size_t op_count, op_capacity, op_done; /* the first op_done are of complete phases */
-    uint32_t *observed;     /* by agent: how many of them it knows */
+    uint32_t *observed;                    /* by agent: how many of them it knows */
 };
 
 static void
@@ -158,8 +158,7 @@ find_barrier(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, boo
 }
 
 bool
-sim_sm90_barrier_for_op(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address,
-                        SimMemory *m)
+sim_sm90_barrier_for_op(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, SimMemory *m)
 {
     return find_barrier(warp, lane, space, address, false, m) != NULL;
 }
@@ -187,8 +186,7 @@ report(Sm90Barrier *b, SimWarp *warp, const SimOp *op, SimFindingKind kind, int3
        const char *what)
 {
     char text[300];
-    SimPlace place = {b->arrive_insn ? b->arrive_insn : b->init_insn, b->arrive_warp,
-                      b->cta->rank};
+    SimPlace place = {b->arrive_insn ? b->arrive_insn : b->init_insn, b->arrive_warp, b->cta->rank};
     describe_barrier(b, text, sizeof text);
     if (op)
         sim_find_at(b->cta->cluster, op->cta, kind, op->insn, (int32_t)op->warp->index, lane,
@@ -225,8 +223,7 @@ arrive_on(Sm90Barrier *b, SimWarp *warp, const SimOp *op, int32_t lane, uint32_t
     if (count == 0 || count > COUNT_MAX)
         report(b, warp, op, SIM_FIND_BARRIER, lane, "an arrival count must be in 1..2^20-1");
     if (count > b->pending) {
-        report(b, warp, op, SIM_FIND_BARRIER, lane,
-               "more arrivals than the phase has pending");
+        report(b, warp, op, SIM_FIND_BARRIER, lane, "more arrivals than the phase has pending");
         count = b->pending;
     }
     b->pending -= count;
@@ -311,7 +308,7 @@ sim_mbarrier_complete_tx_op(SimCluster *cluster, SimOp *op, SimCta *cta, uint32_
 static SimStep
 mbarrier_init(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, 0, l);
         uint32_t count = sim_r32(warp, insn->slot[1])[l];
@@ -392,7 +389,7 @@ check_overwritten(const Sm90Barrier *b)
 static SimStep
 mbarrier_inval(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         Sm90Barrier *b = find_barrier(warp, l, (SimSpace)insn->space,
                                       sim_lane_address(warp, insn, 0, l), true, &m);
@@ -440,7 +437,7 @@ arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint64_t state[SIM_LANES] = {0};
     Sm90Barrier *last = NULL;
     uint32_t last_phase = 0;
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, 1, l);
         Sm90Barrier *b = find_barrier(warp, l, (SimSpace)insn->space, address,
@@ -475,7 +472,7 @@ arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 static SimStep
 expect_tx(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         Sm90Barrier *b = find_barrier(warp, l, (SimSpace)insn->space,
                                       sim_lane_address(warp, insn, 0, l), false, &m);
@@ -514,7 +511,7 @@ land_copy_arrival(SimCluster *cluster, SimOp *op)
 static SimStep
 cp_async_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         if (!sim_sm90_barrier_for_op(warp, l, (SimSpace)insn->space,
                                      sim_lane_address(warp, insn, 0, l), &m))
@@ -540,8 +537,7 @@ cp_async_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 /* The phase whose completion a wait asks for; *complete tells whether it is.  mode[0]: by parity,
  * [1] may suspend, [2] relaxed.  Slots: result, address, state or parity, time limit. */
 static uint32_t
-asked_phase(SimWarp *warp, const SimInsn *insn, const Sm90Barrier *b, uint32_t lane,
-            bool *complete)
+asked_phase(SimWarp *warp, const SimInsn *insn, const Sm90Barrier *b, uint32_t lane, bool *complete)
 {
     if (insn->mode[0]) {
         uint32_t parity = sim_r32(warp, insn->slot[2])[lane];
@@ -648,7 +644,7 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     bool uniform = true;
     if (!state)
         return sim_fail(warp, "out of memory");
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         SimMemory m;
         bool complete;
         Sm90Barrier *b = find_barrier(warp, l, (SimSpace)insn->space,
@@ -802,8 +798,7 @@ sim_sm90_decode_mbarrier_inval(SimDecode *dx)
 {
     bool relaxed;
     dx->out->exec = mbarrier_inval;
-    return take_common(dx, &relaxed) && dec_count(dx, 1, 1) &&
-           dec_address(dx, dec_operand(dx, 0));
+    return take_common(dx, &relaxed) && dec_count(dx, 1, 1) && dec_address(dx, dec_operand(dx, 0));
 }
 
 static bool
@@ -815,8 +810,16 @@ decode_tx(SimDecode *dx, bool completes)
     return take_common(dx, &relaxed) && dec_count(dx, 2, 2) &&
            dec_address(dx, dec_operand(dx, 0)) && dec_src(dx, dec_operand(dx, 1), SIM_U32);
 }
-bool sim_sm90_decode_expect_tx(SimDecode *dx) { return decode_tx(dx, false); }
-bool sim_sm90_decode_complete_tx(SimDecode *dx) { return decode_tx(dx, true); }
+bool
+sim_sm90_decode_expect_tx(SimDecode *dx)
+{
+    return decode_tx(dx, false);
+}
+bool
+sim_sm90_decode_complete_tx(SimDecode *dx)
+{
+    return decode_tx(dx, true);
+}
 
 static bool
 decode_arrival(SimDecode *dx, bool drop)
@@ -837,8 +840,16 @@ decode_arrival(SimDecode *dx, bool drop)
         return dec_fail(dx, "an arrive in shared::cluster gives no state: use _");
     return !out->mode[2] || dec_src(dx, dec_operand(dx, 2), SIM_U32);
 }
-bool sim_sm90_decode_arrive(SimDecode *dx) { return decode_arrival(dx, false); }
-bool sim_sm90_decode_arrive_drop(SimDecode *dx) { return decode_arrival(dx, true); }
+bool
+sim_sm90_decode_arrive(SimDecode *dx)
+{
+    return decode_arrival(dx, false);
+}
+bool
+sim_sm90_decode_arrive_drop(SimDecode *dx)
+{
+    return decode_arrival(dx, true);
+}
 
 static bool
 decode_wait(SimDecode *dx, bool suspends)
@@ -855,8 +866,16 @@ decode_wait(SimDecode *dx, bool suspends)
            dec_src(dx, dec_operand(dx, 2), out->mode[0] ? SIM_U32 : SIM_B64) &&
            (dx->operand_count == 3 || dec_src(dx, dec_operand(dx, 3), SIM_U32));
 }
-bool sim_sm90_decode_test_wait(SimDecode *dx) { return decode_wait(dx, false); }
-bool sim_sm90_decode_try_wait(SimDecode *dx) { return decode_wait(dx, true); }
+bool
+sim_sm90_decode_test_wait(SimDecode *dx)
+{
+    return decode_wait(dx, false);
+}
+bool
+sim_sm90_decode_try_wait(SimDecode *dx)
+{
+    return decode_wait(dx, true);
+}
 
 bool
 sim_sm90_decode_pending_count(SimDecode *dx)

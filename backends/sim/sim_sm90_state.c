@@ -67,8 +67,8 @@ release_cluster(void *state)
 Sm90Cluster *
 sim_sm90_cluster(SimCluster *cluster)
 {
-    Sm90Cluster *s =
-        sim_extension(&cluster->ext[SIM_EXT_SM90], sizeof(Sm90Cluster), release_cluster);
+    Sm90Cluster *s = sim_extension(&cluster->ext[SIM_EXT_SM90], sizeof(Sm90Cluster),
+                                   release_cluster);
     if (s && !s->arrived) {
         s->agents = cluster->agents;
         free(s->clock); /* of a try that had no memory for the other one */

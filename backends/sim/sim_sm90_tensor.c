@@ -25,7 +25,7 @@ sim_sm90_swizzle(uint32_t swizzle, uint32_t offset)
 SimType
 sim_sm90_map_type(uint32_t type) /* of CUtensorMapDataType */
 {
-    static const SimType types[] = {SIM_U8, SIM_U16, SIM_U32, SIM_S32, SIM_U64, SIM_S64, SIM_F16,
+    static const SimType types[] = {SIM_U8,  SIM_U16, SIM_U32,  SIM_S32, SIM_U64,  SIM_S64, SIM_F16,
                                     SIM_F32, SIM_F64, SIM_BF16, SIM_F32, SIM_TF32, SIM_TF32};
     return type < sizeof types / sizeof *types ? types[type] : SIM_NO_TYPE;
 }
@@ -68,8 +68,8 @@ each_row(Sm90Copy *c, RowFn row, void *context)
         rows *= i ? n[i] : 1;
     }
     int64_t low = c->coordinate[0], high = low + n[0];
-    int64_t first = low < 0 ? 0 : low, end = high < (int64_t)map->size[0] ? high
-                                                                           : (int64_t)map->size[0];
+    int64_t first = low < 0 ? 0 : low,
+            end = high < (int64_t)map->size[0] ? high : (int64_t)map->size[0];
     for (uint32_t r = 0; r < rows; r++) {
         bool inside = end > first;
         uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
@@ -175,9 +175,8 @@ write_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
     if (!count)
         return true;
     if (c->form->reduce != SM90_COPY)
-        sim_sm90_reduce(c->run, c->global, c->global->data + offset,
-                        c->data + at + from * element, bytes, address, c->form->reduce,
-                        sim_sm90_map_type(c->map.type));
+        sim_sm90_reduce(c->run, c->global, c->global->data + offset, c->data + at + from * element,
+                        bytes, address, c->form->reduce, sim_sm90_map_type(c->map.type));
     else
         memcpy(c->global->data + offset, c->data + at + from * element, bytes);
     if (c->global->init)

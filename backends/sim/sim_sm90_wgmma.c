@@ -25,9 +25,9 @@ typedef struct Product {
 struct Sm90Warpgroup {
     Product *product;
     size_t count, capacity;
-    size_t issued[WARPS];  /* by warp: how many */
-    size_t waited[WARPS];  /* of them, the first so many are known to be complete */
-    size_t *group[WARPS];  /* ends of the committed groups */
+    size_t issued[WARPS]; /* by warp: how many */
+    size_t waited[WARPS]; /* of them, the first so many are known to be complete */
+    size_t *group[WARPS]; /* ends of the committed groups */
     size_t group_count[WARPS], group_capacity[WARPS];
 };
 
@@ -200,8 +200,8 @@ note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool tr
             if (offset > warp->cta->shared_size - 16 || warp->cta->shared_size < 16) {
                 sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, -1, offset + SIM_SHARED_BASE, NULL,
                          "%s reaches outside the block's %u bytes of shared memory (descriptor "
-                         "%016llx)", which, warp->cta->shared_size,
-                         (unsigned long long)descriptor);
+                         "%016llx)",
+                         which, warp->cta->shared_size, (unsigned long long)descriptor);
                 return false;
             }
             sim_shadow_async_read(warp, op, warp->cta, offset, 16, true);
@@ -415,11 +415,12 @@ check_agreement(SimWarp *warp, const Product *product, const SimInsn *insn, uint
                  "the warps of a warpgroup execute different wgmma instructions");
         return false;
     }
-    if (product->issued && (product->descriptor[0] != a || product->descriptor[1] != b ||
-                            product->scale_d != scale_d))
+    if (product->issued &&
+        (product->descriptor[0] != a || product->descriptor[1] != b || product->scale_d != scale_d))
         sim_find(warp, SIM_FIND_NOT_UNIFORM, -1, 0, &place,
                  "the warps of a warpgroup give different descriptors or scale-d: %016llx, "
-                 "%016llx and %016llx, %016llx", (unsigned long long)a, (unsigned long long)b,
+                 "%016llx and %016llx, %016llx",
+                 (unsigned long long)a, (unsigned long long)b,
                  (unsigned long long)product->descriptor[0],
                  (unsigned long long)product->descriptor[1]);
     return true;
@@ -458,13 +459,13 @@ wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     g->issued[w]++;
     product->issued |= 1u << w;
     Part *part = &p->part[w];
-    *part = (Part){.frame = warp->running->frame, .function = warp->running->frame->function,
-                   .warp = warp};
+    *part = (Part){
+        .frame = warp->running->frame, .function = warp->running->frame->function, .warp = warp};
     for (uint32_t j = 0; j < f->a_count; j++)
         memcpy(part->a[j], sim_r32(warp, f->a[j]), sizeof part->a[j]);
     sim_sm90_watch_issue(warp, insn, f, (uint32_t)index);
-    if (!f->a_count && !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16,
-                                    "A"))
+    if (!f->a_count &&
+        !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16, "A"))
         product->mismatch = true;
     if (!note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, "B"))
         product->mismatch = true;
@@ -552,8 +553,10 @@ describe_wait(const SimWarp *warp, const SimGroup *group, char *text, size_t siz
         snprintf(text, size, "has waited for a wgmma that is done");
         return;
     }
-    snprintf(text, size, "waits for the wgmma in line %u, which warps %x of the warpgroup have "
-                         "not issued", g->product[i].insn->line, ~g->product[i].issued & 15u);
+    snprintf(text, size,
+             "waits for the wgmma in line %u, which warps %x of the warpgroup have "
+             "not issued",
+             g->product[i].insn->line, ~g->product[i].issued & 15u);
 }
 
 /* 9.7.15.7.3: all groups but the N youngest. */
@@ -639,8 +642,8 @@ types_fit(const Sm90Wgmma *f)
     if (f->a_type == SIM_TF32)
         return f->b_type == SIM_TF32 && f->d_type == SIM_F32 && f->k == 8;
     if (half)
-        return f->k == 16 && (f->d_type == SIM_F32 ||
-                              (f->d_type == SIM_F16 && f->a_type == SIM_F16));
+        return f->k == 16 &&
+               (f->d_type == SIM_F32 || (f->d_type == SIM_F16 && f->a_type == SIM_F16));
     return fp8 && f->k == 32 && (f->d_type == SIM_F32 || f->d_type == SIM_F16);
 }
 

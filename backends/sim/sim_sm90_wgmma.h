@@ -17,11 +17,11 @@ typedef struct Sm90Wgmma {
 struct SimRegisterWatch {
     const SimFrame *frame;
     uint32_t rows;
-    uint32_t epoch;     /* counts wgmma.fence; 0 before the first */
-    uint32_t in_flight; /* how many rows are */
-    uint32_t *stamp;    /* epoch of the last access by an ordinary instruction */
+    uint32_t epoch;       /* counts wgmma.fence; 0 before the first */
+    uint32_t in_flight;   /* how many rows are */
+    uint32_t *stamp;      /* epoch of the last access by an ordinary instruction */
     uint32_t *touched_by; /* its index */
-    uint32_t *op;       /* 1 + number of the wgmma that has it in flight, else 0 */
+    uint32_t *op;         /* 1 + number of the wgmma that has it in flight, else 0 */
     const SimInsn **op_insn;
     const Sm90Wgmma **shape; /* last accumulated by, since the fence */
     uint32_t *shape_epoch;

@@ -1,6 +1,7 @@
 /* sim_special.c - special registers (PTX ISA 10). */
 #include "sim_special.h"
 
+/* clang-format off */
 typedef enum Row {
     TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y,
     NCTAID_Z, LANEID, WARPID, NWARPID, MASK_EQ, MASK_LE, MASK_LT, MASK_GE, MASK_GT, CLUSTERID_X,
@@ -10,33 +11,61 @@ typedef enum Row {
     CLOCK, CLOCK_HI, TIMER_LO, TIMER_HI, ZERO, EXPLICIT_CLUSTER,
     CLOCK64 = 46, TIMER = 48, GRIDID = 50 /* two rows each */
 } Row;
+/* clang-format on */
 
 static const struct {
     const char *name;
     uint8_t row, bits;
 } specials[] = {
-    {"%tid.x", TID_X, 32}, {"%tid.y", TID_Y, 32}, {"%tid.z", TID_Z, 32},
-    {"%ntid.x", NTID_X, 32}, {"%ntid.y", NTID_Y, 32}, {"%ntid.z", NTID_Z, 32},
-    {"%ctaid.x", CTAID_X, 32}, {"%ctaid.y", CTAID_Y, 32}, {"%ctaid.z", CTAID_Z, 32},
-    {"%nctaid.x", NCTAID_X, 32}, {"%nctaid.y", NCTAID_Y, 32}, {"%nctaid.z", NCTAID_Z, 32},
-    {"%laneid", LANEID, 32}, {"%warpid", WARPID, 32}, {"%nwarpid", NWARPID, 32},
-    {"%lanemask_eq", MASK_EQ, 32}, {"%lanemask_le", MASK_LE, 32}, {"%lanemask_lt", MASK_LT, 32},
-    {"%lanemask_ge", MASK_GE, 32}, {"%lanemask_gt", MASK_GT, 32},
-    {"%clusterid.x", CLUSTERID_X, 32}, {"%clusterid.y", CLUSTERID_Y, 32},
-    {"%clusterid.z", CLUSTERID_Z, 32}, {"%nclusterid.x", NCLUSTERID_X, 32},
-    {"%nclusterid.y", NCLUSTERID_Y, 32}, {"%nclusterid.z", NCLUSTERID_Z, 32},
-    {"%cluster_ctaid.x", CLUSTER_CTAID_X, 32}, {"%cluster_ctaid.y", CLUSTER_CTAID_Y, 32},
-    {"%cluster_ctaid.z", CLUSTER_CTAID_Z, 32}, {"%cluster_nctaid.x", CLUSTER_NCTAID_X, 32},
-    {"%cluster_nctaid.y", CLUSTER_NCTAID_Y, 32}, {"%cluster_nctaid.z", CLUSTER_NCTAID_Z, 32},
-    {"%cluster_ctarank", CLUSTER_CTARANK, 32}, {"%cluster_nctarank", CLUSTER_NCTARANK, 32},
+    {"%tid.x", TID_X, 32},
+    {"%tid.y", TID_Y, 32},
+    {"%tid.z", TID_Z, 32},
+    {"%ntid.x", NTID_X, 32},
+    {"%ntid.y", NTID_Y, 32},
+    {"%ntid.z", NTID_Z, 32},
+    {"%ctaid.x", CTAID_X, 32},
+    {"%ctaid.y", CTAID_Y, 32},
+    {"%ctaid.z", CTAID_Z, 32},
+    {"%nctaid.x", NCTAID_X, 32},
+    {"%nctaid.y", NCTAID_Y, 32},
+    {"%nctaid.z", NCTAID_Z, 32},
+    {"%laneid", LANEID, 32},
+    {"%warpid", WARPID, 32},
+    {"%nwarpid", NWARPID, 32},
+    {"%lanemask_eq", MASK_EQ, 32},
+    {"%lanemask_le", MASK_LE, 32},
+    {"%lanemask_lt", MASK_LT, 32},
+    {"%lanemask_ge", MASK_GE, 32},
+    {"%lanemask_gt", MASK_GT, 32},
+    {"%clusterid.x", CLUSTERID_X, 32},
+    {"%clusterid.y", CLUSTERID_Y, 32},
+    {"%clusterid.z", CLUSTERID_Z, 32},
+    {"%nclusterid.x", NCLUSTERID_X, 32},
+    {"%nclusterid.y", NCLUSTERID_Y, 32},
+    {"%nclusterid.z", NCLUSTERID_Z, 32},
+    {"%cluster_ctaid.x", CLUSTER_CTAID_X, 32},
+    {"%cluster_ctaid.y", CLUSTER_CTAID_Y, 32},
+    {"%cluster_ctaid.z", CLUSTER_CTAID_Z, 32},
+    {"%cluster_nctaid.x", CLUSTER_NCTAID_X, 32},
+    {"%cluster_nctaid.y", CLUSTER_NCTAID_Y, 32},
+    {"%cluster_nctaid.z", CLUSTER_NCTAID_Z, 32},
+    {"%cluster_ctarank", CLUSTER_CTARANK, 32},
+    {"%cluster_nctarank", CLUSTER_NCTARANK, 32},
     {"%is_explicit_cluster", EXPLICIT_CLUSTER, 1},
-    {"%smid", SMID, 32}, {"%nsmid", NSMID, 32}, {"%gridid", GRIDID, 64},
-    {"%dynamic_smem_size", DYNAMIC_SMEM, 32}, {"%total_smem_size", TOTAL_SMEM, 32},
-    {"%aggr_smem_size", TOTAL_SMEM, 32}, {"%reserved_smem_offset_begin", ZERO, 32},
+    {"%smid", SMID, 32},
+    {"%nsmid", NSMID, 32},
+    {"%gridid", GRIDID, 64},
+    {"%dynamic_smem_size", DYNAMIC_SMEM, 32},
+    {"%total_smem_size", TOTAL_SMEM, 32},
+    {"%aggr_smem_size", TOTAL_SMEM, 32},
+    {"%reserved_smem_offset_begin", ZERO, 32},
     {"%reserved_smem_offset_end", RESERVED_SMEM, 32},
     {"%reserved_smem_offset_cap", RESERVED_SMEM, 32},
-    {"%clock", CLOCK, 32}, {"%clock_hi", CLOCK_HI, 32}, {"%clock64", CLOCK64, 64},
-    {"%globaltimer", TIMER, 64}, {"%globaltimer_lo", TIMER_LO, 32},
+    {"%clock", CLOCK, 32},
+    {"%clock_hi", CLOCK_HI, 32},
+    {"%clock64", CLOCK64, 64},
+    {"%globaltimer", TIMER, 64},
+    {"%globaltimer_lo", TIMER_LO, 32},
     {"%globaltimer_hi", TIMER_HI, 32},
 };
 
@@ -60,9 +89,9 @@ sim_special_shared_address(SimModule *mod, uint64_t address, bool wide)
     while (i < mod->shared_address_count && mod->shared_address[i] != address)
         i++;
     if (i == mod->shared_address_count) {
-        mod->shared_address =
-            sim_arena_grow(&mod->arena, mod->shared_address, mod->shared_address_count,
-                           &mod->shared_address_capacity, sizeof *mod->shared_address);
+        mod->shared_address = sim_arena_grow(
+            &mod->arena, mod->shared_address, mod->shared_address_count,
+            &mod->shared_address_capacity, sizeof *mod->shared_address);
         mod->shared_address[mod->shared_address_count++] = address;
     }
     size_t row = SIM_SPECIAL_BYTES + i * SIM_SHARED_ROW_BYTES + (wide ? 128 : 0);

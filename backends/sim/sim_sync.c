@@ -173,8 +173,9 @@ sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32
 {
     const SimCluster *cluster = warp->cta->cluster;
     uint32_t per_cta = warp->run->warps_per_cta, known = warp->clock[agent];
-    const SimWarp *from = cluster->cta_count == 1 ? &cluster->ctas[0].warps[agent]
-                                                  : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
+    const SimWarp *from = cluster->cta_count == 1
+                              ? &cluster->ctas[0].warps[agent]
+                              : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
     uint32_t low = 0, high = from->partial_count;
     while (low < high) { /* the first one that is later than what the warp knows */
         uint32_t middle = (low + high) / 2;
@@ -196,8 +197,7 @@ sim_clock_proxy_fence(SimWarp *warp)
 {
     if (!warp->clock)
         return;
-    memcpy(warp->proxy_clock, warp->clock,
-           warp->cta->cluster->agents * sizeof *warp->proxy_clock);
+    memcpy(warp->proxy_clock, warp->clock, warp->cta->cluster->agents * sizeof *warp->proxy_clock);
     tick(warp);
 }
 
@@ -497,8 +497,8 @@ take_global(SimWarp *warp, uint64_t address, bool acquires)
             k++;
         if (k < sync->waiting_count)
             continue;
-        SimSnapshot **bigger =
-            grow(sync->waiting, sync->waiting_count, &sync->waiting_capacity, sizeof *bigger);
+        SimSnapshot **bigger = grow(sync->waiting, sync->waiting_count, &sync->waiting_capacity,
+                                    sizeof *bigger);
         if (!bigger)
             break;
         sync->waiting = bigger;
@@ -519,8 +519,14 @@ sim_sync_write(SimWarp *warp, uint64_t address, bool is_global, uint8_t order, b
     struct SimWarpSync *sync = warp->sync;
     const uint32_t *now = releases ? warp->clock : NULL;
     leave(cluster, narrow_key(warp, address),
-          now ? now : sync->fenced[NARROW] ? sync->fence[NARROW] : NULL, adds);
-    const uint32_t *beyond = !wide ? NULL : now ? now : sync->fenced[WIDE] ? sync->fence[WIDE] : NULL;
+          now                    ? now
+          : sync->fenced[NARROW] ? sync->fence[NARROW]
+                                 : NULL,
+          adds);
+    const uint32_t *beyond = !wide                ? NULL
+                             : now                ? now
+                             : sync->fenced[WIDE] ? sync->fence[WIDE]
+                                                  : NULL;
     if (cluster->cta_count > 1)
         leave(cluster, address, beyond, adds);
     if (is_global)

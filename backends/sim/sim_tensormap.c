@@ -4,10 +4,12 @@
 
 #include <stdarg.h>
 
+/* clang-format off */
 enum {
     TYPE_COUNT = 16, FIRST_PACKED = 13, PACKED_ALIGN16 = 14, /* 16U4_ALIGN8B, 16U4_ALIGN16B, ... */
     SWIZZLE_COUNT = 7
 };
+/* clang-format on */
 
 uint32_t
 sim_tensor_map_element_bytes(uint32_t type)

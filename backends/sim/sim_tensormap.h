@@ -27,6 +27,6 @@ _Static_assert(sizeof(SimTensorMapBits) == 128, "a tensor map has 128 bytes");
 /* Unpacks; false if the bytes are not a map. */
 bool sim_tensor_map_decode(const void *in128, SimTensorMap *map);
 void sim_tensor_map_pack(const SimTensorMap *map, void *out128); /* without checks */
-uint32_t sim_tensor_map_element_bytes(uint32_t type); /* 0: packed or unknown */
+uint32_t sim_tensor_map_element_bytes(uint32_t type);            /* 0: packed or unknown */
 
 #endif

@@ -178,7 +178,7 @@ frame_end(const SimFrame *frame)
 static void
 copy_local(SimWarp *warp, uint32_t mask, uint32_t to, uint32_t from, uint32_t size)
 {
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         uint8_t *stack = warp->local + (size_t)l * warp->local_size;
         memmove(stack + to, stack + from, size);
     }
@@ -336,8 +336,7 @@ pick_group(SimWarp *warp, bool at_random)
         if (g->waiting || g->stalled)
             continue;
         count++;
-        if (!best || (at_random ? sim_random_below(&warp->random, count) == 0
-                                : goes_first(g, best)))
+        if (!best || (at_random ? sim_random_below(&warp->random, count) == 0 : goes_first(g, best)))
             best = g;
     }
     return best;
@@ -426,8 +425,8 @@ sim_warp_describe(const SimWarp *warp, char *text, size_t size)
         else
             snprintf(detail, sizeof detail, "runs");
         used += (size_t)snprintf(text + used, size - used,
-                                 "\n    warp %u lanes %08x: line %u `%s`: %s", warp->index,
-                                 g->mask, at->line, at->mnemonic, detail);
+                                 "\n    warp %u lanes %08x: line %u `%s`: %s", warp->index, g->mask,
+                                 at->line, at->mnemonic, detail);
     }
 }
 
@@ -446,8 +445,7 @@ sim_warp_start(SimWarp *warp, SimCta *cta, uint32_t index)
     warp->present = warp->live = threads >= SIM_LANES ? UINT32_MAX : (1u << threads) - 1;
     warp->random.state = sim_random(&cluster->random);
     warp->bank[SIM_BANK_CONSTANTS] = run->module->constants;
-    size_t special =
-        SIM_SPECIAL_BYTES + run->module->shared_address_count * SIM_SHARED_ROW_BYTES;
+    size_t special = SIM_SPECIAL_BYTES + run->module->shared_address_count * SIM_SHARED_ROW_BYTES;
     warp->bank[SIM_BANK_SPECIAL] = sim_aligned_alloc(64, (special + 63) / 64 * 64);
     if (!warp->bank[SIM_BANK_SPECIAL])
         return false;

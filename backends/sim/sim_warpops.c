@@ -128,7 +128,7 @@ match(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t out[SIM_LANES] = {0}, all = 0;
     for (uint32_t l = 0; l < SIM_LANES; l++)
         v[l] = wide ? sim_r64(warp, insn->slot[2])[l] : sim_r32(warp, insn->slot[2])[l];
-    sim_each_lane(l, mask) {
+    sim_each_lane (l, mask) {
         for (uint32_t k = 0; k < SIM_LANES; k++)
             if (mask >> k & 1 && v[k] == v[l])
                 out[l] |= UINT32_C(1) << k;
@@ -191,7 +191,7 @@ redux(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     const uint32_t *a = sim_r32(warp, insn->slot[1]);
     uint32_t keep = insn->mode[1] ? 0x7fffffffu : UINT32_MAX, out[SIM_LANES];
     uint32_t r = a[sim_first_lane(mask)] & keep, rest = mask & (mask - 1);
-    sim_each_lane(l, rest)
+    sim_each_lane (l, rest)
         r = reduce(insn, r, a[l] & keep);
     for (int l = 0; l < SIM_LANES; l++)
         out[l] = r;
@@ -263,7 +263,11 @@ decode_activemask(SimDecode *dx)
 }
 
 const SimFamily sim_warp_families[] = {
-    {"shfl", decode_shfl},   {"vote", decode_vote},   {"match", decode_match},
-    {"redux", decode_redux}, {"elect", decode_elect}, {"activemask", decode_activemask},
+    {"shfl", decode_shfl},
+    {"vote", decode_vote},
+    {"match", decode_match},
+    {"redux", decode_redux},
+    {"elect", decode_elect},
+    {"activemask", decode_activemask},
     {NULL, NULL},
 };

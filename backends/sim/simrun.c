@@ -29,7 +29,7 @@ typedef struct Options {
     const char *file, *expect;
     uint64_t seeds;
     bool time, banks, lines;
-    bool notes_shown; /* by a seed before: a clean one does not repeat them */
+    bool notes_shown;            /* by a seed before: a clean one does not repeat them */
     const char *word[MAX_WORDS]; /* the arguments */
     size_t count;
 } Options;
@@ -126,8 +126,8 @@ print_banks(const SimReport *report, bool all)
         const SimLine *l = &report->lines[i];
         if (l->wavefronts || all)
             printf("line %u %s: %llu executed, %llu wavefronts, %llu ideal\n", l->ptx_line,
-                   l->mnemonic, (unsigned long long)l->executed,
-                   (unsigned long long)l->wavefronts, (unsigned long long)l->ideal);
+                   l->mnemonic, (unsigned long long)l->executed, (unsigned long long)l->wavefronts,
+                   (unsigned long long)l->ideal);
     }
 }
 
@@ -136,7 +136,10 @@ print_banks(const SimReport *report, bool all)
 static void
 make_map(LaunchArgs *args, const LaunchMap *m)
 {
-    SimTensorMap map = {.type = m->type, .rank = m->rank, .swizzle = m->swizzle, .fill = m->fill,
+    SimTensorMap map = {.type = m->type,
+                        .rank = m->rank,
+                        .swizzle = m->swizzle,
+                        .fill = m->fill,
                         .address = (m->in_buffer ? args->buffer[m->buffer].address : 0) + m->plus};
     SimError error;
     for (uint32_t i = 0; i < m->rank; i++) {

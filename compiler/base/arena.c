@@ -105,8 +105,7 @@ next_block(Arena *arena, size_t bytes)
             return block;
         }
     }
-    ArenaBlock *block =
-        arena->allocator.allocate(arena->allocator.user, sizeof(ArenaBlock) + bytes);
+    ArenaBlock *block = arena->allocator.allocate(arena->allocator.user, sizeof(ArenaBlock) + bytes);
     if (block == NULL)
         longjmp(*arena->on_failure, 1);
     block->bytes = bytes;
@@ -279,4 +278,18 @@ buf_printf(Buf *buf, const char *format, ...)
         buf->n += (uint32_t)n;
     }
     va_end(again);
+}
+
+void
+buf_cut(Buf *buf, uint32_t n)
+{
+    buf->n = n;
+    if (buf->at != NULL)
+        buf->at[n] = '\0';
+}
+
+const char *
+buf_text(const Buf *buf)
+{
+    return buf->at == NULL ? "" : buf->at;
 }

@@ -75,8 +75,11 @@ void buf_reserve(Buf *buf, size_t more);
 void buf_add(Buf *buf, const char *text);
 void buf_addn(Buf *buf, const char *text, size_t n);
 void buf_char(Buf *buf, char c);
+void buf_cut(Buf *buf, uint32_t n);    /* back to its first n characters */
+const char *buf_text(const Buf *buf);  /* "" of an empty one */
 void buf_int(Buf *buf, int64_t value); /* decimal */
-void buf_quoted(Buf *buf, const char *text); /* in quotes, as programs and tile IR write strings: \" \\ \n */
+void buf_quoted(Buf *buf,
+                const char *text); /* in quotes, as programs and tile IR write strings: \" \\ \n */
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -67,7 +67,7 @@ add_message(Diag *diag, DiagKind kind, Span span, const char *format, va_list ar
 }
 
 #define DEFINE_REPORT(name, kind)                                                                  \
-    void name(Diag *diag, Span span, const char *format, ...)                                     \
+    void name(Diag *diag, Span span, const char *format, ...)                                      \
     {                                                                                              \
         va_list args;                                                                              \
         va_start(args, format);                                                                    \
@@ -242,6 +242,5 @@ diag_print(const Diag *diag, Buf *out)
             print_excerpt(diag, message->span, place, out);
     }
     if (diag->errors > DIAG_ERROR_LIMIT)
-        buf_printf(out, "tilec: error: %u more errors not shown\n",
-                   diag->errors - DIAG_ERROR_LIMIT);
+        buf_printf(out, "tilec: error: %u more errors not shown\n", diag->errors - DIAG_ERROR_LIMIT);
 }

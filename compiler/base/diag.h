@@ -54,7 +54,8 @@ typedef struct Diag {
     uint32_t errors;
     bool show_remarks; /* remarks are dropped unless asked for */
     bool muted;        /* nothing is recorded: for trial evaluation */
-    bool all_places;   /* tile IR as text says of each operation where it comes from, not of loops alone */
+    /* tile IR as text says of each operation where it comes from, not of loops alone */
+    bool all_places;
 } Diag;
 
 enum { DIAG_ERROR_LIMIT = 20 }; /* errors after this many are counted, not kept */

@@ -36,7 +36,8 @@ npy_type_name(Arena *arena, const NpyArray *array)
                        : array->kind == 'u' ? "uint"
                        : array->kind == 'b' ? "bool"
                                             : "void";
-    return array->kind == 'b' ? word : arena_printf(arena, "%s%u", word, (unsigned)array->bytes * 8);
+    return array->kind == 'b' ? word
+                              : arena_printf(arena, "%s%u", word, (unsigned)array->bytes * 8);
 }
 
 /* The text after `'key':` in the header, NULL when it is not there. */
@@ -56,8 +57,11 @@ find_key(const char *header, const char *key)
 static bool
 unknown_type(const char *path, const char *type, int length, Fault *fault)
 {
-    return fault_set(fault, "%s: arrays of type %.*s are not supported; those of tensors are of float32, float16, "
-                            "int32, bool, or uint16 (the bits of bf16)", path, length, type);
+    return fault_set(
+        fault,
+        "%s: arrays of type %.*s are not supported; those of tensors are of float32, float16, "
+        "int32, bool, or uint16 (the bits of bf16)",
+        path, length, type);
 }
 
 static bool
@@ -68,8 +72,8 @@ parse_type(const char *descr, const char *path, NpyArray *out, Fault *fault)
 
     if (length >= 2 && descr[1] == '>')
         return fault_set(fault, "%s: the array is big endian; save it as little endian", path);
-    if (length < 3 || length > 8 || strchr("<|=", descr[1]) == NULL || strchr("fiubV", descr[2]) == NULL ||
-        descr[3] < '0' || descr[3] > '9')
+    if (length < 3 || length > 8 || strchr("<|=", descr[1]) == NULL ||
+        strchr("fiubV", descr[2]) == NULL || descr[3] < '0' || descr[3] > '9')
         return unknown_type(path, descr + 1, length < 40 ? length : 40, fault);
     unsigned long bytes = strtoul(descr + 3, &end, 10);
     if (*end != '\'' || bytes == 0 || bytes > 16)
@@ -135,8 +139,9 @@ read_header(FILE *file, const char *path, NpyArray *out, long *start, Fault *fau
 
     if (fread(head, 1, 10, file) != 10 || memcmp(head, magic, sizeof magic) != 0)
         return fault_set(fault, "%s is not a .npy file: %s", path,
-                         memcmp(head, "PK", 2) == 0 ? "it is an archive; save each array with np.save"
-                                                    : "save the array with np.save");
+                         memcmp(head, "PK", 2) == 0
+                             ? "it is an archive; save each array with np.save"
+                             : "save the array with np.save");
     if (head[6] < 1 || head[6] > 3)
         return fault_set(fault, "%s is a .npy file of version %u; 1 to 3 are known", path, head[6]);
     length = head[8] | (size_t)head[9] << 8;
@@ -157,8 +162,9 @@ read_header(FILE *file, const char *path, NpyArray *out, long *start, Fault *fau
     *start = ftell(file);
     if (*start < 0 || fseek(file, 0, SEEK_END) != 0 || ftell(file) < *start ||
         (size_t)(ftell(file) - *start) < out->total)
-        return fault_set(fault, "%s is shorter than its header says (%zu bytes of data): save it again", path,
-                         out->total);
+        return fault_set(fault,
+                         "%s is shorter than its header says (%zu bytes of data): save it again",
+                         path, out->total);
     return true;
 }
 
@@ -189,7 +195,8 @@ bool
 npy_write(const char *path, const NpyArray *array, Fault *fault)
 {
     char header[512];
-    int n = snprintf(header, sizeof header, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (",
+    int n = snprintf(header, sizeof header,
+                     "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (",
                      array->bytes == 1 ? '|' : '<', array->kind, (unsigned)array->bytes);
 
     for (uint32_t d = 0; d < array->rank; d++)

@@ -10,12 +10,12 @@
 enum { NPY_MAX_RANK = 8 };
 
 typedef struct NpyArray {
-    char kind;       /* numpy's letter: f, i, u, b (bool), V (raw bytes) */
-    uint32_t bytes;  /* of an element */
+    char kind;      /* numpy's letter: f, i, u, b (bool), V (raw bytes) */
+    uint32_t bytes; /* of an element */
     uint32_t rank;
     int64_t shape[NPY_MAX_RANK];
-    size_t total;    /* bytes of all elements */
-    void *data;      /* C order, on the arena */
+    size_t total; /* bytes of all elements */
+    void *data;   /* C order, on the arena */
 } NpyArray;
 
 bool npy_read(Arena *arena, const char *path, NpyArray *out, Fault *fault);

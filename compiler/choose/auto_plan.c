@@ -18,12 +18,12 @@
 
 enum {
     MOST_STAGES = 4,
-    ENOUGH_STAGES = 3,      /* for a fourth one to be worth less than what follows the loop */
+    ENOUGH_STAGES = 3, /* for a fourth one to be worth less than what follows the loop */
     MOST_CHOICES = 160,
-    SHOWN = 8,              /* in a report */
-    USUAL_TILE = 64,        /* what divides most sizes of tensors */
-    OTHER_SHARED = 1024,    /* barriers, alignment */
-    COOP_K_SHARED = 512      /* the same where all large buffers are counted */
+    SHOWN = 8,           /* in a report */
+    USUAL_TILE = 64,     /* what divides most sizes of tensors */
+    OTHER_SHARED = 1024, /* barriers, alignment */
+    COOP_K_SHARED = 512  /* the same where all large buffers are counted */
 };
 
 typedef struct PlanSearch {
@@ -91,9 +91,10 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool dynamic = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) && !w->lookahead && !plan.paired;
+    bool dynamic = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) &&
+                   !w->lookahead && !plan.paired;
     uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
-                               : target->role_registers[plan.consumers].consumer;
+                                 : target->role_registers[plan.consumers].consumer;
 
     if (registers_needed(w) > registers)
         return false;
@@ -108,12 +109,14 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->work.n_loops = 0;
     found->choice.warps = 4;
     found->choice.plan = plan;
-    found->shared_bytes =
-        plan.stages * (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
-        plan.q_stages * (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
-        plan.consumers * w->exchange_bytes;
+    found->shared_bytes = plan.stages *
+                              (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
+                          plan.q_stages *
+                              (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
+                          plan.consumers * w->exchange_bytes;
     found->microseconds = kernel_microseconds(target, &found->clocks);
-    found->choice.cost = (Cost){.fits = true, .clocks = found->clocks.total, .per_work = found->microseconds};
+    found->choice.cost = (Cost){
+        .fits = true, .clocks = found->clocks.total, .per_work = found->microseconds};
     if (!s->sizes_known) { /* what it would be for sizes that fill the last wave as well as not */
         ConsumerClocks near = consumer_time(target, w, trips, &plan, false);
         found->choice.cost.per_work = kernel_microseconds(target, &near);
@@ -131,7 +134,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
  * quicker (docs/lab/gemm.md).  It deals programs out where consumers can not spare the registers that the
  * counter takes: drawn, they were 3 to 9 % quicker. */
 static void
-add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const ConsumerTrips *trips, PlanHints plan)
+add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
+          const ConsumerTrips *trips, PlanHints plan)
 {
     bool fits = add_plan(s, values, w, trips, plan);
 
@@ -160,7 +164,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     /* A warp group without a program keeps registers that the others could use. */
     bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && consumers > 1 && !fn->plan->cooperative && consumers > trips_extent(fn, w->axis, s->sizes))
+    if (!asked && consumers > 1 && !fn->plan->cooperative &&
+        consumers > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; q_stages >= 1 && stages < 2; q_stages--) {
         stages = (uint32_t)((limit - q_stages * once) / loop);
@@ -174,8 +179,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     stages = stages > MOST_STAGES ? MOST_STAGES : stages;
     if (stages == 0)
         return;
-    ConsumerTrips trips =
-        trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
+    ConsumerTrips trips = trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
     PlanHints plan = {.consumers = consumers,
                       .cooperative = fn->plan->cooperative,
                       .stages = stages,
@@ -184,11 +188,12 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
                       .dynamic = true,
                       .pipelined = true,
                       .pingpong = consumers > 1 && !fn->plan->cooperative};
-    int64_t left = limit - q_stages * once - stages * loop, atom_columns = consumers * w->atom_column_bytes;
+    int64_t left = limit - q_stages * once - stages * loop,
+            atom_columns = consumers * w->atom_column_bytes;
     if (q_stages > 1 && w->leaves_over)
         atom_columns = 0;
-    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns && left + loop >= atom_columns &&
-        consumer_pipelines(target, w, &plan))
+    if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns &&
+        left + loop >= atom_columns && consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
      * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
@@ -259,9 +264,11 @@ try_divided(PlanSearch *s, const TileChoice *values)
     for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
         for (uint32_t k = 0; k <= s->autos && consumers_wanted(s, consumers); k++) {
             TileChoice tiles = *values;
-            if (k < s->autos) /* it may be this one that the loop goes along, or one that is pinned */
+            /* it may be this one that the loop goes along, or one that is pinned */
+            if (k < s->autos)
                 tiles.values[k] = GROUP_ROWS * (int32_t)consumers;
-            tiles.plan = (PlanHints){.consumers = consumers, .stages = 1, .q_stages = 1, .cooperative = true};
+            tiles.plan = (PlanHints){
+                .consumers = consumers, .stages = 1, .q_stages = 1, .cooperative = true};
             TirFn *fn = planned_kernel(s, &tiles);
             if (fn == NULL)
                 continue;
@@ -405,8 +412,9 @@ static bool
 make_plan(PlanSearch *s, PlanCandidate *found)
 {
     TirFn *fn = planned_kernel(s, &found->choice);
-    const KernelTime *time =
-        fn == NULL ? NULL : kernel_time(s->front.arena, s->px->target, fn, &found->choice.plan, s->sizes);
+    const KernelTime *time = fn == NULL ? NULL
+                                        : kernel_time(s->front.arena, s->px->target, fn,
+                                                      &found->choice.plan, s->sizes);
 
     if (time == NULL)
         return false;
@@ -450,11 +458,7 @@ PlanCandidates
 auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const char *name,
                      const TilecSearch *asked, const int64_t *sizes)
 {
-    PlanSearch s = {.front = *front,
-                    .px = px,
-                    .kernel = name,
-                    .asked = asked,
-                    .sizes = sizes};
+    PlanSearch s = {.front = *front, .px = px, .kernel = name, .asked = asked, .sizes = sizes};
     Diag *diag = px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice values = {0};
@@ -504,8 +508,9 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
 
     for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
         buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages, plan->q_stages,
-               plan->cooperative ? ", cooperative" : "", plan->persistent ? "" : ", a tile a block");
+    buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages,
+               plan->q_stages, plan->cooperative ? ", cooperative" : "",
+               plan->persistent ? "" : ", a tile a block");
     buf_add(out, plan->paired ? ", pairs of blocks" : "");
 }
 

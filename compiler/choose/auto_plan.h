@@ -16,7 +16,8 @@ typedef struct PlanCandidate {
     bool pipelined;
     int64_t shared_bytes; /* of tiles */
     double microseconds;  /* of a launch: an estimate until .. */
-    bool built;           /* .. the plan was made: then the time (kernel_time.h), as all others quote it */
+    /* .. the plan was made: then the time (kernel_time.h), as all others quote it */
+    bool built;
 } PlanCandidate;
 
 typedef struct PlanCandidates {
@@ -35,7 +36,6 @@ PlanCandidates auto_plan_candidates(const Front *front, PassContext *px, Arena *
 /* Ways to compile kernel `name` with warp groups that share a block, the best first: what was
  * measured (tuning.h) before what is predicted.  None when the target has no such products, when no
  * plan fits (a remark says why), when something else was measured to be better, or `px` pins none. */
-TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials,
-                             const char *name);
+TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name);
 
 #endif

@@ -27,7 +27,8 @@ enum {
 TirFn *
 tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice)
 {
-    return front_kernel(front, name, &(OpenValues){choice->values, choice->replaced, choice->replacement}, NULL);
+    return front_kernel(front, name,
+                        &(OpenValues){choice->values, choice->replaced, choice->replacement}, NULL);
 }
 
 typedef struct Search {
@@ -183,7 +184,8 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values)
             continue;
         if (choice->cost.blocks > 1 || choice->warps >= FULL_WARPS)
             continue;
-        TileChoice *single = &coarse->at[coarse->n]; /* where two blocks take the place of a small one */
+        /* where two blocks take the place of a small one */
+        TileChoice *single = &coarse->at[coarse->n];
         *single = *choice;
         single->stages = 1;
         cost_guess(s->px, fn, choice->warps, 1, &single->cost);
@@ -272,8 +274,8 @@ search_stages(Search *s)
         if (smaller.values[k] >= 2 * NOTCH)
             try_out(s, &smaller);
     }
-    if (choice.stages == 2 &&
-        (choice.cost.blocks + 1) * choice.cost.registers * threads <= target->chip.registers_per_sm) {
+    if (choice.stages == 2 && (choice.cost.blocks + 1) * choice.cost.registers * threads <=
+                                  target->chip.registers_per_sm) {
         choice.stages = 1;
         try_out(s, &choice);
     }
@@ -301,7 +303,8 @@ settle(Search *s, TileChoice *choice)
         choice->cost.fits = false;
         choice->cost.misfit = "the lowering";
     } else {
-        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks, &choice->cost);
+        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks,
+                    &choice->cost);
     }
     if (diag->messages.n == messages) {
         choice->fn = fn;
@@ -492,9 +495,9 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     for (uint32_t i = 1; i < s->n; i++) {
         TileChoice choice = s->tried[i];
         uint32_t k = i;
-        while (k > 0 && choice.cost.fits &&
-               (!s->tried[k - 1].cost.fits ||
-                choice.cost.per_work < s->tried[k - 1].cost.per_work)) {
+        while (
+            k > 0 && choice.cost.fits &&
+            (!s->tried[k - 1].cost.fits || choice.cost.per_work < s->tried[k - 1].cost.per_work)) {
             s->tried[k] = s->tried[k - 1];
             k--;
         }
@@ -509,3 +512,14 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     return choices;
 }
 
+void
+tile_choice_say_one_stage(const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op == TIR_FOR && op->hints.stages == 0)
+            op->hints.stages = 1;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            tile_choice_say_one_stage(op->blocks[k]);
+    }
+}

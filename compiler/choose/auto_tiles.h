@@ -19,8 +19,8 @@ typedef struct TileChoice {
     PlanHints plan;           /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
-    TirFn *fn;     /* what the passes made of it, .. */
-    LirFn *code;   /* .. and its code, if both were made already and there was nothing to say */
+    TirFn *fn;   /* what the passes made of it, .. */
+    LirFn *code; /* .. and its code, if both were made already and there was nothing to say */
 } TileChoice;
 
 typedef struct TileChoices {
@@ -34,7 +34,9 @@ TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice
 /* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
  * The report gets a table, and there is a remark about the winner.  None for a kernel without
  * products, and when nothing fits. */
-TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials,
-                              const char *name);
+TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name);
+
+/* Says in the program itself that its loops have one stage, where they say nothing: two is what they have unsaid. */
+void tile_choice_say_one_stage(const TirBlock *block);
 
 #endif

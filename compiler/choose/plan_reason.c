@@ -32,7 +32,8 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     px.report = NULL;
     px.plan_span = (Span){0};
     if (context->plan.consumers == 0)
-        px.plan = (PlanHints){.consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
+        px.plan = (PlanHints){
+            .consumers = 2, .stages = 2, .q_stages = 1, .persistent = true, .pipelined = true};
     TirFn *fn = front_kernel(&sample, name, NULL, NULL);
     bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;
@@ -81,11 +82,13 @@ error_alone(Arena *arena, const TirFn *fn, const char *error)
     if (strncmp(error, name, named) == 0)
         error += named + strspn(error + named, ": ");
     const char *end = strstr(error, " [-W");
-    return arena_printf(arena, "%.*s", (int)(end != NULL ? (size_t)(end - error) : strcspn(error, "\n")), error);
+    return arena_printf(arena, "%.*s",
+                        (int)(end != NULL ? (size_t)(end - error) : strcspn(error, "\n")), error);
 }
 
 uint32_t
-plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn, const char *error)
+plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
+             const char *error)
 {
     Diag *diag = px->diag;
     TilecAction action = front->options->no_plan;
@@ -99,15 +102,17 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
     if (reason.text == NULL)
         return 0;
     if (quiet || (diag->show_remarks && action != TILEC_FAIL)) {
-        diag_remark(diag, reason.where, "no plan for warp groups in kernel '%s': %s", fn->name, reason.text);
+        diag_remark(diag, reason.where, "no plan for warp groups in kernel '%s': %s", fn->name,
+                    reason.text);
         return 0;
     }
     Span where = reason.where.lo != 0 ? reason.where : fn->span;
     if (action == TILEC_FAIL)
-        diag_error(diag, where, "E-NO-PLAN: kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]", fn->name,
-                   px->target->name, reason.text);
+        diag_error(diag, where,
+                   "E-NO-PLAN: kernel '%s' has no plan for warp groups on %s: %s [-Werror=plan]",
+                   fn->name, px->target->name, reason.text);
     else
-        diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]", fn->name,
-                     px->target->name, reason.text);
+        diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]",
+                     fn->name, px->target->name, reason.text);
     return action != TILEC_FAIL;
 }

@@ -12,6 +12,7 @@ const char *plan_reason(const Front *front, const PassContext *px, Arena *trials
 /* The same as a warning, or what the options make of that, or, where they are shown, a remark at that place; none
  * where nobody looks for one: no loop of the kernel has products, or it keeps warp groups out.  `error`: what the best
  * plan failed with; NULL: there was none.  How many warnings it gave. */
-uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn, const char *error);
+uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
+                      const char *error);
 
 #endif

@@ -19,11 +19,7 @@
 #include "compiler/passes/passrun.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum {
-    MOST_CANDIDATES = 4096,
-    MOST_ROWS = 16384,
-    KIB = 1024
-};
+enum { MOST_CANDIDATES = 4096, MOST_ROWS = 16384, KIB = 1024 };
 
 /* One combination of tile sizes. */
 typedef struct Candidate {
@@ -73,9 +69,10 @@ choose_kernel(const Search *s)
         }
     }
     if (best != NULL && most == 0)
-        diag_error(s->px->diag, best->span,
-                   "E-SEARCH: kernel '%s' has no products: there is nothing to divide among warp groups",
-                   best->name);
+        diag_error(
+            s->px->diag, best->span,
+            "E-SEARCH: kernel '%s' has no products: there is nothing to divide among warp groups",
+            best->name);
     return most == 0 ? NULL : best->name;
 }
 
@@ -98,8 +95,8 @@ read_size(Search *s, const TilecDefine *define)
         s->sizes[k] = value;
         return true;
     }
-    diag_error(s->px->diag, (Span){0}, "E-SIZES: --size %s=%s: kernel '%s' has no size '%s'", define->name,
-               define->value, s->sample->name, define->name);
+    diag_error(s->px->diag, (Span){0}, "E-SIZES: --size %s=%s: kernel '%s' has no size '%s'",
+               define->name, define->value, s->sample->name, define->name);
     return false;
 }
 
@@ -313,9 +310,10 @@ try_all(Search *s)
         total *= n;
     }
     if (total > MOST_CANDIDATES) {
-        diag_error(s->px->diag, s->sample->span,
-                   "E-SEARCH: there are %zu combinations of tile sizes, at most %d: pin some with -D", total,
-                   MOST_CANDIDATES);
+        diag_error(
+            s->px->diag, s->sample->span,
+            "E-SEARCH: there are %zu combinations of tile sizes, at most %d: pin some with -D",
+            total, MOST_CANDIDATES);
         return;
     }
     for (size_t index = 0; index < total; index++) {
@@ -561,8 +559,8 @@ check_list(Search *s, uint32_t k)
     }
     if (!auto_is_open(&s->open, s->autos[k])) {
         diag_error(s->px->diag, s->sample->span,
-                   "E-SEARCH: %s: parameter '%s' of kernel '%s' is pinned by -D", flags[k], s->autos[k],
-                   s->sample->name);
+                   "E-SEARCH: %s: parameter '%s' of kernel '%s' is pinned by -D", flags[k],
+                   s->autos[k], s->sample->name);
         return false;
     }
     return true;
@@ -592,8 +590,8 @@ say_why(const Search *s)
                            " KiB of shared memory or more, and there are %" PRId32
                            "; --stages=1 takes the least",
                            (needs->shared_bytes + KIB - 1) / KIB, target->group_tile_bytes / KIB);
-    diag_error(s->px->diag, span, "E-SEARCH: no plan for warp groups in kernel '%s': %s", s->sample->name,
-               why);
+    diag_error(s->px->diag, span, "E-SEARCH: no plan for warp groups in kernel '%s': %s",
+               s->sample->name, why);
 }
 
 static bool
@@ -602,11 +600,12 @@ prepare(Search *s)
     Diag *diag = s->px->diag;
 
     if (!target_predicts_roles(s->px->target)) {
-        diag_error(diag, (Span){0},
-                   target_has_roles(s->px->target)
-                       ? "E-SEARCH: how long warp groups take on %s is not known: there are no plans to search"
-                       : "E-SEARCH: %s has no products of warp groups: there are no plans to search",
-                   s->px->target->name);
+        diag_error(
+            diag, (Span){0},
+            target_has_roles(s->px->target)
+                ? "E-SEARCH: how long warp groups take on %s is not known: there are no plans to search"
+                : "E-SEARCH: %s has no products of warp groups: there are no plans to search",
+            s->px->target->name);
         return false;
     }
     const char *name = choose_kernel(s);
@@ -635,8 +634,8 @@ search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch
     if (!prepare(s))
         return;
     if (search->built) {
-        PlanCandidates plans =
-            auto_plan_candidates(front, px, trials, s->sample->name, search, s->sizes);
+        PlanCandidates plans = auto_plan_candidates(front, px, trials, s->sample->name, search,
+                                                    s->sizes);
         search_print_built(px, s->sample, &plans, search, s->sizes, out);
         return;
     }

@@ -42,7 +42,8 @@ print_plan(const PlanHints *plan, Buf *out)
                "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
                ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
                plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
-               plan->pipelined, plan->pingpong, plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "");
+               plan->pipelined, plan->pingpong, plan->cooperative ? ",cooperative=1" : "",
+               plan->paired ? ",cluster=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that has the most with a static scheduler,
@@ -81,23 +82,24 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
         buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
     buf_add(out, "--plan=");
     print_plan(&p->choice.plan, out);
-    buf_printf(out, "\",\"pipelined\":%s,\"coop_k\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
-               p->pipelined ? "true" : "false", w->coop_k ? "true" : "false",
-               w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
+    buf_printf(
+        out,
+        "\",\"pipelined\":%s,\"coop_k\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
+        p->pipelined ? "true" : "false", w->coop_k ? "true" : "false",
+        w->variable_trips ? "true" : "false", w->sliding ? "true" : "false", p->shared_bytes);
     buf_printf(out,
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"stage0\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"
                "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"cooperative\":%s,"
                "\"lookahead\":%s,\"held\":%s,"
-               "\"stored\":%.6g,\"pipeline_bytes\":%" PRId64
-               ",\"once_bytes\":%" PRId64 "}",
-               w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue, w->vectors,
-               w->added, w->cooperative ? "true" : "false", w->lookahead ? "true" : "false",
-               w->held ? "true" : "false", w->stored,
+               "\"stored\":%.6g,\"pipeline_bytes\":%" PRId64 ",\"once_bytes\":%" PRId64 "}",
+               w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue,
+               w->vectors, w->added, w->cooperative ? "true" : "false",
+               w->lookahead ? "true" : "false", w->held ? "true" : "false", w->stored,
                w->pipeline_bytes_shared + p->choice.plan.consumers * w->pipeline_bytes_own,
                w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);
-    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g", t->blocks,
-               t->each, t->most, t->masks);
+    buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g",
+               t->blocks, t->each, t->most, t->masks);
     if (w->sliding)
         print_lengths(px->target, t, out);
     buf_char(out, '}');
@@ -128,7 +130,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
     buf_add(out, "\n\n  ");
     for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
         buf_printf(out, "%4s ", plans->open.names[j]);
-    buf_add(out, "consumers stages q_stages  blocks      products   memory   clocks  tensor       ms\n");
+    buf_add(out,
+            "consumers stages q_stages  blocks      products   memory   clocks  tensor       ms\n");
     for (uint32_t k = 0; k < shown; k++) {
         const PlanCandidate *p = &plans->at[k];
         const PlanHints *plan = &p->choice.plan;
@@ -141,15 +144,15 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             out,
             "%9" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
             plan->consumers, plan->stages, plan->q_stages,
-            plan->paired       ? plan->persistent ? "pairs" : "tile, pairs"
+            plan->paired                       ? plan->persistent ? "pairs" : "tile, pairs"
             : plan->dynamic && p->work.sliding ? plan->persistent ? "dynamic" : "tile, dynamic"
-            : plan->persistent                ? "persistent"
-                                              : "of a tile",
-            p->work.coop_k   ? "coop_k"
+            : plan->persistent                 ? "persistent"
+                                               : "of a tile",
+            p->work.coop_k ? "coop_k"
             : p->pipelined ? "pipelined"
-                            : "in order",
-            memory, p->clocks.iteration, 100 * plan->consumers * p->work.tensor / p->clocks.iteration,
-            p->microseconds / 1e3);
+                           : "in order",
+            memory, p->clocks.iteration,
+            100 * plan->consumers * p->work.tensor / p->clocks.iteration, p->microseconds / 1e3);
     }
 }
 
@@ -157,12 +160,12 @@ void
 search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
                    const TilecSearch *search, const int64_t *sizes, Buf *out)
 {
-    uint32_t shown =
-        search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows : plans->n;
+    uint32_t shown = search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows
+                                                                 : plans->n;
 
     if (plans->n == 0) {
-        diag_error(px->diag, sample->span, "E-SEARCH: no plan for warp groups can be built for kernel '%s'",
-                   sample->name);
+        diag_error(px->diag, sample->span,
+                   "E-SEARCH: no plan for warp groups can be built for kernel '%s'", sample->name);
         return;
     }
     for (uint32_t k = 0; search->json && k < shown; k++)

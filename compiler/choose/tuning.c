@@ -70,8 +70,7 @@ read_string(Line *line)
         line->at++;
         if (*line->at == '\0' || *line->at == '\n')
             return NULL;
-        buf_char(&text,
-                 *line->at == '"' || *line->at == '\\' || *line->at == '/' ? *line->at : '?');
+        buf_char(&text, *line->at == '"' || *line->at == '\\' || *line->at == '/' ? *line->at : '?');
     }
     line->at++;
     return text.at == NULL ? "" : text.at;
@@ -218,8 +217,9 @@ same_choice(const Measurement *a, const Measurement *b)
 
     return memcmp(a->values, b->values, sizeof a->values) == 0 && a->warps == b->warps &&
            a->stages == b->stages && p->consumers == q->consumers && p->q_stages == q->q_stages &&
-           p->persistent == q->persistent && p->dynamic == q->dynamic && p->pingpong == q->pingpong &&
-           p->pipelined == q->pipelined && p->cooperative == q->cooperative && p->paired == q->paired;
+           p->persistent == q->persistent && p->dynamic == q->dynamic &&
+           p->pingpong == q->pingpong && p->pipelined == q->pipelined &&
+           p->cooperative == q->cooperative && p->paired == q->paired;
 }
 
 /* A second measurement of the same choice with the same sizes takes the place of the first. */
@@ -286,8 +286,8 @@ take_best(const Measurements *all, TuningChoice *choice)
 
 bool
 tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
-            const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
-            uint32_t stages, TuningChoice *choice)
+            const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps, uint32_t stages,
+            TuningChoice *choice)
 {
     Measurements all = {0};
     uint32_t number = 0;
@@ -301,8 +301,9 @@ tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const 
         } else if (!read_line(&line) || !member_is(&line, "tuning", FORMAT)) {
             diag_warning(diag, (Span){0}, "%s:%u: this line of the tuning database can not be read",
                          path, number);
-        } else if (is_about(&line, target, sample, open, plans) && read_measurement(&line, open, &m) &&
-                   (warps == 0 || m.warps == warps) && (stages == 0 || m.stages == stages)) {
+        } else if (is_about(&line, target, sample, open, plans) &&
+                   read_measurement(&line, open, &m) && (warps == 0 || m.warps == warps) &&
+                   (stages == 0 || m.stages == stages)) {
             add_measurement(arena, &all, m);
         }
         text += strcspn(text, "\n");

@@ -45,7 +45,7 @@ arch_for(const Assembly *assembly)
 /* The programs, and what came of running them. */
 typedef struct Tools {
     const char *ptxas;
-    char *target, *arch; /* "sm_90a", "-arch=sm_90a" */
+    char *target, *arch;               /* "sm_90a", "-arch=sm_90a" */
     char *disassembler[DISASSEMBLERS]; /* NULL: not found, or not wanted */
     int status, listing_status[DISASSEMBLERS];
     char *said;                   /* by ptxas */
@@ -104,7 +104,8 @@ ptxas_status(const Tools *tools, const Assembly *assembly)
         return complain("E-PTXAS: %s can not be run", tools->ptxas);
     fputs(tools->said, stderr);
     if (assembly->given)
-        return complain("E-PTXAS: %s refused %s for %s", tools->ptxas, assembly->path, tools->target);
+        return complain("E-PTXAS: %s refused %s for %s", tools->ptxas, assembly->path,
+                        tools->target);
     complain("E-PTXAS: %s refused the PTX of tilec for %s", tools->ptxas, tools->target);
     return EXIT_BUG;
 }
@@ -149,7 +150,8 @@ write_page(const Assembly *assembly, Arena *arena, const PageCode *code, const c
 /* Says what there is to say, and writes the page where one is wanted; `said` is NULL where ptxas did not run.  Returns
  * the exit status.  Nothing here changes a local variable after setjmp. */
 static int
-judge(const Assembly *assembly, const char *said, const char *code, const char *no_code, const char *output)
+judge(const Assembly *assembly, const char *said, const char *code, const char *no_code,
+      const char *output)
 {
     jmp_buf on_failure;
     Arena *arena = allocate(sizeof *arena);
@@ -244,8 +246,9 @@ assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
     tools.arch = text_printf("-arch=%s%s", tools.target, "");
     for (size_t k = 0; k < DISASSEMBLERS && look; k++)
         tools.disassembler[k] = toolkit_find(disassemblers[k][0], ptxas);
-    int status = with_files(&tools, assembly, output != NULL && !page) ? ptxas_status(&tools, assembly)
-                                                              : EXIT_USER;
+    int status = with_files(&tools, assembly, output != NULL && !page)
+                     ? ptxas_status(&tools, assembly)
+                     : EXIT_USER;
     if (status == 0 && look)
         status = listing_of(&tools, &code, &no_code);
     if (status == 0)

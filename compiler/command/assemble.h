@@ -18,7 +18,8 @@ typedef struct Assembly {
     bool line_info;
     AfterActions actions;
     FILE *report; /* NULL: not wanted */
-    const char *page; /* of --emit=html: it is written in place of the cubin, with the machine code; NULL: not wanted */
+    /* of --emit=html: it is written in place of the cubin, with the machine code; NULL: not wanted */
+    const char *page;
 } Assembly;
 
 /* Makes the cubin `output` (NULL: only to hear what ptxas says, "-": standard output).  Warnings go

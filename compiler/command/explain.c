@@ -44,7 +44,8 @@ print_section(const Section *section)
 {
     bool code = false;
 
-    printf("%.*s: %.*s\n", (int)section->name_length, section->name, (int)section->summary_length, section->summary);
+    printf("%.*s: %.*s\n", (int)section->name_length, section->name, (int)section->summary_length,
+           section->summary);
     for (const char *line = section->text; line < section->end;) {
         size_t n = strcspn(line, "\n");
         if (strncmp(line, "```", 3) == 0)
@@ -89,7 +90,8 @@ no_such_name(const char *name)
         }
     }
     bool near = best != NULL && word_is_near(name, least);
-    int status = complain("there is no error '%s'%s%s%s", name, near ? "; did you mean '" : "; 'tilec explain' lists them",
+    int status = complain("there is no error '%s'%s%s%s", name,
+                          near ? "; did you mean '" : "; 'tilec explain' lists them",
                           near ? best : "", near ? "'?" : "");
     free(best);
     return status;
@@ -101,12 +103,15 @@ explain(int argc, char **argv)
     int status = 0;
 
     for (Section section = {.end = errors_text}; argc == 0 && find_section(section.end, &section);)
-        printf("%-16.*s %.*s\n", (int)section.name_length, section.name, (int)section.summary_length, section.summary);
+        printf("%-16.*s %.*s\n", (int)section.name_length, section.name,
+               (int)section.summary_length, section.summary);
     for (int k = 0; k < argc; k++) {
         char *name = full_name(argv[k]);
         bool found = false;
-        for (Section section = {.end = errors_text}; !found && find_section(section.end, &section);) {
-            found = strlen(name) == section.name_length && strncmp(name, section.name, section.name_length) == 0;
+        for (Section section = {.end = errors_text};
+             !found && find_section(section.end, &section);) {
+            found = strlen(name) == section.name_length &&
+                    strncmp(name, section.name, section.name_length) == 0;
             if (found && k > 0)
                 putchar('\n');
             if (found)

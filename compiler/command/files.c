@@ -21,7 +21,8 @@ complain(const char *format, ...)
     va_start(args, format);
     vfprintf(stderr, named > 0 ? format + named + strlen(": ") : format, args);
     va_end(args);
-    fprintf(stderr, " [%.*s]\n", named > 0 ? (int)named : (int)strlen("E-OPTION"), named > 0 ? format : "E-OPTION");
+    fprintf(stderr, " [%.*s]\n", named > 0 ? (int)named : (int)strlen("E-OPTION"),
+            named > 0 ? format : "E-OPTION");
     return EXIT_USER;
 }
 

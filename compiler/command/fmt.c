@@ -10,7 +10,8 @@
 
 const FlagRow fmt_rows[] = {
     {"-i", FLAG_FMT_IN_PLACE, FORM_ALONE, NULL, "write the files themselves, those that change"},
-    {"--check", FLAG_FMT_CHECK, FORM_ALONE, NULL, "name the files that would change, and exit with 1 if there are any"},
+    {"--check", FLAG_FMT_CHECK, FORM_ALONE, NULL,
+     "name the files that would change, and exit with 1 if there are any"},
 };
 const size_t fmt_row_count = sizeof fmt_rows / sizeof fmt_rows[0];
 
@@ -19,7 +20,8 @@ typedef struct Asked {
 } Asked;
 
 static int
-use_result(const Asked *asked, const char *path, const char *text, size_t n, const TilecResult *result)
+use_result(const Asked *asked, const char *path, const char *text, size_t n,
+           const TilecResult *result)
 {
     bool same = result->output_bytes == n && memcmp(result->output, text, n) == 0;
 
@@ -46,11 +48,12 @@ fmt_file(const Asked *asked, const char *path)
     if (text == NULL)
         return complain("E-FILE: can not read %s: %s", path, strerror(errno));
     options.emit = TILEC_EMIT_FORMATTED;
-    TilecStatus status =
-        tilec_compile(&options, strcmp(path, "-") == 0 ? "<stdin>" : path, text, n, &result);
+    TilecStatus status = tilec_compile(&options, strcmp(path, "-") == 0 ? "<stdin>" : path, text, n,
+                                       &result);
     fputs(result.messages, stderr);
-    int code = status == TILEC_OK ? use_result(asked, path, text, n, &result)
-               : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
+    int code = status == TILEC_OK      ? use_result(asked, path, text, n, &result)
+               : status == TILEC_ERROR ? EXIT_USER
+                                       : EXIT_BUG;
     tilec_result_free(&result);
     free(text);
     return code;

@@ -15,7 +15,14 @@
 #include "compiler/command/files.h"
 #include "compiler/front/editor.h"
 
-enum { BAD_REQUEST = -32600, NO_METHOD = -32601, BAD_PARAMS = -32602, NO_JSON = -32700, NOT_READY = -32002, MOST_BYTES = 1 << 26 };
+enum {
+    BAD_REQUEST = -32600,
+    NO_METHOD = -32601,
+    BAD_PARAMS = -32602,
+    NO_JSON = -32700,
+    NOT_READY = -32002,
+    MOST_BYTES = 1 << 26
+};
 
 typedef struct Document {
     struct Document *next;
@@ -31,7 +38,8 @@ typedef struct Server {
     Document *documents;
     const char **folders; /* -I, in order */
     size_t n_folders;
-    char *library; /* a folder of ours with copies of the library's modules; NULL: none was asked for yet */
+    /* a folder of ours with copies of the library's modules; NULL: none was asked for yet */
+    char *library;
     char **copies;
     size_t n_copies;
     bool ready, shut_down, over;
@@ -55,13 +63,15 @@ send(json_t *message)
 static void
 answer(json_t *id, json_t *result)
 {
-    send(json_pack("{s:s, s:O, s:o}", "jsonrpc", "2.0", "id", id, "result", result == NULL ? json_null() : result));
+    send(json_pack("{s:s, s:O, s:o}", "jsonrpc", "2.0", "id", id, "result",
+                   result == NULL ? json_null() : result));
 }
 
 static void
 refuse(json_t *id, int code, const char *why)
 {
-    send(json_pack("{s:s, s:O?, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", id, "error", "code", code, "message", why));
+    send(json_pack("{s:s, s:O?, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", id, "error", "code", code,
+                   "message", why));
 }
 
 /* One message, which the caller frees; NULL: there are no more. */
@@ -125,7 +135,9 @@ offset_of(const SourceFile *file, const json_t *params, uint32_t *offset)
     json_int_t line, column;
     uint32_t k = 0;
 
-    if (json_unpack((json_t *)params, "{s:{s:I, s:I}}", "position", "line", &line, "character", &column) != 0 || line < 0 || column < 0)
+    if (json_unpack((json_t *)params, "{s:{s:I, s:I}}", "position", "line", &line, "character",
+                    &column) != 0 ||
+        line < 0 || column < 0)
         return false;
     for (; line > 0 && k < file->n; k++)
         line -= file->text[k] == '\n';
@@ -240,7 +252,8 @@ import_module(void *user, const char *name, const char **path, const char **text
         free(full);
         return false;
     }
-    document->loaded = realloc(document->loaded, (document->n_loaded + 2) * sizeof *document->loaded);
+    document->loaded = realloc(document->loaded,
+                               (document->n_loaded + 2) * sizeof *document->loaded);
     if (document->loaded == NULL)
         out_of_memory();
     document->loaded[document->n_loaded++] = full;
@@ -274,15 +287,17 @@ find_document(Server *server, const char *uri)
 static void
 publish(const char *uri, json_t *messages)
 {
-    send(json_pack("{s:s, s:s, s:{s:s, s:o}}", "jsonrpc", "2.0", "method", "textDocument/publishDiagnostics", "params", "uri",
-                   uri, "diagnostics", messages));
+    send(json_pack("{s:s, s:s, s:{s:s, s:o}}", "jsonrpc", "2.0", "method",
+                   "textDocument/publishDiagnostics", "params", "uri", uri, "diagnostics",
+                   messages));
 }
 
 /* Reads the text, and says what is wrong with it. */
 static void
 set_text(Document *document, const char *text)
 {
-    static const int severities[] = {[DIAG_ERROR] = 1, [DIAG_WARNING] = 2, [DIAG_REMARK] = 3, [DIAG_NOTE] = 3};
+    static const int severities[] = {
+        [DIAG_ERROR] = 1, [DIAG_WARNING] = 2, [DIAG_REMARK] = 3, [DIAG_NOTE] = 3};
     json_t *messages = json_array();
 
     forget(document);
@@ -296,9 +311,11 @@ set_text(Document *document, const char *text)
         bool here = file_of(editor, message->span.lo) == editor->file;
         Span span = here ? message->span : (Span){editor->file->base, editor->file->base};
         if (here || message->kind == DIAG_ERROR)
-            json_array_append_new(messages, json_pack("{s:o, s:i, s:s*, s:s, s:s}", "range", range(editor->file, span), "severity",
-                                                      severities[message->kind], "code", message->name, "source", "tilec",
-                                                      "message", message->text));
+            json_array_append_new(messages,
+                                  json_pack("{s:o, s:i, s:s*, s:s, s:s}", "range",
+                                            range(editor->file, span), "severity",
+                                            severities[message->kind], "code", message->name,
+                                            "source", "tilec", "message", message->text));
     }
     publish(document->uri, messages);
 }
@@ -353,8 +370,8 @@ hover(Document *document, const NameUse *use, uint32_t offset, const json_t *par
     if (about == NULL)
         return NULL;
     char *shown = text_printf("```tile\n%s\n```%s", about, "");
-    json_t *result = json_pack("{s:{s:s, s:s}, s:o}", "contents", "kind", "markdown", "value", shown, "range",
-                               range(document->editor->file, use->span));
+    json_t *result = json_pack("{s:{s:s, s:s}, s:o}", "contents", "kind", "markdown", "value",
+                               shown, "range", range(document->editor->file, use->span));
     free(shown);
     return result;
 }
@@ -367,7 +384,8 @@ definition(Document *document, const NameUse *use, uint32_t offset, const json_t
     if (use == NULL || use->declared.lo == 0)
         return NULL;
     const SourceFile *file = file_of(document->editor, use->declared.lo);
-    char *uri = file == document->editor->file ? text_printf("%s%s", document->uri, "") : uri_of(document->server, file);
+    char *uri = file == document->editor->file ? text_printf("%s%s", document->uri, "")
+                                               : uri_of(document->server, file);
     if (uri == NULL)
         return NULL;
     json_t *result = json_pack("{s:s, s:o}", "uri", uri, "range", range(file, use->declared));
@@ -387,8 +405,11 @@ completion(Document *document, const NameUse *use, uint32_t offset, const json_t
         if (json_object_get(items, names.at[k].name) != NULL)
             continue;
         json_object_set_new(items, names.at[k].name, json_true());
-        json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "label", names.at[k].name, "detail", names.at[k].what, "kind",
-                                              strcmp(names.at[k].what, "keyword") == 0 ? 14 : strstr(names.at[k].what, "function") ? 3 : 6));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "label", names.at[k].name,
+                                              "detail", names.at[k].what, "kind",
+                                              strcmp(names.at[k].what, "keyword") == 0 ? 14
+                                              : strstr(names.at[k].what, "function")   ? 3
+                                                                                       : 6));
     }
     json_decref(items);
     return list;
@@ -403,14 +424,18 @@ edits_of(const Document *document, const char *path, uint32_t at, const char *na
 
     for (uint32_t k = 0; k < editor->uses.n; k++) {
         const NameUse *use = &editor->uses.at[k];
-        const SourceFile *declared = file_of(editor, use->declared.lo), *file = file_of(editor, use->span.lo);
-        if (declared == NULL || file == NULL || strcmp(declared->path, path) != 0 || use->declared.lo - declared->base != at)
+        const SourceFile *declared = file_of(editor, use->declared.lo),
+                         *file = file_of(editor, use->span.lo);
+        if (declared == NULL || file == NULL || strcmp(declared->path, path) != 0 ||
+            use->declared.lo - declared->base != at)
             continue;
-        char *uri = file == editor->file ? text_printf("%s%s", document->uri, "") : text_printf("file://%s%s", file->path, "");
+        char *uri = file == editor->file ? text_printf("%s%s", document->uri, "")
+                                         : text_printf("file://%s%s", file->path, "");
         if (json_object_get(changes, uri) == NULL)
             json_object_set_new(changes, uri, json_array());
-        json_array_append_new(json_object_get(changes, uri),
-                              json_pack("{s:o, s:s}", "range", range(file, use->span), "newText", name));
+        json_array_append_new(
+            json_object_get(changes, uri),
+            json_pack("{s:o, s:s}", "range", range(file, use->span), "newText", name));
         free(uri);
     }
     return changes;
@@ -424,14 +449,18 @@ rename_name(Document *document, const NameUse *use, uint32_t offset, const json_
     const char *name = json_string_value(json_object_get(params, "newName"));
 
     (void)offset;
-    if (use == NULL || use->declared.lo == 0 || is_library(file_of(editor, use->declared.lo)) || name == NULL ||
-        name[0] == '\0' || strspn(name, letters) != strlen(name) || strspn(name, "0123456789") > 0)
+    if (use == NULL || use->declared.lo == 0 || is_library(file_of(editor, use->declared.lo)) ||
+        name == NULL || name[0] == '\0' || strspn(name, letters) != strlen(name) ||
+        strspn(name, "0123456789") > 0)
         return NULL;
     const SourceFile *file = file_of(editor, use->declared.lo);
     json_t *changes = edits_of(document, file->path, use->declared.lo - file->base, name);
     for (const Document *other = document->server->documents; other != NULL; other = other->next) {
-        json_t *more = other == document ? NULL : edits_of(other, file->path, use->declared.lo - file->base, name);
-        json_object_update_missing(changes, more); /* a file that several of them use is changed once */
+        json_t *more = other == document
+                           ? NULL
+                           : edits_of(other, file->path, use->declared.lo - file->base, name);
+        /* a file that several of them use is changed once */
+        json_object_update_missing(changes, more);
         json_decref(more);
     }
     return json_pack("{s:o}", "changes", changes);
@@ -450,7 +479,9 @@ formatting(Document *document, const NameUse *use, uint32_t offset, const json_t
     (void)params;
     options.emit = TILEC_EMIT_FORMATTED;
     if (tilec_compile(&options, document->path, file->text, file->n, &laid_out) == TILEC_OK)
-        result = json_pack("[{s:o, s:s}]", "range", range(file, (Span){file->base, file->base + file->n}), "newText", laid_out.output);
+        result = json_pack("[{s:o, s:s}]", "range",
+                           range(file, (Span){file->base, file->base + file->n}), "newText",
+                           laid_out.output);
     tilec_result_free(&laid_out);
     return result;
 }
@@ -462,8 +493,10 @@ static const struct Method {
     bool at_place;
     json_t *(*run)(Document *document, const NameUse *use, uint32_t offset, const json_t *params);
 } methods[] = {
-    {"textDocument/hover", true, hover},           {"textDocument/definition", true, definition},
-    {"textDocument/completion", true, completion}, {"textDocument/rename", true, rename_name},
+    {"textDocument/hover", true, hover},
+    {"textDocument/definition", true, definition},
+    {"textDocument/completion", true, completion},
+    {"textDocument/rename", true, rename_name},
     {"textDocument/formatting", false, formatting},
 };
 
@@ -482,7 +515,8 @@ request(Server *server, json_t *id, const char *method, const json_t *params)
         if (strcmp(methods[k].name, method) != 0)
             continue;
         Document *document = uri == NULL ? NULL : find_document(server, uri);
-        if (document == NULL || (methods[k].at_place && !offset_of(document->editor->file, params, &offset))) {
+        if (document == NULL ||
+            (methods[k].at_place && !offset_of(document->editor->file, params, &offset))) {
             refuse(id, BAD_PARAMS, "no such document or place");
             return;
         }
@@ -497,7 +531,8 @@ notification(Server *server, const char *method, const json_t *params)
 {
     const char *uri = uri_in(params);
     const json_t *changes = json_object_get(params, "contentChanges");
-    const char *text = json_string_value(json_object_get(json_object_get(params, "textDocument"), "text"));
+    const char *text = json_string_value(
+        json_object_get(json_object_get(params, "textDocument"), "text"));
 
     if (strcmp(method, "exit") == 0)
         server->over = true;
@@ -506,8 +541,10 @@ notification(Server *server, const char *method, const json_t *params)
     if (strcmp(method, "textDocument/didOpen") == 0 && text != NULL)
         open_document(server, uri, text);
     if (strcmp(method, "textDocument/didChange") == 0 && json_array_size(changes) > 0)
-        text = json_string_value(json_object_get(json_array_get(changes, json_array_size(changes) - 1), "text"));
-    if (strcmp(method, "textDocument/didChange") == 0 && text != NULL && find_document(server, uri) != NULL)
+        text = json_string_value(
+            json_object_get(json_array_get(changes, json_array_size(changes) - 1), "text"));
+    if (strcmp(method, "textDocument/didChange") == 0 && text != NULL &&
+        find_document(server, uri) != NULL)
         open_document(server, uri, text);
     if (strcmp(method, "textDocument/didClose") == 0) {
         close_document(server, uri);
@@ -528,9 +565,11 @@ handle(Server *server, json_t *message)
         notification(server, method, params);
     } else if (strcmp(method, "initialize") == 0) {
         server->ready = true;
-        answer(id, json_pack("{s:{s:i, s:b, s:b, s:b, s:b, s:{}}, s:{s:s, s:s}}", "capabilities", "textDocumentSync", 1,
-                             "hoverProvider", 1, "definitionProvider", 1, "renameProvider", 1, "documentFormattingProvider", 1,
-                             "completionProvider", "serverInfo", "name", "tilec", "version", TILEC_VERSION));
+        answer(id,
+               json_pack("{s:{s:i, s:b, s:b, s:b, s:b, s:{}}, s:{s:s, s:s}}", "capabilities",
+                         "textDocumentSync", 1, "hoverProvider", 1, "definitionProvider", 1,
+                         "renameProvider", 1, "documentFormattingProvider", 1, "completionProvider",
+                         "serverInfo", "name", "tilec", "version", TILEC_VERSION));
     } else if (!server->ready) {
         refuse(id, NOT_READY, "initialize comes first");
     } else if (server->shut_down) {
@@ -549,7 +588,9 @@ read_folders(Server *server, int argc, char **argv)
 {
     server->folders = allocate(sizeof *server->folders * ((size_t)argc + 1));
     for (int k = 0; k < argc; k++) {
-        const char *folder = strncmp(argv[k], "-I", 2) != 0 ? NULL : argv[k][2] != '\0' ? argv[k] + 2 : argv[++k];
+        const char *folder = strncmp(argv[k], "-I", 2) != 0 ? NULL
+                             : argv[k][2] != '\0'           ? argv[k] + 2
+                                                            : argv[++k];
         if (folder == NULL)
             return complain("tilec lsp takes -I FOLDER, and nothing else");
         server->folders[server->n_folders++] = folder;

@@ -18,11 +18,11 @@
 /* ---- the options ---- */
 
 static const FlagRow flag_rows[] = {
-    {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET", "sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 (also sm_90a, sm_100a, sm_120a)"},
+    {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET",
+     "sm_80, sm_86, sm_89, sm_90, sm_100, sm_120 (also sm_90a, sm_100a, sm_120a)"},
     {"-mtune", FLAG_TUNE, FORM_EQUALS, "TARGET",
      "code for -arch that suits the chip of TARGET: its shared memory, its rates"},
-    {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE",
-     "write FILE (.cubin: through ptxas); -: standard output"},
+    {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE", "write FILE (.cubin: through ptxas); -: standard output"},
     {"-D", FLAG_DEFINE, FORM_NEXT, "NAME=VALUE", "set a compile-time parameter"},
     {"-I", FLAG_INCLUDE, FORM_NEXT, "FOLDER", "look there for the modules of 'use'"},
     {"-O0", FLAG_O0, FORM_ALONE, NULL, "only what correctness needs"},
@@ -31,12 +31,14 @@ static const FlagRow flag_rows[] = {
     {"-O3", FLAG_O3, FORM_ALONE, NULL, "everything (the default)"},
     {"--emit", FLAG_EMIT, FORM_EQUALS, "KIND", "ptx, cubin, header, json, ast, tir, lir or html"},
     {"--kernel", FLAG_KERNEL, FORM_NEXT, "NAME", "compile this kernel only"},
-    {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "P,Q", "print tile IR after these passes, or after every pass"},
+    {"--dump-ir", FLAG_DUMP, FORM_MAYBE, "P,Q",
+     "print tile IR after these passes, or after every pass"},
     {"--dump-schedule", FLAG_SCHEDULE, FORM_MAYBE, "FILE.svg",
      "print roles, buffers, barriers and a timeline, or draw them"},
     {"--list-passes", FLAG_LIST_PASSES, FORM_ALONE, NULL,
      "the passes in order and the switches, and what each does"},
-    {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q", "run these passes only and print tile IR, or go on behind them to what --emit says"},
+    {"--run-pass", FLAG_RUN_PASS, FORM_EQUALS, "P,Q",
+     "run these passes only and print tile IR, or go on behind them to what --emit says"},
     {"--report", FLAG_REPORT, FORM_ALONE, NULL,
      "say what the code is made of, before and after ptxas"},
     {"--time-report", FLAG_TIME_REPORT, FORM_ALONE, NULL, "say how long each part took"},
@@ -88,11 +90,11 @@ typedef struct Command {
     LoadedFile *loaded;
     size_t n_loaded;
     const char *input, *output, *ptxas, *picture; /* of --dump-schedule=FILE */
-    const char *tuning; /* --tuning */
-    const char *self;   /* argv[0] */
-    const char *list;   /* "passes" or "targets" */
-    bool search;        /* tilec search */
-    bool run;           /* tilec run */
+    const char *tuning;                           /* --tuning */
+    const char *self;                             /* argv[0] */
+    const char *list;                             /* "passes" or "targets" */
+    bool search;                                  /* tilec search */
+    bool run;                                     /* tilec run */
     SearchFlags asked;
     RunFlags run_flags;
     bool arch_given, emit_given, cubin, help, version;
@@ -149,7 +151,7 @@ unknown_flag(const Command *command, const char *argument)
         complain("'%s' is an option of 'tilec %s'", name, other);
     else
         complain("unknown option '%s'%s%s%s", name, near ? "; did you mean '" : "; see --help",
-             near ? best : "", near ? "'?" : "");
+                 near ? best : "", near ? "'?" : "");
     free(name);
     return EXIT_USER;
 }
@@ -229,7 +231,8 @@ set_header_name(TilecOptions *options, const char *value)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
 
     if (strspn(value, letters) != strlen(value) || strspn(value, "0123456789") > 0)
-        return complain("--header-name=%s: expected a name as in C, of letters, digits and _", value);
+        return complain("--header-name=%s: expected a name as in C, of letters, digits and _",
+                        value);
     options->header_name = value;
     return 0;
 }
@@ -341,7 +344,8 @@ second_input(const char *first, const char *second)
 
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
-            return complain("there is no command '%s'; did you mean 'tilec %s'?", first, commands[k]);
+            return complain("there is no command '%s'; did you mean 'tilec %s'?", first,
+                            commands[k]);
     return complain("more than one input file: '%s' and '%s'", first, second);
 }
 
@@ -395,12 +399,13 @@ print_rows(const FlagRow *rows, int n)
 static void
 print_help(void)
 {
-    puts("usage: tilec FILE.tile [options]           - reads standard input\n"
-         "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
-         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
-         "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
-         "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
-         "       tilec explain [E-NAME ..]           what an error means, with an example; all names\n");
+    puts(
+        "usage: tilec FILE.tile [options]           - reads standard input\n"
+        "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
+        "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
+        "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
+        "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
+        "       tilec explain [E-NAME ..]           what an error means, with an example; all names\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
@@ -413,7 +418,8 @@ print_help(void)
     print_rows(search_rows, (int)search_row_count);
     puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
     print_rows(run_rows, (int)run_row_count);
-    puts("\nOptions of fmt, which prints the files or standard input, laid out anew (docs/editors.md):");
+    puts(
+        "\nOptions of fmt, which prints the files or standard input, laid out anew (docs/editors.md):");
     print_rows(fmt_rows, (int)fmt_row_count);
     puts("\n"
          "FILE.ptx in place of FILE.tile goes to ptxas as it is.\n"
@@ -443,8 +449,8 @@ import_module(void *user, const char *name, const char **path, const char **text
             free(full);
             continue;
         }
-        LoadedFile *grown =
-            realloc(command->loaded, (command->n_loaded + 1) * sizeof *command->loaded);
+        LoadedFile *grown = realloc(command->loaded,
+                                    (command->n_loaded + 1) * sizeof *command->loaded);
         if (grown == NULL)
             out_of_memory();
         command->loaded = grown;
@@ -472,7 +478,10 @@ default_output(const Command *command)
     char *dot = strrchr(base, '.');
     if (dot != NULL && dot != base)
         *dot = '\0';
-    char *path = text_printf("%s.%s", base, command->cubin ? "cubin" : command->options.page ? "html" : "ptx");
+    char *path = text_printf("%s.%s", base,
+                             command->cubin          ? "cubin"
+                             : command->options.page ? "html"
+                                                     : "ptx");
     free(base);
     return path;
 }
@@ -494,9 +503,12 @@ after_actions(const Command *command)
 static void
 set_actions(Command *command)
 {
-    const WarningState *unproved = &command->warnings[WARN_UNPROVED], *plan = &command->warnings[WARN_PLAN];
+    const WarningState *unproved = &command->warnings[WARN_UNPROVED],
+                       *plan = &command->warnings[WARN_PLAN];
 
-    command->options.unproved = unproved->off ? TILEC_IGNORE : unproved->never_fail ? TILEC_WARN : TILEC_FAIL;
+    command->options.unproved = unproved->off          ? TILEC_IGNORE
+                                : unproved->never_fail ? TILEC_WARN
+                                                       : TILEC_FAIL;
     command->options.no_plan = plan->off ? TILEC_IGNORE : plan->fail ? TILEC_FAIL : TILEC_WARN;
 }
 
@@ -742,13 +754,16 @@ interpret_file(Command *command)
     size_t n;
 
     if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
-        options->report || options->schedule || options->schedule_picture || command->output != NULL)
-        return complain("a run compiles nothing: -o, --emit, --report, --dump-ir, --dump-schedule and "
-                        "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
+        options->report || options->schedule || options->schedule_picture ||
+        command->output != NULL)
+        return complain(
+            "a run compiles nothing: -o, --emit, --report, --dump-ir, --dump-schedule and "
+            "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
     if (open_program(command, command->input, &text, &n) != 0)
         return EXIT_USER;
     int status = run_program(options, &command->run_flags,
-                             strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text, n);
+                             strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text,
+                             n);
     free(text);
     return status;
 }

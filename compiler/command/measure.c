@@ -301,14 +301,16 @@ last_line(const char *said)
 /* Runs `words`, whose second one is `path`, with the PTX in a file there.  In between nothing may end this
  * program, as want of memory does: the file would stay.  As run_child; NOT_RUN with errno when there is no file. */
 static int
-run_on_file(char *const *words, char *folder, char *path, const TilecResult *result, double limit, char *said)
+run_on_file(char *const *words, char *folder, char *path, const TilecResult *result, double limit,
+            char *said)
 {
     errno = 0;
     if (mkdtemp(folder) == NULL)
         return NOT_RUN;
     memcpy(path, folder, strlen(folder));
     FILE *file = fopen(path, "wb");
-    bool ok = file != NULL && fwrite(result->output, 1, result->output_bytes, file) == result->output_bytes;
+    bool ok = file != NULL &&
+              fwrite(result->output, 1, result->output_bytes, file) == result->output_bytes;
     if (file != NULL)
         ok = fclose(file) == 0 && ok;
     int error = errno, status = ok ? run_child(words, limit, said) : NOT_RUN;
@@ -495,12 +497,14 @@ find_gpu(Bench *b)
         free(folder);
     }
     if (b->tilerun == NULL)
-        return complain("E-MEASURE: --measure needs the program tilerun, which was found neither beside tilec "
-                        "nor in PATH; --tilerun PATH says where it is");
+        return complain(
+            "E-MEASURE: --measure needs the program tilerun, which was found neither beside tilec "
+            "nor in PATH; --tilerun PATH says where it is");
     char *words[] = {b->tilerun, "--gpu", NULL};
     int status = run_child(words, b->m->asked->limit, said);
     if (status == NOT_RUN)
-        return complain("E-MEASURE: %s can not be run; --tilerun PATH says which tilerun to use", b->tilerun);
+        return complain("E-MEASURE: %s can not be run; --tilerun PATH says which tilerun to use",
+                        b->tilerun);
     char *last = last_line(said);
     if (status != 0)
         complain("E-MEASURE: --measure needs a GPU: %s%s", *last == '\0' ? b->tilerun : last,

@@ -10,7 +10,8 @@
 #include "compiler/command/files.h"
 
 const FlagRow run_rows[] = {
-    {"--in", FLAG_RUN_IN, FORM_NEXT, "NAME=FILE", "a tensor to read, FILE.npy; bf16 is uint16, the bits"},
+    {"--in", FLAG_RUN_IN, FORM_NEXT, "NAME=FILE",
+     "a tensor to read, FILE.npy; bf16 is uint16, the bits"},
     {"--out", FLAG_RUN_OUT, FORM_NEXT, "NAME=FILE", "a tensor to save after the run"},
     {"--set", FLAG_RUN_SET, FORM_NEXT, "NAME=VALUE", "a scalar, or a size that no array has"},
     {"--tolerance", FLAG_RUN_TOLERANCE, FORM_NEXT, "NAME=FILE",
@@ -46,8 +47,8 @@ run_flags_free(RunFlags *flags)
 int
 run_flag_set(RunFlags *flags, const FlagRow *row, const char *value)
 {
-    static const char *const nans[] = {[TILEC_NAN_NOTE] = "note", [TILEC_NAN_IGNORE] = "ignore",
-                                       [TILEC_NAN_ERROR] = "error"};
+    static const char *const nans[] = {
+        [TILEC_NAN_NOTE] = "note", [TILEC_NAN_IGNORE] = "ignore", [TILEC_NAN_ERROR] = "error"};
     char *end;
 
     switch (row->flag) {
@@ -95,8 +96,12 @@ read_inputs(Files *files, TilecArray *out, Fault *fault)
         NpyArray array;
         if (!npy_read(&files->arena, given->value, &array, fault))
             return false;
-        out[k] = (TilecArray){.name = given->name, .kind = array.kind, .bytes = array.bytes,
-                              .rank = array.rank, .total = array.total, .data = array.data};
+        out[k] = (TilecArray){.name = given->name,
+                              .kind = array.kind,
+                              .bytes = array.bytes,
+                              .rank = array.rank,
+                              .total = array.total,
+                              .data = array.data};
         for (uint32_t d = 0; d < array.rank; d++)
             out[k].shape[d] = array.shape[d];
     }
@@ -122,12 +127,15 @@ print_saved(const TilecArray *array, const char *path)
 static bool
 save(Files *files, const TilecArray *from, const char *path, bool tolerance, Fault *fault)
 {
-    NpyArray array = {.kind = tolerance ? 'f' : from->kind, .bytes = tolerance ? 8 : from->bytes,
-                      .rank = from->rank, .total = tolerance ? from->total / from->bytes * 8 : from->total};
+    NpyArray array = {.kind = tolerance ? 'f' : from->kind,
+                      .bytes = tolerance ? 8 : from->bytes,
+                      .rank = from->rank,
+                      .total = tolerance ? from->total / from->bytes * 8 : from->total};
 
     for (uint32_t d = 0; d < from->rank; d++)
         array.shape[d] = from->shape[d];
-    array.data = arena_copy(&files->arena, tolerance ? (const void *)from->tolerance : from->data, array.total);
+    array.data = arena_copy(&files->arena, tolerance ? (const void *)from->tolerance : from->data,
+                            array.total);
     if (!npy_write(path, &array, fault))
         return false;
     if (!tolerance)
@@ -170,7 +178,8 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
     if (status != TILEC_OK)
         return status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
     for (size_t k = 0; k < all; k++) {
-        const TilecDefine *to = k < outputs ? &flags->outputs.at[k] : &flags->tolerances.at[k - outputs];
+        const TilecDefine *to = k < outputs ? &flags->outputs.at[k]
+                                            : &flags->tolerances.at[k - outputs];
         if (!save(files, &files->result.outputs[k], to->value, k >= outputs, &fault))
             return complain("E-FILE: %s", fault.text);
     }
@@ -178,7 +187,8 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
 }
 
 int
-run_program(const TilecOptions *options, const RunFlags *flags, const char *path, const char *text, size_t n)
+run_program(const TilecOptions *options, const RunFlags *flags, const char *path, const char *text,
+            size_t n)
 {
     Files *files = allocate(sizeof *files);
 

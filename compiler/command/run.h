@@ -24,7 +24,7 @@ void run_flags_init(RunFlags *flags, size_t argc);
 void run_flags_free(RunFlags *flags);
 int run_flag_set(RunFlags *flags, const FlagRow *row, const char *value);
 /* Runs the program `text`; the exit status. */
-int run_program(const TilecOptions *options, const RunFlags *flags, const char *path, const char *text,
-                size_t n);
+int run_program(const TilecOptions *options, const RunFlags *flags, const char *path,
+                const char *text, size_t n);
 
 #endif

@@ -6,8 +6,7 @@
 #include "compiler/command/flags.h"
 
 const FlagRow search_rows[] = {
-    {"--mode", FLAG_MODE, FORM_NEXT, "NAME",
-     "search FILE_NAME.tile beside FILE.tile: --mode bwd"},
+    {"--mode", FLAG_MODE, FORM_NEXT, "NAME", "search FILE_NAME.tile beside FILE.tile: --mode bwd"},
     {"--tile-m", FLAG_TILE_M, FORM_NEXT, "LIST", "sizes to try for the first 'auto' parameter"},
     {"--tile-n", FLAG_TILE_N, FORM_NEXT, "LIST", "for the second one: --tile-n 64,96"},
     {"--tile-k", FLAG_TILE_K, FORM_NEXT, "LIST", "for all others"},

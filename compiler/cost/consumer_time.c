@@ -50,7 +50,8 @@ bool
 consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     return plan->pipelined && !work->coop_k && work->accumulators > 0 && work->fresh > 0 &&
-           plan_overlap_fits(target, plan->consumers, work->accumulators + plan_overlap_registers(work->fresh));
+           plan_overlap_fits(target, plan->consumers,
+                             work->accumulators + plan_overlap_registers(work->fresh));
 }
 
 bool
@@ -64,11 +65,13 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
 {
     const ConsumerTimes *times = &target->consumer_times;
     double n = plan->consumers;
-    double bytes = (double)(work->pipeline_bytes_shared + plan->consumers * work->pipeline_bytes_own);
-    double copies = bytes / target->chip.copy_bytes, port = n * work->shared + bytes / target->chip.shared_bytes;
+    double bytes = (double)(work->pipeline_bytes_shared +
+                            plan->consumers * work->pipeline_bytes_own);
+    double copies = bytes / target->chip.copy_bytes,
+           port = n * work->shared + bytes / target->chip.shared_bytes;
     double stages = plan->stages * plan->stages;
     double busy = unit_norm(unit_norm(n * work->tensor, port, times->mmas_power), copies,
-                       times->mmas_power);
+                            times->mmas_power);
 
     return (busy + times->mmas + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
 }
@@ -86,7 +89,8 @@ copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 }
 
 static double
-iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *plan, ConsumerClocks *c)
+iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *plan,
+             ConsumerClocks *c)
 {
     const ConsumerTimes *times = &target->consumer_times;
     uint32_t n = plan->consumers;
@@ -147,7 +151,8 @@ consumer_as_long(const ConsumerTrips *trips, uint32_t k)
 /* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
  * all together take, nor than the longest do alone, in whole rounds. */
 static double
-drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each, const ConsumerClocks *c)
+drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each,
+                const ConsumerClocks *c)
 {
     double most = trips->blocks / target->chip.sm_count * c->tile;
 
@@ -160,14 +165,14 @@ drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each, c
 }
 
 ConsumerClocks
-consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips, const PlanHints *plan,
-          bool whole_waves)
+consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
+              const PlanHints *plan, bool whole_waves)
 {
     const ConsumerTimes *times = &target->consumer_times;
     ConsumerClocks c = {.mmas = unit_norm(work->tensor, work->shared, times->port_power),
-                    .arithmetic = work->special + times->issue * work->issue +
-                                  times->vector * work->vectors +
-                                  (work->coop_k ? 0 : times->round)};
+                        .arithmetic = work->special + times->issue * work->issue +
+                                      times->vector * work->vectors +
+                                      (work->coop_k ? 0 : times->round)};
     double waves = trips->blocks / target->chip.sm_count;
     bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
     bool sliding = work->sliding && whole_waves && trips->each > 0;

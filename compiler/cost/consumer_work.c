@@ -59,7 +59,8 @@ add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
         for (uint32_t k = seldom; k < op->n_blocks; k++)
             add_arithmetic(w, target, op->blocks[k]);
         OpUse use = op_use(op);
-        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges || op->results[0]->type.dtype == DT_BOOL)
+        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges ||
+            op->results[0]->type.dtype == DT_BOOL)
             continue; /* predicates are for masks */
         w->issue += (use.mufu + use.alu) * clocks_of(use.of);
         w->special += use.mufu * (double)tir_type_elements(use.of->type) / target->chip.special_ops;
@@ -120,8 +121,8 @@ is_carried(const TirBlock *body, const TirVal *value)
 static const TirVal *
 viewed(const TirVal *value)
 {
-    while (value->def != NULL &&
-           (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_OWN || value->def->op == TIR_PART))
+    while (value->def != NULL && (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_OWN ||
+                                  value->def->op == TIR_PART))
         value = value->def->args[0];
     return value;
 }
@@ -211,9 +212,10 @@ add_mma(const Sum *sum, const TirOp *op)
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
         left = left->def->args[0];
-    bool in_shared = op->coop_k || (left->def != NULL &&
-                                   (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
-    if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) { /* what all consumers write */
+    bool in_shared = op->coop_k ||
+                     (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
+    /* what all consumers write */
+    if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) {
         w->coop_k = true;
         w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
         w->shared += (double)type.dim[0] * GROUP_ROWS * OPERAND_BYTES / port;
@@ -223,7 +225,8 @@ add_mma(const Sum *sum, const TirOp *op)
         depth *= sum->consumers;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
         w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
-        w->shared += (double)type.dim[0] * (GROUP_ROWS * OPERAND_BYTES + 8.0 * type.dim[1] / sum->consumers) / port;
+        w->shared += (double)type.dim[0] *
+                     (GROUP_ROWS * OPERAND_BYTES + 8.0 * type.dim[1] / sum->consumers) / port;
     }
     w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
@@ -264,9 +267,11 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
     bool first = w->atom_column_bytes == (int64_t)type.dim[0] * SWIZZLE_BYTES, fits = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared : NULL;
-        fits = fits || (pipeline != NULL && pipeline->per_consumer && pipeline->rows == type.dim[0] &&
-                        (int64_t)pipeline->cols * dtype_bits(pipeline->dtype) >= type.dim[1] * bits);
+        const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared
+                                                                    : NULL;
+        fits = fits ||
+               (pipeline != NULL && pipeline->per_consumer && pipeline->rows == type.dim[0] &&
+                (int64_t)pipeline->cols * dtype_bits(pipeline->dtype) >= type.dim[1] * bits);
     }
     w->leaves_over = first && fits;
 }
@@ -292,9 +297,10 @@ add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_l
         int64_t atom = SWIZZLE_BYTES / OPERAND_BYTES;
         int64_t rows = (op->shared->rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * SWIZZLE_ROWS;
         int64_t bytes = rows * ((op->shared->cols + atom - 1) / atom * atom) * OPERAND_BYTES;
-        int64_t *total = in_loop ? op->shared->per_consumer ? &w->pipeline_bytes_own : &w->pipeline_bytes_shared
+        int64_t *total = in_loop ? op->shared->per_consumer ? &w->pipeline_bytes_own
+                                                            : &w->pipeline_bytes_shared
                          : op->shared->per_consumer ? &w->once_bytes_own
-                                                : &w->once_bytes_shared;
+                                                    : &w->once_bytes_shared;
         *total += bytes;
     }
 }
@@ -311,7 +317,9 @@ add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 ConsumerWork
 consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
-    ConsumerWork w = {.axis = fn->plan->consumer_axis, .cooperative = fn->plan->cooperative, .lookahead = fn->plan->lookahead};
+    ConsumerWork w = {.axis = fn->plan->consumer_axis,
+                      .cooperative = fn->plan->cooperative,
+                      .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
     double least = 0;
 

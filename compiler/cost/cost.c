@@ -20,11 +20,11 @@ enum {
     NOMINAL_EXTENT = 4096, /* of a range that a loop steps through */
     PLAIN_REGISTERS = 28,  /* addresses, counters, fragments still under way */
     FULL_WARPS = 8,
-    SPILL_MARGIN = 8,     /* registers that ptxas wants beyond those to schedule well */
-    LEFT_ALIVE = 7,       /* of all registers, those that code should not keep alive */
-    SAFE_ALIVE = 24,      /* and those with which it is on the safe side */
-    TIGHT = 35,           /* the estimate may be so far off */
-    MOST_SPILLED = 64,     /* more than this is never worth it */
+    SPILL_MARGIN = 8,  /* registers that ptxas wants beyond those to schedule well */
+    LEFT_ALIVE = 7,    /* of all registers, those that code should not keep alive */
+    SAFE_ALIVE = 24,   /* and those with which it is on the safe side */
+    TIGHT = 35,        /* the estimate may be so far off */
+    MOST_SPILLED = 64, /* more than this is never worth it */
 };
 
 /* A branch that rows decide to take for themselves is taken rarely. */
@@ -43,8 +43,8 @@ typedef struct Model {
     CostUnits *units;
     double weight;
     int32_t position;
-    Interval *live;      /* by id of the value */
-    int32_t *extra;      /* registers needed at a position only */
+    Interval *live; /* by id of the value */
+    int32_t *extra; /* registers needed at a position only */
     int32_t n_positions;
     int64_t keep_budget;
     const TirVal **kept;
@@ -52,9 +52,9 @@ typedef struct Model {
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
     const MmaForm *mma;
-    double whole;    /* what tiles of the grid are together, of what there is to do */
-    bool exposed;    /* a copy is under way that nothing runs ahead of */
-    bool in_turn;    /* the same, but for a product */
+    double whole; /* what tiles of the grid are together, of what there is to do */
+    bool exposed; /* a copy is under way that nothing runs ahead of */
+    bool in_turn; /* the same, but for a product */
 } Model;
 
 static int64_t
@@ -363,9 +363,7 @@ cost_op(Model *m, const TirOp *op)
         m->in_turn |= m->exposed;
         m->exposed = false;
         return;
-    case TIR_BARRIER:
-        units->barriers += weight;
-        return;
+    case TIR_BARRIER: units->barriers += weight; return;
     case TIR_ASYNC_WAIT:
         units->waits += m->exposed ? weight : 0;
         units->turns += m->in_turn ? weight : 0;
@@ -389,8 +387,7 @@ cost_op(Model *m, const TirOp *op)
     }
     case TIR_ATOMIC_ADD: {
         const TirVal *added = op->args[op->n_args - 1];
-        units->atomic +=
-            weight * target->addition_clocks * (double)tir_type_elements(added->type);
+        units->atomic += weight * target->addition_clocks * (double)tir_type_elements(added->type);
         return;
     }
     case TIR_SHARED_WRITE:
@@ -403,10 +400,10 @@ cost_op(Model *m, const TirOp *op)
             units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
         return;
     case TIR_REDUCE:
-        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops; /* shuffles */
+        /* shuffles */
+        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops;
         break;
-    default:
-        break;
+    default: break;
     }
     OpUse use = op_use(op);
     if (use.of != NULL && !use.at_edges)
@@ -496,11 +493,13 @@ static int32_t
 blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
 {
     int32_t threads = WARP_LANES * (int32_t)warps;
-    int32_t registers = cost->registers > target->registers_per_thread ? target->registers_per_thread
-                                                                        : cost->registers;
+    int32_t registers = cost->registers > target->registers_per_thread
+                            ? target->registers_per_thread
+                            : cost->registers;
     registers = ceil_div(registers, REGISTER_STEP) * REGISTER_STEP;
     int32_t by_registers = target->chip.registers_per_sm / (registers * threads);
-    int32_t by_shared = target->chip.shared_per_sm / (cost->shared_bytes + target->chip.shared_reserved);
+    int32_t by_shared = target->chip.shared_per_sm /
+                        (cost->shared_bytes + target->chip.shared_reserved);
     int32_t by_threads = target->chip.threads_per_sm / threads;
     int32_t blocks = by_registers < by_shared ? by_registers : by_shared;
     blocks = blocks < by_threads ? blocks : by_threads;
@@ -514,7 +513,8 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     int32_t most = target->registers_per_thread;
 
     cost->fits = true;
-    cost->spilled = cost->registers + SPILL_MARGIN > most ? cost->registers + SPILL_MARGIN - most : 0;
+    cost->spilled = cost->registers + SPILL_MARGIN > most ? cost->registers + SPILL_MARGIN - most
+                                                          : 0;
     if (cost->shared_bytes > target->chip.shared_per_block) {
         cost->fits = false;
         cost->misfit = "shared memory";
@@ -530,8 +530,10 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     double smaller = u->tensor > u->shared ? u->shared : u->tensor;
     double rest = u->special + u->lanes;
     int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
-    cost->clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest + u->atomic;
-    cost->clocks += cost->blocks == 1 ? times->barrier_wait * u->barriers : times->round_wait * u->rounds;
+    cost->clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest +
+                   u->atomic;
+    cost->clocks += cost->blocks == 1 ? times->barrier_wait * u->barriers
+                                      : times->round_wait * u->rounds;
     cost->clocks += times->copy_wait * u->waits / cost->blocks + times->turn_wait * u->turns;
     if (cost->blocks * (int32_t)warps < FULL_WARPS)
         cost->clocks *= times->few_warps;
@@ -546,7 +548,12 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 void
 cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
 {
-    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .mma = mma_of_warp(px->target), .weight = 1,
+    Model m = {.px = px,
+               .fn = fn,
+               .cost = cost,
+               .units = &cost->units,
+               .mma = mma_of_warp(px->target),
+               .weight = 1,
                .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
@@ -642,7 +649,8 @@ least_held(const TirBlock *block)
             held = tir_type_elements(op->results[0]->type);
         if (op->op == TIR_FOR && loop_step(op->blocks[0], op->blocks[0]->params.at[0]) > 0) {
             for (uint32_t k = 0; k < op->n_results; k++)
-                held += op->results[k]->type.rank == 2 ? tir_type_elements(op->results[k]->type) : 0;
+                held += op->results[k]->type.rank == 2 ? tir_type_elements(op->results[k]->type)
+                                                       : 0;
         }
         most = held > most ? held : most;
     }
@@ -665,10 +673,11 @@ guess_block(Guess *g, const TirBlock *block)
             double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
             g->mmas = true;
             m->cost->work += weight * work;
-            m->units->tensor += weight * 2 * steps * form->k *
-                                ceil_div(type.dim[0], form->m) * form->m *
-                                ceil_div(type.dim[1], form->n) * form->n / target->chip.mma_flops[BY_WARP];
-            m->units->shared += weight * least_reads(form, op, g->warps) / target->chip.shared_bytes;
+            m->units->tensor += weight * 2 * steps * form->k * ceil_div(type.dim[0], form->m) *
+                                form->m * ceil_div(type.dim[1], form->n) * form->n /
+                                target->chip.mma_flops[BY_WARP];
+            m->units->shared += weight * least_reads(form, op, g->warps) /
+                                target->chip.shared_bytes;
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
@@ -676,12 +685,13 @@ guess_block(Guess *g, const TirBlock *block)
             if (dtype_bits(op->tensor->dtype) == 16)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
         } else if (op->op == TIR_ATOMIC_ADD) {
-            m->units->atomic +=
-                weight * target->addition_clocks * (double)tir_type_elements(tir_index_type(op));
+            m->units->atomic += weight * target->addition_clocks *
+                                (double)tir_type_elements(tir_index_type(op));
         } else {
             OpUse use = op_use(op);
             if (use.of != NULL && use.of->type.rank == 2 && !use.at_edges)
-                add_arithmetic(target, &use, weight * (double)tir_type_elements(use.of->type), m->units);
+                add_arithmetic(target, &use, weight * (double)tir_type_elements(use.of->type),
+                               m->units);
         }
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(m->px->target, op);
@@ -700,14 +710,18 @@ guess_block(Guess *g, const TirBlock *block)
 void
 cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost)
 {
-    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .mma = mma_of_warp(px->target), .weight = 1},
+    Guess g = {.m = {.px = px,
+                     .cost = cost,
+                     .units = &cost->units,
+                     .mma = mma_of_warp(px->target),
+                     .weight = 1},
                .warps = warps,
                .stages = stages};
 
     *cost = (Cost){0};
     guess_block(&g, fn->body);
-    cost->registers =
-        PLAIN_REGISTERS + (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
+    cost->registers = PLAIN_REGISTERS +
+                      (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
     cost->shared_bytes = g.mmas ? (int32_t)g.staged : 0;
     finish(px->target, warps, 0, cost);
 }

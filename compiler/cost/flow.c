@@ -26,7 +26,7 @@ typedef uint32_t Mmas; /* a set: bit i is product i */
 
 typedef struct Origin {
     Mmas same, transposed;
-    Mmas along[2];        /* statistics: dimension d of this value runs along .. */
+    Mmas along[2];            /* statistics: dimension d of this value runs along .. */
     Mmas transposed_along[2]; /* .. the rows, or the columns, of these products */
     bool carried;             /* of something that the main loop carries */
 } Origin;
@@ -472,8 +472,7 @@ read_operands(Reader *r)
 
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         FlowMma *p = &flow->mmas[k];
-        if (!read_operand(r, k, p->op->args[0], &p->a) ||
-            !read_operand(r, k, p->op->args[1], &p->b))
+        if (!read_operand(r, k, p->op->args[0], &p->a) || !read_operand(r, k, p->op->args[1], &p->b))
             return false;
         p->m = operand_dim(flow, p->a, 0);
         p->n = operand_dim(flow, p->b, 1);
@@ -530,8 +529,8 @@ read_outputs(Reader *r, const TirBlock *block)
         if (lies_in(op->parent, flow->loop))
             flow->mmas[first_of(set)].output_bytes = bytes;
         else
-            flow->final_bytes +=
-                (int64_t)value->type.dim[0] * stored_cols(flow, set, value) * bytes;
+            flow->final_bytes += (int64_t)value->type.dim[0] * stored_cols(flow, set, value) *
+                                 bytes;
     }
 }
 
@@ -600,8 +599,7 @@ number_divisions(Reader *r)
 
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         uint32_t first = root(r->parent_division, k);
-        flow->mmas[k].division =
-            first == k ? flow->divisions++ : flow->mmas[first].division;
+        flow->mmas[k].division = first == k ? flow->divisions++ : flow->mmas[first].division;
         flow->mmas[k].alive = root(r->parent_alive, k);
     }
 }

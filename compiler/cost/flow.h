@@ -28,8 +28,8 @@ enum { FLOW_ROUND = 32 }; /* elements: the least box of a swizzle with 64 bytes 
 typedef struct FlowValue {
     const TirVal *value;
     int32_t rows, cols;
-    uint32_t mmas; /* bits: those it is computed of */
-    uint32_t mma;  /* one of them, with the same rows and columns .. */
+    uint32_t mmas;   /* bits: those it is computed of */
+    uint32_t mma;    /* one of them, with the same rows and columns .. */
     bool transposed; /* .. or with rows and columns exchanged */
 } FlowValue;
 
@@ -37,7 +37,7 @@ typedef enum FlowOrigin { FLOW_LOADED, FLOW_COMPUTED } FlowOrigin;
 
 typedef struct FlowOperand {
     FlowOrigin origin;
-    uint32_t index; /* of the tile or the value */
+    uint32_t index;  /* of the tile or the value */
     bool transposed; /* its transpose is the operand */
 } FlowOperand;
 

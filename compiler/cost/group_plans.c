@@ -152,8 +152,8 @@ place_operands(const Flow *flow, GroupPlan *plan)
             plan->staged |= (uint32_t)1 << left.index;
         if (other.origin == FLOW_COMPUTED)
             plan->staged |= (uint32_t)1 << other.index;
-        plan->exchanges |=
-            (left.origin == FLOW_COMPUTED && !stays) || other.origin == FLOW_COMPUTED;
+        plan->exchanges |= (left.origin == FLOW_COMPUTED && !stays) ||
+                           other.origin == FLOW_COMPUTED;
     }
 }
 
@@ -297,7 +297,8 @@ count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
         const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
         bool left_in_shared = (plan->from_registers >> k & 1) == 0;
-        MmaUse use = mma_use(target, view.rows, view.cols / (int32_t)view.col_groups, p->k, left_in_shared);
+        MmaUse use = mma_use(target, view.rows, view.cols / (int32_t)view.col_groups, p->k,
+                             left_in_shared);
         plan->traffic += (int64_t)(view.col_groups * use.bytes);
         plan->traffic += 2 * (int64_t)p->m * p->n * p->output_bytes;
         plan->work += (double)p->m * p->n * p->k;
@@ -320,8 +321,7 @@ keeps_ties(const Flow *flow, const GroupPlan *plan)
 {
     for (uint32_t k = 0; k < flow->n_ties; k++) {
         uint32_t a = flow->ties[k][0], b = flow->ties[k][1];
-        if (plan->swapped[flow->mmas[a].division] ==
-                plan->swapped[flow->mmas[b].division] ||
+        if (plan->swapped[flow->mmas[a].division] == plan->swapped[flow->mmas[b].division] ||
             plan_view(flow, plan, a).row_groups != plan_view(flow, plan, b).row_groups)
             return false;
     }

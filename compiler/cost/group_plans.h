@@ -29,19 +29,21 @@ typedef struct GroupPlan {
      * rows of the result as the program has it (the others lie along its columns) */
     bool swapped[FLOW_MMAS];
     uint8_t row_groups[FLOW_MMAS];
-    bool registers_wanted;             /* computed left operands stay in registers where they can */
-    bool pipelined;                    /* the next iteration's first product before this one's arithmetic */
+    bool registers_wanted; /* computed left operands stay in registers where they can */
+    /* the next iteration's first product before this one's arithmetic */
+    bool pipelined;
     bool exchanges;                    /* some value goes from warp group to warp group */
     uint8_t stages[FLOW_TILES];        /* of each tile */
     uint32_t from_registers;           /* bits: the left operand of this product is in registers */
     uint32_t staged;                   /* bits: this value goes through shared memory */
     int32_t registers, register_limit; /* of accumulators, a thread */
     int64_t shared_bytes;              /* of tiles */
-    int64_t traffic;                   /* bytes through the port of shared memory in an iteration, but for .. */
-    int64_t copied;                    /* .. those that copies bring */
-    double per_element;                /* traffic for each element of the first product; where the loop goes along
+    /* bytes through the port of shared memory in an iteration, but for .. */
+    int64_t traffic;
+    int64_t copied;     /* .. those that copies bring */
+    double per_element; /* traffic for each element of the first product; where the loop goes along
                                           its depth, for 64 of that */
-    double work;                       /* multiply-adds of an iteration */
+    double work;        /* multiply-adds of an iteration */
     GroupClocks clocks;
 } GroupPlan;
 
@@ -49,7 +51,7 @@ typedef VEC(GroupPlan) GroupPlans;
 
 /* Why there is no plan: what the nearest ones would need. */
 typedef struct GroupNeeds {
-    uint32_t divisions;   /* how many there are that the instructions can do */
+    uint32_t divisions; /* how many there are that the instructions can do */
     /* of the plan that is least over its limit; both 0: some plan has enough */
     int32_t registers, register_limit;
     int64_t shared_bytes; /* of the smallest plan that has enough registers */

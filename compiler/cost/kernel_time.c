@@ -24,11 +24,13 @@ stages_of(const TirBlock *body)
 }
 
 KernelTime *
-kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints *hints, const int64_t *sizes)
+kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints *hints,
+            const int64_t *sizes)
 {
     if (fn->plan == NULL || !target_predicts_roles(target))
         return NULL;
-    bool together = fn->plan->coop_k || fn->plan->cooperative; /* else one consumer stands for all */
+    /* else one consumer stands for all */
+    bool together = fn->plan->coop_k || fn->plan->cooperative;
     ConsumerWork work = consumer_work(target, fn, together ? fn->plan->consumers : 1);
     if (work.n_loops == 0)
         return NULL;
@@ -39,8 +41,10 @@ kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints
     plan.paired = fn->plan->paired;
     plan.stages = stages > 0 ? stages : plan.stages;
     KernelTime *time = arena_new(arena, KernelTime);
-    *time = (KernelTime){.sizes = sizes != NULL ? sizes : trips_usual_sizes(arena, fn), .work = work};
-    time->trips = trips_of_consumers(fn, work.loops, work.n_loops, work.axis, plan.consumers, time->sizes);
+    *time = (KernelTime){.sizes = sizes != NULL ? sizes : trips_usual_sizes(arena, fn),
+                         .work = work};
+    time->trips = trips_of_consumers(fn, work.loops, work.n_loops, work.axis, plan.consumers,
+                                     time->sizes);
     time->clocks = consumer_time(target, &work, &time->trips, &plan, true);
     time->pipelined = consumer_pipelines(target, &work, &plan);
     time->microseconds = kernel_microseconds(target, &time->clocks);

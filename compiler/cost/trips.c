@@ -72,7 +72,8 @@ eval_host(const HostExpr *e, const int64_t *sizes)
     case HOST_NOT: return eval_host(e->a, sizes) == 0;
     case HOST_NEG: return -eval_host(e->a, sizes);
     case HOST_CDIV: {
-        int64_t a = e->a->kind == HOST_SCALAR ? TILED : eval_host(e->a, sizes), b = eval_host(e->b, sizes);
+        int64_t a = e->a->kind == HOST_SCALAR ? TILED : eval_host(e->a, sizes),
+                b = eval_host(e->b, sizes);
         return clamp_divide(a + b - 1, b);
     }
     default: return apply(how[e->kind], eval_host(e->a, sizes), eval_host(e->b, sizes));
@@ -107,7 +108,8 @@ eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
     case TIR_GRID_FIRST: /* where no plan made it a number: of a block with one program */
     case TIR_GRID: return def->integer < MOST_AXES ? at->grid[def->integer] : 0;
     case TIR_PARAM: return 1;
-    case TIR_LOAD: return def->n_args == 0 || def->n_args > 3 ? TILED : (a[def->n_args - 1] + 1) * TILED;
+    case TIR_LOAD:
+        return def->n_args == 0 || def->n_args > 3 ? TILED : (a[def->n_args - 1] + 1) * TILED;
     case TIR_NEG: return -a[0];
     case TIR_NOT: return def->results[0]->type.dtype == DT_BOOL ? a[0] == 0 : ~a[0];
     case TIR_ADD: return apply(ADD, a[0], a[1]);
@@ -195,7 +197,7 @@ masks_at(const TripLoop *loop, const Point *at)
 
 ConsumerTrips
 trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
-               uint32_t consumers, const int64_t *sizes)
+                   uint32_t consumers, const int64_t *sizes)
 {
     int64_t extent[MOST_AXES] = {1, 1, 1};
     ConsumerTrips trips = {.blocks = 1};
@@ -214,7 +216,8 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
     }
     int64_t along = (extent[axis] + consumers - 1) / consumers;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
-    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * consumers - extent[axis] : 0;
+    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * consumers - extent[axis]
+                                                                 : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {

@@ -24,16 +24,18 @@ typedef struct TripLoop {
 typedef struct ConsumerTrips {
     double blocks; /* of the launch */
     double each;   /* iterations of a consumer, on average over all places in all blocks */
-    double most;   /* iterations of the consumer that has the most in its block, on average over blocks */
-    double masks;  /* what masks cost in all of these */
-    double along;  /* blocks along the axis, .. */
-    double block[TRIP_SAMPLES]; /* .. and iterations of n of them, evenly spaced: averages of consumers */
+    /* iterations of the consumer that has the most in its block, on average over blocks */
+    double most;
+    double masks; /* what masks cost in all of these */
+    double along; /* blocks along the axis, .. */
+    /* .. and iterations of n of them, evenly spaced: averages of consumers */
+    double block[TRIP_SAMPLES];
     uint32_t n;
 } ConsumerTrips;
 
 /* For programs in which each of `loops` may run; consumers stand along `axis` of the grid. */
-ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
-                         uint32_t consumers, const int64_t *sizes);
+ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops,
+                                 uint32_t axis, uint32_t consumers, const int64_t *sizes);
 /* Points of one axis of the grid. */
 int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
 /* Sizes for a prediction when none are given: what the kernel says they are most often, else 4096 for

@@ -46,8 +46,8 @@ typedef struct Compilation {
     const TilecOptions *asked; /* the user's, where `options` are those for a page; else NULL */
     TilecOptions for_page;
     PassDump shown;
-    PlanHints plan;      /* pinned on the command line */
-    uint32_t hints;      /* warnings that -Werror leaves alone */
+    PlanHints plan; /* pinned on the command line */
+    uint32_t hints; /* warnings that -Werror leaves alone */
     Buf bugs, dump, report, output, schedule, picture, page;
     KernelTimes times;
     double *seconds; /* by row of the pass table, one more for checks */
@@ -75,7 +75,8 @@ find_target(Compilation *c, const char *name)
     const Target *target = target_find(name);
 
     if (target == NULL)
-        diag_error(&c->diag, (Span){0}, "E-TARGET: there is no target '%s'; --list-targets shows them", name);
+        diag_error(&c->diag, (Span){0},
+                   "E-TARGET: there is no target '%s'; --list-targets shows them", name);
     return target;
 }
 
@@ -89,23 +90,27 @@ read_options(Compilation *c)
     if (c->target != NULL && chip != NULL && chip != c->target) {
         c->target = target_tuned(&c->arena, c->target, chip);
         if (c->target == NULL)
-            diag_error(&c->diag, (Span){0}, "E-TARGET: -mtune=%s: %s does not run code for %s", options->tune,
-                       chip->name, options->arch);
+            diag_error(&c->diag, (Span){0}, "E-TARGET: -mtune=%s: %s does not run code for %s",
+                       options->tune, chip->name, options->arch);
     }
     if (options->level < 0 || options->level > 3)
-        diag_error(&c->diag, (Span){0}, "E-OPTION: the level is %d, expected 0 .. 3", options->level);
+        diag_error(&c->diag, (Span){0}, "E-OPTION: the level is %d, expected 0 .. 3",
+                   options->level);
     for (size_t k = 0; k < options->n_switches; k++)
         switched_read(&c->switched, &c->diag, options->switches[k]);
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan, fault);
     if (options->page && (options->emit != TILEC_EMIT_PTX || ends_with(c->path, ".lir")))
-        diag_error(&c->diag, (Span){0}, "E-OPTION: a page shows how a program becomes PTX, and nothing else");
-    bool stops = options->emit == TILEC_EMIT_AST || options->emit == TILEC_EMIT_TIR || ends_with(c->path, ".lir");
-    if (stops && !options->page && (options->schedule || options->schedule_picture))
         diag_error(&c->diag, (Span){0},
-                   "E-OPTION: --dump-schedule shows what all passes have made: it does not go with lane IR, "
-                   "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
+                   "E-OPTION: a page shows how a program becomes PTX, and nothing else");
+    bool stops = options->emit == TILEC_EMIT_AST || options->emit == TILEC_EMIT_TIR ||
+                 ends_with(c->path, ".lir");
+    if (stops && !options->page && (options->schedule || options->schedule_picture))
+        diag_error(
+            &c->diag, (Span){0},
+            "E-OPTION: --dump-schedule shows what all passes have made: it does not go with lane IR, "
+            "--emit=ast, --emit=tir and --run-pass without --emit=ptx");
     c->diag.all_places = options->line_info;
     c->shown = (PassDump){.out = &c->dump};
     if (options->dump_ir != NULL)
@@ -158,7 +163,8 @@ read_program(Compilation *c)
     }
     if (ends_with(c->path, ".tir")) {
         if (c->options->n_defines > 0)
-            diag_error(&c->diag, (Span){0}, "E-DEFINE: -D %s: tile IR has no parameters left to set",
+            diag_error(&c->diag, (Span){0},
+                       "E-DEFINE: -D %s: tile IR has no parameters left to set",
                        c->options->defines[0].name);
         c->module = tir_read(&c->arena, &c->diag, file);
         if (c->module == NULL)
@@ -168,11 +174,12 @@ read_program(Compilation *c)
         Buf text;
         buf_init(&text, &c->arena);
         if (!tir_verify(c->module, &text)) /* written by hand: the user's mistake */
-            diag_error(&c->diag, (Span){0}, "E-TILE-IR: %s is not valid tile IR:\n%s", c->path, text.at);
+            diag_error(&c->diag, (Span){0}, "E-TILE-IR: %s is not valid tile IR:\n%s", c->path,
+                       text.at);
         return !failed(c);
     }
-    c->front =
-        (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
+    c->front = (Front){
+        .arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
     if (!front_parse(&c->front, file))
         return false;
     if (c->options->emit == TILEC_EMIT_AST || c->options->emit == TILEC_EMIT_FORMATTED) {
@@ -219,7 +226,8 @@ kernel_context(Compilation *c, const TirFn *fn)
 
     px.warps = px.warps == 0 ? fn->chosen_warps : px.warps;
     px.stages = px.stages == 0 ? fn->chosen_stages : px.stages;
-    if (c->options->plan != NULL || plan == NULL || !target_has_roles(c->target) || !pass_enabled(&px, "plan"))
+    if (c->options->plan != NULL || plan == NULL || !target_has_roles(c->target) ||
+        !pass_enabled(&px, "plan"))
         return px;
     if (!plan_hints_read(plan, &px.plan, &fault)) /* only tile IR from text can be like that */
         diag_error(&c->diag, chosen ? fn->span : fn->hint_plan_span, "E-PLAN: %s \"%s\": %s",
@@ -285,10 +293,10 @@ emit(Compilation *c, LirFn *const *lowered)
         if (c->module->fns.at[k]->plan != NULL)
             arch = c->target->ptx_target_exact;
     }
-    SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0} : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
+    SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0}
+                                             : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
     const char *source = file_base_name(from.file == NULL ? c->path : from.file->path);
-    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version,
-                         lowered};
+    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version, lowered};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');
@@ -338,8 +346,10 @@ names_are_free(Compilation *c, const TirFn *fn)
             found = true;
         }
     if (found)
-        diag_error(&c->diag, span, "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is the number of "
-                   "multiprocessors of the GPU, for launchers", taken, fn->name);
+        diag_error(&c->diag, span,
+                   "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is the number of "
+                   "multiprocessors of the GPU, for launchers",
+                   taken, fn->name);
     return !found;
 }
 
@@ -349,19 +359,6 @@ is_made(const Compilation *c, const TileChoice *choice)
 {
     return choice != NULL && choice->code != NULL && !wants_checks(c) &&
            c->options->dump_ir == NULL && !c->options->report;
-}
-
-/* Says in the program itself that its loops have one stage: two is what they have unsaid. */
-static void
-say_one_stage(const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        if (op->op == TIR_FOR && op->hints.stages == 0)
-            op->hints.stages = 1;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            say_one_stage(op->blocks[k]);
-    }
 }
 
 /* Passes and lowering of one kernel.  NULL after errors. */
@@ -378,7 +375,7 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     if (choice != NULL && choice->stages > 0)
         px.stages = choice->stages;
     if (choice != NULL && choice->stages == 1 && choice->plan.consumers == 0)
-        say_one_stage(fn->body);
+        tile_choice_say_one_stage(fn->body);
     note_choice(fn, &px);
 
     if (!names_are_free(c, fn))
@@ -425,20 +422,12 @@ set_mark(const Compilation *c)
 }
 
 static void
-cut(Buf *buf, uint32_t n)
-{
-    buf->n = n;
-    if (buf->at != NULL)
-        buf->at[n] = '\0';
-}
-
-static void
 go_back(Compilation *c, Mark mark)
 {
     c->diag.messages.n = mark.messages;
     c->diag.errors = mark.errors;
-    cut(&c->dump, mark.dump);
-    cut(&c->report, mark.report);
+    buf_cut(&c->dump, mark.dump);
+    buf_cut(&c->report, mark.report);
 }
 
 /* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what was
@@ -499,8 +488,8 @@ lower_with_choices(Compilation *c, uint32_t k)
 
     if (c->diag.errors > errors)
         return NULL;
-    if (c->options->plan == NULL && fn->hint_plan != NULL &&
-        strcmp(fn->hint_plan, "none") != 0 && !target_has_roles(c->target))
+    if (c->options->plan == NULL && fn->hint_plan != NULL && strcmp(fn->hint_plan, "none") != 0 &&
+        !target_has_roles(c->target))
         diag_warning(&c->diag, fn->hint_plan_span,
                      "the plan of kernel '%s' is not used: %s has no products of warp groups",
                      fn->name, c->target->name);
@@ -540,8 +529,10 @@ lower_with_choices(Compilation *c, uint32_t k)
     }
     if (choices.n == 0) { /* nothing is open, or nothing fits and the passes say why */
         LirFn *lowered = lower_one(c, fn, NULL);
-        bool refused = c->options->plan != NULL && px.plan.consumers > 0 && lowered != NULL && fn->plan == NULL;
-        if (refused && c->front.ast != NULL && !c->diag.show_remarks) /* else a remark has said so */
+        bool refused = c->options->plan != NULL && px.plan.consumers > 0 && lowered != NULL &&
+                       fn->plan == NULL;
+        /* else a remark has said so */
+        if (refused && c->front.ast != NULL && !c->diag.show_remarks)
             c->hints += plan_warning(&c->front, &px, &c->trials, fn, NULL);
         return lowered;
     }
@@ -579,14 +570,16 @@ compile_lane_ir(Compilation *c)
         diag_error(&c->diag, (Span){0}, "E-LANE-IR: lane IR becomes PTX or lane IR, nothing else");
     if (c->options->n_defines > 0 || c->options->run_pass != NULL || c->options->kernel != NULL ||
         c->options->dump_ir != NULL)
-        diag_error(&c->diag, (Span){0}, "E-OPTION: -D, --kernel, --run-pass and --dump-ir do not go with "
-                                        "lane IR: no pass runs on it");
+        diag_error(&c->diag, (Span){0},
+                   "E-OPTION: -D, --kernel, --run-pass and --dump-ir do not go with "
+                   "lane IR: no pass runs on it");
     if (failed(c) || !lir_read(&c->arena, &c->diag, file, &fns))
         return;
     buf_init(&text, &c->arena);
     for (uint32_t k = 0; k < fns.n; k++) {
         if (!lir_verify(fns.at[k], &text))
-            diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s is not valid lane IR:\n%s", c->path, text.at);
+            diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s is not valid lane IR:\n%s", c->path,
+                       text.at);
     }
     if (failed(c))
         return;
@@ -598,8 +591,8 @@ compile_lane_ir(Compilation *c)
             arch = NULL;
     }
     if (arch == NULL) {
-        diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s has instructions that %s does not have", c->path,
-                   c->target->name);
+        diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s has instructions that %s does not have",
+                   c->path, c->target->name);
         return;
     }
     if (c->options->emit == TILEC_EMIT_PTX)
@@ -627,7 +620,8 @@ show_schedules(Compilation *c)
         const TirFn *fn = c->module->fns.at[k];
         PassContext px = kernel_context(c, fn);
         of[k] = (TimelineOf){.fn = fn, .time = kernel_times_of(&c->times, fn)};
-        bool kept_out = px.plan.consumers == 0 && (c->options->plan != NULL || px.plan_span.lo != 0);
+        bool kept_out = px.plan.consumers == 0 &&
+                        (c->options->plan != NULL || px.plan_span.lo != 0);
         if (kept_out)
             of[k].why = "none is wanted";
         else if (fn->plan == NULL && c->front.ast != NULL)
@@ -639,17 +633,18 @@ show_schedules(Compilation *c)
         timeline_svg(c->target, of, n, &c->picture);
 }
 
-static const char *
-text_of(const Buf *buf)
-{
-    return buf->at == NULL ? "" : buf->at;
-}
-
 static void
 make_page(Compilation *c)
 {
     const char *options = arena_printf(&c->arena, "%s, -O%d", c->target->name, c->options->level);
-    Page page = {&c->diag, c->path, options, c->module, c->target, text_of(&c->output), text_of(&c->picture), text_of(&c->report)};
+    Page page = {&c->diag,
+                 c->path,
+                 options,
+                 c->module,
+                 c->target,
+                 buf_text(&c->output),
+                 buf_text(&c->picture),
+                 buf_text(&c->report)};
 
     page_print(&page, &c->page);
 }
@@ -678,7 +673,8 @@ compile(Compilation *c)
         return;
     }
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
-    for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++) /* the errors of all kernels are worth seeing */
+    /* the errors of all kernels are worth seeing */
+    for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
         lowered[k] = named ? lower_one(c, c->module->fns.at[k], NULL) : lower_with_choices(c, k);
     if (failed(c))
         return;
@@ -696,8 +692,8 @@ search(Compilation *c)
     if (!read_options(c))
         return;
     if (ends_with(c->path, ".tir") || ends_with(c->path, ".lir")) {
-        diag_error(&c->diag, (Span){0}, "E-SEARCH: a search is for programs: %s has no sizes left to choose",
-                   c->path);
+        diag_error(&c->diag, (Span){0},
+                   "E-SEARCH: a search is for programs: %s has no sizes left to choose", c->path);
         return;
     }
     const SourceFile *file = diag_add_file(&c->diag, c->path, c->text, c->n);
@@ -705,8 +701,8 @@ search(Compilation *c)
         diag_error(&c->diag, (Span){0}, "E-FILE: %s is too large", c->path);
         return;
     }
-    c->front =
-        (Front){.arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
+    c->front = (Front){
+        .arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
     if (!front_parse(&c->front, file))
         return;
     PassContext px = pass_context(c);
@@ -757,17 +753,19 @@ fill_result(Compilation *c, TilecResult *result)
                    c->bugs.at);
     result->errors = c->diag.errors;
     result->status = c->bugs.n > 0 ? TILEC_BUG : c->diag.errors > 0 ? TILEC_ERROR : TILEC_OK;
-    result->messages = text_of(&messages);
-    result->dump = text_of(&c->dump);
-    result->report = c->asked != NULL && !c->asked->report ? "" : text_of(&c->report);
-    result->schedule = text_of(&c->schedule);
-    result->schedule_picture = c->asked != NULL && !c->asked->schedule_picture ? "" : text_of(&c->picture);
-    result->page = text_of(&c->page);
+    result->messages = buf_text(&messages);
+    result->dump = buf_text(&c->dump);
+    result->report = c->asked != NULL && !c->asked->report ? "" : buf_text(&c->report);
+    result->schedule = buf_text(&c->schedule);
+    result->schedule_picture = c->asked != NULL && !c->asked->schedule_picture
+                                   ? ""
+                                   : buf_text(&c->picture);
+    result->page = buf_text(&c->page);
     if (c->seconds != NULL)
         time_report(c, &times);
-    result->time_report = text_of(&times);
+    result->time_report = buf_text(&times);
     if (result->status == TILEC_OK) {
-        result->output = text_of(&c->output);
+        result->output = buf_text(&c->output);
         result->output_bytes = c->output.n;
     }
     result->memory_bytes = c->arena.total_bytes + c->trials.total_bytes;

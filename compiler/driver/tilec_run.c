@@ -61,8 +61,12 @@ inputs(Execution *x)
 
     for (size_t k = 0; k < x->asked->n_inputs; k++) {
         const TilecArray *from = &x->asked->inputs[k];
-        out[k] = (InterpretArray){.name = from->name, .kind = from->kind, .bytes = from->bytes,
-                                  .rank = from->rank, .total = from->total, .data = from->data};
+        out[k] = (InterpretArray){.name = from->name,
+                                  .kind = from->kind,
+                                  .bytes = from->bytes,
+                                  .rank = from->rank,
+                                  .total = from->total,
+                                  .data = from->data};
         memcpy(out[k].shape, from->shape, sizeof out[k].shape);
     }
     return out;
@@ -74,8 +78,12 @@ outputs(Execution *x, const InterpretArray *from)
     TilecArray *out = arena_array(&x->arena, TilecArray, x->asked->n_outputs + 1);
 
     for (size_t k = 0; k < x->asked->n_outputs; k++) {
-        out[k] = (TilecArray){.name = from[k].name, .kind = from[k].kind, .bytes = from[k].bytes,
-                              .rank = from[k].rank, .total = from[k].total, .data = from[k].data,
+        out[k] = (TilecArray){.name = from[k].name,
+                              .kind = from[k].kind,
+                              .bytes = from[k].bytes,
+                              .rank = from[k].rank,
+                              .total = from[k].total,
+                              .data = from[k].data,
                               .tolerance = from[k].tolerance};
         memcpy(out[k].shape, from[k].shape, sizeof out[k].shape);
     }

@@ -81,32 +81,20 @@ static void
 add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
 {
     static const char *const symbols[] = {
-        [HOST_ADD] = " + ", [HOST_SUB] = " - ", [HOST_MUL] = " * ", [HOST_DIV] = " / ",
-        [HOST_EQ] = " == ", [HOST_NE] = " != ", [HOST_LT] = " < ",  [HOST_LE] = " <= ",
+        [HOST_ADD] = " + ", [HOST_SUB] = " - ", [HOST_MUL] = " * ",  [HOST_DIV] = " / ",
+        [HOST_EQ] = " == ", [HOST_NE] = " != ", [HOST_LT] = " < ",   [HOST_LE] = " <= ",
         [HOST_GT] = " > ",  [HOST_GE] = " >= ", [HOST_AND] = " && ", [HOST_OR] = " || "};
 
     switch (e->kind) {
-    case HOST_INT:
-        buf_printf(out, "INT64_C(%lld)", (long long)e->integer);
-        return;
-    case HOST_FLOAT:
-        buf_printf(out, "%.17g", e->number);
-        return;
-    case HOST_SIZE:
-        buf_printf(out, "size_%s", fn->sizes.at[e->index].name);
-        return;
-    case HOST_SM_COUNT:
-        buf_add(out, "module->sm_count");
-        return;
+    case HOST_INT: buf_printf(out, "INT64_C(%lld)", (long long)e->integer); return;
+    case HOST_FLOAT: buf_printf(out, "%.17g", e->number); return;
+    case HOST_SIZE: buf_printf(out, "size_%s", fn->sizes.at[e->index].name); return;
+    case HOST_SM_COUNT: buf_add(out, "module->sm_count"); return;
     case HOST_SCALAR:
         buf_printf(out, "args->%s", header_identifier(out->arena, fn->scalars.at[e->index].name));
         return;
-    case HOST_CDIV:
-        add_call(out, fn, "tilec_cdiv", e);
-        return;
-    case HOST_REM:
-        add_call(out, fn, "tilec_rem", e);
-        return;
+    case HOST_CDIV: add_call(out, fn, "tilec_cdiv", e); return;
+    case HOST_REM: add_call(out, fn, "tilec_rem", e); return;
     case HOST_MIN:
     case HOST_MAX:
         buf_char(out, '(');
@@ -125,8 +113,7 @@ add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
         add_expression(out, fn, e->a);
         buf_char(out, ')');
         return;
-    default:
-        break;
+    default: break;
     }
     if (e->kind == HOST_DIV && !is_real(fn, e)) {
         add_call(out, fn, "tilec_div", e);
@@ -144,156 +131,160 @@ add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
 static void
 write_shared_part(Buf *out)
 {
-    buf_add(out,
-            "#ifndef TILEC_GENERATED_COMMON\n"
-            "#define TILEC_GENERATED_COMMON\n"
-            "/* A tensor in device memory.  Shapes and strides count elements; the last stride is 1. */\n");
+    buf_add(
+        out,
+        "#ifndef TILEC_GENERATED_COMMON\n"
+        "#define TILEC_GENERATED_COMMON\n"
+        "/* A tensor in device memory.  Shapes and strides count elements; the last stride is 1. */\n");
     for (int rank = 1; rank <= TENSOR_MAX_RANK; rank++)
         buf_printf(out,
                    "typedef struct tilec_view%d {\n    CUdeviceptr data;\n    int64_t shape[%d], "
-                   "stride[%d];\n} tilec_view%d;\n", rank, rank, rank, rank);
-    buf_add(out,
-            "static inline int64_t\n"
-            "tilec_div(int64_t a, int64_t b)\n"
-            "{\n"
-            "    return b ? a / b : 0;\n"
-            "}\n"
-            "static inline int64_t\n"
-            "tilec_rem(int64_t a, int64_t b)\n"
-            "{\n"
-            "    return b ? a % b : 1; /* as if it did not divide */\n"
-            "}\n"
-            "static inline int64_t\n"
-            "tilec_cdiv(int64_t a, int64_t b)\n"
-            "{\n"
-            "    return b ? (a + b - 1) / b : 0;\n"
-            "}\n"
-            "/* Why a launch is refused, in `message` (which may be NULL). */\n"
-            "static inline CUresult\n"
-            "tilec_refuse(char *message, size_t bytes, const char *format, ...)\n"
-            "{\n"
-            "    va_list list;\n"
-            "\n"
-            "    va_start(list, format);\n"
-            "    if (message && bytes)\n"
-            "        vsnprintf(message, bytes, format, list);\n"
-            "    va_end(list);\n"
-            "    return CUDA_ERROR_INVALID_VALUE;\n"
-            "}\n"
-            "/* A thread that has no context, or another one, launches in that of the module. */\n"
-            "static inline CUresult\n"
-            "tilec_enter(CUcontext context, int *entered)\n"
-            "{\n"
-            "    CUcontext now = NULL;\n"
-            "    CUresult result = cuCtxGetCurrent(&now);\n"
-            "\n"
-            "    *entered = result == CUDA_SUCCESS && now != context;\n"
-            "    if (*entered)\n"
-            "        result = cuCtxPushCurrent(context);\n"
-            "    return result;\n"
-            "}\n"
-            "static inline CUresult\n"
-            "tilec_leave(CUresult result, int entered)\n"
-            "{\n"
-            "    CUcontext left;\n"
-            "\n"
-            "    if (entered)\n"
-            "        cuCtxPopCurrent(&left);\n"
-            "    return result;\n"
-            "}\n"
-            "/* Address, rank, alignment and strides of one tensor. */\n"
-            "static inline CUresult\n"
-            "tilec_check_view(const char *name, CUdeviceptr data, const int64_t *shape,\n"
-            "                 const int64_t *stride, int rank, int element_bytes, int align,\n"
-            "                 char *message, size_t bytes)\n"
-            "{\n"
-            "    int empty = 0;\n"
-            "\n"
-            "    for (int d = 0; d < rank; d++)\n"
-            "        empty |= shape[d] == 0;\n"
-            "    if (!data && !empty)\n"
-            "        return tilec_refuse(message, bytes, \"the address of %s is null\", name);\n"
-            "    if (data % (CUdeviceptr)align)\n"
-            "        return tilec_refuse(message, bytes, \"the address of %s must be a multiple of %d "
-            "bytes\",\n"
-            "                            name, align);\n"
-            "    for (int d = 0; d < rank; d++) {\n"
-            "        if (shape[d] < 0 || shape[d] > INT32_MAX)\n"
-            "            return tilec_refuse(message, bytes, \"dimension %d of %s is %lld, which 32 bits "
-            "cannot hold\",\n"
-            "                                d, name, (long long)shape[d]);\n"
-            "        if (shape[d] > 1 && d == rank - 1 && stride[d] != 1)\n"
-            "            return tilec_refuse(message, bytes, \"the last dimension of %s must be "
-            "contiguous\", name);\n"
-            "        if (shape[d] > 1 && d < rank - 1 && stride[d] * element_bytes % align)\n"
-            "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; it must be "
-            "a multiple of %d\",\n"
-            "                                d, name, (long long)stride[d] * element_bytes, align);\n"
-            "    }\n"
-            "    return CUDA_SUCCESS;\n"
-            "}\n"
-            "#endif /* TILEC_GENERATED_COMMON */\n\n");
+                   "stride[%d];\n} tilec_view%d;\n",
+                   rank, rank, rank, rank);
+    buf_add(
+        out,
+        "static inline int64_t\n"
+        "tilec_div(int64_t a, int64_t b)\n"
+        "{\n"
+        "    return b ? a / b : 0;\n"
+        "}\n"
+        "static inline int64_t\n"
+        "tilec_rem(int64_t a, int64_t b)\n"
+        "{\n"
+        "    return b ? a % b : 1; /* as if it did not divide */\n"
+        "}\n"
+        "static inline int64_t\n"
+        "tilec_cdiv(int64_t a, int64_t b)\n"
+        "{\n"
+        "    return b ? (a + b - 1) / b : 0;\n"
+        "}\n"
+        "/* Why a launch is refused, in `message` (which may be NULL). */\n"
+        "static inline CUresult\n"
+        "tilec_refuse(char *message, size_t bytes, const char *format, ...)\n"
+        "{\n"
+        "    va_list list;\n"
+        "\n"
+        "    va_start(list, format);\n"
+        "    if (message && bytes)\n"
+        "        vsnprintf(message, bytes, format, list);\n"
+        "    va_end(list);\n"
+        "    return CUDA_ERROR_INVALID_VALUE;\n"
+        "}\n"
+        "/* A thread that has no context, or another one, launches in that of the module. */\n"
+        "static inline CUresult\n"
+        "tilec_enter(CUcontext context, int *entered)\n"
+        "{\n"
+        "    CUcontext now = NULL;\n"
+        "    CUresult result = cuCtxGetCurrent(&now);\n"
+        "\n"
+        "    *entered = result == CUDA_SUCCESS && now != context;\n"
+        "    if (*entered)\n"
+        "        result = cuCtxPushCurrent(context);\n"
+        "    return result;\n"
+        "}\n"
+        "static inline CUresult\n"
+        "tilec_leave(CUresult result, int entered)\n"
+        "{\n"
+        "    CUcontext left;\n"
+        "\n"
+        "    if (entered)\n"
+        "        cuCtxPopCurrent(&left);\n"
+        "    return result;\n"
+        "}\n"
+        "/* Address, rank, alignment and strides of one tensor. */\n"
+        "static inline CUresult\n"
+        "tilec_check_view(const char *name, CUdeviceptr data, const int64_t *shape,\n"
+        "                 const int64_t *stride, int rank, int element_bytes, int align,\n"
+        "                 char *message, size_t bytes)\n"
+        "{\n"
+        "    int empty = 0;\n"
+        "\n"
+        "    for (int d = 0; d < rank; d++)\n"
+        "        empty |= shape[d] == 0;\n"
+        "    if (!data && !empty)\n"
+        "        return tilec_refuse(message, bytes, \"the address of %s is null\", name);\n"
+        "    if (data % (CUdeviceptr)align)\n"
+        "        return tilec_refuse(message, bytes, \"the address of %s must be a multiple of %d "
+        "bytes\",\n"
+        "                            name, align);\n"
+        "    for (int d = 0; d < rank; d++) {\n"
+        "        if (shape[d] < 0 || shape[d] > INT32_MAX)\n"
+        "            return tilec_refuse(message, bytes, \"dimension %d of %s is %lld, which 32 bits "
+        "cannot hold\",\n"
+        "                                d, name, (long long)shape[d]);\n"
+        "        if (shape[d] > 1 && d == rank - 1 && stride[d] != 1)\n"
+        "            return tilec_refuse(message, bytes, \"the last dimension of %s must be "
+        "contiguous\", name);\n"
+        "        if (shape[d] > 1 && d < rank - 1 && stride[d] * element_bytes % align)\n"
+        "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; it must be "
+        "a multiple of %d\",\n"
+        "                                d, name, (long long)stride[d] * element_bytes, align);\n"
+        "    }\n"
+        "    return CUDA_SUCCESS;\n"
+        "}\n"
+        "#endif /* TILEC_GENERATED_COMMON */\n\n");
 }
 
 /* What headers with tensor maps share; it needs the cuda.h of CUDA 12. */
 static void
 write_map_part(Buf *out)
 {
-    buf_add(out,
-            "#ifndef TILEC_GENERATED_MAPS\n"
-            "#define TILEC_GENERATED_MAPS\n"
-            "/* What a tensor map asks of the strides, beside what tilec_check_view does. */\n"
-            "static inline CUresult\n"
-            "tilec_check_map(const char *name, const int64_t *shape, const int64_t *stride, int rank,\n"
-            "                int element_bytes, char *message, size_t bytes)\n"
-            "{\n"
-            "    for (int d = 0; d < rank - 1; d++) {\n"
-            "        int64_t pitch = stride[d] * element_bytes;\n"
-            "        if (shape[d] > 1 && (pitch < 0 || pitch >= INT64_C(1) << 40 || pitch % 16))\n"
-            "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; a tensor "
-            "map takes \"\n"
-            "                                \"multiples of 16 below 2^40\", d, name, (long long)pitch);\n"
-            "    }\n"
-            "    return CUDA_SUCCESS;\n"
-            "}\n"
-            "/* `dim` and `box` from the innermost dimension out.  A tensor without elements has no map of\n"
-            " * its own: it gets one of a single zero, around which everything is out of bounds. */\n"
-            "static inline CUresult\n"
-            "tilec_make_map(CUtensorMap *map, CUtensorMapDataType type, int element_bytes, CUdeviceptr data,\n"
-            "               const int64_t *shape, const int64_t *stride, int rank, const int *dim,\n"
-            "               const cuuint32_t *box, CUtensorMapSwizzle swizzle,\n"
-            "               CUtensorMapL2promotion promotion, CUdeviceptr zeros)\n"
-            "{\n"
-            "    cuuint64_t size[5], pitches[5] = {0};\n"
-            "    cuuint32_t step[5] = {1, 1, 1, 1, 1};\n"
-            "    int64_t span = element_bytes; /* bytes that the dimensions so far reach over */\n"
-            "    int empty = 0;\n"
-            "\n"
-            "    for (int d = 0; d < rank; d++)\n"
-            "        empty |= shape[dim[d]] == 0;\n"
-            "    for (int d = 0; d < rank; d++) {\n"
-            "        int64_t extent = empty ? 1 : shape[dim[d]], pitch = element_bytes;\n"
-            "        if (d > 0) {\n"
-            "            pitch = extent > 1 ? stride[dim[d]] * element_bytes : (span + 15) / 16 * 16;\n"
-            "            pitches[d - 1] = (cuuint64_t)pitch;\n"
-            "        }\n"
-            "        size[d] = (cuuint64_t)extent;\n"
-            "        span = extent * pitch > span ? extent * pitch : span;\n"
-            "    }\n"
-            "    for (int d = 1; d + 1 < rank && !empty; d++) {\n"
-            "        if (dim[d] != dim[rank - 1])\n"
-            "            continue;\n"
-            "        pitches[rank - 2] = pitches[d - 1]; /* named twice: boxes end before the tensor does */\n"
-            "        data -= box[d] * pitches[d - 1];\n"
-            "        size[d] = box[d];\n"
-            "        size[rank - 1]++;\n"
-            "    }\n"
-            "    return cuTensorMapEncodeTiled(map, type, (cuuint32_t)rank,\n"
-            "                                  (void *)(uintptr_t)(empty ? zeros : data), size, pitches, box,\n"
-            "                                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,\n"
-            "                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
-            "}\n"
-            "#endif /* TILEC_GENERATED_MAPS */\n\n");
+    buf_add(
+        out,
+        "#ifndef TILEC_GENERATED_MAPS\n"
+        "#define TILEC_GENERATED_MAPS\n"
+        "/* What a tensor map asks of the strides, beside what tilec_check_view does. */\n"
+        "static inline CUresult\n"
+        "tilec_check_map(const char *name, const int64_t *shape, const int64_t *stride, int rank,\n"
+        "                int element_bytes, char *message, size_t bytes)\n"
+        "{\n"
+        "    for (int d = 0; d < rank - 1; d++) {\n"
+        "        int64_t pitch = stride[d] * element_bytes;\n"
+        "        if (shape[d] > 1 && (pitch < 0 || pitch >= INT64_C(1) << 40 || pitch % 16))\n"
+        "            return tilec_refuse(message, bytes, \"stride %d of %s is %lld bytes; a tensor "
+        "map takes \"\n"
+        "                                \"multiples of 16 below 2^40\", d, name, (long long)pitch);\n"
+        "    }\n"
+        "    return CUDA_SUCCESS;\n"
+        "}\n"
+        "/* `dim` and `box` from the innermost dimension out.  A tensor without elements has no map of\n"
+        " * its own: it gets one of a single zero, around which everything is out of bounds. */\n"
+        "static inline CUresult\n"
+        "tilec_make_map(CUtensorMap *map, CUtensorMapDataType type, int element_bytes, CUdeviceptr data,\n"
+        "               const int64_t *shape, const int64_t *stride, int rank, const int *dim,\n"
+        "               const cuuint32_t *box, CUtensorMapSwizzle swizzle,\n"
+        "               CUtensorMapL2promotion promotion, CUdeviceptr zeros)\n"
+        "{\n"
+        "    cuuint64_t size[5], pitches[5] = {0};\n"
+        "    cuuint32_t step[5] = {1, 1, 1, 1, 1};\n"
+        "    int64_t span = element_bytes; /* bytes that the dimensions so far reach over */\n"
+        "    int empty = 0;\n"
+        "\n"
+        "    for (int d = 0; d < rank; d++)\n"
+        "        empty |= shape[dim[d]] == 0;\n"
+        "    for (int d = 0; d < rank; d++) {\n"
+        "        int64_t extent = empty ? 1 : shape[dim[d]], pitch = element_bytes;\n"
+        "        if (d > 0) {\n"
+        "            pitch = extent > 1 ? stride[dim[d]] * element_bytes : (span + 15) / 16 * 16;\n"
+        "            pitches[d - 1] = (cuuint64_t)pitch;\n"
+        "        }\n"
+        "        size[d] = (cuuint64_t)extent;\n"
+        "        span = extent * pitch > span ? extent * pitch : span;\n"
+        "    }\n"
+        "    for (int d = 1; d + 1 < rank && !empty; d++) {\n"
+        "        if (dim[d] != dim[rank - 1])\n"
+        "            continue;\n"
+        "        pitches[rank - 2] = pitches[d - 1]; /* named twice: boxes end before the tensor does */\n"
+        "        data -= box[d] * pitches[d - 1];\n"
+        "        size[d] = box[d];\n"
+        "        size[rank - 1]++;\n"
+        "    }\n"
+        "    return cuTensorMapEncodeTiled(map, type, (cuuint32_t)rank,\n"
+        "                                  (void *)(uintptr_t)(empty ? zeros : data), size, pitches, box,\n"
+        "                                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,\n"
+        "                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);\n"
+        "}\n"
+        "#endif /* TILEC_GENERATED_MAPS */\n\n");
 }
 
 /* ---- one kernel ---- */
@@ -303,13 +294,14 @@ write_memory_members(const HeaderWriter *w, const TirFn *fn)
 {
     for (uint32_t i = 0; i < fn->memories.n; i++) {
         const TirMemory *memory = &fn->memories.at[i];
-        buf_printf(w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
-                   header_memory(w->out->arena, memory), header_prefix(w, fn), memory->name,
-                   memory->kind == MEMORY_SCRATCH
-                       ? ": zero before the first launch; each\n     * leaves it zero.  Launches that "
-                         "may run at the same time need two"
-                       : "; shared with the module's\n     * other kernels that name it, for one run of "
-                         "them");
+        buf_printf(
+            w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
+            header_memory(w->out->arena, memory), header_prefix(w, fn), memory->name,
+            memory->kind == MEMORY_SCRATCH
+                ? ": zero before the first launch; each\n     * leaves it zero.  Launches that "
+                  "may run at the same time need two"
+                : "; shared with the module's\n     * other kernels that name it, for one run of "
+                  "them");
     }
 }
 
@@ -334,15 +326,18 @@ write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
                    (unsigned)cluster_extent(code, d));
     for (uint32_t i = 0; i < fn->memories.n; i++) {
         const char *member = header_memory(out->arena, &fn->memories.at[i]);
-        buf_printf(out, "#define %s_HAS_%s 1 /* args.%s is there; another compilation may need none */\n",
-                   big, header_upper(out->arena, member), member);
+        buf_printf(
+            out, "#define %s_HAS_%s 1 /* args.%s is there; another compilation may need none */\n",
+            big, header_upper(out->arena, member), member);
     }
     buf_printf(out, "\ntypedef struct %s_args {\n", prefix);
     for (uint32_t i = 0; i < fn->tensors.n; i++) {
         const TirTensor *t = fn->tensors.at[i];
         buf_printf(out, "    tilec_view%u %s; /* %s %s[", (unsigned)t->rank,
                    header_identifier(out->arena, t->name),
-                   t->mode == TENSOR_IN ? "in" : t->mode == TENSOR_OUT ? "out" : "inout",
+                   t->mode == TENSOR_IN    ? "in"
+                   : t->mode == TENSOR_OUT ? "out"
+                                           : "inout",
                    dtype_name(t->dtype));
         for (uint32_t d = 0; d < t->rank; d++) {
             buf_add(out, d ? ", " : "");
@@ -366,35 +361,40 @@ write_check_tensor(const HeaderWriter *w, const TirFn *fn, const TirTensor *t)
     Buf *out = w->out;
     const char *name = header_identifier(out->arena, t->name);
 
-    buf_printf(out,
-               "    result = tilec_check_view(\"%s\", args->%s.data, args->%s.shape, args->%s.stride, "
-               "%u, %u, %u,\n                              message, bytes);\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n",
-               t->name, name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8,
-               (unsigned)t->align);
+    buf_printf(
+        out,
+        "    result = tilec_check_view(\"%s\", args->%s.data, args->%s.shape, args->%s.stride, "
+        "%u, %u, %u,\n                              message, bytes);\n"
+        "    if (result != CUDA_SUCCESS)\n        return result;\n",
+        t->name, name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8,
+        (unsigned)t->align);
     for (uint32_t d = 0; d < t->rank; d++) {
         if (t->dim[d].constant)
-            buf_printf(out,
-                       "    if (args->%s.shape[%u] != %d)\n        return tilec_refuse(message, bytes, "
-                       "\"dimension %u of %s must be %d, not %%lld\",\n"
-                       "                            (long long)args->%s.shape[%u]);\n",
-                       name, (unsigned)d, (int)t->dim[d].constant, (unsigned)d, t->name,
-                       (int)t->dim[d].constant, name, (unsigned)d);
+            buf_printf(
+                out,
+                "    if (args->%s.shape[%u] != %d)\n        return tilec_refuse(message, bytes, "
+                "\"dimension %u of %s must be %d, not %%lld\",\n"
+                "                            (long long)args->%s.shape[%u]);\n",
+                name, (unsigned)d, (int)t->dim[d].constant, (unsigned)d, t->name,
+                (int)t->dim[d].constant, name, (unsigned)d);
         else
-            buf_printf(out,
-                       "    if (args->%s.shape[%u] != size_%s)\n        return tilec_refuse(message, "
-                       "bytes, \"dimension %u of %s is %%lld, but %s is %%lld\",\n"
-                       "                            (long long)args->%s.shape[%u], (long long)size_%s);"
-                       "\n", name, (unsigned)d, fn->sizes.at[t->dim[d].size].name, (unsigned)d,
-                       t->name, fn->sizes.at[t->dim[d].size].name, name, (unsigned)d,
-                       fn->sizes.at[t->dim[d].size].name);
+            buf_printf(
+                out,
+                "    if (args->%s.shape[%u] != size_%s)\n        return tilec_refuse(message, "
+                "bytes, \"dimension %u of %s is %%lld, but %s is %%lld\",\n"
+                "                            (long long)args->%s.shape[%u], (long long)size_%s);"
+                "\n",
+                name, (unsigned)d, fn->sizes.at[t->dim[d].size].name, (unsigned)d, t->name,
+                fn->sizes.at[t->dim[d].size].name, name, (unsigned)d,
+                fn->sizes.at[t->dim[d].size].name);
     }
 }
 
 static bool
 asks_for_device(const HostExpr *e)
 {
-    return e != NULL && (e->kind == HOST_SM_COUNT || asks_for_device(e->a) || asks_for_device(e->b));
+    return e != NULL &&
+           (e->kind == HOST_SM_COUNT || asks_for_device(e->a) || asks_for_device(e->b));
 }
 
 /* A memory that has bytes has an address; how many it has may follow from the arguments alone. */
@@ -410,10 +410,12 @@ write_check_memory(const HeaderWriter *w, const TirFn *fn, const TirMemory *memo
         add_expression(out, fn, memory->bytes);
         buf_add(out, " > 0");
     }
-    buf_printf(out,
-               ")\n        return tilec_refuse(message, bytes, \"%s is null: it takes the address of "
-               "%s_bytes_%s() bytes%s\");\n",
-               member, header_prefix(w, fn), memory->name, memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
+    buf_printf(
+        out,
+        ")\n        return tilec_refuse(message, bytes, \"%s is null: it takes the address of "
+        "%s_bytes_%s() bytes%s\");\n",
+        member, header_prefix(w, fn), memory->name,
+        memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
 }
 
 static void
@@ -422,10 +424,12 @@ write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
 
-    buf_printf(out,
-               "/* CUDA_SUCCESS when the kernel can run with these arguments, else why not. */\n"
-               "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
-               "    CUresult result;\n", prefix, prefix);
+    buf_printf(
+        out,
+        "/* CUDA_SUCCESS when the kernel can run with these arguments, else why not. */\n"
+        "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
+        "    CUresult result;\n",
+        prefix, prefix);
     header_sizes(w, fn);
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->tensors.n; i++)
@@ -460,7 +464,8 @@ write_grid(const HeaderWriter *w, const TirFn *fn)
 
     buf_printf(out,
                "static inline void\n%s_grid(const %s_module *module, const %s_args *args, "
-               "int64_t grid[3])\n{\n", prefix, w->stem, prefix);
+               "int64_t grid[3])\n{\n",
+               prefix, w->stem, prefix);
     header_sizes(w, fn);
     buf_add(out, "    (void)module;\n    (void)args;\n");
     for (uint32_t d = 0; d < 3; d++) {
@@ -478,9 +483,11 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn)
     const char *prefix = header_prefix(w, fn);
 
     for (uint32_t i = 0; i < fn->memories.n; i++) {
-        buf_printf(out,
-                   "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
-                   "{\n", prefix, fn->memories.at[i].name, w->stem, prefix);
+        buf_printf(
+            out,
+            "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
+            "{\n",
+            prefix, fn->memories.at[i].name, w->stem, prefix);
         header_sizes(w, fn);
         buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
         add_expression(out, fn, fn->memories.at[i].bytes);
@@ -533,70 +540,74 @@ write_load(const HeaderWriter *w, bool embedded)
     buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
         buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
-    buf_printf(out,
-               "};\n"
-               "    char jit_log[2048] = \"\";\n"
-               "    CUjit_option keys[2] = {CU_JIT_ERROR_LOG_BUFFER, "
-               "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};\n"
-               "    void *values[2] = {jit_log, (void *)(uintptr_t)sizeof jit_log};\n"
-               "    int major = 0, minor = 0, have, limit = 0;\n"
-               "    CUdevice device;\n"
-               "    CUresult result = cuCtxGetDevice(&device);\n\n"
-               "    if (result == CUDA_SUCCESS)\n"
-               "        result = cuCtxGetCurrent(&out->context);\n"
-               "    if (result == CUDA_SUCCESS)\n"
-               "        result = cuDeviceGetAttribute(\n"
-               "            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);\n"
-               "    if (result == CUDA_SUCCESS)\n"
-               "        result = cuDeviceGetAttribute(\n"
-               "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
-               "    if (result == CUDA_SUCCESS)\n"
-               "        result = cuDeviceGetAttribute(\n"
-               "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n"
-               "    if (result == CUDA_SUCCESS)\n"
-               "        result = cuDeviceGetAttribute(\n"
-               "            &out->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);\n"
-               "    if (result != CUDA_SUCCESS) {\n"
-               "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
-               "        return result;\n    }\n"
-               "    have = major * 10 + minor;\n"
-               "    if (!(%s)) {\n"
-               "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
-               "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
-               arch_condition(out->arena, w->facts->arch), w->facts->arch);
+    buf_printf(
+        out,
+        "};\n"
+        "    char jit_log[2048] = \"\";\n"
+        "    CUjit_option keys[2] = {CU_JIT_ERROR_LOG_BUFFER, "
+        "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};\n"
+        "    void *values[2] = {jit_log, (void *)(uintptr_t)sizeof jit_log};\n"
+        "    int major = 0, minor = 0, have, limit = 0;\n"
+        "    CUdevice device;\n"
+        "    CUresult result = cuCtxGetDevice(&device);\n\n"
+        "    if (result == CUDA_SUCCESS)\n"
+        "        result = cuCtxGetCurrent(&out->context);\n"
+        "    if (result == CUDA_SUCCESS)\n"
+        "        result = cuDeviceGetAttribute(\n"
+        "            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);\n"
+        "    if (result == CUDA_SUCCESS)\n"
+        "        result = cuDeviceGetAttribute(\n"
+        "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
+        "    if (result == CUDA_SUCCESS)\n"
+        "        result = cuDeviceGetAttribute(\n"
+        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n"
+        "    if (result == CUDA_SUCCESS)\n"
+        "        result = cuDeviceGetAttribute(\n"
+        "            &out->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);\n"
+        "    if (result != CUDA_SUCCESS) {\n"
+        "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
+        "        return result;\n    }\n"
+        "    have = major * 10 + minor;\n"
+        "    if (!(%s)) {\n"
+        "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
+        "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
+        arch_condition(out->arena, w->facts->arch), w->facts->arch);
     if (embedded)
         buf_printf(out, "    if (!ptx)\n        ptx = (const char *)%s_ptx;\n", w->stem);
-    buf_printf(out,
-               "    result = cuModuleLoadDataEx(&out->module, ptx, 2, keys, values);\n"
-               "    if (result != CUDA_SUCCESS) {\n"
-               "        tilec_refuse(message, bytes, \"the PTX cannot be loaded: %%s\", jit_log);\n"
-               "        return result;\n    }\n"
-               "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
-               "        if (shared[i] > limit) {\n"
-               "            tilec_refuse(message, bytes, \"%%s needs %%d bytes of shared memory; this "
-               "GPU has %%d\",\n"
-               "                         entries[i], shared[i], limit);\n"
-               "            result = CUDA_ERROR_INVALID_VALUE;\n            break;\n        }\n"
-               "        result = cuModuleGetFunction(&out->kernel[i], out->module, entries[i]);\n"
-               "        if (result == CUDA_SUCCESS && shared[i] > 48 * 1024)\n"
-               "            result = cuFuncSetAttribute(out->kernel[i],\n"
-               "                                        "
-               "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared[i]);\n"
-               "        if (result != CUDA_SUCCESS)\n"
-               "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
-               "entries[i]);\n    }\n", (unsigned)n);
+    buf_printf(
+        out,
+        "    result = cuModuleLoadDataEx(&out->module, ptx, 2, keys, values);\n"
+        "    if (result != CUDA_SUCCESS) {\n"
+        "        tilec_refuse(message, bytes, \"the PTX cannot be loaded: %%s\", jit_log);\n"
+        "        return result;\n    }\n"
+        "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
+        "        if (shared[i] > limit) {\n"
+        "            tilec_refuse(message, bytes, \"%%s needs %%d bytes of shared memory; this "
+        "GPU has %%d\",\n"
+        "                         entries[i], shared[i], limit);\n"
+        "            result = CUDA_ERROR_INVALID_VALUE;\n            break;\n        }\n"
+        "        result = cuModuleGetFunction(&out->kernel[i], out->module, entries[i]);\n"
+        "        if (result == CUDA_SUCCESS && shared[i] > 48 * 1024)\n"
+        "            result = cuFuncSetAttribute(out->kernel[i],\n"
+        "                                        "
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared[i]);\n"
+        "        if (result != CUDA_SUCCESS)\n"
+        "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
+        "entries[i]);\n    }\n",
+        (unsigned)n);
     if (has_maps(w))
-        buf_add(out,
-                "    out->zeros = 0;\n"
-                "    if (result == CUDA_SUCCESS) {\n"
-                "        result = cuMemAlloc(&out->zeros, 128);\n"
-                "        if (result == CUDA_SUCCESS)\n"
-                "            result = cuMemsetD8(out->zeros, 0, 128);\n"
-                "        if (result != CUDA_SUCCESS)\n"
-                "            tilec_refuse(message, bytes, \"128 bytes of device memory cannot be had\");\n"
-                "        if (result != CUDA_SUCCESS && out->zeros)\n"
-                "            cuMemFree(out->zeros);\n"
-                "    }\n");
+        buf_add(
+            out,
+            "    out->zeros = 0;\n"
+            "    if (result == CUDA_SUCCESS) {\n"
+            "        result = cuMemAlloc(&out->zeros, 128);\n"
+            "        if (result == CUDA_SUCCESS)\n"
+            "            result = cuMemsetD8(out->zeros, 0, 128);\n"
+            "        if (result != CUDA_SUCCESS)\n"
+            "            tilec_refuse(message, bytes, \"128 bytes of device memory cannot be had\");\n"
+            "        if (result != CUDA_SUCCESS && out->zeros)\n"
+            "            cuMemFree(out->zeros);\n"
+            "    }\n");
     buf_printf(out,
                "    if (result != CUDA_SUCCESS)\n        cuModuleUnload(out->module);\n"
                "    return result;\n}\n\n"
@@ -626,9 +637,12 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
     HeaderWriter w = {out, module, facts, name ? name : stem_name(out->arena, facts->source)};
     const char *guard = header_upper(out->arena, w.stem);
 
-    buf_printf(out, "/* %s.h - made by tilec %s from %s for %s: launches its kernels with the CUDA "
-                    "Driver API.\n *\n", w.stem, facts->version, facts->source, facts->arch);
-    buf_printf(out, " *     %s_module module;\n *     %s_load(&module, ptx, message, sizeof message);\n",
+    buf_printf(out,
+               "/* %s.h - made by tilec %s from %s for %s: launches its kernels with the CUDA "
+               "Driver API.\n *\n",
+               w.stem, facts->version, facts->source, facts->arch);
+    buf_printf(out,
+               " *     %s_module module;\n *     %s_load(&module, ptx, message, sizeof message);\n",
                w.stem, w.stem);
     for (uint32_t i = 0; i < module->fns.n; i++) {
         const char *prefix = header_prefix(&w, module->fns.at[i]);
@@ -636,21 +650,23 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
                    module->fns.n > 1 ? module->fns.at[i]->name : "args", prefix);
     }
     buf_add(out, " *\n * Nothing but the CUDA driver (libcuda) has to be linked. */\n");
-    buf_printf(out, "#ifndef TILEC_GENERATED_%s_H\n#define TILEC_GENERATED_%s_H\n\n"
-                    "#include <cuda.h>\n#include <stdarg.h>\n#include <stdint.h>\n#include <stdio.h>\n"
-                    "#include <string.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+    buf_printf(out,
+               "#ifndef TILEC_GENERATED_%s_H\n#define TILEC_GENERATED_%s_H\n\n"
+               "#include <cuda.h>\n#include <stdarg.h>\n#include <stdint.h>\n#include <stdio.h>\n"
+               "#include <string.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
                guard, guard);
     write_shared_part(out);
     if (has_maps(&w))
         write_map_part(out);
     if (ptx)
         write_embedded(&w, ptx);
-    buf_printf(out,
-               "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
-               "    CUmodule module;\n    CUfunction kernel[%u];\n"
-               "    int sm_count;\n%s} %s_module;\n\n", w.stem, (unsigned)module->fns.n,
-               has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "",
-               w.stem);
+    buf_printf(
+        out,
+        "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
+        "    CUmodule module;\n    CUfunction kernel[%u];\n"
+        "    int sm_count;\n%s} %s_module;\n\n",
+        w.stem, (unsigned)module->fns.n,
+        has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "", w.stem);
     write_load(&w, ptx != NULL);
     for (uint32_t i = 0; i < module->fns.n; i++) {
         const TirFn *fn = module->fns.at[i];

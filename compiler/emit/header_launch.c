@@ -25,23 +25,25 @@ write_tensor_map(const HeaderWriter *w, const TirFn *fn, const LirTensorMap *map
                                              : "UINT8";
     const char *swizzle = map->swizzle_bytes ? arena_printf(out->arena, "%uB", map->swizzle_bytes)
                                              : "NONE";
-    const char *promotion =
-        map->l2_promotion_bytes ? arena_printf(out->arena, "L2_%uB", map->l2_promotion_bytes) : "NONE";
+    const char *promotion = map->l2_promotion_bytes
+                                ? arena_printf(out->arena, "L2_%uB", map->l2_promotion_bytes)
+                                : "NONE";
 
     buf_add(out, "    {\n        ");
     write_numbers(out, "int", "dim", map->dim, map->rank);
     buf_add(out, "        ");
     write_numbers(out, "cuuint32_t", "box", map->box, map->rank);
-    buf_printf(out,
-               "        result = tilec_make_map(&map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u, args->%s.data,\n"
-               "                                args->%s.shape, args->%s.stride, %u, dim, box,\n"
-               "                                CU_TENSOR_MAP_SWIZZLE_%s, "
-               "CU_TENSOR_MAP_L2_PROMOTION_%s,\n"
-               "                                module->zeros);\n"
-               "        if (result != CUDA_SUCCESS) {\n            tilec_refuse(message, bytes, \"no tensor map can "
-               "be made for %s\");\n            return tilec_leave(result, entered);\n        }\n    }\n",
-               (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
-               (unsigned)map->rank, swizzle, promotion, t->name);
+    buf_printf(
+        out,
+        "        result = tilec_make_map(&map[%u], CU_TENSOR_MAP_DATA_TYPE_%s, %u, args->%s.data,\n"
+        "                                args->%s.shape, args->%s.stride, %u, dim, box,\n"
+        "                                CU_TENSOR_MAP_SWIZZLE_%s, "
+        "CU_TENSOR_MAP_L2_PROMOTION_%s,\n"
+        "                                module->zeros);\n"
+        "        if (result != CUDA_SUCCESS) {\n            tilec_refuse(message, bytes, \"no tensor map can "
+        "be made for %s\");\n            return tilec_leave(result, entered);\n        }\n    }\n",
+        (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
+        (unsigned)map->rank, swizzle, promotion, t->name);
 }
 
 /* The C type of parameter `p`; NULL: a map. */
@@ -50,19 +52,13 @@ param_type(const TirFn *fn, const LirParam *p)
 {
     switch (p->kind) {
     case LIR_PARAM_POINTER:
-    case LIR_PARAM_MEMORY:
-        return "CUdeviceptr";
-    case LIR_PARAM_STRIDE:
-        return "int64_t";
-    case LIR_PARAM_SIZE:
-        return "int32_t";
-    case LIR_PARAM_SCALAR:
-        return fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t";
-    case LIR_PARAM_ZERO:
-        return "uint32_t";
+    case LIR_PARAM_MEMORY: return "CUdeviceptr";
+    case LIR_PARAM_STRIDE: return "int64_t";
+    case LIR_PARAM_SIZE: return "int32_t";
+    case LIR_PARAM_SCALAR: return fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t";
+    case LIR_PARAM_ZERO: return "uint32_t";
     case LIR_PARAM_MAP:
-    case LIR_PARAM_PLAIN:
-        break;
+    case LIR_PARAM_PLAIN: break;
     }
     return NULL;
 }
@@ -74,14 +70,17 @@ write_call(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     Buf *out = w->out;
     uint32_t n = code->params.n;
 
-    buf_add(out, "/* A launch, put together.  It points into itself: it stays where it was packed. */\n"
-                 "typedef struct {\n    CUfunction function;\n    unsigned grid[3];\n");
+    buf_add(out,
+            "/* A launch, put together.  It points into itself: it stays where it was packed. */\n"
+            "typedef struct {\n    CUfunction function;\n    unsigned grid[3];\n");
     for (uint32_t i = 0; i < n; i++)
         if (param_type(fn, &code->params.at[i]))
             buf_printf(out, "    %s p%u;\n", param_type(fn, &code->params.at[i]), (unsigned)i);
     if (code->maps.n) /* C99 has no way to ask for the 64 bytes that a map must be aligned to */
-        buf_printf(out, "    cuuint64_t room[%u]; /* of the tensor maps */\n", (unsigned)code->maps.n * 16 + 8);
-    buf_printf(out, "    void *params[%u];\n} %s_call;\n\n", n ? (unsigned)n : 1, header_prefix(w, fn));
+        buf_printf(out, "    cuuint64_t room[%u]; /* of the tensor maps */\n",
+                   (unsigned)code->maps.n * 16 + 8);
+    buf_printf(out, "    void *params[%u];\n} %s_call;\n\n", n ? (unsigned)n : 1,
+               header_prefix(w, fn));
 }
 
 /* Parameter `i` and its address; a map has only the latter. */
@@ -91,15 +90,16 @@ write_param(const HeaderWriter *w, const TirFn *fn, const LirParam *p, uint32_t 
     Arena *arena = w->out->arena;
     unsigned at = (unsigned)i;
     const char *tensor = p->kind == LIR_PARAM_POINTER || p->kind == LIR_PARAM_STRIDE
-                             ? header_identifier(arena, fn->tensors.at[p->index]->name) : "";
+                             ? header_identifier(arena, fn->tensors.at[p->index]->name)
+                             : "";
 
     switch (p->kind) {
     case LIR_PARAM_POINTER:
         buf_printf(w->out, "    call->p%u = args->%s.data;\n", at, tensor);
         break;
     case LIR_PARAM_STRIDE:
-        buf_printf(w->out, "    call->p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n", at,
-                   tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
+        buf_printf(w->out, "    call->p%u = args->%s.shape[%u] > 1 ? args->%s.stride[%u] : 0;\n",
+                   at, tensor, (unsigned)p->dim, tensor, (unsigned)p->dim);
         break;
     case LIR_PARAM_SIZE:
         buf_printf(w->out, "    call->p%u = (int32_t)size_%s;\n", at, fn->sizes.at[p->index].name);
@@ -109,11 +109,10 @@ write_param(const HeaderWriter *w, const TirFn *fn, const LirParam *p, uint32_t 
                    header_identifier(arena, fn->scalars.at[p->index].name));
         break;
     case LIR_PARAM_MEMORY:
-        buf_printf(w->out, "    call->p%u = args->%s;\n", at, header_memory(arena, &fn->memories.at[p->index]));
+        buf_printf(w->out, "    call->p%u = args->%s;\n", at,
+                   header_memory(arena, &fn->memories.at[p->index]));
         break;
-    case LIR_PARAM_ZERO:
-        buf_printf(w->out, "    call->p%u = 0;\n", at);
-        break;
+    case LIR_PARAM_ZERO: buf_printf(w->out, "    call->p%u = 0;\n", at); break;
     case LIR_PARAM_MAP:
     case LIR_PARAM_PLAIN:
         buf_printf(w->out, "    call->params[%u] = &map[%u];\n", at, (unsigned)p->index);
@@ -128,34 +127,39 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
 
-    buf_printf(out,
-               "/* Checks the arguments and puts a launch together; `message` (which may be NULL) says what is "
-               "wrong. */\n"
-               "static inline CUresult\n%s_pack(const %s_module *module, const %s_args *args, %s_call *call, "
-               "char *message,\n    size_t bytes)\n{\n", prefix, w->stem, prefix, prefix);
-    buf_printf(out,
-               "    CUresult result = %s_check(args, message, bytes);\n    int64_t grid[3];\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n"
-               "    %s_grid(module, args, grid);\n"
-               "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
-               "        return tilec_refuse(message, bytes, \"the grid %%lld x %%lld x %%lld is beyond what CUDA "
-               "launches\",\n                            (long long)grid[0], (long long)grid[1], (long long)grid[2]);\n"
-               "    call->function = module->kernel[%u];\n"
-               "    for (int d = 0; d < 3; d++)\n        call->grid[d] = (unsigned)grid[d];\n",
-               prefix, prefix, (unsigned)index);
+    buf_printf(
+        out,
+        "/* Checks the arguments and puts a launch together; `message` (which may be NULL) says what is "
+        "wrong. */\n"
+        "static inline CUresult\n%s_pack(const %s_module *module, const %s_args *args, %s_call *call, "
+        "char *message,\n    size_t bytes)\n{\n",
+        prefix, w->stem, prefix, prefix);
+    buf_printf(
+        out,
+        "    CUresult result = %s_check(args, message, bytes);\n    int64_t grid[3];\n"
+        "    if (result != CUDA_SUCCESS)\n        return result;\n"
+        "    %s_grid(module, args, grid);\n"
+        "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
+        "        return tilec_refuse(message, bytes, \"the grid %%lld x %%lld x %%lld is beyond what CUDA "
+        "launches\",\n                            (long long)grid[0], (long long)grid[1], (long long)grid[2]);\n"
+        "    call->function = module->kernel[%u];\n"
+        "    for (int d = 0; d < 3; d++)\n        call->grid[d] = (unsigned)grid[d];\n",
+        prefix, prefix, (unsigned)index);
     header_sizes(w, fn);
     if (code->maps.n) /* which the driver makes only where a context is current */
-        buf_add(out, "    CUtensorMap *map = (CUtensorMap *)(((uintptr_t)call->room + 63) / 64 * 64);\n"
-                     "    int entered;\n"
-                     "    result = tilec_enter(module->context, &entered);\n"
-                     "    if (result != CUDA_SUCCESS)\n        return result;\n");
+        buf_add(out,
+                "    CUtensorMap *map = (CUtensorMap *)(((uintptr_t)call->room + 63) / 64 * 64);\n"
+                "    int entered;\n"
+                "    result = tilec_enter(module->context, &entered);\n"
+                "    if (result != CUDA_SUCCESS)\n        return result;\n");
     for (uint32_t i = 0; i < code->maps.n; i++)
         write_tensor_map(w, fn, &code->maps.at[i], i);
     if (code->maps.n)
         buf_add(out, "    tilec_leave(result, entered);\n");
     for (uint32_t i = 0; i < code->params.n; i++)
         write_param(w, fn, &code->params.at[i], i);
-    buf_printf(out, "%s    return CUDA_SUCCESS;\n}\n\n", code->params.n ? "" : "    call->params[0] = NULL;\n");
+    buf_printf(out, "%s    return CUDA_SUCCESS;\n}\n\n",
+               code->params.n ? "" : "    call->params[0] = NULL;\n");
 }
 
 /* KERNEL_node: for a graph that was captured or built, whose launches get other arguments. */
@@ -164,16 +168,18 @@ write_node(const HeaderWriter *w, const TirFn *fn)
 {
     const char *prefix = header_prefix(w, fn), *big = header_upper(w->out->arena, prefix);
 
-    buf_printf(w->out,
-               "/* A launch as a kernel node of a CUDA graph, for cuGraphAddKernelNode or "
-               "cuGraphExecKernelNodeSetParams. */\n"
-               "static inline void\n%s_node(const %s_call *call, CUDA_KERNEL_NODE_PARAMS *node)\n{\n"
-               "    memset(node, 0, sizeof *node);\n"
-               "    node->func = call->function;\n"
-               "    node->gridDimX = call->grid[0];\n    node->gridDimY = call->grid[1];\n"
-               "    node->gridDimZ = call->grid[2];\n    node->blockDimX = %s_BLOCK;\n"
-               "    node->blockDimY = 1;\n    node->blockDimZ = 1;\n    node->sharedMemBytes = %s_SHARED;\n"
-               "    node->kernelParams = (void **)(uintptr_t)call->params;\n}\n\n", prefix, prefix, big, big);
+    buf_printf(
+        w->out,
+        "/* A launch as a kernel node of a CUDA graph, for cuGraphAddKernelNode or "
+        "cuGraphExecKernelNodeSetParams. */\n"
+        "static inline void\n%s_node(const %s_call *call, CUDA_KERNEL_NODE_PARAMS *node)\n{\n"
+        "    memset(node, 0, sizeof *node);\n"
+        "    node->func = call->function;\n"
+        "    node->gridDimX = call->grid[0];\n    node->gridDimY = call->grid[1];\n"
+        "    node->gridDimZ = call->grid[2];\n    node->blockDimX = %s_BLOCK;\n"
+        "    node->blockDimY = 1;\n    node->blockDimZ = 1;\n    node->sharedMemBytes = %s_SHARED;\n"
+        "    node->kernelParams = (void **)(uintptr_t)call->params;\n}\n\n",
+        prefix, prefix, big, big);
 }
 
 /* The driver's call, with the launch's attributes where it has any. */
@@ -185,33 +191,37 @@ write_driver_call(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     bool cluster = has_cluster(code), early = lir_starts_early(code);
 
     if (!cluster && !early) {
-        buf_printf(out,
-                   "    result = cuLaunchKernel(call.function, call.grid[0], call.grid[1], call.grid[2],\n"
-                   "                            %s_BLOCK, 1, 1, %s_SHARED, stream, call.params, NULL);\n",
-                   big, big);
+        buf_printf(
+            out,
+            "    result = cuLaunchKernel(call.function, call.grid[0], call.grid[1], call.grid[2],\n"
+            "                            %s_BLOCK, 1, 1, %s_SHARED, stream, call.params, NULL);\n",
+            big, big);
         return;
     }
-    buf_printf(out,
-               "    CUlaunchAttribute attribute[%d];\n    CUlaunchConfig config;\n"
-               "    memset(attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n",
-               cluster + early);
+    buf_printf(
+        out,
+        "    CUlaunchAttribute attribute[%d];\n    CUlaunchConfig config;\n"
+        "    memset(attribute, 0, sizeof attribute);\n    memset(&config, 0, sizeof config);\n",
+        cluster + early);
     if (cluster)
         for (int d = 0; d < 3; d++)
             buf_printf(out, "%s    attribute[0].value.clusterDim.%c = %s_CLUSTER_%c;\n",
-                       d ? "" : "    attribute[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n", "xyz"[d], big,
-                       "XYZ"[d]);
+                       d ? "" : "    attribute[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;\n",
+                       "xyz"[d], big, "XYZ"[d]);
     if (early) /* the kernel itself waits for those before it */
         buf_printf(out,
                    "    attribute[%d].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;\n"
-                   "    attribute[%d].value.programmaticStreamSerializationAllowed = 1;\n", cluster, cluster);
+                   "    attribute[%d].value.programmaticStreamSerializationAllowed = 1;\n",
+                   cluster, cluster);
     for (int d = 0; d < 3; d++)
         buf_printf(out, "    config.gridDim%c = call.grid[%d];\n", "XYZ"[d], d);
-    buf_printf(out,
-               "    config.blockDimX = %s_BLOCK;\n    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
-               "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
-               "    config.attrs = attribute;\n    config.numAttrs = %d;\n"
-               "    result = cuLaunchKernelEx(&config, call.function, call.params, NULL);\n",
-               big, big, cluster + early);
+    buf_printf(
+        out,
+        "    config.blockDimX = %s_BLOCK;\n    config.blockDimY = 1;\n    config.blockDimZ = 1;\n"
+        "    config.sharedMemBytes = %s_SHARED;\n    config.hStream = stream;\n"
+        "    config.attrs = attribute;\n    config.numAttrs = %d;\n"
+        "    result = cuLaunchKernelEx(&config, call.function, call.params, NULL);\n",
+        big, big, cluster + early);
 }
 
 void
@@ -226,14 +236,17 @@ header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_
     buf_printf(out,
                "/* Checks the arguments and launches; an empty grid is a success. */\n"
                "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
-               "CUstream stream)\n{\n", prefix, w->stem, prefix);
-    buf_printf(out,
-               "    %s_call call;\n    int entered;\n"
-               "    CUresult result = %s_pack(module, args, &call, NULL, 0);\n"
-               "    if (result != CUDA_SUCCESS || call.grid[0] == 0 || call.grid[1] == 0 || call.grid[2] == 0)\n"
-               "        return result;\n"
-               "    result = tilec_enter(module->context, &entered);\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n", prefix, prefix);
+               "CUstream stream)\n{\n",
+               prefix, w->stem, prefix);
+    buf_printf(
+        out,
+        "    %s_call call;\n    int entered;\n"
+        "    CUresult result = %s_pack(module, args, &call, NULL, 0);\n"
+        "    if (result != CUDA_SUCCESS || call.grid[0] == 0 || call.grid[1] == 0 || call.grid[2] == 0)\n"
+        "        return result;\n"
+        "    result = tilec_enter(module->context, &entered);\n"
+        "    if (result != CUDA_SUCCESS)\n        return result;\n",
+        prefix, prefix);
     write_driver_call(w, fn, code);
     buf_add(out, "    return tilec_leave(result, entered);\n}\n\n");
 }

@@ -9,14 +9,15 @@ const char *
 header_identifier(Arena *arena, const char *name)
 {
     static const char *const keywords[] = {
-        "alignas",  "and",      "asm",      "auto",     "bool",     "break",   "case",    "catch",
-        "char",     "class",    "const",    "continue", "default",  "delete",  "do",      "double",
-        "else",     "enum",     "explicit", "export",   "extern",   "false",   "float",   "for",
-        "friend",   "goto",     "if",       "inline",   "int",      "long",    "mutable", "namespace",
-        "new",      "not",      "operator", "or",       "private",  "public",  "protected", "register",
-        "restrict", "return",   "short",    "signed",   "sizeof",   "static",  "struct",  "switch",
-        "template", "this",     "throw",    "true",     "try",      "typedef", "typename", "union",
-        "unsigned", "using",    "virtual",  "void",     "volatile", "while",   "xor"};
+        "alignas",  "and",     "asm",     "auto",      "bool",     "break",    "case",
+        "catch",    "char",    "class",   "const",     "continue", "default",  "delete",
+        "do",       "double",  "else",    "enum",      "explicit", "export",   "extern",
+        "false",    "float",   "for",     "friend",    "goto",     "if",       "inline",
+        "int",      "long",    "mutable", "namespace", "new",      "not",      "operator",
+        "or",       "private", "public",  "protected", "register", "restrict", "return",
+        "short",    "signed",  "sizeof",  "static",    "struct",   "switch",   "template",
+        "this",     "throw",   "true",    "try",       "typedef",  "typename", "union",
+        "unsigned", "using",   "virtual", "void",      "volatile", "while",    "xor"};
 
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (strcmp(keywords[i], name) == 0)
@@ -63,7 +64,8 @@ header_sizes(const HeaderWriter *w, const TirFn *fn)
                 if (found)
                     buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
                                fn->sizes.at[s].name,
-                               header_identifier(w->out->arena, fn->tensors.at[i]->name), (unsigned)d);
+                               header_identifier(w->out->arena, fn->tensors.at[i]->name),
+                               (unsigned)d);
             }
     }
     for (uint32_t s = 0; s < fn->sizes.n; s++)

@@ -56,21 +56,15 @@ static bool
 param_exists(const TirFn *fn, const LirParam *param)
 {
     switch (param->kind) {
-    case LIR_PARAM_POINTER:
-        return param->index < fn->tensors.n;
+    case LIR_PARAM_POINTER: return param->index < fn->tensors.n;
     case LIR_PARAM_STRIDE:
         return param->index < fn->tensors.n && param->dim < fn->tensors.at[param->index]->rank;
-    case LIR_PARAM_SIZE:
-        return param->index < fn->sizes.n;
-    case LIR_PARAM_SCALAR:
-        return param->index < fn->scalars.n;
-    case LIR_PARAM_MEMORY:
-        return param->index < fn->memories.n;
+    case LIR_PARAM_SIZE: return param->index < fn->sizes.n;
+    case LIR_PARAM_SCALAR: return param->index < fn->scalars.n;
+    case LIR_PARAM_MEMORY: return param->index < fn->memories.n;
     case LIR_PARAM_ZERO:
-    case LIR_PARAM_MAP:
-        return true;
-    case LIR_PARAM_PLAIN:
-        break;
+    case LIR_PARAM_MAP: return true;
+    case LIR_PARAM_PLAIN: break;
     }
     return false;
 }
@@ -163,22 +157,14 @@ static const char *
 param_kind_name(const TirFn *fn, const LirParam *param)
 {
     switch (param->kind) {
-    case LIR_PARAM_POINTER:
-        return "pointer";
-    case LIR_PARAM_STRIDE:
-        return "stride";
-    case LIR_PARAM_SIZE:
-        return "size";
-    case LIR_PARAM_SCALAR:
-        return "scalar";
-    case LIR_PARAM_MAP:
-        return "tensormap";
-    case LIR_PARAM_MEMORY:
-        return memory_kind_name(fn->memories.at[param->index].kind);
-    case LIR_PARAM_ZERO:
-        return "zero";
-    case LIR_PARAM_PLAIN:
-        break;
+    case LIR_PARAM_POINTER: return "pointer";
+    case LIR_PARAM_STRIDE: return "stride";
+    case LIR_PARAM_SIZE: return "size";
+    case LIR_PARAM_SCALAR: return "scalar";
+    case LIR_PARAM_MAP: return "tensormap";
+    case LIR_PARAM_MEMORY: return memory_kind_name(fn->memories.at[param->index].kind);
+    case LIR_PARAM_ZERO: return "zero";
+    case LIR_PARAM_PLAIN: break;
     }
     return "?";
 }
@@ -187,18 +173,12 @@ static const char *
 param_type_name(const TirFn *fn, const LirParam *param)
 {
     switch (param->kind) {
-    case LIR_PARAM_STRIDE:
-        return "s64";
-    case LIR_PARAM_SIZE:
-        return "s32";
-    case LIR_PARAM_SCALAR:
-        return fn->scalars.at[param->index].dtype == DT_F32 ? "f32" : "s32";
-    case LIR_PARAM_ZERO:
-        return "u32";
-    case LIR_PARAM_MAP:
-        return "b8x128";
-    default:
-        return "u64";
+    case LIR_PARAM_STRIDE: return "s64";
+    case LIR_PARAM_SIZE: return "s32";
+    case LIR_PARAM_SCALAR: return fn->scalars.at[param->index].dtype == DT_F32 ? "f32" : "s32";
+    case LIR_PARAM_ZERO: return "u32";
+    case LIR_PARAM_MAP: return "b8x128";
+    default: return "u64";
     }
 }
 
@@ -240,12 +220,8 @@ static void
 json_param_subject(Buf *out, const TirFn *fn, const LirFn *code, const LirParam *p)
 {
     switch (p->kind) {
-    case LIR_PARAM_SIZE:
-        add_field(out, "name", fn->sizes.at[p->index].name);
-        break;
-    case LIR_PARAM_SCALAR:
-        add_field(out, "name", fn->scalars.at[p->index].name);
-        break;
+    case LIR_PARAM_SIZE: add_field(out, "name", fn->sizes.at[p->index].name); break;
+    case LIR_PARAM_SCALAR: add_field(out, "name", fn->scalars.at[p->index].name); break;
     case LIR_PARAM_MEMORY: {
         Buf bytes;
         buf_init(&bytes, out->arena);
@@ -259,16 +235,13 @@ json_param_subject(Buf *out, const TirFn *fn, const LirFn *code, const LirParam 
         add_field(out, "tensor", code->maps.at[p->index].tensor);
         buf_printf(out, ",\"map\":%u", (unsigned)p->index);
         break;
-    case LIR_PARAM_POINTER:
-        add_field(out, "tensor", fn->tensors.at[p->index]->name);
-        break;
+    case LIR_PARAM_POINTER: add_field(out, "tensor", fn->tensors.at[p->index]->name); break;
     case LIR_PARAM_STRIDE:
         add_field(out, "tensor", fn->tensors.at[p->index]->name);
         buf_printf(out, ",\"dim\":%u", (unsigned)p->dim);
         break;
     case LIR_PARAM_ZERO:
-    case LIR_PARAM_PLAIN:
-        return;
+    case LIR_PARAM_PLAIN: return;
     }
     buf_char(out, ',');
 }
@@ -420,8 +393,7 @@ comment_command(Buf *out, const TirModule *module, const ModuleFacts *facts)
         const TirFn *fn = module->fns.at[k];
         for (uint32_t i = 0; i < fn->tensors.n; i++)
             if (fn->tensors.at[i]->mode != TENSOR_OUT)
-                buf_printf(out, " --in %s=%s.npy", fn->tensors.at[i]->name,
-                           fn->tensors.at[i]->name);
+                buf_printf(out, " --in %s=%s.npy", fn->tensors.at[i]->name, fn->tensors.at[i]->name);
         for (uint32_t i = 0; i < fn->scalars.n; i++)
             buf_printf(out, " --set %s=VALUE", fn->scalars.at[i].name);
         for (uint32_t i = 0; i < fn->tensors.n; i++)

@@ -121,7 +121,8 @@ find_binding(Lower *low, const char *name)
 static const char *
 declared_text(Lower *low, const Value *value)
 {
-    static const char *const modes[] = {[TENSOR_IN] = "in", [TENSOR_OUT] = "out", [TENSOR_INOUT] = "inout"};
+    static const char *const modes[] = {
+        [TENSOR_IN] = "in", [TENSOR_OUT] = "out", [TENSOR_INOUT] = "inout"};
     Buf text;
 
     if (value->kind != VALUE_TENSOR)
@@ -155,8 +156,11 @@ declare(Lower *low, const char *name, Span span, Value value)
     } else {
         taken = false;
     }
-    *binding = (Binding){.next = low->frame->bindings, .name = name, .span = span,
-                         .value = value, .loops = low->loops};
+    *binding = (Binding){.next = low->frame->bindings,
+                         .name = name,
+                         .span = span,
+                         .value = value,
+                         .loops = low->loops};
     if (low->options->declared != NULL && value.kind != VALUE_ERROR)
         low->options->declared(low->options->declared_user, span, declared_text(low, &value));
     if (!taken) /* else the name keeps its first meaning */
@@ -186,8 +190,7 @@ read_binding(Lower *low, Binding *binding)
     if (binding->is_alias)
         return read_place(low, &binding->place);
     Value *value = &binding->value;
-    if (value->kind == VALUE_TILE && value->tir == NULL && !low->host_only &&
-        value->host != NULL)
+    if (value->kind == VALUE_TILE && value->tir == NULL && !low->host_only && value->host != NULL)
         value->tir = make_leaf(low, value->host, value->type.dtype, binding->name);
     return *value;
 }
@@ -226,8 +229,7 @@ find_define(const Lower *low, const char *param)
     for (uint32_t i = 0; i < low->options->n_defines; i++) {
         const Define *define = &low->options->defines[i];
         if (define_matches(define, low->kernel, param) &&
-            (found == NULL || strchr(found->name, '.') == NULL ||
-             strchr(define->name, '.') != NULL))
+            (found == NULL || strchr(found->name, '.') == NULL || strchr(define->name, '.') != NULL))
             found = define;
     }
     return found;
@@ -288,7 +290,8 @@ choose_value(Lower *low, const ConstParam *param)
     if (options->choose != NULL &&
         options->choose(options->user, low->kernel->name.text, param->name.text, &chosen))
         return value_int(chosen);
-    return fail(low, param->name.span, "E-NO-VALUE: no value can be chosen for '%s': give one with -D %s=..",
+    return fail(low, param->name.span,
+                "E-NO-VALUE: no value can be chosen for '%s': give one with -D %s=..",
                 param->name.text, param->name.text);
 }
 
@@ -302,8 +305,10 @@ default_value(Lower *low, const ConstParam *param)
                : param->kind == CONST_KIND_BOOL ? value_bool(false)
                                                 : value_type(DT_BF16);
     if (param->value == NULL)
-        return fail(low, param->name.span, "E-NO-VALUE: '%s' of kernel '%s' has no value: give one with "
-                    "-D %s=..", param->name.text, low->kernel->name.text, param->name.text);
+        return fail(low, param->name.span,
+                    "E-NO-VALUE: '%s' of kernel '%s' has no value: give one with "
+                    "-D %s=..",
+                    param->name.text, low->kernel->name.text, param->name.text);
     Value value = eval(low, param->value);
     if (value.kind == VALUE_ERROR || value.kind == wanted[param->kind]) {
         if (value.kind == VALUE_TYPE && !dtype_usable(low, param->value->span, value.dtype))
@@ -325,7 +330,7 @@ bind_constants(Lower *low)
     for (uint32_t i = 0; i < low->kernel->constants.n; i++) {
         const ConstParam *param = &low->kernel->constants.at[i];
         const Define *define = find_define(low, param->name.text);
-        Value value = define != NULL    ? parse_define(low, param, define)
+        Value value = define != NULL   ? parse_define(low, param, define)
                       : param->is_auto ? choose_value(low, param)
                                        : default_value(low, param);
         TirConstant constant = {param->name.text, ""};
@@ -398,14 +403,14 @@ tensor_align(Lower *low, const Param *param, const TirTensor *tensor)
 static void
 bind_tensor(Lower *low, const Param *param)
 {
-    static const TensorMode modes[] = {[PARAM_IN] = TENSOR_IN, [PARAM_OUT] = TENSOR_OUT,
-                                       [PARAM_INOUT] = TENSOR_INOUT};
+    static const TensorMode modes[] = {
+        [PARAM_IN] = TENSOR_IN, [PARAM_OUT] = TENSOR_OUT, [PARAM_INOUT] = TENSOR_INOUT};
     TirTensor *tensor = arena_new(low->arena, TirTensor);
     Value value = {.kind = VALUE_TENSOR, .tensor = tensor};
     const TypeRef *type = param->type;
 
-    *tensor = (TirTensor){.name = param->name.text, .span = param->name.span,
-                          .mode = modes[param->mode]};
+    *tensor = (TirTensor){
+        .name = param->name.text, .span = param->name.span, .mode = modes[param->mode]};
     if (!find_type(low, type->base.text, &tensor->dtype)) {
         Binding *binding = find_binding(low, type->base.text);
         if (binding == NULL || binding->value.kind != VALUE_ERROR)
@@ -437,8 +442,10 @@ bind_scalar(Lower *low, const Param *param)
     Value value = {.kind = VALUE_TILE, .host = host};
 
     if (!find_type(low, param->type->base.text, &scalar.dtype)) {
-        fail(low, param->type->span, "E-TYPE-NAME: unknown type '%s'; a tensor is written as "
-             "`%s: in f32[N]`", param->type->base.text, param->name.text);
+        fail(low, param->type->span,
+             "E-TYPE-NAME: unknown type '%s'; a tensor is written as "
+             "`%s: in f32[N]`",
+             param->type->base.text, param->name.text);
         value.kind = VALUE_ERROR;
     } else if (scalar.dtype != DT_F32 && scalar.dtype != DT_I32) {
         fail(low, param->type->span, "E-PARAMETER: a scalar parameter is f32 or i32, not %s",
@@ -468,9 +475,11 @@ unknown_plan_key(Lower *low, const Arg *setting)
         }
     }
     if (word_is_near(setting->name, least))
-        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s'; did you mean '%s'?", setting->name, best);
+        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s'; did you mean '%s'?",
+             setting->name, best);
     else
-        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s', it knows %s", setting->name, names.at);
+        fail(low, setting->name_span, "E-ATTRIBUTE: @plan has no '%s', it knows %s", setting->name,
+             names.at);
 }
 
 /* @plan(consumers = 2, ..) or @plan(none), as the text that --plan has. */
@@ -485,7 +494,8 @@ bind_plan(Lower *low, const Attribute *attribute)
     if (!good)
         fail(low, attribute->span, "E-ATTRIBUTE: a kernel has one @plan");
     if (!none && attribute->settings.n == 0) {
-        fail(low, attribute->span, "E-ATTRIBUTE: @plan needs a plan, as in @plan(consumers = 2, stages = 3), or "
+        fail(low, attribute->span,
+             "E-ATTRIBUTE: @plan needs a plan, as in @plan(consumers = 2, stages = 3), or "
              "@plan(none)");
         return;
     }
@@ -498,7 +508,8 @@ bind_plan(Lower *low, const Attribute *attribute)
         bool twice = false;
         const char *key = plan_key_range(setting->name, &least, &most);
         for (uint32_t j = 0; j < k && key != NULL; j++)
-            twice |= plan_key_range(attribute->settings.at[j].name, &(uint32_t){0}, &(uint32_t){0}) == key;
+            twice |= plan_key_range(attribute->settings.at[j].name, &(uint32_t){0},
+                                    &(uint32_t){0}) == key;
         if (key == NULL) {
             unknown_plan_key(low, setting);
             good = false;
@@ -578,7 +589,8 @@ bind_attributes(Lower *low)
         else if (strcmp(attribute->name, "sizes") == 0)
             continue; /* behind the tensors */
         else if (strcmp(attribute->name, "warps") != 0)
-            fail(low, attribute->span, "E-ATTRIBUTE: unknown attribute of a kernel: @warps(n), @plan(..) and "
+            fail(low, attribute->span,
+                 "E-ATTRIBUTE: unknown attribute of a kernel: @warps(n), @plan(..) and "
                  "@sizes(..) are known");
         else if (attribute->value == NULL)
             fail(low, attribute->span, "E-ATTRIBUTE: @warps needs a number, as in @warps(4)");
@@ -593,8 +605,12 @@ static void
 instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
 {
     Frame frame = {0};
-    Lower low = {.options = options, .arena = options->arena, .diag = options->diag,
-                 .ast = options->ast, .kernel = kernel, .frame = &frame};
+    Lower low = {.options = options,
+                 .arena = options->arena,
+                 .diag = options->diag,
+                 .ast = options->ast,
+                 .kernel = kernel,
+                 .frame = &frame};
 
     low.fn = tir_fn_new(module, kernel->name.text, kernel->name.span);
     low.b = (TirBuilder){low.fn, low.fn->body, -1, kernel->span};
@@ -610,8 +626,10 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     bind_usual_sizes(&low);
     lower_block(&low, kernel->body);
     if (!low.has_grid)
-        fail(&low, kernel->name.span, "E-GRID: kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
-             "how many programs run", kernel->name.text);
+        fail(&low, kernel->name.span,
+             "E-GRID: kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
+             "how many programs run",
+             kernel->name.text);
     if (low.diag->errors == 0)
         drop_keeps(&low);
 }
@@ -676,13 +694,15 @@ check_defines(const AstToTir *options)
             continue;
         bool late = is_of_launch(options, define->name);
         if (late || found == NULL)
-            diag_error(options->diag, (Span){0, 0}, "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s'%s",
+            diag_error(options->diag, (Span){0, 0},
+                       "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s'%s",
                        define->name, define->value, define->name,
                        late ? "; it is known at the launch only" : "");
         else
-            diag_error(options->diag, (Span){0, 0},
-                       "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
-                       define->name, define->value, define->name, found);
+            diag_error(
+                options->diag, (Span){0, 0},
+                "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
+                define->name, define->value, define->name, found);
     }
 }
 
@@ -698,8 +718,9 @@ check_sizes(const AstToTir *options, const TirModule *module)
         for (uint32_t k = 0; k < module->fns.n; k++)
             known |= find_size(module->fns.at[k], size->name) != NULL;
         if (end == size->value || *end != '\0' || value < 1 || value > INT32_MAX)
-            diag_error(options->diag, (Span){0}, "E-SIZES: --size %s=%s: expected a positive number",
-                       size->name, size->value);
+            diag_error(options->diag, (Span){0},
+                       "E-SIZES: --size %s=%s: expected a positive number", size->name,
+                       size->value);
         else if (!known)
             diag_error(options->diag, (Span){0}, "E-SIZES: --size %s=%s: no kernel has a size '%s'",
                        size->name, size->value, size->name);
@@ -723,8 +744,9 @@ ast_to_tir(const AstToTir *options, TirModule *module)
     if (n == 0) {
         Span place = {0, 0};
         if (options->kernel != NULL)
-            diag_error(options->diag, place, "E-KERNEL: there is no kernel '%s' in this file; it has %s",
-                       options->kernel, kernel_names(options));
+            diag_error(options->diag, place,
+                       "E-KERNEL: there is no kernel '%s' in this file; it has %s", options->kernel,
+                       kernel_names(options));
         else
             diag_error(options->diag, place, "E-KERNEL: there is no kernel in this file");
     }

@@ -85,8 +85,10 @@ build_range(const Call *call)
         if (!want_index(call, i, &call->args[i]))
             return error_value;
     if (steps->step.kind != VALUE_INT || steps->step.integer <= 0)
-        return fail(call->low, arg_span(call, 2), "E-RANGE: the step of a range is a positive integer "
-                    "known at compile time, not %s", value_text(call->low, &steps->step));
+        return fail(call->low, arg_span(call, 2),
+                    "E-RANGE: the step of a range is a positive integer "
+                    "known at compile time, not %s",
+                    value_text(call->low, &steps->step));
     return (Value){.kind = VALUE_STEPS, .steps = steps};
 }
 
@@ -126,8 +128,10 @@ build_pack(const Call *call)
         ranges[i].part = i;
         rows *= ranges[i].length;
         if (rows > TILE_MAX_EXTENT)
-            return fail(low, call->expr->span, "E-PACK: a tile has at most %d elements in a dimension, "
-                        "this pack has more", TILE_MAX_EXTENT);
+            return fail(low, call->expr->span,
+                        "E-PACK: a tile has at most %d elements in a dimension, "
+                        "this pack has more",
+                        TILE_MAX_EXTENT);
         fields[i] = (Value){.kind = VALUE_RANGE, .range = &ranges[i]};
     }
     *pack = (Pack){.n = call->n, .parts = ranges, .rows = (int32_t)rows, .span = call->expr->span};
@@ -170,13 +174,15 @@ build_math(const Call *call)
     if (x->kind == VALUE_FLOAT)
         return value_float(fold_math(call->code, x->number));
     if (x->kind == VALUE_RANGE || (x->kind == VALUE_TILE && !dtype_is_float(x->type.dtype)))
-        return fail(low, arg_span(call, 0), "E-TYPE: %s takes floats, not %s: cast it with `as f32`",
-                    call->name, value_text(low, x));
+        return fail(low, arg_span(call, 0),
+                    "E-TYPE: %s takes floats, not %s: cast it with `as f32`", call->name,
+                    value_text(low, x));
     if (x->kind != VALUE_TILE)
         return fail(low, arg_span(call, 0), "E-TYPE: %s takes floats, not %s", call->name,
                     value_text(low, x));
     if (low->host_only)
-        return fail(low, call->expr->span, "E-LAUNCHER: %s cannot be computed by the launcher", call->name);
+        return fail(low, call->expr->span, "E-LAUNCHER: %s cannot be computed by the launcher",
+                    call->name);
     return value_tile(float_unary(low, (TirOpcode)call->code, x->tir), NULL);
 }
 
@@ -187,13 +193,16 @@ build_abs(const Call *call)
     Value x = range_to_tile(low, &call->args[0]);
 
     if (x.kind == VALUE_INT)
-        return x.integer == INT32_MIN ? fail(low, call->expr->span, "E-ARITHMETIC: abs(%lld) does not fit in "
-                                             "32 bits", (long long)x.integer)
+        return x.integer == INT32_MIN ? fail(low, call->expr->span,
+                                             "E-ARITHMETIC: abs(%lld) does not fit in "
+                                             "32 bits",
+                                             (long long)x.integer)
                                       : value_int(x.integer < 0 ? -x.integer : x.integer);
     if (x.kind == VALUE_FLOAT)
         return value_float(fabs(x.number));
     if (x.kind != VALUE_TILE || x.type.dtype == DT_BOOL)
-        return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s", value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s",
+                    value_text(low, &x));
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: abs cannot be computed by the launcher");
     return value_tile(float_unary(low, TIR_ABS, x.tir), NULL);
@@ -218,11 +227,13 @@ build_reduction(const Call *call)
                     logical ? "bools" : "numbers", value_text(low, &x));
     if (call->has_axis) {
         if (call->axis.kind != VALUE_INT)
-            return fail(low, call->expr->span, "E-AXIS: the axis is an int known at compile time, not %s",
+            return fail(low, call->expr->span,
+                        "E-AXIS: the axis is an int known at compile time, not %s",
                         value_text(low, &call->axis));
         axis = call->axis.integer < 0 ? call->axis.integer + x.type.rank : call->axis.integer;
         if (axis < 0 || axis >= x.type.rank)
-            return fail(low, call->expr->span, "E-AXIS: there is no axis %lld in %s: the last one is %u",
+            return fail(low, call->expr->span,
+                        "E-AXIS: there is no axis %lld in %s: the last one is %u",
                         (long long)call->axis.integer, value_text(low, &x), x.type.rank - 1);
     }
     DType dtype = x.type.dtype;
@@ -243,11 +254,10 @@ build_minmax(const Call *call)
     if (call->n == 1)
         return build_reduction(call);
     if (call->has_axis)
-        return fail(call->low, call->expr->span, "E-ARGUMENTS: %s takes two values, or one and an axis",
-                    call->name);
-    return value_minmax(call->low, call->expr->span,
-                        call->code == REDUCE_MAX ? TIR_MAX : TIR_MIN, &call->args[0],
-                        &call->args[1]);
+        return fail(call->low, call->expr->span,
+                    "E-ARGUMENTS: %s takes two values, or one and an axis", call->name);
+    return value_minmax(call->low, call->expr->span, call->code == REDUCE_MAX ? TIR_MAX : TIR_MIN,
+                        &call->args[0], &call->args[1]);
 }
 
 static Value
@@ -269,7 +279,8 @@ build_where(const Call *call)
         return fail(low, arg_span(call, 0), "E-TYPE: the condition of where is a bool, not %s",
                     value_text(low, &condition));
     if (!broadcast_shape(condition.type, yes.type, &shape))
-        return fail(low, call->expr->span, "E-SHAPE: the shapes %s and %s of where do not fit together",
+        return fail(low, call->expr->span,
+                    "E-SHAPE: the shapes %s and %s of where do not fit together",
                     value_text(low, &condition), value_text(low, &yes));
     condition.tir = tir_broadcast_to(&low->b, condition.tir, &shape);
     yes.tir = tir_broadcast_to(&low->b, yes.tir, &shape);
@@ -290,8 +301,8 @@ build_mask(const Call *call)
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: mask cannot be computed by the launcher");
     if (condition.kind == VALUE_BOOL)
-        return condition.integer ? x : value_tile(tir_splat_const(&low->b, x.type, -INFINITY),
-                                                  NULL);
+        return condition.integer ? x
+                                 : value_tile(tir_splat_const(&low->b, x.type, -INFINITY), NULL);
     if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL)
         return fail(low, arg_span(call, 1), "E-TYPE: the condition of mask is a bool, not %s",
                     value_text(low, &condition));
@@ -312,22 +323,27 @@ build_mma(const Call *call)
     for (uint32_t i = 0; i < 2; i++) {
         const Value *x = &call->args[i];
         if (x->kind != VALUE_TILE || x->type.rank != 2)
-            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies tiles of two dimensions, not %s",
+            return fail(low, arg_span(call, i),
+                        "E-PRODUCT: mma multiplies tiles of two dimensions, not %s",
                         value_text(low, x));
         if (x->type.dtype == DT_F32)
-            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies f16 or bf16, not %s: cast it with "
-                        "`as bf16` (tf32 is not supported yet)", value_text(low, x));
+            return fail(low, arg_span(call, i),
+                        "E-PRODUCT: mma multiplies f16 or bf16, not %s: cast it with "
+                        "`as bf16` (tf32 is not supported yet)",
+                        value_text(low, x));
         if (!is_16bit_float(x->type.dtype))
             return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies f16 or bf16, not %s",
                         value_text(low, x));
     }
     if (a->type.dtype != b->type.dtype)
-        return fail(low, call->expr->span, "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
+        return fail(low, call->expr->span,
+                    "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
                     value_text(low, a), value_text(low, b));
     if (a->type.dim[1] != b->type.dim[0])
-        return fail(low, call->expr->span, "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d "
-                    "columns, the right side %s has %d rows", value_text(low, a), a->type.dim[1],
-                    value_text(low, b), b->type.dim[0]);
+        return fail(low, call->expr->span,
+                    "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d "
+                    "columns, the right side %s has %d rows",
+                    value_text(low, a), a->type.dim[1], value_text(low, b), b->type.dim[0]);
     if (call->n == 2)
         return value_tile(tir_mma(&low->b, a->tir, b->tir, NULL), NULL);
     TirType type = tir_tile2(DT_F32, a->type.dim[0], b->type.dim[1]);
@@ -345,7 +361,8 @@ build_shape(const Call *call)
     const Value *axis = &call->args[1];
 
     if (x.kind != VALUE_TILE)
-        return fail(low, arg_span(call, 0), "E-TYPE: shape takes a tile, not %s", value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: shape takes a tile, not %s",
+                    value_text(low, &x));
     if (axis->kind != VALUE_INT || axis->integer < 0 || axis->integer >= x.type.rank)
         return fail(low, arg_span(call, 1), "E-AXIS: %s has no axis %s", value_text(low, &x),
                     value_text(low, axis));
@@ -432,8 +449,9 @@ call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
     for (uint32_t i = 0; i < expr->args.n; i++) {
         const Arg *arg = &expr->args.at[i];
         if (arg->name != NULL && !(builtin->takes_axis && strcmp(arg->name, "axis") == 0))
-            return fail(low, arg->name_span, "E-ARGUMENTS: %s has no argument '%s': it is used as %s",
-                        builtin->name, arg->name, builtin->usage);
+            return fail(low, arg->name_span,
+                        "E-ARGUMENTS: %s has no argument '%s': it is used as %s", builtin->name,
+                        arg->name, builtin->usage);
         if (arg->name != NULL) {
             call.has_axis = true;
             call.axis = eval(low, arg->value);
@@ -446,8 +464,8 @@ call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
             return error_value;
     }
     if (call.n < builtin->least || call.n > builtin->most)
-        return fail(low, expr->span, "E-ARGUMENTS: %s is used as %s, not with %u argument%s", builtin->name,
-                    builtin->usage, call.n, call.n == 1 ? "" : "s");
+        return fail(low, expr->span, "E-ARGUMENTS: %s is used as %s, not with %u argument%s",
+                    builtin->name, builtin->usage, call.n, call.n == 1 ? "" : "s");
     low->b.span = expr->span;
     return builtin->build(&call);
 }
@@ -497,15 +515,14 @@ match_tile(Lower *low, const Param *param, DType dtype, Span span, Value *value)
         const Expr *dim = type->dims.at[i].value;
         int64_t extent;
         if (dim->kind == EXPR_NAME && find_binding(low, dim->text) == NULL) {
-            declare(low, dim->text, dim->span, value_int(value->type.dim[i]))->what =
-                "parameter";
+            declare(low, dim->text, dim->span, value_int(value->type.dim[i]))->what = "parameter";
             continue;
         }
         if (!eval_int(low, dim, "the extent of a tile", 1, TILE_MAX_EXTENT, &extent))
             return false;
         if (extent != value->type.dim[i]) {
-            fail(low, span, "E-SHAPE: dimension %u of parameter '%s' is %lld, this argument is %s", i,
-                 param->name.text, (long long)extent, value_text(low, value));
+            fail(low, span, "E-SHAPE: dimension %u of parameter '%s' is %lld, this argument is %s",
+                 i, param->name.text, (long long)extent, value_text(low, value));
             return false;
         }
     }
@@ -529,13 +546,15 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
             continue;
         if (value->kind == kinds[i].kind)
             return true;
-        fail(low, span, "E-PARAMETER: parameter '%s' is %s known at compile time, not %s", param->name.text,
-             i == 0 ? "an int" : "a type", value_text(low, value));
+        fail(low, span, "E-PARAMETER: parameter '%s' is %s known at compile time, not %s",
+             param->name.text, i == 0 ? "an int" : "a type", value_text(low, value));
         return false;
     }
     if (!find_type(low, type->base.text, &dtype)) {
-        fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
-             "parameter that is a type", type->base.text);
+        fail(low, type->base.span,
+             "E-TYPE-NAME: unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
+             "parameter that is a type",
+             type->base.text);
         return false;
     }
     if (type->has_dims)
@@ -550,8 +569,8 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
     }
     if (is_scalar_of(value, dtype))
         return true;
-    fail(low, span, "E-TYPE: parameter '%s' is a scalar %s, not %s", param->name.text, dtype_name(dtype),
-         value_text(low, value));
+    fail(low, span, "E-TYPE: parameter '%s' is a scalar %s, not %s", param->name.text,
+         dtype_name(dtype), value_text(low, value));
     return false;
 }
 
@@ -568,11 +587,11 @@ order_arguments(Lower *low, const Function *function, const Expr *call, const Ar
                     break;
         if (at >= function->params.n) {
             if (arg->name != NULL)
-                fail(low, arg->name_span, "E-ARGUMENTS: '%s' has no parameter '%s'", function->name.text,
-                     arg->name);
+                fail(low, arg->name_span, "E-ARGUMENTS: '%s' has no parameter '%s'",
+                     function->name.text, arg->name);
             else
-                fail(low, call->span, "E-ARGUMENTS: '%s' takes %u arguments, not %u", function->name.text,
-                     function->params.n, call->args.n);
+                fail(low, call->span, "E-ARGUMENTS: '%s' takes %u arguments, not %u",
+                     function->name.text, function->params.n, call->args.n);
             diag_note(low->diag, function->span, "'%s' is defined here", function->name.text);
             return false;
         }
@@ -616,8 +635,10 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
 {
     for (const Frame *frame = low->frame; frame != NULL; frame = frame->caller) {
         if (frame->function == function) {
-            fail(low, call->span, "E-RECURSION: '%s' calls itself: functions are expanded where they are "
-                 "called, so this would never end", function->name.text);
+            fail(low, call->span,
+                 "E-RECURSION: '%s' calls itself: functions are expanded where they are "
+                 "called, so this would never end",
+                 function->name.text);
             return false;
         }
     }
@@ -627,8 +648,8 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
     }
     if (++low->n_calls <= CALL_MAX_COUNT && low->fn->next_id <= VALUE_MAX_COUNT)
         return true;
-    fail(low, low->kernel->name.span, "E-NESTING: kernel '%s' is too large when all calls are expanded",
-         low->kernel->name.text);
+    fail(low, low->kernel->name.span,
+         "E-NESTING: kernel '%s' is too large when all calls are expanded", low->kernel->name.text);
     return false;
 }
 
@@ -639,7 +660,9 @@ call_function(Lower *low, const Function *function, const Expr *call)
     const Arg **order = arena_array(low->arena, const Arg *, n);
     Value *values = arena_array(low->arena, Value, n);
     Place *places = arena_array(low->arena, Place, n);
-    Frame frame = {.caller = low->frame, .function = function, .call = call->span,
+    Frame frame = {.caller = low->frame,
+                   .function = function,
+                   .call = call->span,
                    .depth = low->frame->depth + 1};
 
     if (!check_recursion(low, function, call) || !order_arguments(low, function, call, order))
@@ -676,7 +699,8 @@ static Value
 unknown_function(Lower *low, const Expr *call)
 {
     const AstToTir *options = low->options;
-    const char *module = options->module_of != NULL ? options->module_of(options->user, call->text) : NULL;
+    const char *module = options->module_of != NULL ? options->module_of(options->user, call->text)
+                                                    : NULL;
     const char *hint = word_hint(call->text);
 
     if (module != NULL)
@@ -685,8 +709,8 @@ unknown_function(Lower *low, const Expr *call)
                     call->text, module);
     if (hint != NULL)
         return fail(low, call->text_span, "E-FUNCTION: unknown function '%s': %s", call->text, hint);
-    return fail(low, call->text_span,
-                "E-FUNCTION: unknown function '%s'%s", call->text, suggest_function(low, call->text));
+    return fail(low, call->text_span, "E-FUNCTION: unknown function '%s'%s", call->text,
+                suggest_function(low, call->text));
 }
 
 Value

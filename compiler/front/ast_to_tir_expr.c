@@ -30,7 +30,8 @@ eval_name(Lower *low, const Expr *expr)
     if (is_builtin(expr->text))
         return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     const char *hint = word_hint(expr->text);
-    return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text, hint != NULL ? ": " : "",
+    return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text,
+                hint != NULL ? ": " : "",
                 hint != NULL ? hint : suggest_name(low, expr->text, false));
 }
 
@@ -63,8 +64,8 @@ tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index)
         return fail(low, expr->text_span,
                     "E-FIELD: the fields of this tuple have no names: take them apart with "
                     "`let (a, b) = ..`, or with .0, .1");
-    return fail(low, expr->text_span, "E-FIELD: there is no field '%s' here: the fields are %s", name,
-                have.at);
+    return fail(low, expr->text_span, "E-FIELD: there is no field '%s' here: the fields are %s",
+                name, have.at);
 }
 
 static Value
@@ -81,8 +82,10 @@ eval_field(Lower *low, const Expr *expr)
         return fail(low, expr->text_span, "E-TRANSPOSE: %s has no fields%s", value_text(low, &base),
                     base.kind == VALUE_TILE ? "; .T is its transpose" : "");
     if (base.kind == VALUE_TENSOR)
-        return fail(low, expr->span, "E-TRANSPOSE: '%s' is a tensor: transpose what is loaded from it, as in "
-                    "`(load %s[..]).T`", base.tensor->name, base.tensor->name);
+        return fail(low, expr->span,
+                    "E-TRANSPOSE: '%s' is a tensor: transpose what is loaded from it, as in "
+                    "`(load %s[..]).T`",
+                    base.tensor->name, base.tensor->name);
     if (base.kind != VALUE_TILE || base.type.rank != 2)
         return fail(low, expr->span, "E-TRANSPOSE: .T transposes a tile of two dimensions, not %s",
                     value_text(low, &base));
@@ -103,7 +106,8 @@ eval_place(Lower *low, const Expr *expr)
         Value base = read_place(low, &place);
         if (base.kind != VALUE_TUPLE) {
             if (base.kind != VALUE_ERROR)
-                fail(low, expr->span, "E-FIELD: %s has no fields to assign to", value_text(low, &base));
+                fail(low, expr->span, "E-FIELD: %s has no fields to assign to",
+                     value_text(low, &base));
             return none;
         }
         if (tuple_field(low, expr, &base, &index).kind == VALUE_ERROR)
@@ -134,8 +138,10 @@ eval_place(Lower *low, const Expr *expr)
             fail(low, expr->span, "E-ASSIGN: '%s' is a %s and cannot be assigned to", expr->text,
                  binding->what);
         else
-            fail(low, expr->span, "E-ASSIGN: '%s' cannot be assigned to: declare it with `var` instead of "
-                 "`let`", expr->text);
+            fail(low, expr->span,
+                 "E-ASSIGN: '%s' cannot be assigned to: declare it with `var` instead of "
+                 "`let`",
+                 expr->text);
         diag_note(low->diag, binding->span, "'%s' is declared here", expr->text);
         return none;
     }
@@ -181,12 +187,16 @@ eval_range_number(Lower *low, const Expr *expr, const Steps *steps)
 
     if (steps->tile == 0 || expr->index.n != 1 || subscript->kind != SUBSCRIPT_EXPR ||
         subscript->value->kind == EXPR_SPAN)
-        return fail(low, expr->span, "E-RANGE: one of a sequence of ranges is taken with its number, as in tiles(lo..hi, N)[i]");
+        return fail(
+            low, expr->span,
+            "E-RANGE: one of a sequence of ranges is taken with its number, as in tiles(lo..hi, N)[i]");
     Value at = eval(low, subscript->value);
     if (at.kind == VALUE_ERROR)
         return at;
     if (at.kind == VALUE_INT ? at.integer < 0 : !is_scalar_of(&at, DT_I32))
-        return fail(low, subscript->span, "E-TYPE: the number of a range is an i32 from 0 on, not %s", value_text(low, &at));
+        return fail(low, subscript->span,
+                    "E-TYPE: the number of a range is an i32 from 0 on, not %s",
+                    value_text(low, &at));
     return step_value(low, expr->span, steps, at, false);
 }
 
@@ -199,24 +209,29 @@ eval_subscript(Lower *low, const Expr *expr)
     if (base.kind == VALUE_ERROR)
         return base;
     if (base.kind == VALUE_TENSOR)
-        return fail(low, expr->span, "E-TENSOR: '%s' is a tensor: read a tile of it with `load %s[..]`",
+        return fail(low, expr->span,
+                    "E-TENSOR: '%s' is a tensor: read a tile of it with `load %s[..]`",
                     base.tensor->name, base.tensor->name);
     low->b.span = expr->span;
     if (base.kind == VALUE_STEPS)
         return eval_range_number(low, expr, base.steps);
     base = range_to_tile(low, &base);
     if (base.kind != VALUE_TILE)
-        return fail(low, expr->span, "E-SUBSCRIPT: %s cannot be subscripted", value_text(low, &base));
+        return fail(low, expr->span, "E-SUBSCRIPT: %s cannot be subscripted",
+                    value_text(low, &base));
     for (uint32_t i = 0; i < expr->index.n; i++) {
         const Subscript *subscript = &expr->index.at[i];
         if (subscript->kind == SUBSCRIPT_EXPR)
-            return fail(low, subscript->span, "E-SUBSCRIPT: a tile is subscripted with `:` (keep a dimension) "
+            return fail(low, subscript->span,
+                        "E-SUBSCRIPT: a tile is subscripted with `:` (keep a dimension) "
                         "and `None` (add one) only; parts of a tensor are chosen by `load`");
         kept += subscript->kind == SUBSCRIPT_ALL;
     }
     if (kept != base.type.rank)
-        return fail(low, expr->span, "E-SUBSCRIPT: %s has %u dimensions, but the subscript keeps %u: one `:` "
-                    "for each is needed", value_text(low, &base), base.type.rank, kept);
+        return fail(low, expr->span,
+                    "E-SUBSCRIPT: %s has %u dimensions, but the subscript keeps %u: one `:` "
+                    "for each is needed",
+                    value_text(low, &base), base.type.rank, kept);
     if (low->host_only)
         return fail(low, expr->span, "E-LAUNCHER: the launcher computes this: no tiles can be used");
     if (expr->index.n > TIR_MAX_RANK)
@@ -294,7 +309,8 @@ add_part(Lower *low, Span span, Access *access, const Range *range)
         return false;
     }
     if (access->pack != NULL && access->pack != range->pack) {
-        fail(low, span, "E-PACK: parts of two packs cannot stand in one access: pack all of the ranges "
+        fail(low, span,
+             "E-PACK: parts of two packs cannot stand in one access: pack all of the ranges "
              "together");
         diag_note(low->diag, access->pack->span, "the other pack is made here");
         return false;
@@ -327,20 +343,24 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
     TirIndex *index = &access->index[at];
 
     if (subscript->kind == SUBSCRIPT_NONE) {
-        fail(low, subscript->span, "E-ACCESS: `None` adds no dimension in a load or store: write it after "
+        fail(low, subscript->span,
+             "E-ACCESS: `None` adds no dimension in a load or store: write it after "
              "the load, as in `(load x[i])[:, None]`");
         return false;
     }
     if (subscript->kind == SUBSCRIPT_ALL) {
         if (dim->constant == 0) {
-            fail(low, subscript->span, "E-CONSTANT: `:` takes a whole dimension, which must be known at "
+            fail(low, subscript->span,
+                 "E-CONSTANT: `:` takes a whole dimension, which must be known at "
                  "compile time; '%s' is a run-time size: go over tiles(%s, ..)",
                  dim_text(low, tensor, at), dim_text(low, tensor, at));
             return false;
         }
         if (dim->constant > TILE_MAX_EXTENT) {
-            fail(low, subscript->span, "E-LARGE: a tile has at most %d elements in a dimension, `:` means "
-                 "%d here", TILE_MAX_EXTENT, dim->constant);
+            fail(low, subscript->span,
+                 "E-LARGE: a tile has at most %d elements in a dimension, `:` means "
+                 "%d here",
+                 TILE_MAX_EXTENT, dim->constant);
             return false;
         }
         *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
@@ -348,7 +368,8 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         return true;
     }
     if (subscript->value->kind == EXPR_SPAN) {
-        fail(low, subscript->span, "E-ACCESS: a part of a dimension is taken with a range from "
+        fail(low, subscript->span,
+             "E-ACCESS: a part of a dimension is taken with a range from "
              "tiles(lo..hi, N), or with iota(N) + lo");
         return false;
     }
@@ -374,15 +395,17 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         }
     } else {
         *index = (TirIndex){.kind = INDEX_SCALAR};
-        if (value.kind == VALUE_INT && (value.integer < 0 || (dim->constant > 0 &&
-                                                              value.integer >= dim->constant))) {
+        if (value.kind == VALUE_INT &&
+            (value.integer < 0 || (dim->constant > 0 && value.integer >= dim->constant))) {
             fail(low, subscript->span, "E-BOUNDS: index %lld is outside of the dimension of %s",
                  (long long)value.integer, dim_text(low, tensor, at));
             return false;
         }
         if (value.kind == VALUE_TILE && value.type.rank > 0) {
-            fail(low, subscript->span, "E-ACCESS: a tile of indices (%s) cannot subscript a tensor: "
-                 "gathering is not supported yet; use a range", value_text(low, &value));
+            fail(low, subscript->span,
+                 "E-ACCESS: a tile of indices (%s) cannot subscript a tensor: "
+                 "gathering is not supported yet; use a range",
+                 value_text(low, &value));
             return false;
         }
     }
@@ -406,20 +429,22 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         return false;
     }
     if (!writes && tensor->mode == TENSOR_OUT) {
-        fail(low, name_span, "E-DIRECTION: '%s' is an `out` tensor and cannot be read: declare it `inout`",
-             name);
+        fail(low, name_span,
+             "E-DIRECTION: '%s' is an `out` tensor and cannot be read: declare it `inout`", name);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
     if (writes && tensor->mode == TENSOR_IN) {
-        fail(low, name_span, "E-DIRECTION: '%s' is an `in` tensor and cannot be written: declare it `out` or "
-             "`inout`", name);
+        fail(low, name_span,
+             "E-DIRECTION: '%s' is an `in` tensor and cannot be written: declare it `out` or "
+             "`inout`",
+             name);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
     if (index->n != tensor->rank) {
-        fail(low, span, "E-ACCESS: '%s' has %u dimensions, this subscript has %u", name, tensor->rank,
-             index->n);
+        fail(low, span, "E-ACCESS: '%s' has %u dimensions, this subscript has %u", name,
+             tensor->rank, index->n);
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
@@ -434,8 +459,10 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
             return false;
     }
     if (ok && writes && out->pack != NULL && out->n_parts < out->pack->n) {
-        fail(low, span, "E-PACK: '%s' is written through %u of the %u ranges of a pack: elements would be "
-             "written more than once", name, out->n_parts, out->pack->n);
+        fail(low, span,
+             "E-PACK: '%s' is written through %u of the %u ranges of a pack: elements would be "
+             "written more than once",
+             name, out->n_parts, out->pack->n);
         diag_note(low->diag, out->pack->span, "the pack is made here");
         return false;
     }
@@ -609,16 +636,14 @@ eval_kind(Lower *low, const Expr *expr)
     switch (expr->kind) {
     case EXPR_INT:
         if (expr->integer > INT32_MAX)
-            return fail(low, expr->span, "E-ARITHMETIC: %lld is beyond the largest i32, %ld", (long long)expr->integer,
-                        (long)INT32_MAX);
+            return fail(low, expr->span, "E-ARITHMETIC: %lld is beyond the largest i32, %ld",
+                        (long long)expr->integer, (long)INT32_MAX);
         return value_int(expr->integer);
     case EXPR_FLOAT: return value_float(expr->number);
     case EXPR_BOOL: return value_bool(expr->integer != 0);
     case EXPR_NAME: return eval_name(low, expr);
     case EXPR_TUPLE: return eval_tuple(low, expr);
-    case EXPR_UNARY:
-        x = eval(low, expr->a);
-        return value_unary(low, expr->span, expr->op, &x);
+    case EXPR_UNARY: x = eval(low, expr->a); return value_unary(low, expr->span, expr->op, &x);
     case EXPR_BINARY: return eval_binary(low, expr);
     case EXPR_CAST: return eval_cast(low, expr);
     case EXPR_CALL: return eval_call(low, expr);
@@ -628,7 +653,8 @@ eval_kind(Lower *low, const Expr *expr)
     case EXPR_ZEROS:
     case EXPR_FULL: return eval_fill(low, expr);
     case EXPR_SPAN:
-        return fail(low, expr->span, "E-RANGE: `lo..hi` can stand after `in`, and in tiles(lo..hi, N)");
+        return fail(low, expr->span,
+                    "E-RANGE: `lo..hi` can stand after `in`, and in tiles(lo..hi, N)");
     }
     return error_value;
 }
@@ -637,8 +663,10 @@ Value
 eval(Lower *low, const Expr *expr)
 {
     if (low->nesting >= NESTING_MAX)
-        return fail(low, expr->span, "E-NESTING: this is nested too deeply: %d levels are possible, calls "
-                    "expanded", NESTING_MAX);
+        return fail(low, expr->span,
+                    "E-NESTING: this is nested too deeply: %d levels are possible, calls "
+                    "expanded",
+                    NESTING_MAX);
     low->nesting++;
     Value value = eval_kind(low, expr);
     low->nesting--;
@@ -646,8 +674,7 @@ eval(Lower *low, const Expr *expr)
 }
 
 bool
-eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most,
-         int64_t *out)
+eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most, int64_t *out)
 {
     Value value = eval(low, expr);
 

@@ -17,15 +17,15 @@
 enum {
     GRID_MAX_AXES = 3,
     CALL_MAX_DEPTH = 64,
-    CALL_MAX_COUNT = 20000,  /* calls expanded in one kernel */
+    CALL_MAX_COUNT = 20000,    /* calls expanded in one kernel */
     VALUE_MAX_COUNT = 1 << 20, /* values made in one kernel */
-    NESTING_MAX = 400        /* expressions and blocks, calls expanded: bounds the C stack */
+    NESTING_MAX = 400          /* expressions and blocks, calls expanded: bounds the C stack */
 };
 
 typedef struct Value Value;
 
 typedef enum ValueKind {
-    VALUE_ERROR, /* said already: whatever uses it stays silent */
+    VALUE_ERROR,   /* said already: whatever uses it stays silent */
     VALUE_NOTHING, /* what a function without `return` gives */
     VALUE_INT,
     VALUE_FLOAT,
@@ -52,7 +52,7 @@ struct Value {
     const Range *range;
     const Steps *steps;
     TirTensor *tensor;
-    uint32_t n_fields;    /* TUPLE */
+    uint32_t n_fields; /* TUPLE */
     const Value *fields;
     const char *const *names; /* of the fields; an entry, or all, may be NULL */
 };
@@ -68,11 +68,11 @@ typedef struct Pack {
 /* start, start + 1, .. of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
  * the same elements are padding as of the range it is made from. */
 struct Range {
-    Value start, bound; /* i32 scalars or ints */
+    Value start, bound;       /* i32 scalars or ints */
     const struct Range *from; /* before it was moved, NULL: it was not */
     int32_t length;
-    bool exact; /* no index is padding */
-    uint32_t loops; /* around its indices; 0: of the grid, or of no loop */
+    bool exact;       /* no index is padding */
+    uint32_t loops;   /* around its indices; 0: of the grid, or of no loop */
     const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
     int32_t inner;
     uint32_t part; /* which of its ranges */
@@ -100,7 +100,7 @@ struct Binding {
     Value value;
     bool is_var;
     uint32_t loops; /* around the declaration */
-    bool is_alias; /* a `var` parameter: stands for `place` */
+    bool is_alias;  /* a `var` parameter: stands for `place` */
     Place place;
     const char *what; /* "parameter", "size", ..: for messages; NULL: let or var */
 };
@@ -133,14 +133,14 @@ typedef struct Lower {
     TirFn *fn;
     TirBuilder b;
     Frame *frame;
-    bool host_only;     /* build nothing: only constants and host expressions are wanted */
+    bool host_only; /* build nothing: only constants and host expressions are wanted */
     bool has_grid;
-    uint32_t n_calls;   /* expanded so far */
-    uint32_t nesting;   /* expressions and blocks being walked */
-    uint32_t loops;     /* around what is being walked */
+    uint32_t n_calls;    /* expanded so far */
+    uint32_t nesting;    /* expressions and blocks being walked */
+    uint32_t loops;      /* around what is being walked */
     uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
-    VEC(PadLoops) pads; /* by value id: what is known so far */
-    uint32_t n_leaves;  /* size and param operations at the head of the body */
+    VEC(PadLoops) pads;  /* by value id: what is known so far */
+    uint32_t n_leaves;   /* size and param operations at the head of the body */
 } Lower;
 
 /* ---- ast_to_tir.c: messages and names ---- */
@@ -227,13 +227,15 @@ typedef struct Access {
     TirTensor *tensor;
     TirIndex index[TENSOR_MAX_RANK];
     TirVal *operands[TENSOR_MAX_RANK];
-    TirType type;                       /* of the tile addressed */
-    const Range *range[TENSOR_MAX_RANK]; /* for each dimension of the tensor: has padding, or NULL */
-    TirVal *count[TENSOR_MAX_RANK];      /* of its elements, where the dimension goes on; or NULL */
-    TirVal *unused[TENSOR_MAX_RANK];     /* the same for parts of the pack that a load goes without */
-    const Pack *pack;                   /* whose parts are among the subscripts, or NULL */
-    uint32_t n_parts, parts;            /* how many, and which, as bits */
-    uint32_t pack_axis;                 /* the dimension of the tile that they make */
+    TirType type; /* of the tile addressed */
+    /* for each dimension of the tensor: has padding, or NULL */
+    const Range *range[TENSOR_MAX_RANK];
+    TirVal *count[TENSOR_MAX_RANK]; /* of its elements, where the dimension goes on; or NULL */
+    /* the same for parts of the pack that a load goes without */
+    TirVal *unused[TENSOR_MAX_RANK];
+    const Pack *pack;        /* whose parts are among the subscripts, or NULL */
+    uint32_t n_parts, parts; /* how many, and which, as bits */
+    uint32_t pack_axis;      /* the dimension of the tile that they make */
 } Access;
 /* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
 void limit_access(Lower *low, const Access *access, TirOp *op);

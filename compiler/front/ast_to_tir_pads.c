@@ -46,7 +46,8 @@ void
 note_carried(Lower *low, const TirVal *param)
 {
     for (uint32_t axis = 0; axis < PAD_AXES && param->type.rank > 0; axis++)
-        note_pad(low, param, axis, low->tile_loops); /* at most: it is not known what the body will yield */
+        /* at most: it is not known what the body will yield */
+        note_pad(low, param, axis, low->tile_loops);
 }
 
 /* The axis of operand `k` that goes into `axis` of the result; PAD_AXES: none does. */
@@ -150,8 +151,8 @@ keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value)
         out.fields = fields;
         return out;
     }
-    if (low->host_only || loops >= low->loops || value->kind != VALUE_TILE || value->type.rank == 0 ||
-        value->tir == old->tir)
+    if (low->host_only || loops >= low->loops || value->kind != VALUE_TILE ||
+        value->type.rank == 0 || value->tir == old->tir)
         return out;
     if (!is_known(low, value->tir))
         find_pads(low, value->tir);
@@ -239,7 +240,8 @@ learn_block(Lower *low, const TirBlock *block)
         }
         for (uint32_t k = 0; k < op->n_results; k++) {
             PadLoops before = *pads_of(low, op->results[k]);
-            bool plain = op->op == TIR_KEEP && most_loops(low, op->args[0]) <= (uint64_t)op->integer &&
+            bool plain = op->op == TIR_KEEP &&
+                         most_loops(low, op->args[0]) <= (uint64_t)op->integer &&
                          op->integer != INT32_MAX;
             if (plain)
                 learn_from(low, op->results[k], op->args[0]);
@@ -258,7 +260,8 @@ drop_block(Lower *low, const TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             drop_block(low, op->blocks[k]);
-        if (op->op == TIR_KEEP && op->integer != INT32_MAX && most_loops(low, op->args[0]) <= (uint64_t)op->integer)
+        if (op->op == TIR_KEEP && op->integer != INT32_MAX &&
+            most_loops(low, op->args[0]) <= (uint64_t)op->integer)
             tir_replace_uses(low->fn, op->results[0], op->args[0]);
     }
 }

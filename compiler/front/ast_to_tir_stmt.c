@@ -47,14 +47,17 @@ lower_let(Lower *low, const Stmt *stmt)
         value = value.kind == VALUE_STEPS
                     ? fail(low, stmt->a->span, "E-RANGE: tiles and range can only be looped over")
                 : value.kind == VALUE_TENSOR
-                    ? fail(low, stmt->a->span, "E-TENSOR: '%s' is a tensor: read a tile of it with "
-                           "`load %s[..]`", value.tensor->name, value.tensor->name)
+                    ? fail(low, stmt->a->span,
+                           "E-TENSOR: '%s' is a tensor: read a tile of it with "
+                           "`load %s[..]`",
+                           value.tensor->name, value.tensor->name)
                     : fail(low, stmt->a->span, "E-RETURN: this call returns nothing");
     if (stmt->kind == STMT_VAR)
         value = to_variable(low, stmt->a->span, &value);
     if (stmt->tuple && value.kind != VALUE_ERROR &&
         (value.kind != VALUE_TUPLE || value.n_fields != stmt->names.n))
-        value = fail(low, stmt->span, "E-TUPLE: %u names for %s", stmt->names.n, value_text(low, &value));
+        value = fail(low, stmt->span, "E-TUPLE: %u names for %s", stmt->names.n,
+                     value_text(low, &value));
     for (uint32_t i = 0; i < stmt->names.n; i++) {
         const Name *name = &stmt->names.at[i];
         Value part = stmt->tuple && value.kind == VALUE_TUPLE ? value.fields[i] : value;
@@ -69,8 +72,7 @@ convert_to(Lower *low, Span span, const Value *old, const Value *value)
 {
     Value out, tile = range_to_tile(low, value);
 
-    if (old->kind == VALUE_TUPLE && value->kind == VALUE_TUPLE &&
-        old->n_fields == value->n_fields) {
+    if (old->kind == VALUE_TUPLE && value->kind == VALUE_TUPLE && old->n_fields == value->n_fields) {
         Value *fields = arena_array(low->arena, Value, old->n_fields);
         for (uint32_t i = 0; i < old->n_fields; i++) {
             fields[i] = convert_to(low, span, &old->fields[i], &value->fields[i]);
@@ -87,12 +89,12 @@ convert_to(Lower *low, Span span, const Value *old, const Value *value)
         return tile;
     if (tile.kind == VALUE_ERROR || old->kind == VALUE_ERROR)
         return error_value;
-    return fail(low, span, "E-ASSIGN: a variable of %s cannot become %s: a variable keeps its type%s",
-                value_text(low, old), value_text(low, value),
-                old->kind == VALUE_TILE && tile.kind == VALUE_TILE &&
-                        tir_same_shape(old->type, tile.type)
-                    ? "; cast with `as`"
-                    : "");
+    return fail(
+        low, span, "E-ASSIGN: a variable of %s cannot become %s: a variable keeps its type%s",
+        value_text(low, old), value_text(low, value),
+        old->kind == VALUE_TILE && tile.kind == VALUE_TILE && tir_same_shape(old->type, tile.type)
+            ? "; cast with `as`"
+            : "");
 }
 
 static void assign(Lower *low, Span span, const Expr *target, Op op, Value value);
@@ -191,8 +193,10 @@ eval_steps(Lower *low, const Expr *expr)
         if (bound->kind == VALUE_ERROR)
             return NULL;
         if (bound->kind != VALUE_INT && !is_scalar_of(bound, DT_I32)) {
-            fail(low, expr->span, "E-RANGE: tiles(S, N), lo..hi, range(..) or an integer is needed after "
-                 "`in`, not %s", value_text(low, bound));
+            fail(low, expr->span,
+                 "E-RANGE: tiles(S, N), lo..hi, range(..) or an integer is needed after "
+                 "`in`, not %s",
+                 value_text(low, bound));
             return NULL;
         }
     }
@@ -252,7 +256,8 @@ lower_axis(Lower *low, const GridAxis *axis)
             fail(low, axis->value->span, "E-GRID: the grid is empty: this is %lld long",
                  (long long)extent.integer);
         else if (host == NULL && extent.kind != VALUE_ERROR)
-            fail(low, axis->value->span, "E-LAUNCHER: the launcher must be able to compute the grid: only "
+            fail(low, axis->value->span,
+                 "E-LAUNCHER: the launcher must be able to compute the grid: only "
                  "sizes, scalar parameters and integers may be used here");
     }
     low->host_only = false;
@@ -270,8 +275,9 @@ lower_axis(Lower *low, const GridAxis *axis)
     op->results[0]->name = axis->name.text;
     TirGridAxis made = {.name = axis->name.text, .extent = host, .span = span};
     vec_push(fn->arena, &fn->grid, made);
-    Value value = steps == NULL ? error_value
-                                : step_value(low, span, steps, value_tile(op->results[0], NULL), true);
+    Value value = steps == NULL
+                      ? error_value
+                      : step_value(low, span, steps, value_tile(op->results[0], NULL), true);
     declare(low, axis->name.text, axis->name.span, value);
 }
 
@@ -307,7 +313,8 @@ lower_require(Lower *low, const Stmt *stmt)
     if (value.kind == VALUE_ERROR)
         return;
     if (value.kind != VALUE_BOOL && !is_scalar_of(&value, DT_BOOL)) {
-        fail(low, stmt->a->span, "E-TYPE: `require` needs a condition, not %s", value_text(low, &value));
+        fail(low, stmt->a->span, "E-TYPE: `require` needs a condition, not %s",
+             value_text(low, &value));
         return;
     }
     buf_init(&text, low->arena);
@@ -319,7 +326,8 @@ lower_require(Lower *low, const Stmt *stmt)
         return;
     }
     if (value.host == NULL) {
-        fail(low, stmt->a->span, "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
+        fail(low, stmt->a->span,
+             "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
              "parameters and integers may be used here");
         return;
     }
@@ -458,7 +466,8 @@ loop_hints(Lower *low, const AttributeList *attributes)
         if (strcmp(attribute->name, "stages") == 0) {
             if (attribute->value == NULL)
                 fail(low, attribute->span, "E-ATTRIBUTE: @stages needs a number, as in @stages(3)");
-            else if (eval_int(low, attribute->value, "the number of stages", 1, LOOP_MAX_STAGES, &stages))
+            else if (eval_int(low, attribute->value, "the number of stages", 1, LOOP_MAX_STAGES,
+                              &stages))
                 hints.stages = (int32_t)stages;
         } else if (strcmp(attribute->name, "no_split") == 0 && attribute->value == NULL &&
                    attribute->settings.n == 0) {
@@ -466,7 +475,8 @@ loop_hints(Lower *low, const AttributeList *attributes)
         } else if (strcmp(attribute->name, "any_order") == 0 && attribute->value == NULL) {
             hints.any_order = true;
         } else {
-            fail(low, attribute->span, "E-ATTRIBUTE: unknown attribute of a loop: @stages(n), @no_split and "
+            fail(low, attribute->span,
+                 "E-ATTRIBUTE: unknown attribute of a loop: @stages(n), @no_split and "
                  "@any_order are known");
         }
     }
@@ -672,12 +682,15 @@ lower_if(Lower *low, const Stmt *stmt)
         return;
     }
     if (condition.type.rank > 0) {
-        fail(low, stmt->a->span, "E-CONDITION: the condition of `if` is one bool, not %s: say any(..) or "
-             "all(..) of it", value_text(low, &condition));
+        fail(low, stmt->a->span,
+             "E-CONDITION: the condition of `if` is one bool, not %s: say any(..) or "
+             "all(..) of it",
+             value_text(low, &condition));
         return;
     }
     if (low->host_only) {
-        fail(low, stmt->span, "E-LAUNCHER: the launcher computes this: only conditions known at compile time "
+        fail(low, stmt->span,
+             "E-LAUNCHER: the launcher computes this: only conditions known at compile time "
              "can be used");
         return;
     }
@@ -699,12 +712,14 @@ lower_return(Lower *low, const Stmt *stmt)
     if (stmt->a != NULL)
         value = eval(low, stmt->a);
     if (frame->runtime_depth > 0) {
-        fail(low, stmt->span, "E-RETURN: `return` cannot stand in a loop, nor under a condition that is "
+        fail(low, stmt->span,
+             "E-RETURN: `return` cannot stand in a loop, nor under a condition that is "
              "known at run time only");
         value = error_value;
     }
     if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR)
-        value = fail(low, stmt->a->span, "E-RETURN: a function cannot return %s", value_text(low, &value));
+        value = fail(low, stmt->a->span, "E-RETURN: a function cannot return %s",
+                     value_text(low, &value));
     frame->returned = true;
     frame->result = value;
 }
@@ -727,14 +742,17 @@ lower_debug(Lower *low, const Stmt *stmt)
     TirBuilder outer = low->b;
 
     if (!low->options->ignore_debug)
-        fail(low, stmt->span, "E-DEBUG: `%s` is for `tilec run`: compiled kernels have it with --ignore-debug, which "
-             "leaves it out", stmt->kind == STMT_PRINT ? "print" : "assert");
+        fail(low, stmt->span,
+             "E-DEBUG: `%s` is for `tilec run`: compiled kernels have it with --ignore-debug, which "
+             "leaves it out",
+             stmt->kind == STMT_PRINT ? "print" : "assert");
     low->b.block = tir_block_new(low->fn);
     low->b.at = -1;
     for (uint32_t i = 0; i < stmt->args.n; i++) {
         Value value = eval(low, stmt->args.at[i].value);
         if (value.kind == VALUE_STEPS || value.kind == VALUE_TENSOR || value.kind == VALUE_NOTHING)
-            fail(low, stmt->args.at[i].value->span, "E-DEBUG: `print` shows values, not %s", value_text(low, &value));
+            fail(low, stmt->args.at[i].value->span, "E-DEBUG: `print` shows values, not %s",
+                 value_text(low, &value));
     }
     if (stmt->kind == STMT_ASSERT) {
         Value value = eval(low, stmt->a);
@@ -775,7 +793,8 @@ lower_block(Lower *low, const Block *block)
     bool top = block == low->kernel->body;
 
     if (low->nesting >= NESTING_MAX) {
-        fail(low, block->span, "E-NESTING: this is nested too deeply: %d levels are possible, calls expanded",
+        fail(low, block->span,
+             "E-NESTING: this is nested too deeply: %d levels are possible, calls expanded",
              NESTING_MAX);
         return;
     }

@@ -134,16 +134,13 @@ host_of(Lower *low, const Value *value)
 
     switch (value->kind) {
     case VALUE_INT:
-    case VALUE_BOOL:
-        return host_int(low->arena, value->integer);
+    case VALUE_BOOL: return host_int(low->arena, value->integer);
     case VALUE_FLOAT:
         host = arena_new(low->arena, HostExpr);
         *host = (HostExpr){.kind = HOST_FLOAT, .number = value->number};
         return host;
-    case VALUE_TILE:
-        return value->host;
-    default:
-        return NULL;
+    case VALUE_TILE: return value->host;
+    default: return NULL;
     }
 }
 
@@ -168,8 +165,10 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
         return false;
     }
     if (value->kind == VALUE_FLOAT && type.dtype == DT_I32) {
-        fail(low, span, "E-TYPE: %s cannot stand where i32 is needed: write a whole number, or cast the "
-             "other side with `as f32`", value_text(low, value));
+        fail(low, span,
+             "E-TYPE: %s cannot stand where i32 is needed: write a whole number, or cast the "
+             "other side with `as f32`",
+             value_text(low, value));
         return false;
     }
     *out = (Value){.kind = VALUE_TILE, .type = type, .host = host};
@@ -287,7 +286,8 @@ is_numeric(Lower *low, Span span, const char *what, const Value *value)
         fail(low, span, "E-TENSOR: '%s' is a tensor: read a tile of it with `load %s[..]`",
              value->tensor->name, value->tensor->name);
     else if (value->kind != VALUE_ERROR)
-        fail(low, span, "E-TYPE: %s works on numbers and tiles, not on %s", what, value_text(low, value));
+        fail(low, span, "E-TYPE: %s works on numbers and tiles, not on %s", what,
+             value_text(low, value));
     return false;
 }
 
@@ -318,8 +318,8 @@ unify(Lower *low, Span span, const char *what, Value *x, Value *y)
         return false;
     }
     if (!broadcast_shape(x->type, y->type, &shape)) {
-        fail(low, span, "E-SHAPE: the shapes %s and %s of %s do not fit together", value_text(low, x),
-             value_text(low, y), what);
+        fail(low, span, "E-SHAPE: the shapes %s and %s of %s do not fit together",
+             value_text(low, x), value_text(low, y), what);
         return false;
     }
     *x = broadcast(low, x, shape);
@@ -338,8 +338,8 @@ fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type
     if (is_constant(&tile))
         return adapt_constant(low, span, &tile, type, out);
     if (tile.type.dtype != type.dtype) {
-        fail(low, span, "E-TYPE: %s takes %s, not %s: cast it with `as %s`", what, type_text(low, type),
-             value_text(low, &tile), dtype_name(type.dtype));
+        fail(low, span, "E-TYPE: %s takes %s, not %s: cast it with `as %s`", what,
+             type_text(low, type), value_text(low, &tile), dtype_name(type.dtype));
         return false;
     }
     if (!broadcast_shape(tile.type, type, &shape) || !tir_same_shape(shape, type)) {
@@ -359,7 +359,8 @@ fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
     int64_t result = 0;
 
     if ((op == OP_DIV || op == OP_REM) && b == 0)
-        return fail(low, span, "E-ARITHMETIC: division by zero: %lld %s 0", (long long)a, op_text(op));
+        return fail(low, span, "E-ARITHMETIC: division by zero: %lld %s 0", (long long)a,
+                    op_text(op));
     if ((op == OP_SHL || op == OP_SHR) && (b < 0 || b > 31))
         return fail(low, span, "E-ARITHMETIC: a shift by %lld: 0 to 31 is possible", (long long)b);
     switch (op) {
@@ -382,8 +383,8 @@ fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
     default: return fail(low, span, "E-TYPE: '%s' works on bools, not on ints", op_text(op));
     }
     if (result < INT32_MIN || result > INT32_MAX)
-        return fail(low, span, "E-ARITHMETIC: %lld %s %lld = %lld does not fit in 32 bits", (long long)a,
-                    op_text(op), (long long)b, (long long)result);
+        return fail(low, span, "E-ARITHMETIC: %lld %s %lld = %lld does not fit in 32 bits",
+                    (long long)a, op_text(op), (long long)b, (long long)result);
     return value_int(result);
 }
 
@@ -409,9 +410,12 @@ static Value
 fold_bools(Lower *low, Span span, Op op, bool a, bool b)
 {
     switch (op) {
-    case OP_OR: case OP_BIT_OR: return value_bool(a || b);
-    case OP_AND: case OP_BIT_AND: return value_bool(a && b);
-    case OP_BIT_XOR: case OP_NE: return value_bool(a != b);
+    case OP_OR:
+    case OP_BIT_OR: return value_bool(a || b);
+    case OP_AND:
+    case OP_BIT_AND: return value_bool(a && b);
+    case OP_BIT_XOR:
+    case OP_NE: return value_bool(a != b);
     case OP_EQ: return value_bool(a == b);
     default: return fail(low, span, "E-TYPE: '%s' does not work on bools", op_text(op));
     }
@@ -427,8 +431,7 @@ fold_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
                     value_text(low, y));
     if (x->kind == VALUE_INT && y->kind == VALUE_INT)
         return fold_integers(low, span, op, x->integer, y->integer);
-    return fold_floats(low, span, op,
-                       x->kind == VALUE_FLOAT ? x->number : (double)x->integer,
+    return fold_floats(low, span, op, x->kind == VALUE_FLOAT ? x->number : (double)x->integer,
                        y->kind == VALUE_FLOAT ? y->number : (double)y->integer);
 }
 
@@ -628,7 +631,8 @@ value_cdiv(Lower *low, Span span, const Value *x, const Value *y)
         return value_int(quotient + (x->integer % y->integer > 0));
     }
     low->b.span = span;
-    Value a = range_to_tile(low, x), b = range_to_tile(low, y); /* a range plus a scalar would stay one */
+    /* a range plus a scalar would stay one */
+    Value a = range_to_tile(low, x), b = range_to_tile(low, y);
     Value round = value_binary(low, span, OP_SUB, &b, &one);
     Value sum = value_binary(low, span, OP_ADD, &a, &round);
     Value out = value_binary(low, span, OP_DIV, &sum, &b);
@@ -655,7 +659,8 @@ value_unary(Lower *low, Span span, Op op, const Value *x)
     if (!is_numeric(low, span, op == OP_NOT ? "'!'" : "'-'", &tile))
         return (Value){.kind = VALUE_ERROR};
     if (is_constant(&tile) || (tile.type.dtype == DT_BOOL) != (op == OP_NOT))
-        return fail(low, span, "E-TYPE: '%s' does not work on %s", op_text(op), value_text(low, &tile));
+        return fail(low, span, "E-TYPE: '%s' does not work on %s", op_text(op),
+                    value_text(low, &tile));
     Value out = {.kind = VALUE_TILE, .type = tile.type};
     if (tile.host != NULL)
         out.host = host_node(low, op == OP_NOT ? HOST_NOT : HOST_NEG, tile.host, NULL);
@@ -672,15 +677,16 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
     low->b.span = span;
     if (!is_numeric(low, span, "'as'", &tile))
         return (Value){.kind = VALUE_ERROR};
-    if (to == DT_BOOL && (is_constant(&tile) ? tile.kind != VALUE_BOOL
-                                             : tile.type.dtype != DT_BOOL))
-        return fail(low, span, "E-CAST: a number cannot be cast to bool: compare it, as in `x != 0`");
+    if (to == DT_BOOL && (is_constant(&tile) ? tile.kind != VALUE_BOOL : tile.type.dtype != DT_BOOL))
+        return fail(low, span,
+                    "E-CAST: a number cannot be cast to bool: compare it, as in `x != 0`");
     if (is_constant(&tile)) {
         if (tile.kind == VALUE_BOOL && to != DT_BOOL)
             tile = value_int(tile.integer);
         if (tile.kind == VALUE_FLOAT && to == DT_I32) {
             if (!(fabs(tile.number) < 2147483648.0))
-                return fail(low, span, "E-ARITHMETIC: %s does not fit in i32", value_text(low, &tile));
+                return fail(low, span, "E-ARITHMETIC: %s does not fit in i32",
+                            value_text(low, &tile));
             tile = value_int((int64_t)tile.number);
         }
         return adapt_constant(low, span, &tile, tir_scalar(to), &out)

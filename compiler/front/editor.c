@@ -94,7 +94,8 @@ add_declaration(const Editor *editor, Span declared, Buf *out)
 
     if (place.file == NULL)
         return;
-    const char *text = place.file->text, *line = text + (declared.lo - place.file->base) - (place.column - 1);
+    const char *text = place.file->text,
+               *line = text + (declared.lo - place.file->base) - (place.column - 1);
     const char *top = line;
     while (top - text >= 2) {
         const char *above = top - 1;
@@ -139,7 +140,8 @@ editor_about(Editor *editor, const NameUse *use)
 EditorNameList
 editor_names(Editor *editor, uint32_t offset)
 {
-    static const char *const types[] = {"f32", "f16", "bf16", "i32", "bool", "int", "type", "inf", "pi"};
+    static const char *const types[] = {"f32", "f16",  "bf16", "i32", "bool",
+                                        "int", "type", "inf",  "pi"};
     EditorNameList list = {0};
 
     if (setjmp(editor->on_failure) != 0)
@@ -148,7 +150,8 @@ editor_names(Editor *editor, uint32_t offset)
         const NameUse *use = &editor->uses.at[k];
         bool here = use->span.lo >= editor->file->base && use->span.lo < offset;
         bool declares = use->declared.lo == use->span.lo && use->declared.lo != 0;
-        if (declares && (here || strcmp(use->what, "function") == 0) && strcmp(use->what, "kernel") != 0)
+        if (declares && (here || strcmp(use->what, "function") == 0) &&
+            strcmp(use->what, "kernel") != 0)
             vec_push(&editor->arena, &list, ((EditorName){use->name, use->what}));
     }
     for (uint32_t k = 0; builtin_name(k) != NULL; k++)

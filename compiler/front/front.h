@@ -10,7 +10,8 @@ enum { MAX_AUTO = 8 };
 
 /* What parameters get whose default is `auto`. */
 typedef struct OpenValues {
-    const int32_t *values; /* in the order in which they are declared, the last one of MAX_AUTO for all further ones;
+    const int32_t *
+        values; /* in the order in which they are declared, the last one of MAX_AUTO for all further ones;
                               NULL: middling ones */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
 } OpenValues;
@@ -18,8 +19,8 @@ typedef struct OpenValues {
 /* Which parameters of a kernel are `auto`. */
 typedef struct AutoTiles {
     OpenValues open;
-    const char *kernel;       /* the last one asked about .. */
-    uint32_t asked;           /* .. how many of its parameters were .. */
+    const char *kernel;          /* the last one asked about .. */
+    uint32_t asked;              /* .. how many of its parameters were .. */
     const char *names[MAX_AUTO]; /* .. and which */
 } AutoTiles;
 

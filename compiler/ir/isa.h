@@ -4,6 +4,7 @@
 #ifndef TILEC_IR_ISA_H
 #define TILEC_IR_ISA_H
 
+/* clang-format off */
 enum {
     WARP_LANES = 32,
     /* "wgmma.mma_async": four neighbouring warps, of which each has 16 of the 64 rows */
@@ -31,6 +32,7 @@ enum {
     BOX_UNIT = 16,
     BOX_ALIGN = 128 /* "cp.async.bulk.tensor": where it begins in shared memory */
 };
+/* clang-format on */
 
 /* Warp groups of a block that compute, at most: beside the one that copies they have 112 registers a
  * thread, of the 64 K of an SM; with more, too few for sums of 64 rows. */

@@ -94,8 +94,8 @@ print_digits(const DigitList *list, uint32_t rank, Buf *out)
 {
     for (uint32_t i = 0; i < list->n; i++) {
         if (rank == 2)
-            buf_printf(out, "%s%d:%d,%d", i > 0 ? " " : "", list->at[i].extent,
-                       list->at[i].step[0], list->at[i].step[1]);
+            buf_printf(out, "%s%d:%d,%d", i > 0 ? " " : "", list->at[i].extent, list->at[i].step[0],
+                       list->at[i].step[1]);
         else
             buf_printf(out, "%s%d:%d", i > 0 ? " " : "", list->at[i].extent, list->at[i].step[0]);
     }

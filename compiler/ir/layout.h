@@ -32,8 +32,8 @@ typedef struct DigitList {
 } DigitList;
 
 typedef struct Layout {
-    uint32_t rank;               /* 0: a scalar, the same in every thread */
-    int32_t shape[LAYOUT_RANK];  /* physical extents */
+    uint32_t rank;              /* 0: a scalar, the same in every thread */
+    int32_t shape[LAYOUT_RANK]; /* physical extents */
     DigitList reg, lane, warp;
 } Layout;
 
@@ -52,8 +52,7 @@ void layout_print(const Layout *layout, Buf *out);
 const Layout *layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
 /* Operand A (rows x k) and B (k x cols) of mma.m16n8k16 with 16-bit elements. */
-const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m,
-                           uint32_t warps);
+const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps);
 const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
 /* The same of products of a warp group (4 warps) that have 64 rows: blocks of 64 rows one after the
@@ -83,8 +82,8 @@ const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layou
 /* `layout` after one bit of the lane and the lowest bit of register digit `digit` change places;
  * the new register bit follows the digits below `at`.  NULL when the digit is odd or the lane bit
  * tells copies apart. */
-const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit,
-                              uint32_t digit, uint32_t at);
+const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit, uint32_t digit,
+                              uint32_t at);
 /* `layout` after the exchange that doubles the run of neighbouring elements along `axis` with which
  * a thread's registers begin; NULL when there is none. */
 const Layout *layout_widen(Arena *arena, const Layout *layout, uint32_t axis);
@@ -117,7 +116,8 @@ typedef struct SharedLayout {
     int32_t rows, cols; /* physical extents, elements */
     int32_t pitch;      /* bytes from row to row, a multiple of 16 */
     int32_t bits, shift;
-    bool atom_columns;        /* a row continues in the next swizzle atom column of rows x pitch bytes */
+    /* a row continues in the next swizzle atom column of rows x pitch bytes */
+    bool atom_columns;
 } SharedLayout;
 
 /* Byte offset of the chunk that holds (row, byte column). */

@@ -19,19 +19,22 @@ typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
 typedef struct LirRegInfo {
     LirClass class;
     bool is_mutable;
-    bool is_home; /* written by products at their own pace: what is computed from it is computed
+    bool is_home;   /* written by products at their own pace: what is computed from it is computed
                      where it is asked for, never shared or moved */
     uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
-    const struct LirInsn *def; /* the pure instruction that makes it; NULL: another one, or several */
+    /* the pure instruction that makes it; NULL: another one, or several */
+    const struct LirInsn *def;
 } LirRegInfo;
 
 /* lir.def: LIR_OP(ENUM, "mnemonic", "operand groups", flags) */
+/* clang-format off */
 typedef enum LirOpcode {
 #define LIR_OP(name, mnemonic, groups, flags) LIR_##name,
 #include "compiler/ir/lir.def"
 #undef LIR_OP
     LIR_OPCODE_COUNT
 } LirOpcode;
+/* clang-format on */
 
 typedef enum LirFlags {
     LF_PURE = 1,     /* the result depends on the operands alone: may be shared and hoisted */
@@ -53,11 +56,11 @@ typedef struct LirOpInfo {
 const LirOpInfo *lir_op_info(LirOpcode op);
 
 typedef enum LirOperandKind {
-    LIR_REG,     /* reg */
-    LIR_INT,     /* integer */
-    LIR_FLOAT,   /* number, printed as the bits of an f32 */
-    LIR_ADDRESS, /* [reg + integer], or [symbol + integer] when symbol is set */
-    LIR_SYMBOL,  /* symbol: a special register, a parameter, a shared array */
+    LIR_REG,         /* reg */
+    LIR_INT,         /* integer */
+    LIR_FLOAT,       /* number, printed as the bits of an f32 */
+    LIR_ADDRESS,     /* [reg + integer], or [symbol + integer] when symbol is set */
+    LIR_SYMBOL,      /* symbol: a special register, a parameter, a shared array */
     LIR_TARGET_LABEL /* integer */
 } LirOperandKind;
 
@@ -71,12 +74,12 @@ typedef struct LirOperand {
 
 typedef struct LirInsn {
     LirOpcode op;
-    LirReg guard;      /* predicate; 0: always */
+    LirReg guard; /* predicate; 0: always */
     bool guard_not;
-    uint32_t n;        /* operands, results first */
+    uint32_t n; /* operands, results first */
     uint32_t n_dst;
     LirOperand *operands;
-    const char *text;  /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS */
+    const char *text; /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS */
     Span span;
 } LirInsn;
 
@@ -123,7 +126,7 @@ typedef struct LirFn {
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
-    uint32_t alive; /* LirNeed.alive, once the lowering has counted it */
+    uint32_t alive;      /* LirNeed.alive, once the lowering has counted it */
 } LirFn;
 
 static inline LirOperand
@@ -171,9 +174,9 @@ typedef struct LirBuilder {
     LirFn *fn;
     LirRegion *region;
     Span span;
-    bool share;  /* common subexpressions are found (off at -O0) */
-    bool hoist;  /* loop invariants leave loops (off at -O0) */
-    bool fold;   /* integer arithmetic on constants is done (off at -O0) */
+    bool share; /* common subexpressions are found (off at -O0) */
+    bool hoist; /* loop invariants leave loops (off at -O0) */
+    bool fold;  /* integer arithmetic on constants is done (off at -O0) */
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);
@@ -182,8 +185,8 @@ void lir_add_param(LirFn *fn, LirParamKind kind, LirClass class, const char *nam
                    uint32_t dim);
 void lir_add_map(LirFn *fn, const char *name, const LirTensorMap *map);
 uint32_t lir_param_bytes(const LirParam *param); /* also its alignment */
-void lir_begin(LirBuilder *b, LirFn *fn); /* opens the body */
-void lir_end(LirBuilder *b);              /* closes it: the instructions go to the function */
+void lir_begin(LirBuilder *b, LirFn *fn);        /* opens the body */
+void lir_end(LirBuilder *b); /* closes it: the instructions go to the function */
 LirRegion *lir_open(LirBuilder *b, bool is_loop);
 void lir_close(LirBuilder *b); /* appends the region's instructions to its parent */
 

@@ -77,36 +77,29 @@ is_positive(const LirBuilder *b, const LirOperand *operand, uint32_t depth)
         return false;
     const LirOperand *x = def->operands + 1;
     switch (def->op) {
-    case LIR_MOV_U32: /* a special register */
-        return x->kind == LIR_SYMBOL && x->symbol[0] == '%';
-    case LIR_LD_PARAM_B32:
-        return x->symbol != NULL && is_size(b, x->symbol);
+    case LIR_MOV_U32: /* a special register */ return x->kind == LIR_SYMBOL && x->symbol[0] == '%';
+    case LIR_LD_PARAM_B32: return x->symbol != NULL && is_size(b, x->symbol);
     case LIR_ADD_S32:
         if (makes_up_for(b, x))
             return true;
         return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
     case LIR_MUL_S32:
     case LIR_DIV_S32:
-    case LIR_MIN_S32:
-        return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
+    case LIR_MIN_S32: return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
     case LIR_MAD_S32:
         return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1) &&
                is_positive(b, x + 2, depth + 1);
-    case LIR_SEL_B32:
-        return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
+    case LIR_SEL_B32: return is_positive(b, x, depth + 1) && is_positive(b, x + 1, depth + 1);
     case LIR_MAX_S32:
-    case LIR_AND_B32:
-        return is_positive(b, x, depth + 1) || is_positive(b, x + 1, depth + 1);
+    case LIR_AND_B32: return is_positive(b, x, depth + 1) || is_positive(b, x + 1, depth + 1);
     case LIR_SHR_U32:
         return constant(b, x + 1, &value) ? value > 0 || is_positive(b, x, depth + 1) : false;
     case LIR_REM_S32:
     case LIR_SHL_B32:
-    case LIR_SHR_S32:
-        return is_positive(b, x, depth + 1);
+    case LIR_SHR_S32: return is_positive(b, x, depth + 1);
     case LIR_MUL_HI_U32:
         return constant(b, x, &value) || constant(b, x + 1, &value) ? value >= 0 : false;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -114,38 +107,17 @@ static bool
 compute(LirOpcode op, int32_t x, int32_t y, int64_t *value)
 {
     switch (op) {
-    case LIR_ADD_S32:
-        *value = (int32_t)((uint32_t)x + (uint32_t)y);
-        return true;
-    case LIR_SUB_S32:
-        *value = (int32_t)((uint32_t)x - (uint32_t)y);
-        return true;
-    case LIR_MUL_S32:
-        *value = (int32_t)((uint32_t)x * (uint32_t)y);
-        return true;
-    case LIR_MIN_S32:
-        *value = x < y ? x : y;
-        return true;
-    case LIR_MAX_S32:
-        *value = x > y ? x : y;
-        return true;
-    case LIR_AND_B32:
-        *value = x & y;
-        return true;
-    case LIR_SHL_B32:
-        *value = (int32_t)((uint32_t)x << (y & 31));
-        return y >= 0 && y < INT_BITS;
-    case LIR_DIV_S32:
-        *value = y > 0 ? x / y : 0;
-        return y > 0;
-    case LIR_REM_S32:
-        *value = y > 0 ? x % y : 0;
-        return y > 0;
-    case LIR_DIV_U32:
-        *value = y > 0 ? x / y : 0;
-        return y > 0 && x >= 0;
-    default:
-        return false;
+    case LIR_ADD_S32: *value = (int32_t)((uint32_t)x + (uint32_t)y); return true;
+    case LIR_SUB_S32: *value = (int32_t)((uint32_t)x - (uint32_t)y); return true;
+    case LIR_MUL_S32: *value = (int32_t)((uint32_t)x * (uint32_t)y); return true;
+    case LIR_MIN_S32: *value = x < y ? x : y; return true;
+    case LIR_MAX_S32: *value = x > y ? x : y; return true;
+    case LIR_AND_B32: *value = x & y; return true;
+    case LIR_SHL_B32: *value = (int32_t)((uint32_t)x << (y & 31)); return y >= 0 && y < INT_BITS;
+    case LIR_DIV_S32: *value = y > 0 ? x / y : 0; return y > 0;
+    case LIR_REM_S32: *value = y > 0 ? x % y : 0; return y > 0;
+    case LIR_DIV_U32: *value = y > 0 ? x / y : 0; return y > 0 && x >= 0;
+    default: return false;
     }
 }
 
@@ -266,15 +238,12 @@ lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *r
     switch (op) {
     case LIR_ADD_S32:
     case LIR_SUB_S32:
-    case LIR_SHL_B32:
-        return y == 0 && gives(sources[0], result);
+    case LIR_SHL_B32: return y == 0 && gives(sources[0], result);
     case LIR_MUL_S32:
         return y == 0 ? gives_constant(b, 0, result) : y == 1 && gives(sources[0], result);
     case LIR_DIV_S32:
     case LIR_DIV_U32:
-    case LIR_REM_S32:
-        return fold_divisions(b, op, sources[0], y, result);
-    default:
-        return false;
+    case LIR_REM_S32: return fold_divisions(b, op, sources[0], y, result);
+    default: return false;
     }
 }

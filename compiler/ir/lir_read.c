@@ -107,8 +107,8 @@ accept_register(LirReader *r, LirReg *out)
     static const char letters[] = "phrfd";
     const char *from = r->at;
 
-    if (r->end - r->at < 3 || *from != '%' || from[1] == '\0' ||
-        strchr(letters, from[1]) == NULL || from[2] < '0' || from[2] > '9')
+    if (r->end - r->at < 3 || *from != '%' || from[1] == '\0' || strchr(letters, from[1]) == NULL ||
+        from[2] < '0' || from[2] > '9')
         return false;
     LirClass class = (LirClass)(strchr(letters, from[1]) - letters);
     r->at += 2;
@@ -324,8 +324,8 @@ take_comment(LirReader *r)
     const char *stop = memchr(from, '\n', (size_t)(r->end - from));
 
     stop = stop == NULL ? r->end : stop;
-    add_insn(r, LIR_COMMENT, 0, 0, NULL)->text =
-        arena_strndup(r->arena, from, (size_t)(stop - from));
+    add_insn(r, LIR_COMMENT, 0, 0, NULL)->text = arena_strndup(r->arena, from,
+                                                               (size_t)(stop - from));
     r->at = stop;
 }
 
@@ -371,8 +371,7 @@ take_map(LirReader *r, const char *name)
 
     if (accept_word(r, "dims"))
         map.rank = take_numbers(r, map.dim, BOX_RANK);
-    if (map.rank == 0 || !accept_word(r, "box") ||
-        take_numbers(r, map.box, BOX_RANK) != map.rank)
+    if (map.rank == 0 || !accept_word(r, "box") || take_numbers(r, map.box, BOX_RANK) != map.rank)
         fail(r, at, "expected dims and box, each with the same 1 to 5 numbers");
     take_word_number(r, "swizzle", &map.swizzle_bytes);
     take_word_number(r, "promotion", &map.l2_promotion_bytes);
@@ -410,7 +409,8 @@ take_param(LirReader *r)
     }
     at = r->at;
     uint32_t wanted = kind == LIR_PARAM_PLAIN || kind == LIR_PARAM_ZERO ? 0
-                      : kind == LIR_PARAM_STRIDE                        ? 2 : 1;
+                      : kind == LIR_PARAM_STRIDE                        ? 2
+                                                                        : 1;
     if (take_numbers(r, number, 2) != wanted)
         fail(r, at, "expected pointer N, stride N N, size N, scalar N, memory N or zero");
     lir_add_param(r->fn, kind, class, name, number[0], number[1]);
@@ -474,8 +474,8 @@ take_function(LirReader *r)
 bool
 lir_read(Arena *arena, Diag *diag, const SourceFile *file, LirFnList *out)
 {
-    LirReader r = {.arena = arena, .diag = diag, .file = file, .at = file->text,
-                   .end = file->text + file->n};
+    LirReader r = {
+        .arena = arena, .diag = diag, .file = file, .at = file->text, .end = file->text + file->n};
 
     for (skip_lines(&r); r.at < r.end && !r.failed; skip_lines(&r)) {
         if (out->n == 0 && accept(&r, "//")) { /* comments before the first function */

@@ -48,7 +48,7 @@ typedef struct Remake {
     uint32_t n_regs;        /* of these two */
     bool *skipped;          /* by position: see find_skipped */
     VEC(Crossing) crossings;
-    VEC(Copy) copies;       /* by position */
+    VEC(Copy) copies; /* by position */
 } Remake;
 
 /* ---- loops ---- */

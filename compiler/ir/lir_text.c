@@ -18,12 +18,8 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
     uint32_t bits = 0;
 
     switch (operand->kind) {
-    case LIR_REG:
-        print_reg(fn, operand->reg, out);
-        break;
-    case LIR_INT:
-        buf_int(out, operand->integer);
-        break;
+    case LIR_REG: print_reg(fn, operand->reg, out); break;
+    case LIR_INT: buf_int(out, operand->integer); break;
     case LIR_FLOAT:
         memcpy(&bits, &operand->number, sizeof bits);
         buf_printf(out, "0f%08X", bits);
@@ -40,9 +36,7 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
             buf_int(out, operand->integer);
         buf_char(out, ']');
         break;
-    case LIR_SYMBOL:
-        buf_add(out, operand->symbol);
-        break;
+    case LIR_SYMBOL: buf_add(out, operand->symbol); break;
     case LIR_TARGET_LABEL:
         buf_add(out, "$L");
         buf_int(out, operand->integer);
@@ -141,7 +135,7 @@ print_param(const LirFn *fn, const LirParam *param, Buf *out)
     static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
     static const char *const kinds[] = {
         [LIR_PARAM_POINTER] = "pointer", [LIR_PARAM_STRIDE] = "stride", [LIR_PARAM_SIZE] = "size",
-        [LIR_PARAM_SCALAR] = "scalar", [LIR_PARAM_MEMORY] = "memory", [LIR_PARAM_ZERO] = "zero"};
+        [LIR_PARAM_SCALAR] = "scalar",   [LIR_PARAM_MEMORY] = "memory", [LIR_PARAM_ZERO] = "zero"};
 
     buf_printf(out, "    param %s", param->name);
     if (param->kind == LIR_PARAM_MAP) {

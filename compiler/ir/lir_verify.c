@@ -93,18 +93,18 @@ static const Signature signatures[] = {
 };
 
 typedef struct Block {
-    uint32_t first, end;  /* instructions */
-    uint32_t next[2];     /* blocks that may follow; UINT32_MAX: none */
-    uint64_t *in, *out;   /* registers that are set on every path; `out` NULL: not reached yet */
+    uint32_t first, end; /* instructions */
+    uint32_t next[2];    /* blocks that may follow; UINT32_MAX: none */
+    uint64_t *in, *out;  /* registers that are set on every path; `out` NULL: not reached yet */
 } Block;
 
 typedef struct Checker {
     const LirFn *fn;
     Arena *arena;
     Buf *out;
-    uint32_t words;      /* of a set of registers */
-    uint32_t *assigned;  /* how often, by register */
-    uint32_t *places;    /* instruction of each label, plus one */
+    uint32_t words;     /* of a set of registers */
+    uint32_t *assigned; /* how often, by register */
+    uint32_t *places;   /* instruction of each label, plus one */
     VEC(Block) blocks;
     uint32_t faults;
 } Checker;
@@ -177,21 +177,16 @@ fits(const Checker *c, const LirOperand *operand, char want)
     char have;
 
     switch (operand->kind) {
-    case LIR_INT:
-        return strchr("rdwn", want) != NULL;
-    case LIR_FLOAT:
-        return want == 'f' || want == 'w';
-    case LIR_SYMBOL:
-        return strchr("rdwn", want) != NULL;
-    case LIR_TARGET_LABEL:
-        return want == 'n';
+    case LIR_INT: return strchr("rdwn", want) != NULL;
+    case LIR_FLOAT: return want == 'f' || want == 'w';
+    case LIR_SYMBOL: return strchr("rdwn", want) != NULL;
+    case LIR_TARGET_LABEL: return want == 'n';
     case LIR_ADDRESS:
         if (operand->symbol != NULL)
             return want == 'n' || want == 's';
         have = letter_of(c->fn->regs.at[operand->reg].class);
         return (want == 's' && have == 'r') || (want == 'g' && have == 'd');
-    case LIR_REG:
-        break;
+    case LIR_REG: break;
     }
     have = letter_of(c->fn->regs.at[operand->reg].class);
     return have == want || (want == 'w' && (have == 'r' || have == 'f'));
@@ -426,7 +421,8 @@ check_map(Checker *c, const LirParam *param)
         if (map->box[d] < 1 || map->box[d] > BOX_MOST)
             param_fault(c, param, "an extent of a box is 1 to 256");
         for (uint32_t e = 0; e < d; e++)
-            if (map->dim[e] == map->dim[d] && (e == 0 || d + 1 < map->rank)) /* but the last one, where a box ends */
+            /* but the last one, where a box ends */
+            if (map->dim[e] == map->dim[d] && (e == 0 || d + 1 < map->rank))
                 param_fault(c, param, "a tensor map names a dimension twice");
     }
     if (!is_one_of(map->swizzle_bytes, swizzles))

@@ -57,6 +57,8 @@ op_use(const TirOp *op)
     return (OpUse){.unit = row.unit,
                    .mufu = row.mufu,
                    .alu = row.alu,
-                   .of = elementwise ? op->results[0] : op->op == TIR_REDUCE ? op->args[0] : NULL,
+                   .of = elementwise            ? op->results[0]
+                         : op->op == TIR_REDUCE ? op->args[0]
+                                                : NULL,
                    .at_edges = op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK};
 }

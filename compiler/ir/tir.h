@@ -24,6 +24,7 @@ typedef struct SharedLayout SharedLayout; /* compiler/ir/layout.h: where an elem
 
 /* ---- host expressions: what the launcher evaluates (grid extents, `require`, bytes) ---- */
 
+/* clang-format off */
 typedef enum HostKind {
     HOST_INT,    /* `integer` */
     HOST_FLOAT,  /* `number` */
@@ -34,6 +35,7 @@ typedef enum HostKind {
     HOST_EQ, HOST_NE, HOST_LT, HOST_LE, HOST_GT, HOST_GE, HOST_AND, HOST_OR,
     HOST_NOT, HOST_NEG /* one operand: `a` */
 } HostKind;
+/* clang-format on */
 
 typedef struct HostExpr {
     HostKind kind;
@@ -82,12 +84,13 @@ typedef struct TirGridAxis {
     const char *name;
     const HostExpr *extent;
     Span span;
-    bool reversed; /* set by launch_order: the axis runs from its last index down */
+    bool reversed;       /* set by launch_order: the axis runs from its last index down */
     bool variable_trips; /* likewise: programs along the axis have more or less to do */
     /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
      * is cut short for those at one end of the axis or both. */
     bool sliding;
-    bool short_first; /* more so for the first ones: the axis is reversed under the dynamic scheduler */
+    /* more so for the first ones: the axis is reversed under the dynamic scheduler */
+    bool short_first;
     uint32_t sliding_trips; /* iterations of such a program at most; 0: no number bounds them */
 } TirGridAxis;
 
@@ -121,20 +124,23 @@ struct TirVal {
     uint32_t id;      /* unique in the function */
     const char *name; /* from the source; may be NULL */
     TirType type;
-    TirOp *def;       /* NULL for arguments of a block */
-    TirBlock *block;  /* the block that defines it */
-    uint32_t index;   /* which result of `def`, or which argument of `block` */
+    TirOp *def;      /* NULL for arguments of a block */
+    TirBlock *block; /* the block that defines it */
+    uint32_t index;  /* which result of `def`, or which argument of `block` */
     /* filled in by passes */
-    const Layout *layout; /* assign_layout: registers of which thread hold what; NULL: not in regs */
+    /* assign_layout: registers of which thread hold what; NULL: not in regs */
+    const Layout *layout;
 };
 
 /* tir.def lists the operations: TIR_OP(ENUM, "text", args, results, flags). */
+/* clang-format off */
 typedef enum TirOpcode {
 #define TIR_OP(name, text, args, results, flags) TIR_##name,
 #include "compiler/ir/tir.def"
 #undef TIR_OP
     TIR_OPCODE_COUNT
 } TirOpcode;
+/* clang-format on */
 
 typedef enum TirFlags {
     TF_PURE = 1,        /* no effect but its results */
@@ -142,7 +148,7 @@ typedef enum TirFlags {
     TF_EFFECT = 4,      /* writes memory or orders it */
     TF_REGION = 8,      /* owns blocks */
     TF_COMMUTES = 16,
-    TF_SCHEDULED = 32   /* made by the schedule passes, not by the front end */
+    TF_SCHEDULED = 32 /* made by the schedule passes, not by the front end */
 } TirFlags;
 
 typedef struct TirOpInfo {
@@ -183,10 +189,10 @@ typedef struct TirLimit {
 
 /* Attributes of a loop, from the source or the command line; 0: the compiler chooses. */
 typedef struct LoopHints {
-    int32_t stages;  /* @stages(n): buffers of each pipelined load */
-    bool no_split;   /* @no_split */
-    bool any_order;  /* @any_order */
-    bool backwards;  /* roles: of the loop as it was written, is done from its end */
+    int32_t stages; /* @stages(n): buffers of each pipelined load */
+    bool no_split;  /* @no_split */
+    bool any_order; /* @any_order */
+    bool backwards; /* roles: of the loop as it was written, is done from its end */
 } LoopHints;
 
 /* The segments of a split loop (split_loops): iterations [bound[k], bound[k+1]) are segment k,
@@ -204,34 +210,40 @@ struct TirOp {
     TirBlock **blocks;
 
     /* attributes; which ones an operation has stands beside it in tir.def */
-    double number;        /* CONST of a float */
-    int64_t integer;      /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n;
+    double number;   /* CONST of a float */
+    int64_t integer; /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n;
                              KEEP: the loops around the variable's declaration */
-    uint32_t axis;        /* REDUCE, EXPAND, PART, OWN: the axis */
+    uint32_t axis;   /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
-    TirTensor *tensor;    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
+    TirTensor *tensor;               /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
-    const TirLimit *limits; /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC: n_limits; the operands stand behind .. */
-    uint32_t n_limits;    /* .. those of the indices */
-    LoopHints hints;      /* FOR */
+    /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC: n_limits; the operands stand behind .. */
+    const TirLimit *limits;
+    uint32_t n_limits; /* .. those of the indices */
+    LoopHints hints;   /* FOR */
 
     /* filled in by passes */
-    uint8_t stage;             /* stages, in the main loop: done in the iteration that many behind */
-    uint32_t segments;         /* MASK: bit k: needed in segment k of the loop around it (all when new) */
-    uint32_t n_segments;       /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
+    /* stages, in the main loop: done in the iteration that many behind */
+    uint8_t stage;
+    /* MASK: bit k: needed in segment k of the loop around it (all when new) */
+    uint32_t segments;
+    uint32_t n_segments;      /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
                                   operands 2 .. n_segments (after lo and hi, before the initial values) */
-    struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
+    struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool uniform;              /* GRID: for bounds of loops and branches of a role alone */
-    bool coop_k;               /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
-    bool sliced;               /* SHARED_READ: this consumer's share of the rows or columns */
-    bool own;                  /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
-    bool async;                /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
-    uint32_t kept;             /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
+    /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
+    bool coop_k;
+    bool sliced; /* SHARED_READ: this consumer's share of the rows or columns */
+    /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
+    bool own;
+    bool async; /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
+    uint32_t
+        kept; /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
                                   the body when the next tile begins; 0: not */
 };
 
@@ -248,26 +260,30 @@ typedef struct TirShared {
     const char *name;
     DType dtype;
     int32_t rows, cols;
-    uint32_t stages;               /* pipeline depth */
-    const SharedLayout *layout;    /* layout pass */
-    uint32_t offset, bytes;        /* plan_shared: where it lies; bytes of all stages */
+    uint32_t stages;            /* pipeline depth */
+    const SharedLayout *layout; /* layout pass */
+    uint32_t offset, bytes;     /* plan_shared: where it lies; bytes of all stages */
     /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
     bool is_pipeline, per_consumer;
-    bool paired;                   /* each block of a pair fills half of every stage, in both */
-    uint32_t of_consumer;          /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
+    bool paired;          /* each block of a pair fills half of every stage, in both */
+    uint32_t of_consumer; /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
                                       for no part */
-    bool release_lag;              /* a consumer gives a stage back after it waited for the next one */
-    bool lookahead;                /* what is waited for in an iteration is read in the next, too */
-    bool deferred_release;         /* a consumer gives a stage back in the tile behind the one that it was
+    /* a consumer gives a stage back after it waited for the next one */
+    bool release_lag;
+    bool lookahead;        /* what is waited for in an iteration is read in the next, too */
+    bool deferred_release; /* a consumer gives a stage back in the tile behind the one that it was
                                       filled for; one is held when a block begins */
-    bool is_coop_k;                /* no pipeline; each consumer writes a part, all read it in products */
-    bool is_vector;                /* a pipeline of vectors: not swizzled */
-    bool is_staging;               /* no pipeline; read by TMA, a consumer each */
-    uint32_t aliases;              /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
+    /* no pipeline; each consumer writes a part, all read it in products */
+    bool is_coop_k;
+    bool is_vector;  /* a pipeline of vectors: not swizzled */
+    bool is_staging; /* no pipeline; read by TMA, a consumer each */
+    uint32_t
+        aliases; /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
                                       tile it lies, 0: it has bytes of its own */
-    uint32_t barriers;             /* plan_shared: offset of the first barrier, the full ones first */
-    uint32_t shares_barrier;       /* plan_shared, of a vector: 1 + the pipeline whose barriers these are,
+    /* plan_shared: offset of the first barrier, the full ones first */
+    uint32_t barriers;
+    uint32_t shares_barrier; /* plan_shared, of a vector: 1 + the pipeline whose barriers these are,
                                       0: its own */
 } TirShared;
 
@@ -285,39 +301,46 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
  * grid with the stride of the launched blocks (`persistent`), or has one. */
 typedef struct TirPlan {
     uint32_t consumers;
-    uint32_t consumer_axis;      /* NO_AXIS: `cooperative` */
-    bool cooperative;            /* the consumers work on one program together: each has a part of every
+    uint32_t consumer_axis; /* NO_AXIS: `cooperative` */
+    bool cooperative;       /* the consumers work on one program together: each has a part of every
                                     tile that the main loop goes along, and of what it adds up */
     bool persistent;
-    bool dynamic;                /* dynamic tile scheduler: work tiles come from a counter, longest first */
-    bool paired;                 /* blocks run in clusters of two, neighbours on the consumer axis: what
+    /* dynamic tile scheduler: work tiles come from a counter, longest first */
+    bool dynamic;
+    bool paired; /* blocks run in clusters of two, neighbours on the consumer axis: what
                                     does not depend on it is fetched once for both */
-    uint32_t swizzle_axis, tile_swizzle; /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
+    uint32_t swizzle_axis,
+        tile_swizzle; /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
                                             and so many indices of this one, which runs fastest; 0: the
                                             axes run in their order */
-    bool reversed_raster;        /* tiles are counted from the consumer axis' last program on: the one with
+    bool reversed_raster; /* tiles are counted from the consumer axis' last program on: the one with
                                     fewer than `consumers` is the first, its first consumers have none */
-    bool pingpong;               /* ping-pong: consumers start products one after the other */
-    bool balance_swap;           /* in every other tile warp groups have consumers in reverse order */
-    uint32_t reg_pressure;       /* 1: results of products take most registers; 2: so many of them live
+    bool pingpong;        /* ping-pong: consumers start products one after the other */
+    /* in every other tile warp groups have consumers in reverse order */
+    bool balance_swap;
+    uint32_t reg_pressure; /* 1: results of products take most registers; 2: so many of them live
                                     over iterations that nothing else should */
-    bool coop_k;                 /* consumers work on some product together: all have all iterations */
-    bool lookahead;              /* the first product of an iteration begins in the one before */
-    bool pipelined;              /* products of one iteration run under arithmetic of the next */
+    /* consumers work on some product together: all have all iterations */
+    bool coop_k;
+    bool lookahead; /* the first product of an iteration begins in the one before */
+    bool pipelined; /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
-    uint32_t tiles;              /* plan_shared: offset of the pipeline in which the producer tells the
+    uint32_t tiles; /* plan_shared: offset of the pipeline in which the producer tells the
                                     others what tile is next, when `dynamic` */
     const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the consumer
                                           axis alone: what the L2 cache should hold while they run */
-    uint32_t mark;               /* plan_shared: offset of a barrier that nobody waits for, see
+    uint32_t mark; /* plan_shared: offset of a barrier that nobody waits for, see
                                     lower_hold; 0: none */
-    uint32_t private_bytes;      /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
+    /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
+    uint32_t private_bytes;
     TirBlock *producer;
-    TirBlock *reduce;            /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
+    TirBlock *
+        reduce; /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
                                     consumer leaves in staging buffers to memory; NULL: there is none */
-    TirBlock *next_tile;         /* what a consumer finds out about its next tile at NEXT_TILE; NULL: there is none */
-    bool staggered;              /* programs begin the main loop at different iterations */
-    const TirBlock *original;    /* the body before it was parted: what each consumer has to load */
+    /* what a consumer finds out about its next tile at NEXT_TILE; NULL: there is none */
+    TirBlock *next_tile;
+    bool staggered;           /* programs begin the main loop at different iterations */
+    const TirBlock *original; /* the body before it was parted: what each consumer has to load */
 } TirPlan;
 
 struct TirFn {
@@ -332,18 +355,20 @@ struct TirFn {
     VEC(TirGridAxis) grid;
     VEC(TirRequire) requires;
     TirBlock *body;
-    uint32_t next_id;            /* of the next TirVal */
+    uint32_t next_id; /* of the next TirVal */
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
-    const char *hint_plan;       /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
+    /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
+    const char *hint_plan;
     Span hint_plan_span;
     /* what the command line or the choice of tiles says instead; 0 and NULL: nothing */
     uint32_t chosen_warps, chosen_stages;
     const char *chosen_plan;
-    const char *after;           /* the pass that ran last; NULL: none has.  The next ones go on behind it */
+    /* the pass that ran last; NULL: none has.  The next ones go on behind it */
+    const char *after;
     /* filled in by passes */
-    uint32_t warps;              /* that run `body` together */
-    TirPlan *plan;               /* NULL: none */
+    uint32_t warps; /* that run `body` together */
+    TirPlan *plan;  /* NULL: none */
     VEC(TirShared *) shared;
     uint32_t shared_bytes;
     VEC(TirMemory) memories;
@@ -386,7 +411,7 @@ TirOp *tir_op_new(TirBuilder *b, TirOpcode op, uint32_t n_args, TirVal *const *a
                   uint32_t n_results, const TirType *result_types);
 /* Makers for the common shapes; each returns the first result.  Scalars and tiles alike; operands
  * of elementwise operations must already have one shape (use tir_broadcast_to). */
-TirVal *tir_const_int(TirBuilder *b, int64_t value);             /* i32 */
+TirVal *tir_const_int(TirBuilder *b, int64_t value); /* i32 */
 TirVal *tir_const_bool(TirBuilder *b, bool value);
 TirVal *tir_const_float(TirBuilder *b, DType dtype, double value);
 TirVal *tir_splat_const(TirBuilder *b, TirType type, double value);

@@ -13,7 +13,8 @@ typedef struct Printer {
     uint32_t next;
     uint32_t depth;
     VEC(const Layout *) layouts; /* the different ones, in order of first appearance */
-    SourcePlace from;            /* where the kernel stands in a program; no file: it does not come from one */
+    /* where the kernel stands in a program; no file: it does not come from one */
+    SourcePlace from;
 } Printer;
 
 /* The parts that the files have in common (tir_text_parts.c).  A new line begins. */

@@ -171,7 +171,8 @@ take_pass(Reader *r)
     const char *name = reader_take(r, TOK_NAME, "the name of a pass");
 
     while (reader_accept(r, "-"))
-        name = arena_printf(r->arena, "%s-%s", name, reader_take(r, TOK_NAME, "the rest of a pass's name"));
+        name = arena_printf(r->arena, "%s-%s", name,
+                            reader_take(r, TOK_NAME, "the rest of a pass's name"));
     return name;
 }
 
@@ -269,6 +270,7 @@ reader_head_line(Reader *r)
         }
     } else {
         reader_fail(
-            r, "expected constant, size, tensor, scalar, require, grid, warps, plan, shared or body");
+            r,
+            "expected constant, size, tensor, scalar, require, grid, warps, plan, shared or body");
     }
 }

@@ -40,8 +40,7 @@ reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), c
     uint32_t index = 0;
 
     if (!r->failed && !find(r->fn, text, &index))
-        reader_fail_at(r, span,
-                       arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
+        reader_fail_at(r, span, arena_printf(r->arena, "'%s' is not %s of this kernel", text, what));
     return index;
 }
 

@@ -101,7 +101,9 @@ reader_place(Reader *r, Span span)
     if (reader_accept(r, "of"))
         place.file = diag_named_file(r->diag, reader_take(r, TOK_STRING, "the path of a file"));
     if (place.file == NULL)
-        reader_fail_at(r, here, "the kernel does not say which file it is from: from \"name.tile\" LINE in front of its body");
+        reader_fail_at(
+            r, here,
+            "the kernel does not say which file it is from: from \"name.tile\" LINE in front of its body");
     if (!r->failed)
         diag_add_origin(r->diag, span.lo, place);
 }

@@ -72,7 +72,8 @@ bool reader_find_size(const TirFn *fn, const char *text, uint32_t *index);
 bool reader_find_scalar(const TirFn *fn, const char *text, uint32_t *index);
 /* Likewise of an axis of the grid; and the number of the name that comes next, by one of these. */
 bool reader_find_axis(const TirFn *fn, const char *text, uint32_t *index);
-int64_t reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *), const char *what);
+int64_t reader_named(Reader *r, bool (*find)(const TirFn *, const char *, uint32_t *),
+                     const char *what);
 /* "57", "57:9": a line, and a column if it is told. */
 SourcePlace reader_line(Reader *r);
 /* "at 57", "at 57:9 of "softmax.tile"", or nothing: where what begins at `span` comes from. */

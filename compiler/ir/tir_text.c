@@ -321,7 +321,9 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_SHARED_READ:
         print_stage(p, op);
-        buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k" : op->own ? " own" : "");
+        buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k"
+                     : op->own  ? " own"
+                                : "");
         if (op->coop_k && op->integer > 0)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
         return;
@@ -411,9 +413,8 @@ print_op(Printer *p, const TirOp *op)
     buf_add(p->out, tir_op_info(op->op)->text);
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
-        op->op == TIR_GRID_FIRST ||
-        op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT || op->op == TIR_CONSUMER_WAIT ||
-        op->op == TIR_STAGING_EMPTY)
+        op->op == TIR_GRID_FIRST || op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT ||
+        op->op == TIR_CONSUMER_WAIT || op->op == TIR_STAGING_EMPTY)
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)
         print_for(p, op);

@@ -81,9 +81,11 @@ print_plan(Printer *p)
     buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
                plan->consumers, plan->cooperative ? "cooperative" : "axis ",
                plan->cooperative ? "" : tir_axis_name(fn, plan->consumer_axis),
-               plan->reversed_raster ? " reversed_raster" : "",
-               plan->producer_registers, plan->consumer_registers,
-               plan->dynamic ? " dynamic" : plan->persistent ? " persistent" : "",
+               plan->reversed_raster ? " reversed_raster" : "", plan->producer_registers,
+               plan->consumer_registers,
+               plan->dynamic      ? " dynamic"
+               : plan->persistent ? " persistent"
+                                  : "",
                plan->pipelined ? " pipelined" : "");
     buf_add(p->out, plan->paired ? " paired" : "");
     buf_add(p->out, plan->pingpong ? " pingpong" : "");
@@ -118,18 +120,18 @@ print_buffer(Printer *p, uint32_t k)
     buf_printf(p->out,
                "shared $%s_%" PRIu32 ": %s[%" PRId32 ",%" PRId32 "] stages %" PRIu32
                " offset %" PRIu32 " bytes %" PRIu32,
-               shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype),
-               shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
+               shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype), shared->rows,
+               shared->cols, shared->stages, shared->offset, shared->bytes);
     if (shared->is_coop_k || shared->is_staging)
         buf_add(p->out, shared->is_coop_k ? " coop_k" : " staging");
     if (shared->aliases != 0)
         buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
     if (shared->is_pipeline)
         buf_printf(p->out, " pipeline%s",
-                   shared->per_consumer    ? " per_consumer"
-                   : shared->paired    ? " paired"
-                   : shared->is_vector ? " vector"
-                                       : "");
+                   shared->per_consumer ? " per_consumer"
+                   : shared->paired     ? " paired"
+                   : shared->is_vector  ? " vector"
+                                        : "");
     if (shared->is_pipeline && shared->of_consumer > 0)
         buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
     if (shared->is_pipeline)

@@ -9,8 +9,8 @@
 typedef struct Verifier {
     const TirFn *fn;
     Buf *out;
-    bool *visible; /* by value id: defined before here, in this block or one around it */
-    bool *defined; /* by value id: defined anywhere so far */
+    bool *visible;      /* by value id: defined before here, in this block or one around it */
+    bool *defined;      /* by value id: defined anywhere so far */
     uint32_t *stage_of; /* by value id of a read: which stage it is of, as numbered in `stages` */
     uint32_t stages;    /* of pipelines, met so far */
     bool ok;

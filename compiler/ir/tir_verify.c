@@ -247,8 +247,7 @@ check_parts(Verifier *v, const TirOp *op, uint32_t n)
             continue;
         if (part->kind != INDEX_RANGE || part->inner <= 0 || part->length <= 0 ||
             part->rows % part->inner != 0 || part->rows / part->inner % part->length != 0)
-            tir_fault(v, op, "index %" PRIu32 " is no part of %" PRId32 " elements", k,
-                      part->rows);
+            tir_fault(v, op, "index %" PRIu32 " is no part of %" PRId32 " elements", k, part->rows);
         if (rows != 0 && part->rows != rows)
             tir_fault(v, op, "index %" PRIu32 " is a part of another pack", k);
         for (uint32_t j = 0; j < k; j++) {
@@ -405,8 +404,8 @@ check_for(Verifier *v, const TirOp *op)
         return;
     }
     if (op->hints.stages < 0 || op->hints.stages > LOOP_MAX_STAGES)
-        tir_fault(v, op, "has %" PRId32 " stages, expected 0 (chosen by the compiler) .. %d", op->hints.stages,
-                  LOOP_MAX_STAGES);
+        tir_fault(v, op, "has %" PRId32 " stages, expected 0 (chosen by the compiler) .. %d",
+                  op->hints.stages, LOOP_MAX_STAGES);
     for (uint32_t k = 0; k < 2 + bounds; k++)
         want_type(v, op, "a bound", op->args[k]->type, tir_scalar(DT_I32));
     want_type(v, op, "the index", body->params.at[0]->type, tir_scalar(DT_I32));
@@ -528,7 +527,9 @@ check_types(Verifier *v, const TirOp *op)
             check_atom_columns(v, op, op->args[op->n_args - 1]->type);
         return;
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
-    case TIR_CONSUMER: want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32)); return;
+    case TIR_CONSUMER:
+        want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32));
+        return;
     case TIR_COPY_ASYNC:
         check_stage(v, op);
         check_access(v, op, 1, 0);
@@ -563,9 +564,7 @@ check_types(Verifier *v, const TirOp *op)
         for (uint32_t k = 0; k < op->n_args; k++)
             want_type(v, op, "a part", op->args[k]->type, op->results[0]->type);
         return;
-    case TIR_FROM:
-        want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
-        return;
+    case TIR_FROM: want_type(v, op, "the result", op->results[0]->type, op->args[0]->type); return;
     case TIR_FOR: check_for(v, op); return;
     case TIR_IF: check_if(v, op); return;
     default:

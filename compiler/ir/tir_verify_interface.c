@@ -77,13 +77,14 @@ tir_check_tile(Verifier *v, const TirOp *op, TirType type)
 
     for (uint32_t k = 0; k < type.rank && k < TIR_MAX_RANK; k++) {
         if (type.dim[k] > TILE_MAX_EXTENT)
-            tir_fault(v, op, "a tile has at most %d elements in a dimension, not %" PRId32, TILE_MAX_EXTENT,
-                      type.dim[k]);
+            tir_fault(v, op, "a tile has at most %d elements in a dimension, not %" PRId32,
+                      TILE_MAX_EXTENT, type.dim[k]);
         else
             elements *= type.dim[k];
     }
     if (elements > TILE_MAX_ELEMENTS)
-        tir_fault(v, op, "a tile has at most %d elements, not %" PRId64, TILE_MAX_ELEMENTS, elements);
+        tir_fault(v, op, "a tile has at most %d elements, not %" PRId64, TILE_MAX_ELEMENTS,
+                  elements);
 }
 
 static void
@@ -100,11 +101,13 @@ check_shared(Verifier *v, uint32_t k)
     const TirShared *shared = v->fn->shared.at[k];
 
     if (shared->stages == 0 || shared->stages > SHARED_MAX_STAGES)
-        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " stages, expected 1 .. %d", k, shared->stages,
-                  SHARED_MAX_STAGES);
+        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " stages, expected 1 .. %d", k,
+                  shared->stages, SHARED_MAX_STAGES);
     if ((int64_t)shared->rows * shared->cols > SHARED_MAX_ELEMENTS)
-        tir_fault(v, NULL, "buffer %" PRIu32 ": a stage has at most %d elements", k, SHARED_MAX_ELEMENTS);
-    if (shared->bytes > SHARED_MAX_BYTES || shared->offset > SHARED_MAX_BYTES || shared->barriers > SHARED_MAX_BYTES)
+        tir_fault(v, NULL, "buffer %" PRIu32 ": a stage has at most %d elements", k,
+                  SHARED_MAX_ELEMENTS);
+    if (shared->bytes > SHARED_MAX_BYTES || shared->offset > SHARED_MAX_BYTES ||
+        shared->barriers > SHARED_MAX_BYTES)
         tir_fault(v, NULL, "buffer %" PRIu32 " has bytes past %d", k, SHARED_MAX_BYTES);
 }
 
@@ -139,7 +142,8 @@ tir_check_interface(Verifier *v)
         const TirGridAxis *axis = &fn->grid.at[k];
         check_host(v, axis->extent, "the grid");
         if (axis->variable_trips && axis->sliding)
-            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and is sliding", axis->name);
+            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and is sliding",
+                      axis->name);
         if (!axis->sliding && (axis->short_first || axis->sliding_trips > 0))
             tir_fault(v, NULL, "axis '%s' of the grid is not sliding", axis->name);
     }

@@ -29,10 +29,11 @@ typedef struct InFlight {
 typedef struct Flow {
     uint32_t n;
     InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
-    bool turn;                  /* it is this consumer's turn */
-    bool next;                  /* what the next tile is may have been found out */
-    uint32_t *held;             /* by pipeline: stages waited for and not given back */
-    uint32_t *stage;             /* by pipeline: the number of the stage last waited for; 0: not known */
+    bool turn;                          /* it is this consumer's turn */
+    bool next;                          /* what the next tile is may have been found out */
+    uint32_t *held;                     /* by pipeline: stages waited for and not given back */
+    /* by pipeline: the number of the stage last waited for; 0: not known */
+    uint32_t *stage;
 } Flow;
 
 /* ---- the plan itself ---- */
@@ -71,41 +72,60 @@ check_facts(Verifier *v)
         if (pipeline->is_pipeline && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a pipeline, but there is no plan", k);
         if (pipeline->release_lag && (!pipeline->is_pipeline || pipeline->stages < 2))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
-        const TirShared *other = pipeline->shares_barrier == 0 || pipeline->shares_barrier > fn->shared.n
+            tir_fault(v, NULL,
+                      "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
+        const TirShared *other = pipeline->shares_barrier == 0 ||
+                                         pipeline->shares_barrier > fn->shared.n
                                      ? NULL
                                      : fn->shared.at[pipeline->shares_barrier - 1];
-        if (pipeline->shares_barrier != 0 && (!pipeline->is_vector || other == NULL || !other->is_pipeline ||
-                                 other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
-                                 other->stages != pipeline->stages || other->barriers != pipeline->barriers))
-            tir_fault(v, NULL, "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
+        if (pipeline->shares_barrier != 0 &&
+            (!pipeline->is_vector || other == NULL || !other->is_pipeline ||
+             other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
+             other->stages != pipeline->stages || other->barriers != pipeline->barriers))
+            tir_fault(
+                v, NULL,
+                "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
         if (pipeline->per_consumer && !pipeline->is_pipeline)
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
-        if (pipeline->deferred_release && (!pipeline->is_pipeline || pipeline->stages < 2 || pipeline->release_lag || pipeline->is_vector))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has a deferred release, but is no pipeline of tiles of two stages", k);
-        const TirShared *below =
-            pipeline->aliases == 0 || pipeline->aliases > k ? NULL : fn->shared.at[pipeline->aliases - 1];
-        if (pipeline->aliases != 0 && (!pipeline->is_staging || below == NULL || !below->per_consumer ||
-                                !below->deferred_release || below->rows != pipeline->rows ||
-                                row_bytes(below) < row_bytes(pipeline)))
-            tir_fault(v, NULL, "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
-        if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer || pipeline->is_vector || plan == NULL ||
-                             !plan->paired))
-            tir_fault(v, NULL, "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such", k);
+        if (pipeline->deferred_release && (!pipeline->is_pipeline || pipeline->stages < 2 ||
+                                           pipeline->release_lag || pipeline->is_vector))
+            tir_fault(v, NULL,
+                      "buffer %" PRIu32
+                      " has a deferred release, but is no pipeline of tiles of two stages",
+                      k);
+        const TirShared *below = pipeline->aliases == 0 || pipeline->aliases > k
+                                     ? NULL
+                                     : fn->shared.at[pipeline->aliases - 1];
+        if (pipeline->aliases != 0 &&
+            (!pipeline->is_staging || below == NULL || !below->per_consumer ||
+             !below->deferred_release || below->rows != pipeline->rows ||
+             row_bytes(below) < row_bytes(pipeline)))
+            tir_fault(
+                v, NULL,
+                "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
+        if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer ||
+                                 pipeline->is_vector || plan == NULL || !plan->paired))
+            tir_fault(v, NULL,
+                      "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
+                      k);
         if (pipeline->is_pipeline + pipeline->is_coop_k + pipeline->is_staging > 1)
             tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
     }
     if (plan == NULL)
         return;
     if (plan->consumers < 1 || plan->consumers > MOST_CONSUMERS)
-        tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d", plan->consumers, MOST_CONSUMERS);
+        tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d", plan->consumers,
+                  MOST_CONSUMERS);
     if (plan->cooperative != (plan->consumer_axis == NO_AXIS) ||
         (!plan->cooperative && plan->consumer_axis >= fn->grid.n))
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->reversed_raster && (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1))
-        tir_fault(v, NULL, "tiles are counted from the end, where no consumer may be without a program of its own");
+    if (plan->reversed_raster &&
+        (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1))
+        tir_fault(
+            v, NULL,
+            "tiles are counted from the end, where no consumer may be without a program of its own");
     if (plan->paired && (plan->cooperative || plan->dynamic))
         tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
@@ -124,13 +144,15 @@ check_no_roles(Verifier *v, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_no_roles(v, op->blocks[k]);
-        if (op->op == TIR_TMA_LOAD || op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
-            op->op == TIR_MMA_WAIT || op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
+        if (op->op == TIR_TMA_LOAD || op->op == TIR_CONSUMER_WAIT ||
+            op->op == TIR_CONSUMER_RELEASE || op->op == TIR_MMA_WAIT ||
+            op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
             op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
-             (v->fn->plan == NULL || !v->fn->plan->cooperative)) || op->op == TIR_TMA_REDUCE_ADD ||
-            op->op == TIR_STAGING_WRITE || op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
+             (v->fn->plan == NULL || !v->fn->plan->cooperative)) ||
+            op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
+            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
@@ -193,7 +215,8 @@ check_reduce(Verifier *v, const TirBlock *block)
             check_reduce(v, op->blocks[k]);
         if (!is_scalar_op(op) || (!adds && op->op != TIR_STAGING_EMPTY && !is_of_any_role(op)))
             tir_fault(v, op, "is nothing that the reduce role does");
-        if (empty != NULL && (op->n_blocks > 0 || op->op == TIR_STAGING_EMPTY || op->op == TIR_YIELD))
+        if (empty != NULL &&
+            (op->n_blocks > 0 || op->op == TIR_STAGING_EMPTY || op->op == TIR_YIELD))
             tir_fault(v, op, "stands between a buffer that is empty and the addition from it");
         if (adds && op->shared != empty)
             tir_fault(v, op, "adds from a buffer that was not said to be empty");
@@ -336,7 +359,8 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
     flow->next = flow->next || other->next;
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         if (flow->held[k] != other->held[k])
-            tir_fault(v, op, "%s differ in the stages of pipeline %" PRIu32 " that are not given back",
+            tir_fault(v, op,
+                      "%s differ in the stages of pipeline %" PRIu32 " that are not given back",
                       ways, k);
         if (flow->stage[k] != other->stage[k])
             flow->stage[k] = 0;
@@ -369,7 +393,8 @@ check_mma(Verifier *v, const TirOp *op, Flow *flow)
         const TirOp *read = read_behind(op->args[k]);
         if (read == NULL && k == right)
             tir_fault(v, op, "its right operand is in no pipeline");
-        if (read == NULL || !read->shared->is_pipeline) /* barriers of the consumers guard the others */
+        /* barriers of the consumers guard the others */
+        if (read == NULL || !read->shared->is_pipeline)
             continue;
         uint32_t stage = v->stage_of[read->results[0]->id];
         if (stage == 0 || flow->stage[read->shared->id] != stage)
@@ -410,7 +435,8 @@ check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
     flow->stage[pipeline->id] = ++v->stages;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].pipeline == pipeline;
+            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].pipeline ==
+                                                   pipeline;
     }
 }
 
@@ -441,14 +467,17 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
-    const TirShared *pipeline = op->shared->aliases == 0 ? NULL : v->fn->shared.at[op->shared->aliases - 1];
+    const TirShared *pipeline = op->shared->aliases == 0
+                                    ? NULL
+                                    : v->fn->shared.at[op->shared->aliases - 1];
     bool read = false;
 
     if (pipeline == NULL)
         return;
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++)
-            read = read || (flow->in_flight[i].stages[k].pipeline == pipeline && flow->in_flight[i].stages[k].behind == 0);
+            read = read || (flow->in_flight[i].stages[k].pipeline == pipeline &&
+                            flow->in_flight[i].stages[k].behind == 0);
     }
     if (flow->held[pipeline->id] == 0)
         tir_fault(v, op, "is written to a pipeline of which no stage is held");
@@ -526,7 +555,7 @@ walk_branch(Verifier *v, const TirOp *branch, Flow *flow)
         ways[k] = flow_copy(v, flow);
         walk(v, block, &ways[k]);
         rename_in_flight(&ways[k], branch->n_results, block->ops.at[block->ops.n - 1]->args,
-                      branch->results);
+                         branch->results);
     }
     check_same(v, branch, &ways[0], &ways[1], "the ways of a branch");
     *flow = ways[0];
@@ -607,7 +636,9 @@ tir_check_plan(Verifier *v)
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
         bool deferred = v->fn->shared.at[k]->deferred_release;
         if (deferred && flow.held[k] != 1)
-            tir_fault(v, NULL, "pipeline %" PRIu32 " has a deferred release, but %" PRIu32 " stages of it are held at the end",
+            tir_fault(v, NULL,
+                      "pipeline %" PRIu32 " has a deferred release, but %" PRIu32
+                      " stages of it are held at the end",
                       k, flow.held[k]);
         if (!deferred && flow.held[k] > 0)
             tir_fault(v, NULL, "%" PRIu32 " stages of pipeline %" PRIu32 " are not given back",

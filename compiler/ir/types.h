@@ -17,8 +17,8 @@ typedef enum DType {
     DT_COUNT
 } DType;
 
-const char *dtype_name(DType dtype);  /* "bool", "i32", "f16", "bf16", "f32", "tf32", "e4m3" */
-uint32_t dtype_bits(DType dtype);     /* in memory; bool counts 8 */
+const char *dtype_name(DType dtype); /* "bool", "i32", "f16", "bf16", "f32", "tf32", "e4m3" */
+uint32_t dtype_bits(DType dtype);    /* in memory; bool counts 8 */
 bool dtype_is_float(DType dtype);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);

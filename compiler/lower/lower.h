@@ -23,11 +23,11 @@ typedef struct Elem {
 
 /* What is known of one TirVal while its block is being lowered. */
 typedef struct TileState {
-    Elem *elems;         /* 32-bit and bool values, and 16-bit ones widened to f32 */
+    Elem *elems; /* 32-bit and bool values, and 16-bit ones widened to f32 */
     bool *have;
-    LirReg *packed;      /* 16-bit values: elements 2p (low half) and 2p+1 */
-    const int32_t *map;  /* registers of the operand, for shape operations */
-    LirReg *fragments;   /* a view kept in registers: fragments of an mma operand */
+    LirReg *packed;     /* 16-bit values: elements 2p (low half) and 2p+1 */
+    const int32_t *map; /* registers of the operand, for shape operations */
+    LirReg *fragments;  /* a view kept in registers: fragments of an mma operand */
 } TileState;
 
 /* An element (or pair) of a value from outside the block that made it. */
@@ -40,10 +40,11 @@ typedef struct Borrowed {
 /* Where a role is on its way around a pipeline. */
 typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
-    bool follows;       /* they are another pipeline's, which moves on for both */
-    struct PipelineCursor *oldest; /* of a pipeline with a release lag: at the stage to be released next; NULL: it is
+    bool follows;        /* they are another pipeline's, which moves on for both */
+    struct PipelineCursor
+        *oldest; /* of a pipeline with a release lag: at the stage to be released next; NULL: it is
                                       the one waited for last, and a release moves on */
-    LirReg base;        /* of the stage last waited for: its address, in units of 16 bytes */
+    LirReg base; /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
 
@@ -57,10 +58,10 @@ typedef struct HeadValue {
 typedef struct TileHead {
     TirBlock *block; /* computes it */
     VEC(HeadValue) values;
-    LirReg grid[3];  /* homes: the indices of the program */
-    LirReg none;     /* home, 1: there is no further tile */
-    LirReg known;    /* home, 1: all this has been found out */
-    LirReg reversed; /* home: whether consumers are in reverse order in that tile */
+    LirReg grid[3];   /* homes: the indices of the program */
+    LirReg none;      /* home, 1: there is no further tile */
+    LirReg known;     /* home, 1: all this has been found out */
+    LirReg reversed;  /* home: whether consumers are in reverse order in that tile */
     LirReg reversing; /* .. in the tile found last */
 } TileHead;
 
@@ -76,21 +77,23 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
-    bool reduces;          /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
-    LirReg group;          /* the warp group's number, known to be the same in the whole warp */
-    LirReg first_lane;     /* predicate */
-    LirReg warp;           /* of the warp group, known to be the same in the whole warp */
-    LirReg pair_lane;      /* predicate: lanes that each arrive in one block of the pair */
-    LirReg pair_start;     /* of shared memory, in that block */
-    LirReg first_warp;     /* of the warp group: predicate, known to be the same in the whole warp */
-    LirReg reversed;       /* 1: in this tile warp groups have consumers in reverse order; else 0 */
-    LirReg next_pingpong;  /* number of the barrier that the next consumer waits at for its turn */
-    Elem grid[3];          /* the indices of this program, known to be the same in the whole warp */
-    Elem lane_grid[3];     /* the same, but not known to be */
-    PipelineCursor *pipelines; /* by number of the buffer */
-    PipelineCursor tiles;  /* of the pipeline of tile numbers */
+    /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
+    bool reduces;
+    LirReg group;      /* the warp group's number, known to be the same in the whole warp */
+    LirReg first_lane; /* predicate */
+    LirReg warp;       /* of the warp group, known to be the same in the whole warp */
+    LirReg pair_lane;  /* predicate: lanes that each arrive in one block of the pair */
+    LirReg pair_start; /* of shared memory, in that block */
+    /* of the warp group: predicate, known to be the same in the whole warp */
+    LirReg first_warp;
+    LirReg reversed;      /* 1: in this tile warp groups have consumers in reverse order; else 0 */
+    LirReg next_pingpong; /* number of the barrier that the next consumer waits at for its turn */
+    Elem grid[3];         /* the indices of this program, known to be the same in the whole warp */
+    Elem lane_grid[3];    /* the same, but not known to be */
+    PipelineCursor *pipelines;   /* by number of the buffer */
+    PipelineCursor tiles;        /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
-    bool tiles_stay;       /* it moves on at the end of a tile, for pipelines that follow it */
+    bool tiles_stay; /* it moves on at the end of a tile, for pipelines that follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
 } Role;
@@ -99,7 +102,7 @@ typedef struct Role {
  * row.  A branch that the vote decides may go on from there. */
 typedef struct Extremes {
     const TirOp *vote;
-    const TirVal *of;     /* whose elements; NULL: nothing is known */
+    const TirVal *of; /* whose elements; NULL: nothing is known */
     ReduceKind kind;
     uint32_t axis;
     const Layout *layout; /* of the rows */
@@ -112,21 +115,23 @@ typedef struct Lowering {
     TirFn *fn;
     LirFn *out;
     LirBuilder b;
-    TileState *states; /* by TirVal id */
-    uint32_t segment;  /* of the innermost split loop */
+    TileState *states;     /* by TirVal id */
+    uint32_t segment;      /* of the innermost split loop */
     const TirBlock *block; /* whose operations are being lowered */
-    VEC(TirVal *) kept; /* operands whose fragments loops keep, the outermost loop's first */
-    VEC(Borrowed) borrowed; /* known in `block` and the blocks around it only: code after a loop or
+    VEC(TirVal *) kept;    /* operands whose fragments loops keep, the outermost loop's first */
+    VEC(Borrowed)
+    borrowed;               /* known in `block` and the blocks around it only: code after a loop or
                                branch must not use what was computed inside */
-    Role *role;        /* NULL: the kernel has no roles */
+    Role *role;             /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the pipeline */
-    TileHead *head;    /* NULL: a tile is found when it begins */
-    const bool *at_once; /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
-    LirReg **homes;    /* by value: the registers that a chain of products accumulates in; NULL */
-    Extremes extremes; /* of the last vote */
+    TileHead *head;         /* NULL: a tile is found when it begins */
+    /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
+    const bool *at_once;
+    LirReg **homes;     /* by value: the registers that a chain of products accumulates in; NULL */
+    Extremes extremes;  /* of the last vote */
     const TirOp *voted; /* that vote, in what is lowered under it; NULL */
-    bool whole_sums;   /* lanes combine each sum at once: partial ones are whole */
-    bool fast;         /* approximate special functions with flushed denormals */
+    bool whole_sums;    /* lanes combine each sum at once: partial ones are whole */
+    bool fast;          /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
 
@@ -198,8 +203,8 @@ Elem lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage);
 /* Where an element lies whose row and byte column are lane parts plus constants. */
 typedef struct SharedPlace {
     const SharedLayout *layout;
-    Elem base;                /* of the stage */
-    Elem lane_row, lane_byte; /* without constants */
+    Elem base;                    /* of the stage */
+    Elem lane_row, lane_byte;     /* without constants */
     uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
 } SharedPlace;
 LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte);
@@ -310,7 +315,8 @@ LirReg lower_map_address(Lowering *lo, const TirShared *shared);
 typedef struct LowerBox {
     uint32_t rank;
     Elem at[BOX_RANK];
-    int32_t rows;   /* of the box, along the dimension where it ends at `end`, before its tensor of `size`; 0: nowhere */
+    /* of the box, along the dimension where it ends at `end`, before its tensor of `size`; 0: nowhere */
+    int32_t rows;
     uint32_t ended; /* that one of the map */
     Elem end, size;
 } LowerBox;

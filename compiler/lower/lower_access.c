@@ -20,8 +20,8 @@ static LirReg
 stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
 {
     int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
-    LirReg stride =
-        param_b64(lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
+    LirReg stride = param_b64(
+        lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
 
     while (1 << shift < bytes)
         shift++;
@@ -188,8 +188,8 @@ add_limits(Access *access)
         Axis *axis = rank == 2 && op->limits[k].axis == 0 ? &access->row : &access->col;
         if (axis->limits == NULL)
             axis->limits = arena_array(lo->arena, Limit, op->n_limits);
-        axis->limits[axis->n_limits++] = (Limit){.part = op->limits[k].part,
-                                                 .count = lower_elem(lo, tir_limit_count(op, k), 0)};
+        axis->limits[axis->n_limits++] = (Limit){
+            .part = op->limits[k].part, .count = lower_elem(lo, tir_limit_count(op, k), 0)};
     }
 }
 
@@ -205,16 +205,18 @@ limit_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t
         if (limit->part.rows > 0) {
             Elem at = lower_part(lo, lower_add(lo, lane, elem_int(constant)), &limit->part);
             LirReg part = lower_elem_reg(lo, at, LIR_B32);
-            guard = access_both(lo, guard,
-                                lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(part), lir_reg(end)));
+            guard = access_both(
+                lo, guard, lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(part), lir_reg(end)));
             continue;
         }
         /* count > lane + constant: one comparison with a constant an element */
         LirReg rest = end;
         if (lane.kind != ELEM_INT || lane.integer != 0)
-            rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(lower_elem_reg(lo, lane, LIR_B32)));
+            rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end),
+                           lir_reg(lower_elem_reg(lo, lane, LIR_B32)));
         guard = access_both(
-            lo, guard, lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest), lir_int(constant + count)));
+            lo, guard,
+            lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest), lir_int(constant + count)));
     }
     return guard;
 }
@@ -252,8 +254,8 @@ access_begin(Lowering *lo, TirOp *op, uint32_t first)
         if (op->index[d].kind == INDEX_SCALAR) {
             Elem index = lower_elem(lo, operand, 0);
             if (!known_inside(lo, tensor, d, operand))
-                access.inside = access_both(lo, access.inside,
-                                            access_in_range(lo, index, lower_dim_size(lo, tensor, d)));
+                access.inside = access_both(
+                    lo, access.inside, access_in_range(lo, index, lower_dim_size(lo, tensor, d)));
             if (index.kind != ELEM_INT || index.integer != 0)
                 add_term(lo, &terms, access_term(lo, index, stride, access.bytes));
             continue;
@@ -263,7 +265,8 @@ access_begin(Lowering *lo, TirOp *op, uint32_t first)
         axis.size = lower_dim_size(lo, tensor, d);
         axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
         axis.counts_up = operand == NULL || is_not_negative(operand);
-        axis.not_negative = axis.counts_up && (operand == NULL || !lower_may_lie_in_front(lo, operand));
+        axis.not_negative = axis.counts_up &&
+                            (operand == NULL || !lower_may_lie_in_front(lo, operand));
         if (operand != NULL) {
             Elem start = lower_elem(lo, operand, 0);
             if (start.kind != ELEM_INT || start.integer != 0)

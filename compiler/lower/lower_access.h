@@ -15,7 +15,7 @@ enum { ACCESS_BYTES = 16 };
 typedef struct Part {
     TirIndex index;
     TirVal *start;
-    LirReg stride;      /* as of an axis */
+    LirReg stride; /* as of an axis */
     Elem size;
     bool full, not_negative;
 } Part;
@@ -30,17 +30,17 @@ typedef struct Limit {
  * parts: its addresses are computed row by row, never as multiples of one stride. */
 typedef struct Axis {
     bool there;
-    uint32_t dim;       /* of the tensor */
-    int32_t length;     /* of the tile */
-    TirVal *start;      /* NULL: 0 */
-    LirReg stride;      /* bytes, b64; 0: contiguous */
-    Elem size;          /* of the dimension */
-    bool full;          /* always inside: the whole of a compile-time extent */
-    bool not_negative;  /* the start is known to be >= 0 */
-    bool counts_up;     /* the same, but for consumers that have no program */
-    uint32_t n_parts;   /* 0: a range, or all of a dimension */
+    uint32_t dim;      /* of the tensor */
+    int32_t length;    /* of the tile */
+    TirVal *start;     /* NULL: 0 */
+    LirReg stride;     /* bytes, b64; 0: contiguous */
+    Elem size;         /* of the dimension */
+    bool full;         /* always inside: the whole of a compile-time extent */
+    bool not_negative; /* the start is known to be >= 0 */
+    bool counts_up;    /* the same, but for consumers that have no program */
+    uint32_t n_parts;  /* 0: a range, or all of a dimension */
     Part part[TENSOR_MAX_RANK];
-    uint32_t n_limits;  /* of elements along the axis, wherever the tensor ends */
+    uint32_t n_limits; /* of elements along the axis, wherever the tensor ends */
     Limit *limits;
 } Axis;
 
@@ -48,10 +48,10 @@ typedef struct Access {
     Lowering *lo;
     TirOp *op;
     TirTensor *tensor;
-    int32_t bytes;      /* of an element */
-    Axis row, col;      /* col: the last axis of the tile; row: the other one of a rank 2 tile */
-    LirReg base;        /* address of the tile's first element */
-    LirReg inside;      /* predicate: every scalar index is in range; 0: known to be */
+    int32_t bytes; /* of an element */
+    Axis row, col; /* col: the last axis of the tile; row: the other one of a rank 2 tile */
+    LirReg base;   /* address of the tile's first element */
+    LirReg inside; /* predicate: every scalar index is in range; 0: known to be */
 } Access;
 
 /* A part of an address in bytes: index * stride, or with no stride index * bytes. */
@@ -71,8 +71,8 @@ LirReg access_both(Lowering *lo, LirReg a, LirReg b);
 Access access_begin(Lowering *lo, TirOp *op, uint32_t first);
 /* A predicate that lane + constant lies inside both the tensor and the tile; 0: always.  `count`
  * neighbours are asked about together. */
-LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant,
-                         int32_t count, int32_t extent);
+LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
+                         int32_t extent);
 /* Whether a limit may fall between neighbours along the axis, and whether it does so anywhere. */
 bool access_is_cut(const Axis *axis);
 bool access_is_cut_by_parts(const Axis *axis);

@@ -92,10 +92,10 @@ enum { DESCRIPTOR_HIGH = 1 << 30 | SWIZZLE_SPAN >> 4 };
 
 typedef struct GroupOperand {
     TirVal *value;
-    const TirOp *read;   /* NULL: in registers */
-    const TirOp *part;   /* of what was read; NULL: all of it */
-    bool contiguous;     /* the contracted dimension runs along rows in shared memory */
-    const int32_t *map;  /* in registers: from the instruction's order */
+    const TirOp *read;  /* NULL: in registers */
+    const TirOp *part;  /* of what was read; NULL: all of it */
+    bool contiguous;    /* the contracted dimension runs along rows in shared memory */
+    const int32_t *map; /* in registers: from the instruction's order */
 } GroupOperand;
 
 static GroupOperand
@@ -131,8 +131,7 @@ descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading, bool a
 {
     LirBuilder *b = &lo->b;
     LirOperand sum[] = {{0}, lir_reg(base), lir_int((offset >> 4) + ((int64_t)leading << 16))};
-    LirReg low = anew ? lir_new_reg(b, LIR_B32)
-                      : lir_op2(b, LIR_ADD_S32, LIR_B32, sum[1], sum[2]);
+    LirReg low = anew ? lir_new_reg(b, LIR_B32) : lir_op2(b, LIR_ADD_S32, LIR_B32, sum[1], sum[2]);
     sum[0] = lir_reg(low);
     if (anew)
         lir_emit(b, LIR_ADD_S32, 1, 3, sum);
@@ -149,8 +148,9 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 {
     LirBuilder *b = &lo->b;
     int32_t length = part->results[0]->type.dim[part->axis];
-    int64_t bytes = part->axis == 0 ? (int64_t)length * SWIZZLE_BYTES
-                                    : (int64_t)length / ATOM_ELEMENTS * layout->rows * SWIZZLE_BYTES;
+    int64_t bytes = part->axis == 0
+                        ? (int64_t)length * SWIZZLE_BYTES
+                        : (int64_t)length / ATOM_ELEMENTS * layout->rows * SWIZZLE_BYTES;
 
     if (part->axis == 1 && length % ATOM_ELEMENTS != 0) /* inside of a swizzle atom column */
         bytes = (int64_t)length * 2;
@@ -164,10 +164,11 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
 static LirReg *describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
-                              uint32_t end, int32_t block);
+                               uint32_t end, int32_t block);
 
 static LirReg *
-describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32_t end, int32_t block)
+describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32_t end,
+               int32_t block)
 {
     const TirOp *read = operand->read;
     bool contiguous = operand->contiguous;
@@ -177,7 +178,8 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
     int32_t atom_column = layout->rows * SWIZZLE_BYTES;
-    int32_t leading = contiguous ? 1 : atom_column >> 4; /* from swizzle atom column to swizzle atom column, when it counts */
+    /* from swizzle atom column to swizzle atom column, when it counts */
+    int32_t leading = contiguous ? 1 : atom_column >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
     if (operand->part != NULL)
@@ -190,7 +192,8 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
                              ? inner / ATOM_ELEMENTS * atom_column + inner % ATOM_ELEMENTS * 2
                              : inner * SWIZZLE_BYTES;
         offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
-        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, leading, first + 1 == end);
+        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, leading,
+                               first + 1 == end);
     }
     return out;
 }
@@ -211,24 +214,27 @@ share_bytes(const TirOp *read, int32_t atom_column)
         return (int64_t)share.dim[0] * SWIZZLE_BYTES;
     /* whole swizzle atom columns, or all consumers in one */
     return share.dim[1] % ATOM_ELEMENTS == 0 ? (int64_t)share.dim[1] / ATOM_ELEMENTS * atom_column
-                                              : 2 * (int64_t)share.dim[1];
+                                             : 2 * (int64_t)share.dim[1];
 }
 
 /* The same for the parts of all consumers, one after the other along the contracted dimension: those of
  * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only. */
 static LirReg *
 describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
-               int32_t block)
+                int32_t block)
 {
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
-    int64_t stage_bytes = shared->bytes / shared->stages, part = stage_bytes / lo->fn->plan->consumers;
+    int64_t stage_bytes = shared->bytes / shared->stages,
+            part = stage_bytes / lo->fn->plan->consumers;
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
-    int32_t atom_column = shared->layout->rows * SWIZZLE_BYTES, leading = contiguous ? 1 : atom_column >> 4;
+    int32_t atom_column = shared->layout->rows * SWIZZLE_BYTES,
+            leading = contiguous ? 1 : atom_column >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
 
-    int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0; /* one consumer's alone */
+    /* one consumer's alone */
+    int64_t first_part = read->integer > 0 ? (read->integer - 1) * part : 0;
     start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_int(shared->offset + first_part));
     LirReg base = lower_described(lo, start);
     if (shared->stages > 1) {
@@ -271,9 +277,10 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
-            GroupOperand operand = {.read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
-            if (read == NULL || read->coop_k || read->shared != pipeline || steps_of(op) > MOST_AHEAD ||
-                operand.part != NULL)
+            GroupOperand operand = {
+                .read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
+            if (read == NULL || read->coop_k || read->shared != pipeline ||
+                steps_of(op) > MOST_AHEAD || operand.part != NULL)
                 continue;
             cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);
         }
@@ -290,7 +297,8 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
      * stages are, which are read once, and not the several operands of a loop with a cooperative-K product. */
     const TirOp *loop = wait->parent->owner;
-    if (lo->fn->plan->reg_pressure > 0 && (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
+    if (lo->fn->plan->reg_pressure > 0 &&
+        (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)
         at++;
@@ -308,7 +316,8 @@ is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *mma)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool turns = op->op == TIR_TRANSPOSE || (op->op == TIR_CONVERT && op->shared == NULL);
-        bool done = before && (op->op == TIR_SHARED_WRITE || op->op == TIR_STORE || op->op == TIR_CONVERT);
+        bool done = before &&
+                    (op->op == TIR_SHARED_WRITE || op->op == TIR_STORE || op->op == TIR_CONVERT);
         before = before && op != mma;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] == value && op->op != TIR_MMA && !done &&
@@ -329,7 +338,8 @@ needs_copy(const Lowering *lo, const TirVal *value, const TirOp *mma)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && (def->op == TIR_TRANSPOSE || (def->op == TIR_CONVERT && def->shared == NULL))) {
+    while (def != NULL &&
+           (def->op == TIR_TRANSPOSE || (def->op == TIR_CONVERT && def->shared == NULL))) {
         value = def->args[0];
         def = value->def;
     }
@@ -397,8 +407,8 @@ lower_group_mma(Lowering *lo, TirOp *op)
             if (left.read != NULL)
                 operands[at++] = lir_int(!left.contiguous);
             operands[at++] = lir_int(!right.contiguous);
-            lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, each, at, operands)
-                ->text = mnemonic;
+            lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, each, at, operands)->text =
+                mnemonic;
         }
     }
     lir_emit(b, LIR_WGMMA_COMMIT, 0, 0, NULL);

@@ -11,10 +11,11 @@ typedef struct RegisterAccess {
     const Layout *layout;
     uint32_t row_axis, col_axis; /* of the tile */
     Elem lane_row, lane_col;
-    LirReg thread_base;          /* address of the thread's first element */
-    int32_t vector;              /* elements an instruction moves */
-    LirReg row_base; /* the address of its element in row `row`, for the next ones; 0: each row's .. */
-    int32_t row;     /* .. is found from the first one's */
+    LirReg thread_base; /* address of the thread's first element */
+    int32_t vector;     /* elements an instruction moves */
+    /* the address of its element in row `row`, for the next ones; 0: each row's .. */
+    LirReg row_base;
+    int32_t row; /* .. is found from the first one's */
 } RegisterAccess;
 
 static int32_t
@@ -151,8 +152,7 @@ register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
 }
 
 static const LirOpcode load_words[] = {0, LIR_LD_GLOBAL_B32, LIR_LD_GLOBAL_V2, 0, LIR_LD_GLOBAL_V4};
-static const LirOpcode store_words[] = {0, LIR_ST_GLOBAL_B32, LIR_ST_GLOBAL_V2, 0,
-                                        LIR_ST_GLOBAL_V4};
+static const LirOpcode store_words[] = {0, LIR_ST_GLOBAL_B32, LIR_ST_GLOBAL_V2, 0, LIR_ST_GLOBAL_V4};
 
 /* A register that is zero unless a guarded load writes it. */
 static LirReg
@@ -211,14 +211,14 @@ load_singles(RegisterAccess *ra, TirVal *value, int32_t first, int32_t count)
         } else if (ra->access.bytes == 1) {
             LirOperand pack[] = {lir_reg(single), lir_reg(zeroed(lo, LIR_B16))};
             LirReg wide = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, pack[0], pack[1]);
-            lower_set_elem(lo, value, r,
-                           elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(wide),
-                                            lir_int(0))));
+            lower_set_elem(
+                lo, value, r,
+                elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(wide), lir_int(0))));
         } else { /* 16 bits: two make a word; r is even when a pair begins */
             LirReg other = r + 1 < n ? load_single(ra, r + 1) : zeroed(lo, LIR_B16);
-            lower_set_packed(lo, value, r / 2,
-                             lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(single),
-                                     lir_reg(other)));
+            lower_set_packed(
+                lo, value, r / 2,
+                lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(single), lir_reg(other)));
             r++;
         }
     }
@@ -361,15 +361,14 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         LirOperand operands[5];
         if (words == 0) {
             for (int32_t k = 0; k < ra->vector; k++)
-                store_single(ra, value, r + k,
-                             access_both(lo, owner, register_guard(ra, r + k, 1)));
+                store_single(ra, value, r + k, access_both(lo, owner, register_guard(ra, r + k, 1)));
             continue;
         }
         operands[0] = register_address(ra, r);
         for (int32_t w = 0; w < words; w++)
             operands[w + 1] = lir_reg(word_of(lo, value, r + w * per_word));
-        LirReg guard =
-            access_both(lo, owner, whole); /* before the store: it may make an instruction */
+        LirReg guard = access_both(lo, owner,
+                                   whole); /* before the store: it may make an instruction */
         lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard = guard;
         if (ra->vector == 1 || !may_straddle(ra))
             continue;
@@ -430,8 +429,8 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
             operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
         }
         LirReg guard = access_both(lo, owner, register_guard(ra, r, ra->vector));
-        lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
-                 (uint32_t)ra->vector + 1, operands)
+        lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0, (uint32_t)ra->vector + 1,
+                 operands)
             ->guard = guard;
     }
 }
@@ -502,9 +501,9 @@ typedef struct CopyPlan {
     Access access;
     const TirShared *shared;
     Elem stage_base;
-    int32_t rows, cols;      /* physical extents of the buffer, in rows and chunks */
-    int32_t chunk;           /* bytes of one copy */
-    int32_t tile_chunks;     /* chunks that hold elements of the tile; the rest is padding */
+    int32_t rows, cols;  /* physical extents of the buffer, in rows and chunks */
+    int32_t chunk;       /* bytes of one copy */
+    int32_t tile_chunks; /* chunks that hold elements of the tile; the rest is padding */
     int32_t threads;
 } CopyPlan;
 
@@ -529,7 +528,8 @@ limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest
     LirReg end = lower_elem_reg(lo, col->limits[k].count, LIR_B32);
     LirReg at = lower_elem_reg(lo, column, LIR_B32);
 
-    end = lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_int(col->length)); /* it may be huge */
+    /* it may be huge */
+    end = lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_int(col->length));
     end = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(at));
     return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
 }
@@ -548,8 +548,10 @@ tile_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, Ele
         return lir_int(plan->chunk);
     if (chunk.kind == ELEM_INT) /* the panel is the last chunk */
         return lir_int(cut);
-    LirReg is_last = lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(chunk.reg), lir_int(last - first));
-    return lir_reg(lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(cut), lir_int(plan->chunk), lir_reg(is_last)));
+    LirReg is_last = lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(chunk.reg),
+                             lir_int(last - first));
+    return lir_reg(lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(cut), lir_int(plan->chunk),
+                           lir_reg(is_last)));
 }
 
 /* Those that lie inside the tensor, too, and in front of all limits. */
@@ -631,8 +633,8 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
                 Axis axis = access->row;
                 axis.full = axis.full || !bounded;
                 axis.n_limits = bounded ? axis.n_limits : 0;
-                valid =
-                    access_both(lo, valid, access_axis_guard(lo, &axis, row, done, 1, plan->rows));
+                valid = access_both(lo, valid,
+                                    access_axis_guard(lo, &axis, row, done, 1, plan->rows));
             }
             if (valid != 0)
                 size = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, bytes, lir_int(0), lir_reg(valid)));
@@ -644,11 +646,10 @@ copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, boo
             from = far == 0 ? address /* a pack of one element */
                             : lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
         }
-        LirOperand operands[] = {
-            lower_shared_address(lo, &place, done, first * plan->chunk),
-            lir_address(from, padding ? 0 : column_bytes), size};
+        LirOperand operands[] = {lower_shared_address(lo, &place, done, first * plan->chunk),
+                                 lir_address(from, padding ? 0 : column_bytes), size};
         bool full = size.kind == LIR_INT && size.integer == 16;
-        LirOpcode op = full               ? LIR_CP_ASYNC_16_FULL
+        LirOpcode op = full                ? LIR_CP_ASYNC_16_FULL
                        : plan->chunk == 16 ? LIR_CP_ASYNC_16
                        : plan->chunk == 8  ? LIR_CP_ASYNC_8
                                            : LIR_CP_ASYNC_4;

@@ -17,17 +17,17 @@ enum { ATOM_M = 16, ATOM_N = 8, ATOM_K = 16 };
 /* One operand of a product, as the instruction sees it. */
 typedef struct Operand {
     TirVal *value;
-    bool left;            /* 16-row blocks, four registers a fragment; else 8 columns, two */
-    uint32_t blocks;      /* blocks of a warp along rows (left) or columns (right) */
-    uint32_t steps;       /* blocks along the contracted dimension */
-    int32_t padded_from;  /* contracted indices from here on may hold anything; 0: none do */
+    bool left;           /* 16-row blocks, four registers a fragment; else 8 columns, two */
+    uint32_t blocks;     /* blocks of a warp along rows (left) or columns (right) */
+    uint32_t steps;      /* blocks along the contracted dimension */
+    int32_t padded_from; /* contracted indices from here on may hold anything; 0: none do */
     /* from registers */
     const int32_t *map;
     /* from shared memory */
     const TirOp *read;
-    bool contiguous;      /* the contracted dimension runs along a row of the buffer */
+    bool contiguous; /* the contracted dimension runs along a row of the buffer */
     SharedPlace place;
-    LirReg *kept;         /* fragments in registers: [step][block][register] */
+    LirReg *kept; /* fragments in registers: [step][block][register] */
 } Operand;
 
 static uint32_t
@@ -99,14 +99,15 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
     place->layout = operand->read->shared->layout;
     /* What a warp group's product reads by itself is described here, too, but never loaded. */
     bool in_stage = operand->read->shared->is_pipeline &&
-                   target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP;
+                    target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP;
     place->base = in_stage ? stage_waited_for(lo, operand->read->shared)
-                          : lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
+                           : lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
     /* A left fragment's registers run down the rows first, a right one's along the contracted
      * dimension first. */
     bool outer_first = operand->left;
     if (operand->contiguous) {
-        place->lane_row = lower_add(lo, lower_add(lo, row, outer_first ? bit3_row : bit4_row), origin);
+        place->lane_row = lower_add(lo, lower_add(lo, row, outer_first ? bit3_row : bit4_row),
+                                    origin);
         place->lane_byte = outer_first ? bit4_byte : bit3_byte;
         place->row_mask = 15 | origin_mask;
         place->byte_mask = 16;
@@ -142,9 +143,8 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
     bool transposed;
 
-    operand.blocks = operand.left
-                         ? ceil_div(outer, ATOM_M * (int32_t)mma->warps_m)
-                         : ceil_div(outer, ATOM_N * (int32_t)mma->warps_n);
+    operand.blocks = operand.left ? ceil_div(outer, ATOM_M * (int32_t)mma->warps_m)
+                                  : ceil_div(outer, ATOM_N * (int32_t)mma->warps_n);
     operand.steps = ceil_div(inner, ATOM_K);
     operand.read = view_source(operand.value, &transposed);
     /* Copies fill a buffer with zeros past the tile; other writers and registers do not. */
@@ -158,10 +158,10 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
             set_place(lo, mma, &operand);
         return operand;
     }
-    const Layout *want =
-        operand.left ? layout_mma_a(lo->arena, outer, inner, mma->warps_m, lo->fn->warps)
-                     : layout_mma_b(lo->arena, inner, outer, mma->warps_m, mma->warps_n,
-                                    lo->fn->warps);
+    const Layout *want = operand.left
+                             ? layout_mma_a(lo->arena, outer, inner, mma->warps_m, lo->fn->warps)
+                             : layout_mma_b(lo->arena, inner, outer, mma->warps_m, mma->warps_n,
+                                            lo->fn->warps);
     /* `want` is in the instruction's orientation: left rows x k, right k x columns. */
     if (mma->swap_ab)
         want = layout_transpose(lo->arena, want);

@@ -76,7 +76,8 @@ only_place(const TirBlock *body, TirOpcode op, const TirShared *pipeline)
 /* Whether the producer fills both pipelines wherever it fills one, once a block and with no loop or branch
  * between, `pipeline` before `other`. */
 static bool
-filled_together(const Lowering *lo, const TirBlock *block, const TirShared *pipeline, const TirShared *other)
+filled_together(const Lowering *lo, const TirBlock *block, const TirShared *pipeline,
+                const TirShared *other)
 {
     uint32_t n[2] = {0, 0}, last[2] = {0, 0}, owners = 0, inside = 0;
     bool together;
@@ -90,8 +91,9 @@ filled_together(const Lowering *lo, const TirBlock *block, const TirShared *pipe
         last[op->shared == other] = i;
         inside = owners;
     }
-    together = (n[0] == 0 && n[1] == 0) || (n[0] == parts_of(lo, pipeline) && n[1] == parts_of(lo, other) &&
-                                            last[0] < last[1] && inside == 0);
+    together = (n[0] == 0 && n[1] == 0) ||
+               (n[0] == parts_of(lo, pipeline) && n[1] == parts_of(lo, other) &&
+                last[0] < last[1] && inside == 0);
     for (uint32_t i = 0; i < block->ops.n && together; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks && together; k++)
@@ -107,10 +109,12 @@ pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
 {
     const TirShared *found = NULL;
 
-    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead; k++) {
+    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead;
+         k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? pipeline : found;
-        if (other->is_pipeline && other != pipeline && other != found && other->stages == pipeline->stages &&
+        if (other->is_pipeline && other != pipeline && other != found &&
+            other->stages == pipeline->stages &&
             filled_together(lo, lo->fn->plan->producer, before, other))
             found = other;
     }
@@ -134,8 +138,8 @@ pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
         const TirShared *other = lo->fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
         uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!other->is_pipeline || other->release_lag || other->stages != pipeline->stages || begins == 0 ||
-            begins > own || ends <= last || pipeline_to_follow(lo, other) != NULL)
+        if (!other->is_pipeline || other->release_lag || other->stages != pipeline->stages ||
+            begins == 0 || begins > own || ends <= last || pipeline_to_follow(lo, other) != NULL)
             continue;
         last = ends;
         found = other;
@@ -151,11 +155,13 @@ follows_tiles(const Lowering *lo, const TirShared *pipeline)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || pipeline->release_lag || pipeline->deferred_release || pipeline->stages != TILE_STAGES)
+    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || pipeline->release_lag ||
+        pipeline->deferred_release || pipeline->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
-               only_place(body, TIR_CONSUMER_RELEASE, pipeline) > only_place(body, TIR_CONSUMER_WAIT, pipeline);
+               only_place(body, TIR_CONSUMER_RELEASE, pipeline) >
+                   only_place(body, TIR_CONSUMER_WAIT, pipeline);
     for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
         const TirOp *op = plan->producer->ops.at[i];
         once = once || (op->op == TIR_TMA_LOAD && op->shared == pipeline);
@@ -231,7 +237,8 @@ lower_init_barriers(Lowering *lo)
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_STAGES; i++) {
-        int32_t readers = (warps + (lo->fn->plan->reduce != NULL ? 1 : 0)) * (int32_t)lo->fn->plan->consumers;
+        int32_t readers = (warps + (lo->fn->plan->reduce != NULL ? 1 : 0)) *
+                          (int32_t)lo->fn->plan->consumers;
         LirOperand operands[] = {
             lir_address(start, lo->fn->plan->tiles + 16 * TILE_STAGES + MBARRIER_BYTES * i),
             lir_int(i < TILE_STAGES ? 1 : readers)};
@@ -270,13 +277,15 @@ stage_before(Lowering *lo, const TirShared *pipeline, LirReg stage)
         return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(stage), lir_int(1));
     LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(stage), lir_int(0));
     LirReg less = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage), lir_int(-1));
-    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(pipeline->stages - 1), lir_reg(less), lir_reg(first));
+    return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(pipeline->stages - 1), lir_reg(less),
+                   lir_reg(first));
 }
 
 /* The address of the current stage's full or empty barrier, in shared memory that begins at `start`;
  * `of_consumer`: of the pipeline for this consumer's part. */
 static LirOperand
-barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part, bool empty, bool of_consumer)
+barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part, bool empty,
+           bool of_consumer)
 {
     LirBuilder *b = &lo->b;
     const PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
@@ -286,7 +295,8 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     uint32_t parts = parts_of(lo, pipeline);
     int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
 
-    if (of_consumer) /* pipelines for parts of a tile lie one behind the other, and go around together */
+    /* pipelines for parts of a tile lie one behind the other, and go around together */
+    if (of_consumer)
         start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
     if (pipeline->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
@@ -339,7 +349,8 @@ advance(Lowering *lo, const PipelineCursor *cursor, uint32_t stages, uint32_t tu
     lir_emit(b, LIR_ADD_S32, 1, 3, next);
     LirReg around = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->stage), lir_int(stages));
     LirReg there = turns == 0 ? around
-                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->stage), lir_int(turns));
+                              : lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(cursor->stage),
+                                        lir_int(turns));
     LirReg by = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(there));
     LirOperand first[] = {lir_reg(cursor->stage), lir_int(0), lir_reg(cursor->stage),
                           lir_reg(around)};
@@ -378,7 +389,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     if (op->own) {
         cursor->base = base;
         cursor->described[0] = cursor->described[1] = NULL;
-        lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), pipeline, 0, false, true), cursor->phase);
+        lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), pipeline, 0, false, true),
+                           cursor->phase);
         return;
     }
     if (pipeline->lookahead) { /* the next iteration reads it */
@@ -417,7 +429,8 @@ lower_end_pairs(Lowering *lo)
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         PipelineCursor *cursor = &lo->role->pipelines[k];
-        for (uint32_t i = 0; pipeline->is_pipeline && pipeline->paired && i < pipeline->stages; i++) {
+        for (uint32_t i = 0; pipeline->is_pipeline && pipeline->paired && i < pipeline->stages;
+             i++) {
             lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, true), cursor->phase);
             lower_advance(lo, cursor, pipeline->stages);
         }
@@ -467,14 +480,15 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         release_before(lo, pipeline);
         return;
     }
-    if (pipeline->shares_barrier == 0) { /* else with the pipeline whose barriers it has, which is given back later */
+    /* else with the pipeline whose barriers it has, which is given back later */
+    if (pipeline->shares_barrier == 0) {
         LirReg start = pipeline->paired ? lo->role->pair_start : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b, pipeline->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)->guard =
-            pipeline->paired ? lo->role->pair_lane : lo->role->first_lane;
+        lir_emit(b, pipeline->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)
+            ->guard = pipeline->paired ? lo->role->pair_lane : lo->role->first_lane;
     }
     if (!cursor->follows)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
@@ -528,12 +542,13 @@ map_of(const Lowering *lo, const TirOp *copy)
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);
-    bool aliased = copy->op == TIR_TMA_STORE && copy->shared->aliases != 0; /* each warp asks for its rows */
+    /* each warp asks for its rows */
+    bool aliased = copy->op == TIR_TMA_STORE && copy->shared->aliases != 0;
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint32_t dim = order[d];
         map.dim[d] = dim;
-        map.box[d] = d == 0                                  ? (uint32_t)atom_column_width(copy->shared)
+        map.box[d] = d == 0 ? (uint32_t)atom_column_width(copy->shared)
                      : copy->index[dim].kind == INDEX_SCALAR ? 1
                                                              : (uint32_t)copy->index[dim].length;
         if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
@@ -551,7 +566,8 @@ map_of(const Lowering *lo, const TirOp *copy)
 static bool
 same_map(const LirTensorMap *a, const LirTensorMap *b)
 {
-    bool same = a->tensor == b->tensor && a->rank == b->rank && a->swizzle_bytes == b->swizzle_bytes;
+    bool same = a->tensor == b->tensor && a->rank == b->rank &&
+                a->swizzle_bytes == b->swizzle_bytes;
 
     for (uint32_t d = 0; d < a->rank && same; d++)
         same = a->box[d] == b->box[d] && a->dim[d] == b->dim[d];
@@ -572,8 +588,8 @@ add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
         LirTensorMap map = map_of(lo, op);
         for (uint32_t k = 0; k < lo->out->maps.n; k++) {
             if (same_map(&lo->out->maps.at[k], &map))
-                names[op->shared->id] =
-                    arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name, op->tensor->name, k);
+                names[op->shared->id] = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name,
+                                                     op->tensor->name, k);
         }
         if (names[op->shared->id] != NULL)
             continue;
@@ -714,12 +730,23 @@ own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column, Lir
 void
 lower_tma_load(Lowering *lo, TirOp *op)
 {
-    static const LirOpcode loads[] = {0, LIR_TENSOR_LOAD_1, LIR_TENSOR_LOAD_2, LIR_TENSOR_LOAD_3,
-                                      LIR_TENSOR_LOAD_4, LIR_TENSOR_LOAD_5};
-    static const LirOpcode own_loads[] = {0, LIR_TENSOR_LOAD_OWN_1, LIR_TENSOR_LOAD_OWN_2, LIR_TENSOR_LOAD_OWN_3,
-                                          LIR_TENSOR_LOAD_OWN_4, LIR_TENSOR_LOAD_OWN_5};
-    static const LirOpcode shared_loads[] = {0, LIR_TENSOR_LOAD_BOTH_1, LIR_TENSOR_LOAD_BOTH_2,
-                                             LIR_TENSOR_LOAD_BOTH_3, LIR_TENSOR_LOAD_BOTH_4,
+    static const LirOpcode loads[] = {0,
+                                      LIR_TENSOR_LOAD_1,
+                                      LIR_TENSOR_LOAD_2,
+                                      LIR_TENSOR_LOAD_3,
+                                      LIR_TENSOR_LOAD_4,
+                                      LIR_TENSOR_LOAD_5};
+    static const LirOpcode own_loads[] = {0,
+                                          LIR_TENSOR_LOAD_OWN_1,
+                                          LIR_TENSOR_LOAD_OWN_2,
+                                          LIR_TENSOR_LOAD_OWN_3,
+                                          LIR_TENSOR_LOAD_OWN_4,
+                                          LIR_TENSOR_LOAD_OWN_5};
+    static const LirOpcode shared_loads[] = {0,
+                                             LIR_TENSOR_LOAD_BOTH_1,
+                                             LIR_TENSOR_LOAD_BOTH_2,
+                                             LIR_TENSOR_LOAD_BOTH_3,
+                                             LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
     const TirShared *pipeline = op->shared;
     const TirTensor *tensor = op->tensor;
@@ -733,7 +760,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, barrier_at(lo, pipeline, part, true), cursor->phase);
     LirOperand full = barrier_at(lo, pipeline, part, false);
-    int32_t atom_columns = pipeline->layout->cols / width, atom_column = pipeline->layout->rows * width * element;
+    int32_t atom_columns = pipeline->layout->cols / width,
+            atom_column = pipeline->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (uint32_t d = 0; d + 1 < tensor->rank; d++)
         rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
@@ -765,7 +793,11 @@ lower_tma_load(Lowering *lo, TirOp *op)
         operands[at++] = full;
         if (pipeline->paired)
             operands[at++] = lir_int(BOTH_BLOCKS);
-        lir_emit(b, (pipeline->paired ? shared_loads : clusters ? loads : own_loads)[box.rank], 0, at, operands);
+        lir_emit(b,
+                 (pipeline->paired ? shared_loads
+                  : clusters       ? loads
+                                   : own_loads)[box.rank],
+                 0, at, operands);
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)

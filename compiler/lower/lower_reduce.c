@@ -16,18 +16,10 @@ combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
             return lower_add(lo, a, b);
         op = LIR_ADD_F32;
         break;
-    case REDUCE_MAX:
-        op = ints ? LIR_MAX_S32 : LIR_MAX_F32;
-        break;
-    case REDUCE_MIN:
-        op = ints ? LIR_MIN_S32 : LIR_MIN_F32;
-        break;
-    case REDUCE_ANY:
-        op = LIR_OR_PRED;
-        break;
-    default:
-        op = LIR_AND_PRED;
-        break;
+    case REDUCE_MAX: op = ints ? LIR_MAX_S32 : LIR_MAX_F32; break;
+    case REDUCE_MIN: op = ints ? LIR_MIN_S32 : LIR_MIN_F32; break;
+    case REDUCE_ANY: op = LIR_OR_PRED; break;
+    default: op = LIR_AND_PRED; break;
     }
     LirClass class = dtype == DT_BOOL ? LIR_PRED : ints ? LIR_B32 : LIR_F32;
     LirReg left = lower_elem_reg(lo, a, class);
@@ -101,18 +93,19 @@ inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
     layout_coordinates(layout, reg, 0, 0, at);
     Elem place = lower_add(lo, lower_lane_part(lo, layout, axis), elem_int(at[axis]));
     if (place.kind == ELEM_INT)
-        return place.integer < arg->type.dim[axis] ? elem : identity_of(op->reduce, arg->type.dtype);
+        return place.integer < arg->type.dim[axis] ? elem
+                                                   : identity_of(op->reduce, arg->type.dtype);
     LirReg inside = lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED,
                             lir_reg(lower_elem_reg(lo, place, LIR_B32)),
                             lir_int(arg->type.dim[axis]));
     Elem none = identity_of(op->reduce, arg->type.dtype);
     if (arg->type.dtype == DT_BOOL) {
         if (op->reduce == REDUCE_ANY)
-            return elem_reg(lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lower_operand(lo, elem),
-                                    lir_reg(inside)));
+            return elem_reg(
+                lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lower_operand(lo, elem), lir_reg(inside)));
         LirReg outside = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(inside));
-        return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lower_operand(lo, elem),
-                                lir_reg(outside)));
+        return elem_reg(
+            lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lower_operand(lo, elem), lir_reg(outside)));
     }
     bool ints = arg->type.dtype == DT_I32;
     LirOperand kept = lower_operand(lo, elem);
@@ -141,14 +134,15 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     LirReg lane = lower_lane(lo);
     Elem base = lower_stage_base(lo, op->shared, NULL);
     Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(lane), 4));
-    Elem here = lower_add(lo, mine, lower_mul_const(lo, elem_reg(lower_warp(lo)), 4 * WARP_LANES * n));
+    Elem here = lower_add(lo, mine,
+                          lower_mul_const(lo, elem_reg(lower_warp(lo)), 4 * WARP_LANES * n));
     for (int32_t r = 0; r < n; r++) {
         Elem elem = lower_elem(lo, result, r);
         LirReg word = dtype == DT_BOOL ? lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0),
                                                  lower_operand(lo, elem))
                                        : lower_elem_reg(lo, elem, class);
-        LirOperand operands[] = {
-            lir_address(here.reg, here.integer + (int64_t)r * 4 * WARP_LANES), lir_reg(word)};
+        LirOperand operands[] = {lir_address(here.reg, here.integer + (int64_t)r * 4 * WARP_LANES),
+                                 lir_reg(word)};
         lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
     }
     lower_barrier(lo);
@@ -259,7 +253,8 @@ extreme_of(const TirOp *rows)
 static const TirVal *
 unmasked(const Lowering *lo, const TirVal *value)
 {
-    while (value->def != NULL && (value->def->op == TIR_MASK || value->def->op == TIR_BOUNDS_MASK) &&
+    while (value->def != NULL &&
+           (value->def->op == TIR_MASK || value->def->op == TIR_BOUNDS_MASK) &&
            !lower_mask_is_live(lo, value->def))
         value = value->def->args[0];
     return value;
@@ -290,8 +285,8 @@ is_known(const Lowering *lo, const TirOp *op)
     const Extremes *known = &lo->extremes;
 
     return lo->voted != NULL && known->vote == lo->voted && known->of != NULL &&
-           known->kind == op->reduce && known->axis == op->axis &&
-           op->results[0]->type.rank == 1 && layout_eq(known->layout, op->results[0]->layout) &&
+           known->kind == op->reduce && known->axis == op->axis && op->results[0]->type.rank == 1 &&
+           layout_eq(known->layout, op->results[0]->layout) &&
            known->of == unmasked(lo, op->args[0]);
 }
 
@@ -382,8 +377,8 @@ lower_vote(Lowering *lo, TirOp *op)
     }
     LirReg result = lir_new_reg(b, LIR_PRED);
     LirOperand operands[] = {lir_reg(result), lower_operand(lo, found)};
-    LirOperand some[] = {operands[0], lir_int(0),
-                         lir_int((int32_t)lo->fn->warps * WARP_LANES), operands[1]};
+    LirOperand some[] = {operands[0], lir_int(0), lir_int((int32_t)lo->fn->warps * WARP_LANES),
+                         operands[1]};
     if (op->vote_warp)
         lir_emit(b, any ? LIR_VOTE_ANY : LIR_VOTE_ALL, 1, 2, operands);
     else if (lo->role != NULL) {
@@ -459,9 +454,9 @@ lower_reduce(Lowering *lo, TirOp *op)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
     if (lower_is_narrow(result)) {
         for (int32_t k = 0; k < m; k += 2)
-            lower_set_packed(lo, result, k / 2,
-                             lower_pack(lo, dtype, totals[k],
-                                        k + 1 < m ? totals[k + 1] : elem_float(0)));
+            lower_set_packed(
+                lo, result, k / 2,
+                lower_pack(lo, dtype, totals[k], k + 1 < m ? totals[k + 1] : elem_float(0)));
         return;
     }
     for (int32_t k = 0; k < m; k++)

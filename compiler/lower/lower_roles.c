@@ -34,19 +34,18 @@ lower_host(Lowering *lo, const HostExpr *expr)
     LirBuilder *b = &lo->b;
 
     switch (expr->kind) {
-    case HOST_INT:
-        return lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(expr->integer));
+    case HOST_INT: return lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(expr->integer));
     case HOST_SIZE:
     case HOST_SCALAR: {
         bool size = expr->kind == HOST_SIZE;
         LirOperand at = {.kind = LIR_ADDRESS,
-                         .symbol = arena_printf(lo->arena, size ? "%s_n_%s" : "%s_p_%s", lo->fn->name,
+                         .symbol = arena_printf(lo->arena, size ? "%s_n_%s" : "%s_p_%s",
+                                                lo->fn->name,
                                                 size ? lo->fn->sizes.at[expr->index].name
                                                      : lo->fn->scalars.at[expr->index].name)};
         return lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at);
     }
-    default:
-        break;
+    default: break;
     }
     LirReg x = lower_host(lo, expr->a), y = lower_host(lo, expr->b);
     LirOpcode op = expr->kind == HOST_ADD   ? LIR_ADD_S32
@@ -129,12 +128,14 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
     const TirPlan *plan = lo->fn->plan;
 
     if (axis == plan->consumer_axis && plan->paired)
-        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2), lir_reg(lower_pair_rank(lo)));
+        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2),
+                        lir_reg(lower_pair_rank(lo)));
     if (axis == plan->consumer_axis && !lo->role->producer) {
         LirReg own = own_consumer(lo);
-        index = plan->reversed_raster ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
-                               : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->consumers),
-                                         lir_reg(own));
+        index = plan->reversed_raster
+                    ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
+                    : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->consumers),
+                              lir_reg(own));
     }
     lower_set_program(lo, axis, index);
 }
@@ -164,7 +165,8 @@ lower_first_program(Lowering *lo, const TirOp *op)
 
     if (lo->role->producer)
         return own;
-    return elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_consumer(lo))));
+    return elem_reg(
+        lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_consumer(lo))));
 }
 
 bool
@@ -268,7 +270,8 @@ find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     uint32_t axis = plan->swizzle_axis;
     LirReg number = lower_copy_of(lo, tile), index[3] = {0};
     LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
-    LirReg per_swizzle = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_int(plan->tile_swizzle));
+    LirReg per_swizzle = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]),
+                                 lir_int(plan->tile_swizzle));
     LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
     LirReg which = at, inside = divide(lo, &which, per_swizzle);
     LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->tile_swizzle));
@@ -337,12 +340,13 @@ section_size(Lowering *lo, LirReg others, bool even)
 /* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
  * the axis of variable trips from its long end on, the section's indices side by side. */
 static void
-find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3], LirReg others,
-                 LirReg section)
+find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3],
+                   LirReg others, LirReg section)
 {
     LirBuilder *b = &lo->b;
     LirReg number = lower_copy_of(lo, tile);
-    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section), lir_reg(counts[variable]));
+    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section),
+                                 lir_reg(counts[variable]));
     LirReg at = number, inside = divide(lo, &at, per_section);
     LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(at), lir_reg(section));
     /* the last section may be smaller; past the end there is none at all */
@@ -354,9 +358,9 @@ find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg co
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         uint32_t last = variable + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
-        LirReg index = k == variable                         ? rank
-                       : lo->fn->grid.n > 1 && k == last    ? rest
-                                                            : divide(lo, &rest, counts[k]);
+        LirReg index = k == variable                     ? rank
+                       : lo->fn->grid.n > 1 && k == last ? rest
+                                                         : divide(lo, &rest, counts[k]);
         lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
     }
 }
@@ -432,9 +436,9 @@ count_tiles(Lowering *lo, uint32_t variable, LirReg counts[3], LirReg *others)
     for (uint32_t k = 1; k < lo->fn->grid.n; k++) {
         total = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(total), lir_reg(counts[k]));
         if (k != variable)
-            *others = *others == 0 ? counts[k]
-                                   : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(*others),
-                                             lir_reg(counts[k]));
+            *others = *others == 0
+                          ? counts[k]
+                          : lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(*others), lir_reg(counts[k]));
     }
     if (*others == 0)
         *others = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1));
@@ -445,7 +449,7 @@ count_tiles(Lowering *lo, uint32_t variable, LirReg counts[3], LirReg *others)
 typedef struct TileNumbers {
     bool fetches, receives, sections;
     uint32_t variable; /* the axis along which tiles differ in length */
-    LirReg tile;     /* home: the number of the tile */
+    LirReg tile;       /* home: the number of the tile */
     LirReg stride, total, others, section, counts[3], inverses[3];
 } TileNumbers;
 
@@ -459,12 +463,15 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     n->receives = plan->dynamic && !n->fetches;
     n->tile = lir_new_home(b, LIR_B32);
     n->variable = tir_length_axis(lo->fn);
-    n->variable = n->variable < lo->fn->grid.n ? n->variable : 0; /* any, where programs are not drawn */
+    /* any, where programs are not drawn */
+    n->variable = n->variable < lo->fn->grid.n ? n->variable : 0;
     if (!n->receives)
         n->total = count_tiles(lo, n->variable, n->counts, &n->others);
-    n->sections = !n->receives && plan->shared_bytes_each != NULL && (n->fetches || !plan->persistent);
+    n->sections = !n->receives && plan->shared_bytes_each != NULL &&
+                  (n->fetches || !plan->persistent);
     if (n->sections)
-        n->section = section_size(lo, n->others, !n->fetches || lo->fn->grid.at[n->variable].sliding);
+        n->section = section_size(lo, n->others,
+                                  !n->fetches || lo->fn->grid.at[n->variable].sliding);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
     if (plan->paired) { /* both blocks of a pair have its number */
@@ -520,7 +527,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     TileNumbers n = {0};
     LirReg none;
     uint32_t again = lir_new_label(b), end = lir_new_label(b);
-    bool keeps = lo->head != NULL && program == lo->fn->body; /* tiles are found before they begin */
+    /* tiles are found before they begin */
+    bool keeps = lo->head != NULL && program == lo->fn->body;
 
     begin_numbers(lo, &n);
     lo->role->numbers = &n;
@@ -603,12 +611,12 @@ begin_pingpong(Lowering *lo)
     LirBuilder *b = &lo->b;
     uint32_t consumers = lo->fn->plan->consumers;
     LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(BARRIER_TURN));
-    LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(consumers));
-    LirOperand begin[] = {lir_int(BARRIER_TURN),
-                          lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
+    LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group),
+                          lir_int(consumers));
+    LirOperand begin[] = {lir_int(BARRIER_TURN), lir_int(2 * (int32_t)lo->fn->warps * WARP_LANES)};
 
     lo->role->next_pingpong = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(BARRIER_TURN), lir_reg(next),
-                                  lir_reg(last));
+                                      lir_reg(last));
     lir_emit(b, LIR_BAR_ARRIVE_SOME, 0, 2, begin)->guard = last;
 }
 
@@ -648,7 +656,7 @@ void
 lower_consumer_barrier(Lowering *lo)
 {
     LirOperand some[] = {lir_int(BARRIER_CONSUMERS), lir_int((int32_t)lo->fn->plan->consumers *
-                                                        (int32_t)lo->fn->warps * WARP_LANES)};
+                                                             (int32_t)lo->fn->warps * WARP_LANES)};
 
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
     lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
@@ -714,14 +722,16 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     LirReg group = lo->role->group;
     LirOperand none = lir_int(0);
 
-    LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->plan->consumers));
+    LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp),
+                          lir_int(lo->fn->plan->consumers));
     lir_branch(b, end, idle, false);
     lir_open(b, false);
     lower_section(lo, "reduce", tir_role_span(lo->fn, lo->fn->plan->reduce));
     lo->role->producer = false;
     lo->role->reduces = true;
     lo->role->group = warp;
-    lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
+    lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
+                                   lir_int(0));
     lower_tiles(lo, lo->fn->plan->reduce);
     lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
     lir_branch(b, end, 0, false);
@@ -741,8 +751,8 @@ lower_roles(Lowering *lo)
     lower_add_maps(lo);
     for (uint32_t k = 0; k < lo->fn->memories.n; k++)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
-                      arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name), k,
-                      0);
+                      arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
+                      k, 0);
     lo->out->threads = (1 + plan->consumers) * lo->fn->warps * WARP_LANES;
     lo->out->min_blocks = 1;
     if (plan->paired) {
@@ -778,7 +788,8 @@ lower_roles(Lowering *lo)
     }
     LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
     lir_branch(b, end, others, false);
-    bool hoist = lo->b.hoist; /* many pipelines, and tiles to draw: more than its few registers hold */
+    /* many pipelines, and tiles to draw: more than its few registers hold */
+    bool hoist = lo->b.hoist;
     bool many = __builtin_popcountll(pipelines_filled(plan->producer)) >= MANY_PIPELINES;
     lo->b.hoist = hoist && !(plan->dynamic && many);
     lower_tiles(lo, plan->producer);
@@ -794,8 +805,10 @@ lower_roles(Lowering *lo)
     lir_open(b, false);
     lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
     role.producer = false;
-    lo->b.hoist = lo->b.hoist && plan->reg_pressure == 0; /* registers are short, and addresses cheap */
-    lo->b.share = lo->b.share && plan->reg_pressure < 2; /* likewise, and ptxas shares what it can */
+    /* registers are short, and addresses cheap */
+    lo->b.hoist = lo->b.hoist && plan->reg_pressure == 0;
+    /* likewise, and ptxas shares what it can */
+    lo->b.share = lo->b.share && plan->reg_pressure < 2;
     set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (plan->paired)

@@ -11,8 +11,8 @@
 static LirOperand
 tile_stage(Lowering *lo, int32_t bytes, uint32_t offset)
 {
-    LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.stage), lir_int(bytes),
-                        lir_reg(lower_shared_start(lo)));
+    LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.stage),
+                        lir_int(bytes), lir_reg(lower_shared_start(lo)));
     return lir_address(at, lo->fn->plan->tiles + offset);
 }
 
@@ -76,7 +76,8 @@ lower_is_told(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     LirReg there = lir_new_reg(b, LIR_PRED), agreed = lir_new_reg(b, LIR_PRED);
-    LirOperand test[] = {lir_reg(there), tile_stage(lo, 8, TILE_FULL), lir_reg(lo->role->tiles.phase)};
+    LirOperand test[] = {lir_reg(there), tile_stage(lo, 8, TILE_FULL),
+                         lir_reg(lo->role->tiles.phase)};
 
     lir_emit(b, LIR_MBARRIER_TEST_WAIT, 1, 3, test);
     lir_emit(b, LIR_VOTE_ALL, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(there)});

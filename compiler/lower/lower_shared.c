@@ -16,7 +16,8 @@ lower_described(Lowering *lo, LirReg address)
     LirReg start = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(address), lir_int(4));
 
     /* In a cluster the block's number stands above an address of its own shared memory. */
-    return lo->fn->plan->paired ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(start), lir_int(0x3fff)) : start;
+    return lo->fn->plan->paired ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(start), lir_int(0x3fff))
+                                : start;
 }
 
 void
@@ -25,8 +26,7 @@ lower_barrier(Lowering *lo)
     LirOperand zero = lir_int(0);
 
     if (lo->role != NULL) { /* the warp group's own barrier */
-        LirOperand some[] = {lir_reg(lo->role->group),
-                             lir_int((int32_t)lo->fn->warps * WARP_LANES)};
+        LirOperand some[] = {lir_reg(lo->role->group), lir_int((int32_t)lo->fn->warps * WARP_LANES)};
         lir_emit(&lo->b, LIR_BAR_SYNC_SOME, 0, 2, some);
         return;
     }
@@ -40,10 +40,12 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     base.integer = shared->offset;
     if (shared->aliases != 0) { /* this consumer's part of the current stage of the pipeline */
         const TirShared *pipeline = lo->fn->shared.at[shared->aliases - 1];
-        int64_t stage_bytes = pipeline->bytes / pipeline->stages, part = stage_bytes / lo->fn->plan->consumers;
+        int64_t stage_bytes = pipeline->bytes / pipeline->stages,
+                part = stage_bytes / lo->fn->plan->consumers;
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
-        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->pipelines[pipeline->id].stage),
-                            lir_int(stage_bytes), lir_reg(base.reg));
+        LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32,
+                            lir_reg(lo->role->pipelines[pipeline->id].stage), lir_int(stage_bytes),
+                            lir_reg(base.reg));
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
@@ -52,7 +54,8 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
     } else if (shared->is_pipeline) { /* its current stage */
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->pipelines[shared->id].stage),
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
+                            lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     } else if (lo->role != NULL && lo->fn->plan->consumers > 1) {
@@ -65,7 +68,8 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     if (shared->is_coop_k && shared->stages == 1)
         return base;
     if (shared->is_coop_k) {
-        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(lo->role->pipelines[shared->id].stage),
+        LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
+                            lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     }
@@ -139,7 +143,8 @@ across_atom_columns(Lowering *lo, const SharedPlace *place, int32_t row, int32_t
     LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(whole), lir_reg(within));
     Elem address = lower_mul_const(lo, whole_row, layout->pitch);
 
-    address = lower_add(lo, address, xor_elems(lo, elem_reg(within), swizzle_of(lo, layout, whole_row)));
+    address = lower_add(lo, address,
+                        xor_elems(lo, elem_reg(within), swizzle_of(lo, layout, whole_row)));
     address = lower_add(lo, address, lower_mul_const(lo, elem_reg(rest), layout->rows));
     return address_operand(lo, lower_add(lo, address, place->base));
 }
@@ -152,9 +157,11 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
     uint32_t swizzled = ((1u << layout->bits) - 1) << 4, byte_low = swizzled | 15;
     Elem address, start = place->base;
 
-    if (layout->atom_columns && (uint64_t)place->byte_mask + (uint32_t)(byte % layout->pitch) >= (uint64_t)layout->pitch)
+    if (layout->atom_columns &&
+        (uint64_t)place->byte_mask + (uint32_t)(byte % layout->pitch) >= (uint64_t)layout->pitch)
         return across_atom_columns(lo, place, row, byte);
-    if (layout->atom_columns && byte >= layout->pitch) { /* what a lane adds stays in its swizzle atom column */
+    /* what a lane adds stays in its swizzle atom column */
+    if (layout->atom_columns && byte >= layout->pitch) {
         start.integer += (int64_t)(byte / layout->pitch) * layout->rows * layout->pitch;
         byte %= layout->pitch;
     }
@@ -180,8 +187,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
             address = lower_add(lo, lane, base);
         } else {
             LirReg sum = lower_elem_reg(lo, lower_add(lo, lane, base), LIR_B32);
-            address = elem_reg(
-                lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(sum), lir_int(turn)));
+            address = elem_reg(lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(sum), lir_int(turn)));
         }
         address = lower_add(lo, address, elem_int(constant));
     } else {
@@ -263,13 +269,14 @@ stores_matrices(const Lowering *lo, const TirVal *value, bool *transposed,
     const Layout *layout = value->layout;
     int32_t n = layout_registers(layout);
 
-    if (!target_can(lo->px->target, CAN_STORE_MATRIX) || !lower_is_narrow(value) || layout->rank != 2 || n % 8 != 0)
+    if (!target_can(lo->px->target, CAN_STORE_MATRIX) || !lower_is_narrow(value) ||
+        layout->rank != 2 || n % 8 != 0)
         return false;
     *transposed = begins_with(&layout->reg, 0, 2, 1, 0);
-    if (*transposed ? !begins_with(&layout->lane, 0, 4, 2, 0) || !begins_with(&layout->lane, 1, 8, 0, 1)
-                    : !begins_with(&layout->reg, 0, 2, 0, 1) ||
-                          !begins_with(&layout->lane, 0, 4, 0, 2) ||
-                          !begins_with(&layout->lane, 1, 8, 1, 0))
+    if (*transposed
+            ? !begins_with(&layout->lane, 0, 4, 2, 0) || !begins_with(&layout->lane, 1, 8, 0, 1)
+            : !begins_with(&layout->reg, 0, 2, 0, 1) || !begins_with(&layout->lane, 0, 4, 0, 2) ||
+                  !begins_with(&layout->lane, 1, 8, 1, 0))
         return false;
     for (int32_t r = 0; r < n; r += 8) {
         int32_t at[4][LAYOUT_RANK];
@@ -298,8 +305,8 @@ store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, 
     LirBuilder *b = &lo->b;
     LirReg lane = lower_lane(lo);
     SharedPlace place = {.layout = shared->layout, .base = base};
-    Elem part[LAYOUT_RANK] = {
-        elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(7))), elem_int(0)};
+    Elem part[LAYOUT_RANK] = {elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(7))),
+                              elem_int(0)};
     uint32_t mask[LAYOUT_RANK] = {7, 0};
 
     Layout warps = *layout; /* the warp's part alone */
@@ -309,8 +316,8 @@ store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, 
             LirReg bit = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lane), lir_int(3 + (int32_t)k));
             bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bit), lir_int(1));
             if (step[k][axis] != 0)
-                part[axis] =
-                    lower_add(lo, part[axis], lower_mul_const(lo, elem_reg(bit), step[k][axis]));
+                part[axis] = lower_add(lo, part[axis],
+                                       lower_mul_const(lo, elem_reg(bit), step[k][axis]));
             mask[axis] |= (uint32_t)step[k][axis];
         }
         part[axis] = lower_add(lo, part[axis], lower_lane_part(lo, &warps, axis));
@@ -385,8 +392,7 @@ set_word(Lowering *lo, TirVal *value, int32_t r, LirReg word)
     else if (value->type.dtype == DT_I32)
         lower_set_elem(lo, value, r, elem_reg(word));
     else
-        lower_set_elem(lo, value, r,
-                       elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
+        lower_set_elem(lo, value, r, elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
 }
 
 void
@@ -417,9 +423,9 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
             if (r % 2 == 0)
                 low = half;
             if (r % 2 == 1 || r + 1 == n)
-                lower_set_packed(lo, value, r / 2,
-                                 lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(low),
-                                         lir_reg(half)));
+                lower_set_packed(
+                    lo, value, r / 2,
+                    lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(low), lir_reg(half)));
             continue;
         }
         for (int32_t w = 0; w < words; w++)

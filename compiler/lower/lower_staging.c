@@ -69,10 +69,10 @@ keep_place(Lowering *lo, const TirOp *op)
     Elem row = lower_lane_part(lo, layout, 0), col = lower_lane_part(lo, layout, 1);
     LirReg at = place_of(lo, op->shared, row, col);
     LirReg none = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(at), lir_reg(lower_zero(lo)));
-    role->places[role->n_places++] =
-        (KeptPlace){.staging = op->shared,
-                    .layout = layout,
-                    .at = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_reg(none))};
+    role->places[role->n_places++] = (KeptPlace){
+        .staging = op->shared,
+        .layout = layout,
+        .at = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_reg(none))};
 }
 
 void
@@ -142,8 +142,12 @@ lower_staging_empty(Lowering *lo)
 void
 lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
-    static const LirOpcode adds[] = {0, LIR_TMA_REDUCE_ADD_1, LIR_TMA_REDUCE_ADD_2, LIR_TMA_REDUCE_ADD_3,
-                                     LIR_TMA_REDUCE_ADD_4, LIR_TMA_REDUCE_ADD_5};
+    static const LirOpcode adds[] = {0,
+                                     LIR_TMA_REDUCE_ADD_1,
+                                     LIR_TMA_REDUCE_ADD_2,
+                                     LIR_TMA_REDUCE_ADD_3,
+                                     LIR_TMA_REDUCE_ADD_4,
+                                     LIR_TMA_REDUCE_ADD_5};
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
     int32_t width = SWIZZLE_BYTES / 4, atom_column = staging->layout->rows * SWIZZLE_BYTES;

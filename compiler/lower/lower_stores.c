@@ -16,9 +16,8 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passes/util/tir_util.h"
 
-
-static const LirOpcode stores[] = {0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3,
-                                   LIR_TMA_STORE_4, LIR_TMA_STORE_5};
+static const LirOpcode stores[] = {
+    0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3, LIR_TMA_STORE_4, LIR_TMA_STORE_5};
 
 /* ---- who asks ---- */
 
@@ -103,8 +102,8 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
                             lir_reg(bytes));
         Elem sum = lower_add(lo, elem_reg(to), base);
         /* Rows 8 apart are swizzled alike: their distance is a constant. */
-        LirOperand operands[] = {
-            lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * SWIZZLE_BYTES), {0}};
+        LirOperand operands[] = {lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * SWIZZLE_BYTES),
+                                 {0}};
         LirOpcode store = LIR_ST_SHARED_B32;
         if (pairs) {
             operands[1] = lir_reg(lower_packed(lo, value, r / 2));
@@ -123,8 +122,8 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
 
 /* Asks for the store of one swizzle atom column of a tile, which lies `offset` bytes behind `base`. */
 static void
-ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column, Elem base,
-              int64_t offset)
+ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column,
+              Elem base, int64_t offset)
 {
     LirOperand operands[BOX_RANK + 2] = {lir_reg(lower_map_address(lo, op->shared))};
     uint32_t k = 1;
@@ -219,7 +218,8 @@ store_over(Lowering *lo, TirOp *op)
     else
         lower_barrier(lo);
     LirReg asks = lower_elect(lo);
-    base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * SWIZZLE_BYTES));
+    base = lower_add(lo, base,
+                     lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * SWIZZLE_BYTES));
     for (int32_t p = 0; p < value->type.dim[1] / width; p++)
         ask_for_store(lo, op, &box, asks, p * width, base,
                       (int64_t)p * staging->layout->rows * SWIZZLE_BYTES);

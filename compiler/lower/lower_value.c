@@ -88,22 +88,19 @@ LirOperand
 lower_operand(Lowering *lo, Elem elem)
 {
     switch (elem.kind) {
-    case ELEM_INT:
-        return lir_int(elem.integer);
-    case ELEM_FLOAT:
-        return lir_float(elem.number);
+    case ELEM_INT: return lir_int(elem.integer);
+    case ELEM_FLOAT: return lir_float(elem.number);
     case ELEM_BOOL: {
         /* A constant predicate: compare a register with itself. */
         LirReg zero = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
         return lir_reg(lir_op2(&lo->b, elem.integer ? LIR_SETP_EQ_S32 : LIR_SETP_NE_S32, LIR_PRED,
                                lir_reg(zero), lir_int(0)));
     }
-    case ELEM_REG:
-        break;
+    case ELEM_REG: break;
     }
     if (elem.integer != 0)
-        return lir_reg(lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(elem.reg),
-                               lir_int(elem.integer)));
+        return lir_reg(
+            lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(elem.reg), lir_int(elem.integer)));
     return lir_reg(elem.reg);
 }
 
@@ -195,9 +192,8 @@ lower_mul_const(Lowering *lo, Elem a, int64_t by)
     if (by == 1)
         return a;
     int32_t shift = log2_exact(by);
-    LirReg reg = shift >= 0
-                     ? lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(a.reg), lir_int(shift))
-                     : lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(a.reg), lir_int(by));
+    LirReg reg = shift >= 0 ? lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(a.reg), lir_int(shift))
+                            : lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(a.reg), lir_int(by));
     Elem mma = elem_reg(reg);
     mma.integer = a.integer * by;
     return mma;
@@ -251,8 +247,9 @@ digits_part(Lowering *lo, LirReg index, const DigitList *list, uint32_t axis, in
 
     for (uint32_t k = 0; k < list->n; k++) {
         if (list->at[k].step[axis] != 0)
-            sum = lower_add(lo, sum, lower_mul_const(lo, digit_value(lo, index, list, k, total),
-                                                     list->at[k].step[axis]));
+            sum = lower_add(lo, sum,
+                            lower_mul_const(lo, digit_value(lo, index, list, k, total),
+                                            list->at[k].step[axis]));
     }
     return sum;
 }
@@ -407,8 +404,8 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     if (op->op == TIR_SUB && args[1].kind == ELEM_INT)
         return lower_add(lo, args[0], elem_int(-args[1].integer));
     if (op->op == TIR_SUB && args[0].kind == ELEM_REG) {
-        Elem difference = elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg),
-                                           lir_reg(args[1].reg)));
+        Elem difference = elem_reg(
+            lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg), lir_reg(args[1].reg)));
         difference.integer = args[0].integer - args[1].integer;
         return difference;
     }
@@ -439,7 +436,9 @@ bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
             return args[k].integer ? elem_bool(true) : *other;
     }
     LirReg a = lower_operand(lo, args[0]).reg, b = lower_operand(lo, args[1]).reg;
-    LirOpcode lir = op->op == TIR_AND ? LIR_AND_PRED : op->op == TIR_OR ? LIR_OR_PRED : LIR_XOR_PRED;
+    LirOpcode lir = op->op == TIR_AND  ? LIR_AND_PRED
+                    : op->op == TIR_OR ? LIR_OR_PRED
+                                       : LIR_XOR_PRED;
     LirReg result = lir_op2(&lo->b, lir, LIR_PRED, lir_reg(a), lir_reg(b));
     if (op->op == TIR_EQ)
         result = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(result));
@@ -478,8 +477,8 @@ compare(Lowering *lo, const TirOp *op, Elem *args)
         }
         Elem left = args[0], right = args[1];
         if (right.kind == ELEM_REG && (left.integer != 0 || right.integer != 0)) {
-            left = elem_reg(lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg),
-                                    lir_reg(args[1].reg)));
+            left = elem_reg(
+                lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg), lir_reg(args[1].reg)));
             right = elem_int(args[1].integer - args[0].integer);
         } else if (right.kind == ELEM_INT) {
             right.integer -= left.integer;
@@ -537,8 +536,8 @@ cast_elem(Lowering *lo, DType from, DType to, Elem arg)
         return elem_reg(lir_op1(&lo->b, LIR_CVT_F32_S32, LIR_F32, lower_operand(lo, arg)));
     }
     if (to == DT_I32)
-        return elem_reg(lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32,
-                                lir_reg(lower_elem_reg(lo, arg, LIR_F32))));
+        return elem_reg(
+            lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32, lir_reg(lower_elem_reg(lo, arg, LIR_F32))));
     /* to bool: not zero */
     if (from == DT_I32)
         return elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED,
@@ -660,8 +659,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
     LirBuilder *b = &lo->b;
 
     switch (op->op) {
-    case TIR_CONST:
-        return const_elem(op);
+    case TIR_CONST: return const_elem(op);
     case TIR_PARAM: {
         const TirScalar *scalar = &lo->fn->scalars.at[op->integer];
         LirOperand at = {.kind = LIR_ADDRESS,
@@ -680,7 +678,8 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         if (lo->role != NULL && op->op == TIR_GRID_FIRST)
             return lower_first_program(lo, op);
         if (lo->role != NULL)
-            return op->uniform ? lo->role->grid[op->integer] : lower_lane_grid(lo, (uint32_t)op->integer);
+            return op->uniform ? lo->role->grid[op->integer]
+                               : lower_lane_grid(lo, (uint32_t)op->integer);
         static const char *const names[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
         static const char *const counts[] = {"%nctaid.x", "%nctaid.y", "%nctaid.z"};
         LirReg index = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol(names[op->integer]));

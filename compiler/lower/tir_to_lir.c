@@ -224,8 +224,8 @@ replaced_by(const Lowering *lo, const TirOp *branch, uint32_t k)
         for (uint32_t j = 0; carried && j < branch->n_results; j++) /* the place of one result */
             carried = j == k || (block_yield(branch->blocks[0])->args[j] != value &&
                                  block_yield(branch->blocks[1])->args[j] != value);
-        if (carried && !lower_has_home(lo, value) &&
-            value->layout == branch->results[k]->layout && !read_behind(branch, value, 0))
+        if (carried && !lower_has_home(lo, value) && value->layout == branch->results[k]->layout &&
+            !read_behind(branch, value, 0))
             return value;
     }
     return NULL;
@@ -291,7 +291,8 @@ lower_section(Lowering *lo, const char *what, Span span)
     SourcePlace place = tir_origin(lo->fn, span);
 
     if (place.file != NULL)
-        what = arena_printf(lo->arena, "%s, line %u of %s", what, place.line, file_base_name(place.file->path));
+        what = arena_printf(lo->arena, "%s, line %u of %s", what, place.line,
+                            file_base_name(place.file->path));
     lir_comment(&lo->b, what);
 }
 
@@ -313,9 +314,9 @@ lower_for(Lowering *lo, TirOp *op)
             LirOperand operand = word_operand(lo, initial, w);
             const TirVal *param = body->params.at[k - first + 1];
             bool home = lower_has_home(lo, param);
-            LirReg reg = home                       ? lo->homes[param->id][w]
+            LirReg reg = home                           ? lo->homes[param->id][w]
                          : is_replaced(lo, body, param) ? lir_new_home(b, value_class(initial))
-                                                    : lir_new_mutable(b, value_class(initial));
+                                                        : lir_new_mutable(b, value_class(initial));
             if (!home)
                 lo->out->regs.at[reg].depth = depth;
             vec_push(lo->arena, &from, operand);
@@ -328,7 +329,9 @@ lower_for(Lowering *lo, TirOp *op)
     emit_move(lo, LIR_B32, iv, lower_scalar(lo, op->args[0]));
     for (uint32_t s = 0; s < segments; s++) {
         lo->segment = s;
-        const char *what = segments == 1 ? "loop" : arena_printf(lo->arena, "loop, segment %u of %u", s + 1, segments);
+        const char *what = segments == 1
+                               ? "loop"
+                               : arena_printf(lo->arena, "loop, segment %u of %u", s + 1, segments);
         lower_section(lo, what, op->span);
         LirOperand hi = lower_scalar(lo, op->args[s + 1 == segments ? 1 : 2 + s]);
         lower_segment(lo, op, iv, hi, &carried);
@@ -439,76 +442,34 @@ lower_op(Lowering *lo, TirOp *op)
             lir_emit(&lo->b, LIR_WGMMA_WAIT, 0, 1, &n);
         break;
     }
-    case TIR_CONSUMER_BARRIER:
-        lower_consumer_barrier(lo);
-        break;
-    case TIR_TMA_STORE:
-        lower_tma_store(lo, op);
-        break;
-    case TIR_STAGING_WRITE:
-        lower_staging_write(lo, op);
-        break;
-    case TIR_STAGING_EMPTY:
-        lower_staging_empty(lo);
-        break;
-    case TIR_TMA_REDUCE_ADD:
-        lower_tma_reduce_add(lo, op);
-        break;
+    case TIR_CONSUMER_BARRIER: lower_consumer_barrier(lo); break;
+    case TIR_TMA_STORE: lower_tma_store(lo, op); break;
+    case TIR_STAGING_WRITE: lower_staging_write(lo, op); break;
+    case TIR_STAGING_EMPTY: lower_staging_empty(lo); break;
+    case TIR_TMA_REDUCE_ADD: lower_tma_reduce_add(lo, op); break;
     case TIR_PINGPONG_WAIT:
-    case TIR_PINGPONG_ARRIVE:
-        lower_pingpong(lo, op->op == TIR_PINGPONG_ARRIVE);
-        break;
-    case TIR_DELAY:
-        lower_delay(lo, op);
-        break;
-    case TIR_NEXT_TILE:
-        lower_next_tile(lo);
-        break;
-    case TIR_CONSUMER_WAIT:
-        lower_consumer_wait(lo, op);
-        break;
-    case TIR_CONSUMER_RELEASE:
-        lower_consumer_release(lo, op);
-        break;
-    case TIR_TMA_LOAD:
-        lower_tma_load(lo, op);
-        break;
-    case TIR_REDUCE:
-        lower_reduce(lo, op);
-        break;
-    case TIR_LOAD:
-        lower_load(lo, op);
-        break;
+    case TIR_PINGPONG_ARRIVE: lower_pingpong(lo, op->op == TIR_PINGPONG_ARRIVE); break;
+    case TIR_DELAY: lower_delay(lo, op); break;
+    case TIR_NEXT_TILE: lower_next_tile(lo); break;
+    case TIR_CONSUMER_WAIT: lower_consumer_wait(lo, op); break;
+    case TIR_CONSUMER_RELEASE: lower_consumer_release(lo, op); break;
+    case TIR_TMA_LOAD: lower_tma_load(lo, op); break;
+    case TIR_REDUCE: lower_reduce(lo, op); break;
+    case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:
-    case TIR_ATOMIC_ADD:
-        lower_store(lo, op);
-        break;
-    case TIR_ASYNC_COMMIT:
-        lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL);
-        break;
+    case TIR_ATOMIC_ADD: lower_store(lo, op); break;
+    case TIR_ASYNC_COMMIT: lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL); break;
     case TIR_ASYNC_WAIT: {
         LirOperand n = lir_int(op->integer);
         lir_emit(&lo->b, LIR_CP_ASYNC_WAIT, 0, 1, &n);
         break;
     }
-    case TIR_BARRIER:
-        lower_barrier(lo);
-        break;
-    case TIR_SHARED_WRITE:
-        lower_shared_write(lo, op);
-        break;
-    case TIR_CONVERT:
-        lower_convert(lo, op);
-        break;
-    case TIR_COMBINE:
-        lower_combine(lo, op);
-        break;
-    case TIR_FOR:
-        lower_for(lo, op);
-        break;
-    case TIR_IF:
-        lower_if(lo, op);
-        break;
+    case TIR_BARRIER: lower_barrier(lo); break;
+    case TIR_SHARED_WRITE: lower_shared_write(lo, op); break;
+    case TIR_CONVERT: lower_convert(lo, op); break;
+    case TIR_COMBINE: lower_combine(lo, op); break;
+    case TIR_FOR: lower_for(lo, op); break;
+    case TIR_IF: lower_if(lo, op); break;
     default: /* made when asked for; shared_read: at its uses; yield: by the owner */
         if (op->n_results == 1 && lower_has_home(lo, op->results[0]))
             lower_into_home(lo, op->results[0]);
@@ -585,7 +546,8 @@ add_params(Lowering *lo)
 void
 lower_early_start(Lowering *lo)
 {
-    if (!lo->px->in_sequence || !target_can(lo->px->target, CAN_START_EARLY) || !switch_is_on(lo->px, "early-start"))
+    if (!lo->px->in_sequence || !target_can(lo->px->target, CAN_START_EARLY) ||
+        !switch_is_on(lo->px, "early-start"))
         return;
     lir_emit(&lo->b, LIR_GRID_WAIT, 0, 0, NULL);
     lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);

@@ -7,16 +7,18 @@
 
 /* What a plan for warp groups is to look like; passes/schedule/plan.c finds the rest. */
 typedef struct PlanHints {
-    uint32_t consumers;   /* warp groups that compute; 0: no plan */
-    uint32_t stages;  /* stages of pipelines that the main loop goes around */
-    uint32_t q_stages; /* of pipelines that are filled once for a tile of the grid */
-    bool persistent;  /* blocks go through several tiles of the grid */
-    bool dynamic;     /* .. drawn from a counter where they differ in length */
-    bool pingpong;       /* consumers that have equally many iterations start products one after the other */
-    bool paired;      /* blocks run in clusters of two, which share what they load */
-    bool cooperative;     /* consumers divide the tiles of one program, not the programs among them */
-    bool pipelined;   /* products under the arithmetic of the next iteration, if registers allow */
-    uint32_t given;   /* bits: what was asked for by name, see plan_is_given */
+    uint32_t consumers; /* warp groups that compute; 0: no plan */
+    uint32_t stages;    /* stages of pipelines that the main loop goes around */
+    uint32_t q_stages;  /* of pipelines that are filled once for a tile of the grid */
+    bool persistent;    /* blocks go through several tiles of the grid */
+    bool dynamic;       /* .. drawn from a counter where they differ in length */
+    /* consumers that have equally many iterations start products one after the other */
+    bool pingpong;
+    bool paired; /* blocks run in clusters of two, which share what they load */
+    /* consumers divide the tiles of one program, not the programs among them */
+    bool cooperative;
+    bool pipelined; /* products under the arithmetic of the next iteration, if registers allow */
+    uint32_t given; /* bits: what was asked for by name, see plan_is_given */
 } PlanHints;
 
 /* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no consumers. */
@@ -43,19 +45,19 @@ typedef struct PassContext {
     Arena *arena;
     Diag *diag;
     const Target *target;
-    int32_t level;      /* -O0 .. -O3 */
+    int32_t level; /* -O0 .. -O3 */
     Switched switched;
     uint32_t warps, stages; /* pinned on the command line; 0: not */
     PlanHints plan;
-    Span plan_span;     /* where the source pins the plan: what can not be had of it is an error;
+    Span plan_span;      /* where the source pins the plan: what can not be had of it is an error;
                            {0, 0}: the source does not */
     const char *no_plan; /* set by pass `plan`: why there is none, and where */
     Span no_plan_at;
     Unproved unproved;
-    bool in_sequence;   /* the module has other kernels, which run before this one or behind it */
-    bool trial;         /* only the cost is wanted: what cost.c does not look at may be left out */
-    Buf *report;        /* facts for --report; NULL: not wanted */
-    Buf *bugs;          /* where a pass writes what it finds to be wrong with another one's work */
+    bool in_sequence; /* the module has other kernels, which run before this one or behind it */
+    bool trial;       /* only the cost is wanted: what cost.c does not look at may be left out */
+    Buf *report;      /* facts for --report; NULL: not wanted */
+    Buf *bugs;        /* where a pass writes what it finds to be wrong with another one's work */
 } PassContext;
 
 /* Says that `what` of a plan that the source pins can not be had: an error at the plan with a note

@@ -14,7 +14,8 @@ const PassInfo pass_table[] = {
 };
 const uint32_t pass_count = sizeof pass_table / sizeof pass_table[0];
 
-_Static_assert(sizeof pass_table / sizeof pass_table[0] <= 64, "Switched.passes_on has one bit a row");
+_Static_assert(sizeof pass_table / sizeof pass_table[0] <= 64,
+               "Switched.passes_on has one bit a row");
 
 int32_t
 pass_find(const char *name, size_t n)
@@ -49,18 +50,21 @@ name_is_missing(Diag *diag, const char *what, const char *name, bool switches)
     for (uint32_t k = 0; switches && k < switch_count; k++)
         keep_nearer(switch_table[k].name, name, &nearest, &least);
     if (word_is_near(name, least))
-        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; did you mean '%s'?", what, name, nearest);
+        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; did you mean '%s'?", what, name,
+                   nearest);
     else
-        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; --list-passes shows them", what, name);
+        diag_error(diag, (Span){0}, "E-PASS: there is no %s '%s'; --list-passes shows them", what,
+                   name);
 }
 
 void
 pass_is_missing(Diag *diag, const char *name)
 {
     if (switch_find(name, strlen(name)) >= 0)
-        diag_error(diag, (Span){0},
-                   "E-PASS: '%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
-                   name);
+        diag_error(
+            diag, (Span){0},
+            "E-PASS: '%s' is a switch, not a pass: it does not run alone, and no tile IR comes of it",
+            name);
     else
         name_is_missing(diag, "pass", name, false);
 }
@@ -112,8 +116,10 @@ switched_read(Switched *switched, Diag *diag, const char *text)
     else if (row >= 0)
         set_row(&switched->on, &switched->off, row, !off);
     else if (off && pass_table[pass].needed)
-        diag_error(diag, (Span){0}, "E-PASS: the pass '%s' can not be switched off: without it the code would be wrong",
-                   pass_table[pass].name);
+        diag_error(
+            diag, (Span){0},
+            "E-PASS: the pass '%s' can not be switched off: without it the code would be wrong",
+            pass_table[pass].name);
     else
         set_row(&switched->passes_on, &switched->passes_off, pass, !off);
 }
@@ -211,9 +217,11 @@ run_row(PassContext *px, TirFn *fn, const PassRun *run, uint32_t row)
         buf_init(&text, px->arena);
         if (!tir_verify_fn(fn, &text)) {
             if (roles)
-                diag_error(px->diag, fn->span,
-                           "E-PLAN: kernel '%s' cannot have this plan: its roles cannot be built; please "
-                           "report this with the program\n%s", fn->name, text.at);
+                diag_error(
+                    px->diag, fn->span,
+                    "E-PLAN: kernel '%s' cannot have this plan: its roles cannot be built; please "
+                    "report this with the program\n%s",
+                    fn->name, text.at);
             else
                 buf_printf(run->bugs, "after the pass '%s':\n%s", pass->name, text.at);
             ok = false;
@@ -248,16 +256,26 @@ has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
 
     look_for_layouts(fn->body, &tiles, &layouts);
     for (uint32_t i = 0; i < fn->shared.n && bare == NULL; i++)
-        bare = fn->shared.at[i]->is_pipeline && fn->shared.at[i]->layout == NULL ? fn->shared.at[i] : NULL;
+        bare = fn->shared.at[i]->is_pipeline && fn->shared.at[i]->layout == NULL ? fn->shared.at[i]
+                                                                                 : NULL;
     if (fn->plan != NULL && !target_has_roles(px->target))
-        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan for warp groups, which %s has not; -arch names the target "
-                   "that the text was made for", fn->name, px->target->name);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' has a plan for warp groups, which %s has not; -arch names the target "
+            "that the text was made for",
+            fn->name, px->target->name);
     else if (last >= pass_find("assign_layout", 13) && tiles && !layouts)
-        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' says that it comes behind '%s', but no tile has a layout: name the "
-                   "pass that it does come behind, one before 'assign_layout'", fn->name, fn->after);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' says that it comes behind '%s', but no tile has a layout: name the "
+            "pass that it does come behind, one before 'assign_layout'",
+            fn->name, fn->after);
     else if (last >= pass_find("plan_shared", 11) && bare != NULL)
-        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' says that it comes behind '%s', but '$%s' has no place in shared "
-                   "memory: name the pass that it does come behind, one before 'plan_shared'", fn->name, fn->after, bare->name);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' says that it comes behind '%s', but '$%s' has no place in shared "
+            "memory: name the pass that it does come behind, one before 'plan_shared'",
+            fn->name, fn->after, bare->name);
     else
         return true;
     return false;
@@ -271,11 +289,17 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
 
     *row = (uint32_t)(last + 1);
     if (fn->after != NULL && last < 0)
-        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
-                   "them", fn->name, fn->after);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
+            "them",
+            fn->name, fn->after);
     else if (fn->after == NULL && fn->plan != NULL)
-        diag_error(px->diag, fn->span, "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
-                   "plan' in front of the plan says that 'stages' is the next one", fn->name);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
+            "plan' in front of the plan says that 'stages' is the next one",
+            fn->name);
     else
         return fn->after == NULL || has_what_passes_leave(px, fn, last);
     return false;
@@ -300,8 +324,7 @@ passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *las
     int32_t end = pass_find(last, strlen(last));
 
     for (int32_t row = 0; row <= end; row++)
-        if (row_enabled(px, (uint32_t)row) &&
-            !run_row(px, fn, run, (uint32_t)row))
+        if (row_enabled(px, (uint32_t)row) && !run_row(px, fn, run, (uint32_t)row))
             return false;
     return true;
 }

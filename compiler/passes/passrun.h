@@ -12,8 +12,8 @@ bool pass_enabled(const PassContext *px, const char *name);
 typedef struct PassInfo {
     const char *name;
     bool (*run)(PassContext *px, TirFn *fn);
-    int32_t level;  /* the first -O level it is on at */
-    bool needed;    /* -fno- is refused */
+    int32_t level; /* the first -O level it is on at */
+    bool needed;   /* -fno- is refused */
     const char *help;
 } PassInfo;
 
@@ -31,7 +31,7 @@ void switched_read(Switched *switched, Diag *diag, const char *text);
 
 /* Which passes of a function are shown, and what was shown last. */
 typedef struct PassDump {
-    uint64_t rows;     /* bit i: behind row i */
+    uint64_t rows; /* bit i: behind row i */
     Buf *out;
     const char *shown, *behind; /* NULL: nothing yet */
 } PassDump;
@@ -41,14 +41,15 @@ uint64_t pass_rows(Diag *diag, const char *list);
 
 /* What the runner does beside running. */
 typedef struct PassRun {
-    bool verify;        /* check the function after each pass */
-    PassDump *dump;     /* NULL: nothing is shown */
-    Buf *bugs;          /* broken invariants, with the pass that broke them */
+    bool verify;    /* check the function after each pass */
+    PassDump *dump; /* NULL: nothing is shown */
+    Buf *bugs;      /* broken invariants, with the pass that broke them */
     bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
                             can have another plan, or none */
-    void (*seen)(void *seen_by, PassContext *px, const TirFn *fn, const char *pass); /* called after each; or NULL */
+    /* called after each; or NULL */
+    void (*seen)(void *seen_by, PassContext *px, const TirFn *fn, const char *pass);
     void *seen_by;
-    double *seconds;    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
+    double *seconds; /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
                            the checks and dumps */
 } PassRun;
 

@@ -11,9 +11,9 @@ typedef struct HintRow {
 } HintRow;
 
 static const HintRow rows[] = {
-    {"consumers", 1, 4},      {"stages", 1, 8},  {"q_stages", 1, 4},
-    {"persistent", 0, 1}, {"pipelined", 0, 1}, {"dynamic", 0, 1},
-    {"pingpong", 0, 1},      {"cooperative", 0, 1},  {"cluster", 1, 2},
+    {"consumers", 1, 4},  {"stages", 1, 8},      {"q_stages", 1, 4},
+    {"persistent", 0, 1}, {"pipelined", 0, 1},   {"dynamic", 0, 1},
+    {"pingpong", 0, 1},   {"cooperative", 0, 1}, {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1};
@@ -55,8 +55,9 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
         unsigned long value = strtoul(text + n + 1, &end, 10);
         if (end == text + n + 1 || value < rows[row].least || value > rows[row].most ||
             (*end != '\0' && *end != ',')) {
-            *fault = "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, q_stages 1 to 4, "
-                     "cluster 1 or 2, the others 0 or 1";
+            *fault =
+                "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, q_stages 1 to 4, "
+                "cluster 1 or 2, the others 0 or 1";
             return false;
         }
         values[row] = (uint32_t)value;
@@ -79,8 +80,9 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
 const char *
 plan_hints_text(Arena *arena, const PlanHints *hints)
 {
-    const uint32_t values[ROWS] = {hints->consumers, hints->stages,   hints->q_stages,    hints->persistent,  hints->pipelined,
-                                   hints->dynamic,   hints->pingpong, hints->cooperative, hints->paired ? 2 : 1};
+    const uint32_t values[ROWS] = {hints->consumers,  hints->stages,      hints->q_stages,
+                                   hints->persistent, hints->pipelined,   hints->dynamic,
+                                   hints->pingpong,   hints->cooperative, hints->paired ? 2 : 1};
     Buf text;
 
     if (hints->consumers == 0)
@@ -115,7 +117,8 @@ plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *wh
 {
     if (px->plan_span.lo == 0)
         return;
-    diag_error(px->diag, px->plan_span, "E-PLAN: kernel '%s' can not have this plan: %s", fn->name, what);
+    diag_error(px->diag, px->plan_span, "E-PLAN: kernel '%s' can not have this plan: %s", fn->name,
+               what);
     if (where.lo != 0)
         diag_note(px->diag, where, "this is what stands against it");
 }

@@ -15,8 +15,10 @@ const AfterRule after_rules[WARN_KINDS] = {
     {"setmaxnreg", "ptxas takes no notice of setmaxnreg"},
     {"injected", "ptxas put in a wait or a fence of its own"},
     {"ptxas", "anything else that ptxas warns of"},
-    {"unproved", "check-roles proves nothing of a kernel's warp groups: an error but for -Wno-error=unproved"},
-    {"plan", "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
+    {"unproved",
+     "check-roles proves nothing of a kernel's warp groups: an error but for -Wno-error=unproved"},
+    {"plan",
+     "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
 };
 
 /* ---- the messages ---- */
@@ -77,8 +79,7 @@ static const MessageRule message_rules[] = {
      "wgmma products run one after another: where threads may part, a fence is missing",
      "put wgmma.fence before the first product of each group, and the group outside the branch"},
     {"instructions are serialized", AFTER_SERIALISED, "wgmma products run one after another", NULL},
-    {"warpgroup.wait is injected", AFTER_INJECTED,
-     "ptxas waits for products here of its own accord",
+    {"warpgroup.wait is injected", AFTER_INJECTED, "ptxas waits for products here of its own accord",
      "wait (wgmma.wait_group) on every path before what a product wrote is used; a way out of a "
      "loop is such a path, too"},
     {"warpgroup.arrive is injected", AFTER_INJECTED,
@@ -205,8 +206,7 @@ behind_head(Arena *arena, const char *line, size_t n, const char **code)
     const char *close;
 
     *code = "";
-    if (text[0] == '(' && text[1] == 'C' &&
-        (close = memchr(text, ')', n - (size_t)(text - line)))) {
+    if (text[0] == '(' && text[1] == 'C' && (close = memchr(text, ')', n - (size_t)(text - line)))) {
         *code = arena_strndup(arena, text + 1, (size_t)(close - text - 1));
         text = close + 1;
         while (*text == ' ')
@@ -394,7 +394,8 @@ begin_message(Buf *out, const char *place, AfterAction action)
 static void
 end_message(Buf *out, AfterKind kind, AfterAction action)
 {
-    buf_printf(out, action == AFTER_FAIL ? " [-Werror=%s] [E-PTXAS]\n" : " [-W%s]\n", after_rules[kind].name);
+    buf_printf(out, action == AFTER_FAIL ? " [-Werror=%s] [E-PTXAS]\n" : " [-W%s]\n",
+               after_rules[kind].name);
 }
 
 static uint32_t

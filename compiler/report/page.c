@@ -17,7 +17,8 @@ typedef struct Place {
 static void
 open_pane(Buf *out, const char *id, const char *title)
 {
-    buf_printf(out, "<section class=\"pane\" id=\"%s\"><h2>%s</h2><div class=\"lines\">\n", id, title);
+    buf_printf(out, "<section class=\"pane\" id=\"%s\"><h2>%s</h2><div class=\"lines\">\n", id,
+               title);
 }
 
 static void
@@ -88,11 +89,13 @@ tile_ir_pane(const Page *page, Buf *out)
     for (const char *at = text.at == NULL ? "" : text.at; *at != '\0';) {
         size_t n = strcspn(at, "\n"), shown = n;
         Place place = place_of_operation(page, own, at, &shown);
-        if (strncmp(at, from, strlen(from)) == 0) { /* the kernel's own place; those in its file do not name it */
+        /* the kernel's own place; those in its file do not name it */
+        if (strncmp(at, from, strlen(from)) == 0) {
             const char *path = at + strlen(from);
             size_t length = strcspn(path, "\"\n");
             own = page_file(page->diag, path, length);
-            place = (Place){own, path[length] == '"' ? (uint32_t)strtoul(path + length + 1, NULL, 10) : 0};
+            place = (Place){
+                own, path[length] == '"' ? (uint32_t)strtoul(path + length + 1, NULL, 10) : 0};
         }
         page_line(out, place.file, place.line, at, shown);
         at += n + (at[n] == '\n');
@@ -168,13 +171,17 @@ page_print(const Page *page, Buf *out)
     page_escape(out, page->path, strlen(page->path));
     buf_add(out, "</h1>\n<p>");
     page_escape(out, page->options, strlen(page->options));
-    buf_add(out, ". Point at a line: what it becomes lights up. Click: it stays, and comes into view.</p>\n"
-                 "<main class=\"panes\">\n");
+    buf_add(
+        out,
+        ". Point at a line: what it becomes lights up. Click: it stays, and comes into view.</p>\n"
+        "<main class=\"panes\">\n");
     source_pane(page, out);
     tile_ir_pane(page, out);
     ptx_pane(page, out);
     buf_add(out, code_room);
-    buf_add(out, "</main>\n<section id=\"timeline\"><h2>Roles, channels and barriers</h2><div class=\"wide\">\n");
+    buf_add(
+        out,
+        "</main>\n<section id=\"timeline\"><h2>Roles, channels and barriers</h2><div class=\"wide\">\n");
     buf_add(out, picture == NULL ? "" : picture);
     buf_add(out, "</div></section>\n<section id=\"memory\"><h2>Shared memory of a block</h2>\n");
     for (uint32_t k = 0; k < page->module->fns.n; k++)

@@ -13,9 +13,9 @@
 #include "compiler/target.h"
 
 typedef struct Page {
-    const Diag *diag;    /* the files, and what was said */
-    const char *path;    /* of the program */
-    const char *options; /* "sm_90, -O3" */
+    const Diag *diag;        /* the files, and what was said */
+    const char *path;        /* of the program */
+    const char *options;     /* "sm_90, -O3" */
     const TirModule *module; /* behind the last pass; `diag` wants all places */
     const Target *target;
     const char *ptx;     /* with .loc lines */

@@ -39,7 +39,8 @@ is_shown(const char *line, size_t n)
 {
     size_t blanks = strspn(line, " \t");
 
-    return n > blanks && (strncmp(line + blanks, "/*", 2) == 0 || (line[n - 1] == ':' && line[0] != '\t'));
+    return n > blanks &&
+           (strncmp(line + blanks, "/*", 2) == 0 || (line[n - 1] == ':' && line[0] != '\t'));
 }
 
 static void
@@ -71,10 +72,12 @@ registers(const PtxasSaid *said, Buf *out)
 {
     for (uint32_t k = 0; k < said->kernels.n; k++) {
         const PtxasKernel *kernel = &said->kernels.at[k];
-        buf_printf(out, "<p><meter max=\"%d\" high=\"%d\" value=\"%u\"></meter> %s: %u registers of a thread, ",
-                   MOST_REGISTERS, MOST_REGISTERS - 1, kernel->registers, kernel->name, kernel->registers);
-        buf_printf(out, "%u bytes spilled, %u loaded again, %u barriers</p>\n", kernel->spill_stores, kernel->spill_loads,
-                   kernel->barriers);
+        buf_printf(
+            out,
+            "<p><meter max=\"%d\" high=\"%d\" value=\"%u\"></meter> %s: %u registers of a thread, ",
+            MOST_REGISTERS, MOST_REGISTERS - 1, kernel->registers, kernel->name, kernel->registers);
+        buf_printf(out, "%u bytes spilled, %u loaded again, %u barriers</p>\n",
+                   kernel->spill_stores, kernel->spill_loads, kernel->barriers);
     }
 }
 

@@ -31,15 +31,17 @@ draw_buffer(const TirShared *shared, uint32_t row, double scale, Buf *out)
 {
     double x = shared->offset * scale, width = shared->bytes * scale;
     const char *name = shared->name == NULL ? "?" : shared->name;
-    char *about = arena_printf(out->arena, "%s: %s[%d,%d] x %u at %u, %u bytes", name, dtype_name(shared->dtype),
-                               shared->rows, shared->cols, shared->stages, shared->offset, shared->bytes);
+    char *about = arena_printf(out->arena, "%s: %s[%d,%d] x %u at %u, %u bytes", name,
+                               dtype_name(shared->dtype), shared->rows, shared->cols,
+                               shared->stages, shared->offset, shared->bytes);
 
     buf_add(out, "<g><title>");
     page_escape(out, about, strlen(about));
     buf_printf(out, "</title><rect class=\"%s\" x=\"%.1f\" y=\"%u\" width=\"%.1f\" height=\"%d\"/>",
                row == 0 ? "buffer" : "over", x, row * ROW, width, ROW - 2);
     for (uint32_t stage = 1; stage < shared->stages; stage++)
-        buf_printf(out, "<path stroke=\"#fff\" d=\"M%.1f %uv%d\"/>", x + width * stage / shared->stages, row * ROW, ROW - 2);
+        buf_printf(out, "<path stroke=\"#fff\" d=\"M%.1f %uv%d\"/>",
+                   x + width * stage / shared->stages, row * ROW, ROW - 2);
     if ((double)strlen(name) * LETTER < width) {
         buf_printf(out, "<text x=\"%.1f\" y=\"%u\">", x + 3, row * ROW + 16);
         page_escape(out, name, strlen(name));
@@ -61,9 +63,10 @@ page_memory(const TirFn *fn, const Target *target, Buf *out)
         used = end_of(shared) > used ? end_of(shared) : used;
     }
     used = fn->shared_bytes > used ? fn->shared_bytes : used;
-    buf_printf(out, "<p>%s: %u bytes of %d</p>\n<svg class=\"memory\" width=\"%d\" height=\"%u\">\n"
-               "<rect class=\"room\" width=\"%d\" height=\"%d\"/>\n", fn->name, used, target->chip.shared_per_block, WIDE,
-               n_rows * ROW, WIDE, ROW - 2);
+    buf_printf(out,
+               "<p>%s: %u bytes of %d</p>\n<svg class=\"memory\" width=\"%d\" height=\"%u\">\n"
+               "<rect class=\"room\" width=\"%d\" height=\"%d\"/>\n",
+               fn->name, used, target->chip.shared_per_block, WIDE, n_rows * ROW, WIDE, ROW - 2);
     for (uint32_t k = 0; k < fn->shared.n; k++)
         if (fn->shared.at[k]->bytes > 0)
             draw_buffer(fn->shared.at[k], rows[k], scale, out);

@@ -88,10 +88,11 @@ typedef struct TimeWindow {
 typedef struct Timeline {
     const TirFn *fn;
     RoleTrace trace;
-    VEC(TimeSpan) spans;     /* in the order in which they were asked for */
+    VEC(TimeSpan) spans; /* in the order in which they were asked for */
     TimeWindow windows[TIMELINE_WINDOWS];
     uint32_t n_windows;
-    double period;           /* clocks from iteration to iteration at full rates, once it is steady; 0: never */
+    /* clocks from iteration to iteration at full rates, once it is steady; 0: never */
+    double period;
     double busy[UNIT_COUNT]; /* in one iteration */
 } Timeline;
 

@@ -31,9 +31,11 @@ mma_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
-    int32_t step = target_role_mma(target, DT_BF16)->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
+    int32_t step = target_role_mma(target, DT_BF16)->k,
+            depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
     MmaUse use = mma_use(target, rows, cols, depth, lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
-    OpCost cost = {.unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = op->async};
+    OpCost cost = {
+        .unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = op->async};
 
     if (cost.bytes / target->chip.shared_bytes > cost.clocks)
         cost.clocks = cost.bytes / target->chip.shared_bytes;
@@ -55,7 +57,8 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
         return cost;
     double elements = weight * (double)tir_type_elements(use.of->type);
     cost.unit = use.unit;
-    cost.clocks = elements * (use.mufu / target->chip.special_ops + use.alu / target->chip.float_ops);
+    cost.clocks = elements *
+                  (use.mufu / target->chip.special_ops + use.alu / target->chip.float_ops);
     return cost;
 }
 
@@ -84,19 +87,18 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
     double bytes = 0;
 
     switch (unit) {
-    case UNIT_TENSOR:
-        return mma_cost(target, op);
+    case UNIT_TENSOR: return mma_cost(target, op);
     case UNIT_SHARED:
         bytes = bytes_of(op->args[op->n_args - 1]->type);
-        return (OpCost){.unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};
+        return (OpCost){
+            .unit = UNIT_SHARED, .clocks = bytes / target->chip.shared_bytes, .bytes = bytes};
     case UNIT_COPY:
         if (op->op == TIR_LOAD) /* what a lane reads for itself: few elements */
             return (OpCost){.unit = UNIT_NONE};
         bytes = op->op == TIR_TMA_LOAD ? (double)timeline_copy_bytes(op)
                                        : weight * bytes_of(op->args[op->n_args - 1]->type);
         return (OpCost){.unit = UNIT_COPY, .clocks = bytes / target->chip.copy_bytes, .async = true};
-    default:
-        return arithmetic_cost(target, op, weight);
+    default: return arithmetic_cost(target, op, weight);
     }
 }
 

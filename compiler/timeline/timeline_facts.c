@@ -19,30 +19,36 @@ print_roles(const TirFn *fn, Buf *out)
     const TirPlan *plan = fn->plan;
     const char *axis = plan->cooperative ? NULL : fn->grid.at[plan->consumer_axis].name;
 
-    buf_printf(out, "  roles        warps   registers\n    producer     %-7s   %3u     "
-                    "thread 0 copies tiles into pipelines%s\n",
+    buf_printf(out,
+               "  roles        warps   registers\n    producer     %-7s   %3u     "
+               "thread 0 copies tiles into pipelines%s\n",
                plan->reduce != NULL ? "0" : "0-3", plan->producer_registers,
                plan->dynamic ? ", and fetches the next work tile" : "");
     if (plan->reduce != NULL)
-        buf_printf(out, "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
-                   plan->consumers == 1 ? "1" : arena_printf(out->arena, "1-%u", plan->consumers),
-                   plan->producer_registers);
+        buf_printf(
+            out,
+            "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
+            plan->consumers == 1 ? "1" : arena_printf(out->arena, "1-%u", plan->consumers),
+            plan->producer_registers);
     for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
-        buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps, plan->consumer_registers);
+        buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
+                   plan->consumer_registers);
         if (plan->cooperative)
             buf_printf(out, "computes part %u of every tile\n", consumer);
         else if (plan->reversed_raster)
             buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
-                       consumer + 1 == plan->consumers ? "" : arena_printf(out->arena, " - %u", plan->consumers - 1 - consumer),
+                       consumer + 1 == plan->consumers
+                           ? ""
+                           : arena_printf(out->arena, " - %u", plan->consumers - 1 - consumer),
                        2 * plan->consumers - 1 - consumer);
         else
             buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, consumer,
                        consumer + plan->consumers * (plan->paired ? 2 : 1),
-                       plan->paired
-                           ? arena_printf(out->arena, "; in the second block %u, ..", consumer + plan->consumers)
-                           : "");
+                       plan->paired ? arena_printf(out->arena, "; in the second block %u, ..",
+                                                   consumer + plan->consumers)
+                                    : "");
     }
     buf_printf(out, "    %s %s%s%s%s\n", plan->paired ? "a pair of blocks" : "a block",
                plan->dynamic      ? "fetches work tiles from a counter, the longest first"
@@ -75,8 +81,9 @@ print_buffers(const TirFn *fn, Buf *out)
         buf_add(out, "  no buffers in shared memory\n");
         return;
     }
-    buf_printf(out, "  buffers        type  tile      stages    bytes       at  swizzle      (%u bytes "
-                    "in all)\n",
+    buf_printf(out,
+               "  buffers        type  tile      stages    bytes       at  swizzle      (%u bytes "
+               "in all)\n",
                fn->shared_bytes);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
@@ -87,16 +94,17 @@ print_buffers(const TirFn *fn, Buf *out)
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, fn->plan->consumers);
         const char *what = shared->is_pipeline
                                ? shared->per_consumer ? "pipeline, each consumer its own"
-                                 : shared->paired ? "pipeline, for all consumers, filled with the other block"
-                                                  : "pipeline, for all consumers"
-                           : shared->is_coop_k   ? "each consumer writes its part, all read it"
-                           : shared->aliases != 0  ? "on its way to memory, over a pipeline's stage"
-                           : shared->is_staging ? "on its way to memory, a consumer each"
-                                                : NULL;
+                                 : shared->paired
+                                     ? "pipeline, for all consumers, filled with the other block"
+                                     : "pipeline, for all consumers"
+                           : shared->is_coop_k    ? "each consumer writes its part, all read it"
+                           : shared->aliases != 0 ? "on its way to memory, over a pipeline's stage"
+                           : shared->is_staging   ? "on its way to memory, a consumer each"
+                                                  : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
-                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile, stages,
-                   shared->bytes, shared->offset,
+                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
+                   stages, shared->bytes, shared->offset,
                    what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
                    what == NULL ? "" : what);
     }
@@ -139,44 +147,50 @@ print_barriers(const TirFn *fn, Buf *out)
         const TirShared *pipeline = fn->shared.at[k];
         if (!pipeline->is_pipeline)
             continue;
-        uint32_t parts = parts_of(fn, pipeline), readers = WARPS * (pipeline->per_consumer ? 1 : plan->consumers);
+        uint32_t parts = parts_of(fn, pipeline),
+                 readers = WARPS * (pipeline->per_consumer ? 1 : plan->consumers);
         readers *= pipeline->paired ? 2 : 1;
         const TirOp *copy = find_copy(plan->producer, pipeline);
         const char *name = timeline_buffer_name(arena, pipeline);
         const char *who = pipeline->per_consumer ? "its consumer" : "all consumers";
-        print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts, pipeline->barriers,
-                      1,
+        print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
+                      pipeline->barriers, 1,
                       arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
                                    copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
-                                   pipeline->paired ? ", half of them from the other block" : "", who,
-                                   pipeline->per_consumer ? "s" : ""));
+                                   pipeline->paired ? ", half of them from the other block" : "",
+                                   who, pipeline->per_consumer ? "s" : ""));
         print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                       pipeline->barriers + BARRIER_BYTES * pipeline->stages * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
                                    pipeline->paired ? " in both blocks" : ""));
     }
     if (plan->dynamic) {
-        print_barrier(out, "next tile index", TILE_STAGES, 1, plan->tiles + TILE_BYTES * TILE_STAGES,
-                      1, "the producer; all consumers wait");
-        print_barrier(out, "next tile heard", TILE_STAGES, 1,
-                      plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
-                      (WARPS + (plan->reduce != NULL ? 1u : 0u)) * plan->consumers,
-                      plan->reduce != NULL ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
-                                           : "a lane of each warp of all consumers; the producer waits");
+        print_barrier(out, "next tile index", TILE_STAGES, 1,
+                      plan->tiles + TILE_BYTES * TILE_STAGES, 1,
+                      "the producer; all consumers wait");
+        print_barrier(
+            out, "next tile heard", TILE_STAGES, 1,
+            plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
+            (WARPS + (plan->reduce != NULL ? 1u : 0u)) * plan->consumers,
+            plan->reduce != NULL
+                ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
+                : "a lane of each warp of all consumers; the producer waits");
     }
     if (plan->reduce != NULL) {
         uint32_t threads = (WARPS + 1) * WARP_LANES;
-        buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n", "staging empty", plan->consumers,
-                   threads);
-        buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n", "staging full", plan->consumers,
-                   threads);
+        buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n",
+                   "staging empty", plan->consumers, threads);
+        buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n",
+                   "staging full", plan->consumers, threads);
     }
     if (plan->pingpong)
-        buf_printf(out, "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
-                   "pingpong", plan->consumers, 2 * WARPS * WARP_LANES);
+        buf_printf(
+            out,
+            "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
+            "pingpong", plan->consumers, 2 * WARPS * WARP_LANES);
     if (plan->coop_k)
-        buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n", "of all consumers", 1,
-                   plan->consumers * WARPS * WARP_LANES);
+        buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n",
+                   "of all consumers", 1, plan->consumers * WARPS * WARP_LANES);
 }
 
 static void
@@ -204,7 +218,8 @@ timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
     if (plan == NULL) {
         buf_printf(out, "kernel %s, %s: no plan for warp groups, all threads do the same%s\n",
                    fn->name, target->name,
-                   has_operation(fn->body, TIR_COPY_ASYNC) ? "; a multistage loop copies ahead" : "");
+                   has_operation(fn->body, TIR_COPY_ASYNC) ? "; a multistage loop copies ahead"
+                                                           : "");
         if (why == NULL && !target_predicts_roles(target))
             why = target_has_roles(target) ? "none is chosen for this target: --plan gives one"
                                            : "the target has no products of warp groups";

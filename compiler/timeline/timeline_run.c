@@ -32,9 +32,9 @@ typedef struct RoleState {
     double time;
     uint32_t tile, step; /* how many tiles it has begun; what comes next in the last one */
     Moment begun[TILES];
-    Moments mmas;    /* ends of all that it has asked for */
+    Moments mmas;              /* ends of all that it has asked for */
     uint32_t arrivals, passed; /* barriers of all consumers */
-    Moment taken;        /* the last tile that was put into shared memory for memory */
+    Moment taken;              /* the last tile that was put into shared memory for memory */
 } RoleState;
 
 /* All consumers at a barrier. */
@@ -64,7 +64,7 @@ typedef struct Run {
     Moment pingpong_given;
     VEC(Meeting) meetings;
     uint32_t tiles;
-    double latency; /* of a wait for products */
+    double latency;        /* of a wait for products */
     Moments iterations[2]; /* of the first consumer: begins and ends, with the tile as the span */
 } Run;
 
@@ -73,8 +73,8 @@ typedef struct Run {
 const char *
 timeline_unit_name(OpUnit unit)
 {
-    static const char *const names[] = {"", "tensor cores", "MUFU", "arithmetic",
-                                        "shared memory", "copies"};
+    static const char *const names[] = {"",           "tensor cores",  "MUFU",
+                                        "arithmetic", "shared memory", "copies"};
     return names[unit];
 }
 
@@ -194,7 +194,8 @@ need_of_tile(const Run *run, uint32_t role)
     Need need = at_once(&run->role[role]);
     uint32_t next = run->role[role].tile;
 
-    for (uint32_t consumer = 1; run->fn->plan->dynamic && consumer < run->line->trace.roles; consumer++) {
+    for (uint32_t consumer = 1; run->fn->plan->dynamic && consumer < run->line->trace.roles;
+         consumer++) {
         const RoleState *producer = &run->role[0], *other = &run->role[consumer];
         if (role == consumer) {
             if (producer->tile <= next)
@@ -203,7 +204,8 @@ need_of_tile(const Run *run, uint32_t role)
         } else if (role == 0 && next >= TILE_STAGES) {
             if (other->tile <= next - TILE_STAGES)
                 return (Need){0};
-            need_moment(&need, other->begun[next - TILE_STAGES], "a consumer to receive its tile index");
+            need_moment(&need, other->begun[next - TILE_STAGES],
+                        "a consumer to receive its tile index");
         }
     }
     return need;
@@ -216,11 +218,13 @@ need_of_copy(const Run *run, const TirOp *op)
     const TirShared *pipeline = op->shared;
     const PipelineState *state = &run->pipelines[pipeline->id];
     uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
-    uint32_t n = state->copied[part] + pipeline->deferred_release; /* of such one is held from the start */
+    /* of such one is held from the start */
+    uint32_t n = state->copied[part] + pipeline->deferred_release;
     const char *text = arena_printf(run->arena, "an empty stage of %s",
                                     timeline_buffer_name(run->arena, pipeline));
 
-    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= pipeline->stages; consumer++) {
+    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= pipeline->stages;
+         consumer++) {
         if (pipeline->per_consumer && consumer != part)
             continue;
         if (state->released[consumer].n <= n - pipeline->stages)
@@ -342,7 +346,9 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     Moment moment;
 
     switch (op->op) {
-    case TIR_CONSUMER_WAIT: pipeline->waited[consumer] += !op->own; return; /* else it takes no stage */
+    case TIR_CONSUMER_WAIT:
+        pipeline->waited[consumer] += !op->own;
+        return; /* else it takes no stage */
     case TIR_CONSUMER_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
         if (op->shared->deferred_release && state->taken.at > moment.at)
@@ -353,8 +359,8 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     case TIR_PINGPONG_ARRIVE:
         run->turn = (consumer + 1) % run->fn->plan->consumers;
         run->pingpong_taken = false;
-        run->pingpong_given =
-            (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
+        run->pingpong_given = (Moment){state->time,
+                                       signal(run, role, op, timeline_op_text(run->arena, op))};
         return;
     case TIR_CONSUMER_BARRIER: state->passed++; return;
     default: break;
@@ -463,10 +469,8 @@ choose_windows(Run *run)
     if (end_of_run > n / 2) {
         uint32_t at = n / 2 + (end_of_run - n / 2) / 2;
         at = at == end_of_run ? at - 1 : at;
-        line->period =
-            (begins->at[end_of_run].at - begins->at[n / 2].at) / (end_of_run - n / 2);
-        add_window(line, "one iteration of the main loop", begins->at[at].at,
-                   begins->at[at + 1].at);
+        line->period = (begins->at[end_of_run].at - begins->at[n / 2].at) / (end_of_run - n / 2);
+        add_window(line, "one iteration of the main loop", begins->at[at].at, begins->at[at + 1].at);
     }
     double last = n + 1 < begins->n ? begins->at[n + 1].at : run->role[1].time;
     add_window(line, n < begins->n ? "epilogue, and the next tile's first iteration" : "epilogue",

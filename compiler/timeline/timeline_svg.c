@@ -21,8 +21,8 @@ typedef struct Picture {
     Buf *out;
     const Timeline *line;
     const TimeWindow *window;
-    double top;                /* of the first lane */
-    int32_t lane[UNIT_COUNT];  /* of a unit; -1: idle in this window */
+    double top;               /* of the first lane */
+    int32_t lane[UNIT_COUNT]; /* of a unit; -1: idle in this window */
     uint32_t lanes, first_role;
 } Picture;
 
@@ -105,9 +105,9 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
     if (span->end <= p->window->begin || span->begin >= p->window->end)
         return;
     open_group(p, span);
-    add_escaped(p->out, arena_printf(p->out->arena, "%s: %s%s, clocks %.0f to %.0f", role, what,
-                                     span->text, span->begin - p->window->begin,
-                                     span->end - p->window->begin));
+    add_escaped(p->out,
+                arena_printf(p->out->arena, "%s: %s%s, clocks %.0f to %.0f", role, what, span->text,
+                             span->begin - p->window->begin, span->end - p->window->begin));
     buf_printf(p->out,
                "</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
                "height=\"%d\"/>",
@@ -125,12 +125,14 @@ static void
 add_span(const Picture *p, const TimeSpan *span)
 {
     static const char *const work[] = {"", "tensor", "special", "lanes", "shared", "copy"};
-    static const char *const who[] = {"producer", "consumer0", "consumer1", "consumer2", "consumer3"};
+    static const char *const who[] = {"producer", "consumer0", "consumer1", "consumer2",
+                                      "consumer3"};
     uint32_t lane = role_lane(p, span->role);
 
     switch (span->kind) {
     case SPAN_WAIT: add_box(p, "wait", lane, span, "waits for "); break;
-    case SPAN_WORK: add_box(p, work[span->unit], lane, span, ""); /* and on its unit */
+    case SPAN_WORK:
+        add_box(p, work[span->unit], lane, span, ""); /* and on its unit */
     /* fallthrough */
     case SPAN_ASYNC:
         if (p->lane[span->unit] >= 0)
@@ -140,11 +142,11 @@ add_span(const Picture *p, const TimeSpan *span)
         if (!is_inside(p, span->begin))
             break;
         open_group(p, span);
-        add_escaped(p->out,
-                    arena_printf(p->out->arena, "%s: %s, clock %.0f",
-                                 timeline_role_name(p->out->arena, span->role), span->text,
-                                 span->begin - p->window->begin));
-        buf_printf(p->out, "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
+        add_escaped(p->out, arena_printf(p->out->arena, "%s: %s, clock %.0f",
+                                         timeline_role_name(p->out->arena, span->role), span->text,
+                                         span->begin - p->window->begin));
+        buf_printf(p->out,
+                   "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
                    x_of(p, span->begin), y_of(p, lane) + LANE / 2.0);
         break;
     }
@@ -162,7 +164,8 @@ add_cause(const Picture *p, const TimeSpan *wait)
         return;
     uint32_t from = on_unit ? (uint32_t)p->lane[cause->unit] : role_lane(p, cause->role);
     uint32_t to = role_lane(p, wait->role);
-    double begin = y_of(p, from) + (from < to ? LANE : 0), end = y_of(p, to) + (from < to ? 0 : LANE);
+    double begin = y_of(p, from) + (from < to ? LANE : 0),
+           end = y_of(p, to) + (from < to ? 0 : LANE);
     buf_printf(p->out, "<path class=\"why\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x_of(p, cause->end),
                begin, x_of(p, wait->end), end);
 }
@@ -248,9 +251,10 @@ add_legend(Buf *out, uint32_t consumers, double y)
 {
     static const struct {
         const char *class, *text;
-    } rows[] = {{"consumer0", "consumer 0"}, {"consumer1", "consumer 1"}, {"consumer2", "consumer 2"},
-                {"consumer3", "consumer 3"}, {"producer", "producer"},  {"lanes", "arithmetic"},
-                {"special", "MUFU"}, {"shared", "shared memory"}, {"wait", "waits"}};
+    } rows[] = {
+        {"consumer0", "consumer 0"}, {"consumer1", "consumer 1"}, {"consumer2", "consumer 2"},
+        {"consumer3", "consumer 3"}, {"producer", "producer"},    {"lanes", "arithmetic"},
+        {"special", "MUFU"},         {"shared", "shared memory"}, {"wait", "waits"}};
     double x = MARGIN;
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {

@@ -162,8 +162,8 @@ print_span(const Printer *p, const TimeSpan *span)
         buf_char(out, '\n');
     } else if (span->kind == SPAN_ASYNC) {
         buf_printf(out, "      %8.0f          starts %s: %s %.0f .. %.0f%s\n", span->asked - zero,
-                   span->text, timeline_unit_name(span->unit), span->begin - zero,
-                   span->end - zero, place_text(p, span->op));
+                   span->text, timeline_unit_name(span->unit), span->begin - zero, span->end - zero,
+                   place_text(p, span->op));
     } else {
         buf_printf(out, "      %8.0f          %s\n", span->asked - zero, span->text);
     }
@@ -232,8 +232,10 @@ timeline_text(const Target *target, const TimelineOf *of, Buf *out)
         return;
     }
     timeline_times(line, out);
-    buf_add(out, "    in the rows of units who keeps them busy: the digit of a consumer, # the producer;\n"
-                 "    in those of roles . waits, a arithmetic, x MUFU, s shared memory\n");
+    buf_add(
+        out,
+        "    in the rows of units who keeps them busy: the digit of a consumer, # the producer;\n"
+        "    in those of roles . waits, a arithmetic, x MUFU, s shared memory\n");
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Printer p = {line, &line->windows[k], out};
         buf_printf(out, "  %s: clocks %.0f .. %.0f\n", p.window->name, p.window->begin,

@@ -132,7 +132,8 @@ count_iterations(Search *s)
     uint32_t consumers = s->fn->plan->consumers;
 
     if (!s->fn->plan->cooperative) {
-        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->consumer_axis], s->consumer_indices);
+        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->consumer_axis],
+                                           s->consumer_indices);
         if (first < 0 || first + consumers > s->consumer_indices)
             return 0; /* some consumer has no program */
     }
@@ -154,7 +155,9 @@ count_tiles(Search *s)
         s->counts[k] = n.value;
         if (k == s->fn->plan->consumer_axis) {
             s->consumer_indices = n.value;
-            s->counts[k] = (n.value + (s->fn->plan->reversed_raster ? s->fn->plan->consumers - 1 : 0)) / s->fn->plan->consumers;
+            s->counts[k] = (n.value +
+                            (s->fn->plan->reversed_raster ? s->fn->plan->consumers - 1 : 0)) /
+                           s->fn->plan->consumers;
         }
     }
     return s->fn->plan->cooperative || s->counts[s->fn->plan->consumer_axis] > 0;

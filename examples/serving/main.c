@@ -28,7 +28,8 @@ enum { PROMPT = 150, STEPS = 40, MOST = 256, ROW = KV_HEADS * DIM };
     } while (0)
 
 static char message[4096];
-static uint16_t keys[MOST][KV_HEADS][DIM], values[MOST][KV_HEADS][DIM], query[HEADS][DIM], out[HEADS][DIM];
+static uint16_t keys[MOST][KV_HEADS][DIM], values[MOST][KV_HEADS][DIM], query[HEADS][DIM],
+    out[HEADS][DIM];
 
 static uint16_t
 to_bf16(float x)
@@ -92,9 +93,12 @@ allocate(attention_decode_split_args *split, attention_decode_combine_args *comb
 
     split->Q = combine->O = one;
     split->K = split->V = cache;
-    split->O_part = (tilec_view6){0, {1, SPLITS, 1, KV_HEADS, GROUP, DIM},
-                                  {SPLITS * HEADS * DIM, HEADS * DIM, HEADS * DIM, GROUP * DIM, DIM, 1}};
-    split->L_part = (tilec_view5){0, {1, SPLITS, KV_HEADS, GROUP, 1}, {SPLITS * HEADS, HEADS, GROUP, 1, 1}};
+    split->O_part = (tilec_view6){
+        0,
+        {1, SPLITS, 1, KV_HEADS, GROUP, DIM},
+        {SPLITS * HEADS * DIM, HEADS * DIM, HEADS * DIM, GROUP * DIM, DIM, 1}};
+    split->L_part = (tilec_view5){
+        0, {1, SPLITS, KV_HEADS, GROUP, 1}, {SPLITS * HEADS, HEADS, GROUP, 1, 1}};
     split->scale = 1.0F / sqrtf((float)DIM);
     combine->L = (tilec_view3){0, {1, HEADS, 1}, {HEADS, 1, 1}};
     CHECK(cuMemAlloc(&split->Q.data, sizeof query));
@@ -150,7 +154,8 @@ main(void)
         fill(&values[n][0][0], ROW);
         CHECK(cuMemcpyHtoD(split.Q.data, query, sizeof query));
         CHECK(cuMemcpyHtoD(split.K.data + (CUdeviceptr)n * sizeof keys[0], keys[n], sizeof keys[0]));
-        CHECK(cuMemcpyHtoD(split.V.data + (CUdeviceptr)n * sizeof values[0], values[n], sizeof values[0]));
+        CHECK(cuMemcpyHtoD(split.V.data + (CUdeviceptr)n * sizeof values[0], values[n],
+                           sizeof values[0]));
 
         split.K.shape[1] = split.V.shape[1] = n + 1;
         CHECK(attention_decode_split_pack(&module, &split, &split_call, message, sizeof message));

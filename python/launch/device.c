@@ -134,8 +134,8 @@ device_load(Device *d, PyObject *image)
     Result result = enter(d, &pushed);
     if (result == 0) {
         exchange_capture_mode(st, &mode);
-        Py_BEGIN_ALLOW_THREADS result =
-            st->cu.cuModuleLoadDataEx(&loaded, bytes, 2, log.keys, log.values);
+        Py_BEGIN_ALLOW_THREADS result = st->cu.cuModuleLoadDataEx(&loaded, bytes, 2, log.keys,
+                                                                  log.values);
         Py_END_ALLOW_THREADS exchange_capture_mode(st, &mode);
         leave(d, pushed);
     }

@@ -33,8 +33,8 @@ launch_open(PyObject *module, PyObject *args)
     Py_ssize_t n = count(types, MAX_TYPES, "types");
     if (n < 0)
         return NULL;
-    st->error =
-        Py_NewRef(error); /* once or twice in a process: what was there before is not missed */
+    st->error = Py_NewRef(
+        error); /* once or twice in a process: what was there before is not missed */
     st->stream = stream == Py_None ? NULL : Py_NewRef(stream);
     for (st->n_types = 0; st->n_types < (int)n;
          st->n_types++) /* types that live as long as this module */
@@ -46,8 +46,8 @@ launch_open(PyObject *module, PyObject *args)
             api = api->previous;
         if (PyErr_Occurred())
             return NULL;
-        st->exchange =
-            api != NULL && api->version.major == 1 && api->read && api->stream ? api : NULL;
+        st->exchange = api != NULL && api->version.major == 1 && api->read && api->stream ? api
+                                                                                          : NULL;
     }
     if (st->library == NULL) {
         st->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

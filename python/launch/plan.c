@@ -84,8 +84,8 @@ read_lists(Step *s, PyObject *offsets, PyObject *addresses, PyObject *maps, PyOb
     if (!s->offsets || !s->addresses || !s->maps || !s->scratch)
         return PyErr_NoMemory() != NULL;
     for (; s->n_offsets < (unsigned)n_offsets; s->n_offsets++)
-        s->offsets[s->n_offsets] =
-            (unsigned)PyLong_AsUnsignedLong(PyTuple_GetItem(offsets, s->n_offsets));
+        s->offsets[s->n_offsets] = (unsigned)PyLong_AsUnsignedLong(
+            PyTuple_GetItem(offsets, s->n_offsets));
     for (; s->n_addresses < (unsigned)n_addresses; s->n_addresses++) {
         Address *a = &s->addresses[s->n_addresses];
         if (!PyArg_ParseTuple(PyTuple_GetItem(addresses, s->n_addresses), "II", &a->offset,
@@ -280,7 +280,8 @@ encode_new_maps(Plan *p, const uint64_t *address)
             Map *m = &p->steps[i].maps[k];
             if (m->encoded)
                 continue;
-            Result result = encode_map(p->st, m, map_address(m, address), p->steps[i].template + m->offset);
+            Result result = encode_map(p->st, m, map_address(m, address),
+                                       p->steps[i].template + m->offset);
             if (result != 0)
                 return result;
             m->encoded = true;
@@ -309,9 +310,9 @@ launch(State *st, const Step *s, const uint64_t *address, const uint64_t *scratc
         if (m->tensor < 0)
             continue;
         uint64_t at = map_address(m, address);
-        Result result =
-            st->replace ? st->cu.cuTensorMapReplaceAddress(bytes + m->offset, (void *)(uintptr_t)at)
-                        : encode_map(st, m, at, bytes + m->offset);
+        Result result = st->replace ? st->cu.cuTensorMapReplaceAddress(bytes + m->offset,
+                                                                       (void *)(uintptr_t)at)
+                                    : encode_map(st, m, at, bytes + m->offset);
         if (result != 0)
             return result;
     }

@@ -8,8 +8,7 @@ read_tuple(PyObject *tuple, int64_t *out, int *n)
 
     if (have < 0 || have > MAX_RANK) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "a tensor of at most %d dimensions is expected",
-                         MAX_RANK);
+            PyErr_Format(PyExc_TypeError, "a tensor of at most %d dimensions is expected", MAX_RANK);
         Py_XDECREF(tuple);
         return false;
     }
@@ -26,14 +25,13 @@ read_by_methods(State *st, PyObject *tensor, View *v)
     int n = 0;
 
     if (!read_tuple(PyObject_GetAttr(tensor, st->names[NAME_SHAPE]), v->shape, &v->rank) ||
-        !read_tuple(PyObject_CallMethodObjArgs(tensor, st->names[NAME_STRIDE], NULL), v->stride,
-                    &n))
+        !read_tuple(PyObject_CallMethodObjArgs(tensor, st->names[NAME_STRIDE], NULL), v->stride, &n))
         return false;
     PyObject *type = PyObject_GetAttr(tensor, st->names[NAME_DTYPE]);
-    PyObject *device =
-        type ? PyObject_CallMethodObjArgs(tensor, st->names[NAME_DEVICE], NULL) : NULL;
-    PyObject *address =
-        device ? PyObject_CallMethodObjArgs(tensor, st->names[NAME_ADDRESS], NULL) : NULL;
+    PyObject *device = type ? PyObject_CallMethodObjArgs(tensor, st->names[NAME_DEVICE], NULL)
+                            : NULL;
+    PyObject *address = device ? PyObject_CallMethodObjArgs(tensor, st->names[NAME_ADDRESS], NULL)
+                               : NULL;
     if (address != NULL) {
         v->type = (int64_t)(intptr_t)type; /* the types are objects that live for ever */
         v->device = PyLong_AsLong(device);

@@ -55,7 +55,8 @@ launch_entry(SimDevice *device, SimModule *module, const SimEntry *entry, const 
     launch.count_banks = (choice[0] & 64) != 0;
     launch.dynamic_shared = (uint32_t)(choice[2] & 15) * 4096;
     launch.grid[0] = 1 + (choice[1] & 1);
-    launch.cluster[0] = entry->required_cluster[0] == 0 && (choice[1] & 2) != 0 ? launch.grid[0] : 0;
+    launch.cluster[0] = entry->required_cluster[0] == 0 && (choice[1] & 2) != 0 ? launch.grid[0]
+                                                                                : 0;
     launch.cluster[1] = launch.cluster[2] = launch.cluster[0] != 0;
     if (entry->required_cluster[0] != 0)
         memcpy(launch.grid, entry->required_cluster, sizeof launch.grid);

@@ -64,8 +64,8 @@ set_type(Names *names, const char *text, const char *type, TilecArray *array)
         const char *name;
         char kind;
         uint32_t bytes;
-    } types[] = {{"f16", 'f', 2}, {"bf16", 'u', 2}, {"f32", 'f', 4}, {"tf32", 'f', 4},
-                 {"i32", 'i', 4}, {"bool", 'b', 1}};
+    } types[] = {{"f16", 'f', 2},  {"bf16", 'u', 2}, {"f32", 'f', 4},
+                 {"tf32", 'f', 4}, {"i32", 'i', 4},  {"bool", 'b', 1}};
     char wanted[ROOM + 16];
 
     for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {

@@ -23,9 +23,9 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char *const archs[] = {"sm_80", "sm_90", "sm_100", "sm_90a"};
-    static const TilecEmit emits[] = {TILEC_EMIT_AST,    TILEC_EMIT_TIR,  TILEC_EMIT_PTX,
-                                      TILEC_EMIT_PTX,    TILEC_EMIT_PTX,  TILEC_EMIT_HEADER,
-                                      TILEC_EMIT_JSON,   TILEC_EMIT_LIR};
+    static const TilecEmit emits[] = {TILEC_EMIT_AST,  TILEC_EMIT_TIR, TILEC_EMIT_PTX,
+                                      TILEC_EMIT_PTX,  TILEC_EMIT_PTX, TILEC_EMIT_HEADER,
+                                      TILEC_EMIT_JSON, TILEC_EMIT_LIR};
     static const int levels[] = {0, 1, 3, 3};
     Meter meter = {0, 64u << 20};
     TilecAllocator allocator = {meter_allocate, meter_release, &meter};
@@ -52,10 +52,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                           .json = (data[2] & 1) != 0,
                           .built = (data[2] & 2) != 0,
                           .clusters = (data[2] & 4) != 0};
-    TilecStatus status =
-        (data[2] & 56) == 56
-            ? tilec_search(&options, &search, "fuzz.tile", text, n - fuzz_choices, &result)
-            : tilec_compile(&options, "fuzz.tile", text, n - fuzz_choices, &result);
+    TilecStatus status = (data[2] & 56) == 56 ? tilec_search(&options, &search, "fuzz.tile", text,
+                                                             n - fuzz_choices, &result)
+                                              : tilec_compile(&options, "fuzz.tile", text,
+                                                              n - fuzz_choices, &result);
     if (status == TILEC_BUG) {
         fprintf(stderr, "%s", result.messages);
         abort();

@@ -3,7 +3,8 @@
 #include <string.h>
 #include <tilec.h>
 
-int main(void)
+int
+main(void)
 {
     const char *text = "kernel copy(X: in f32[S], Y: out f32[S])"
                        "{ grid i in tiles(S, 256); store Y[i] = load X[i]; }";

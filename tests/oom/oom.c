@@ -48,7 +48,10 @@ fails(void)
 #define WRAP(type, name, parameters, arguments)                                                    \
     type __real_##name parameters;                                                                 \
     type __wrap_##name parameters;                                                                 \
-    type __wrap_##name parameters { return fails() ? NULL : __real_##name arguments; }
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        return fails() ? NULL : __real_##name arguments;                                           \
+    }
 
 WRAP(void *, malloc, (size_t n), (n))
 WRAP(void *, calloc, (size_t n, size_t m), (n, m))

@@ -43,17 +43,18 @@ struct ConsumerFacts {
     Arena *arena;
     const TirFn *fn;
     const uint32_t *acc_class; /* by id */
-    const bool *at_once;  /* by id (acc_classes.h) */
-    uint32_t acc_classes;       /* how many there are */
-    bool *renames;        /* by id of the result: may be the operand's own registers */
+    const bool *at_once;       /* by id (acc_classes.h) */
+    uint32_t acc_classes;      /* how many there are */
+    bool *renames;             /* by id of the result: may be the operand's own registers */
     VEC(Region) regions;
 };
 
 /* A product that may still run. */
 typedef struct InFlight {
     const TirOp *op;
-    const TirOp *read[2];       /* operands in shared memory: the shared_read .. */
-    uint32_t stage[2];           /* .. which stage: of a pipeline counted since the tile began, from 1 on */
+    const TirOp *read[2]; /* operands in shared memory: the shared_read .. */
+    /* .. which stage: of a pipeline counted since the tile began, from 1 on */
+    uint32_t stage[2];
     const TirVal *registers[2]; /* operands in registers */
 } InFlight;
 
@@ -61,8 +62,10 @@ enum { COOP_K_STAGES = 2 }; /* of a buffer of all consumers: the lowering takes 
 
 /* Epochs between barriers of all consumers, from 1 on, in which .. */
 typedef struct Epochs {
-    uint32_t written[COOP_K_STAGES]; /* .. a stage was last written or waited for (of pipelines: [0]) */
-    uint32_t read[COOP_K_STAGES];    /* .. the last product ended that read all consumers' parts of it */
+    /* .. a stage was last written or waited for (of pipelines: [0]) */
+    uint32_t written[COOP_K_STAGES];
+    /* .. the last product ended that read all consumers' parts of it */
+    uint32_t read[COOP_K_STAGES];
 } Epochs;
 
 typedef struct Consumer {
@@ -71,16 +74,17 @@ typedef struct Consumer {
     RoleFault *fault;
     const TirOp *now;
     VEC(InFlight) in_flight;
-    const TirVal **lives; /* by register class: whose registers they are now */
-    const TirVal ***before; /* by region: the same before it */
+    const TirVal **lives;        /* by register class: whose registers they are now */
+    const TirVal ***before;      /* by region: the same before it */
     uint32_t *waited, *released; /* by pipeline */
     uint32_t *left_over;         /* by pipeline: the stage that results were written to; 0: none */
-    uint32_t *stage_of;           /* by id of a shared_read: the stage it stands for */
-    uint32_t epoch;            /* between barriers of all consumers: which, from 1 on */
-    Epochs *epochs;        /* by buffer */
-    uint32_t *written_stage;      /* by buffer of all consumers: the one written last */
+    uint32_t *stage_of;          /* by id of a shared_read: the stage it stands for */
+    uint32_t epoch;              /* between barriers of all consumers: which, from 1 on */
+    Epochs *epochs;              /* by buffer */
+    uint32_t *written_stage;     /* by buffer of all consumers: the one written last */
     bool *made;                  /* by id */
-    const TirOp *turn;           /* the pingpong_wait that was not passed on; NULL: it is not its turn */
+    /* the pingpong_wait that was not passed on; NULL: it is not its turn */
+    const TirOp *turn;
 } Consumer;
 
 /* ---- facts ---- */
@@ -103,8 +107,8 @@ find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
             TirVal *value = op->args[k];
-            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 || value->def == NULL ||
-                         is_inside(value, region->op);
+            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 ||
+                         value->def == NULL || is_inside(value, region->op);
             for (uint32_t j = 0; j < region->inputs.n && !known; j++)
                 known = region->inputs.at[j] == value;
             if (!known)
@@ -128,10 +132,8 @@ is_renaming(const ConsumerFacts *f, const TirOp *op)
     case TIR_FROM:
     case TIR_MASK:
     case TIR_BOUNDS_MASK:
-    case TIR_SELECT:
-        return true;
-    case TIR_CAST:
-        return op->args[0]->type.dtype == op->results[0]->type.dtype;
+    case TIR_SELECT: return true;
+    case TIR_CAST: return op->args[0]->type.dtype == op->results[0]->type.dtype;
     case TIR_CONVERT: {
         const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
         bool transposed;
@@ -140,8 +142,7 @@ is_renaming(const ConsumerFacts *f, const TirOp *op)
     }
     case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
         return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -170,10 +171,10 @@ consumer_facts(Arena *arena, const TirFn *fn)
     MmaAccClasses acc_classes = mma_acc_classes(arena, fn);
 
     *f = (ConsumerFacts){.arena = arena,
-                     .fn = fn,
-                     .acc_class = acc_classes.of,
-                     .at_once = acc_classes.at_once,
-                     .renames = arena_array(arena, bool, fn->next_id + 1)};
+                         .fn = fn,
+                         .acc_class = acc_classes.of,
+                         .at_once = acc_classes.at_once,
+                         .renames = arena_array(arena, bool, fn->next_id + 1)};
     for (uint32_t k = 0; k <= fn->next_id; k++)
         f->acc_classes = f->acc_class[k] > f->acc_classes ? f->acc_class[k] : f->acc_classes;
     find_facts(f, fn->body);
@@ -193,7 +194,8 @@ fail(Consumer *b, const TirOp *other, const char *text)
 static const char *
 pipeline_name(Consumer *b, const TirShared *pipeline)
 {
-    return arena_printf(b->facts->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
+    return arena_printf(b->facts->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name,
+                        pipeline->id);
 }
 
 /* ---- registers ---- */
@@ -264,16 +266,13 @@ is_eager(const Consumer *b, const TirOp *op)
 {
     switch (op->op) {
     case TIR_REDUCE:
-    case TIR_CONVERT:
-        return !b->facts->renames[op->results[0]->id];
+    case TIR_CONVERT: return !b->facts->renames[op->results[0]->id];
     case TIR_MMA:
     case TIR_LOAD:
     case TIR_COMBINE:
     case TIR_FOR:
-    case TIR_IF:
-        return true;
-    default:
-        return false;
+    case TIR_IF: return true;
+    default: return false;
     }
 }
 
@@ -286,18 +285,22 @@ read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
     uint32_t before = epochs->read[read->shared->is_pipeline ? 0 : stage];
 
     if (written == 0)
-        return fail(b, read, arena_printf(b->facts->arena, "%s is read before anything is written to it",
-                                          pipeline_name(b, read->shared)));
+        return fail(b, read,
+                    arena_printf(b->facts->arena, "%s is read before anything is written to it",
+                                 pipeline_name(b, read->shared)));
     if (!read->shared->is_pipeline && written < before && before < b->epoch)
-        return fail(b, read, arena_printf(b->facts->arena,
-                                          "%s is read again before anything new is written to it",
-                                          pipeline_name(b, read->shared)));
-    if (written == b->epoch)
         return fail(b, read,
                     arena_printf(b->facts->arena,
-                                 "the other consumers' parts of %s are read without a barrier of all consumers "
-                                 "behind what brings them",
+                                 "%s is read again before anything new is written to it",
                                  pipeline_name(b, read->shared)));
+    if (written == b->epoch)
+        return fail(
+            b, read,
+            arena_printf(
+                b->facts->arena,
+                "the other consumers' parts of %s are read without a barrier of all consumers "
+                "behind what brings them",
+                pipeline_name(b, read->shared)));
     return true;
 }
 
@@ -310,8 +313,9 @@ read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     *stage = b->stage_of[read->results[0]->id];
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (*stage <= b->released[first + p])
-            return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                              pipeline_name(b, b->facts->fn->shared.at[first + p])));
+            return fail(b, read,
+                        arena_printf(b->facts->arena, "a stage of %s is read after its release",
+                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
         if (b->waited[first + p] > *stage)
             return fail(b, read,
                         arena_printf(b->facts->arena,
@@ -336,8 +340,9 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     }
     *stage = b->stage_of[read->results[0]->id];
     if (*stage <= b->released[pipeline])
-        return fail(b, read, arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                          pipeline_name(b, read->shared)));
+        return fail(b, read,
+                    arena_printf(b->facts->arena, "a stage of %s is read after its release",
+                                 pipeline_name(b, read->shared)));
     if (*stage != b->waited[pipeline])
         return fail(b, read,
                     arena_printf(b->facts->arena,
@@ -345,7 +350,8 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
                                  pipeline_name(b, read->shared)));
     if (*stage == b->left_over[pipeline])
         return fail(b, read,
-                    arena_printf(b->facts->arena, "a stage of %s is read after results were written to it",
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is read after results were written to it",
                                  pipeline_name(b, read->shared)));
     return !read->coop_k || read_all_parts(b, read, *stage);
 }
@@ -385,7 +391,8 @@ ask_for(Consumer *b, const TirVal *value)
 static bool
 stays_at_acc_class(const Consumer *b, uint32_t acc_class, const TirVal *value)
 {
-    return acc_class != 0 && acc_class == b->facts->acc_class[value->id] && is_made_at_acc_class(value);
+    return acc_class != 0 && acc_class == b->facts->acc_class[value->id] &&
+           is_made_at_acc_class(value);
 }
 
 /* Values go to the registers of others, as if at once. */
@@ -401,7 +408,8 @@ assign(Consumer *b, uint32_t n, TirVal *const *to, TirVal *const *from)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t acc_class = b->facts->acc_class[to[k]->id];
         b->lives[acc_class] = same_registers(b, to[k]);
-        if (stays_at_acc_class(b, acc_class, from[k]) || same_registers(b, from[k]) == same_registers(b, to[k]))
+        if (stays_at_acc_class(b, acc_class, from[k]) ||
+            same_registers(b, from[k]) == same_registers(b, to[k]))
             continue;
         if (acc_class != 0 ? !write_acc_class(b, acc_class) : !write_registers(b, to[k]))
             return false;
@@ -433,7 +441,8 @@ start_mma(Consumer *b, const TirOp *op)
     }
     bool constant = sum->def != NULL && sum->def->op == TIR_CONST;
     bool there = stays_at_acc_class(b, acc_class, sum);
-    if (!constant && (there ? !lives_there(b, acc_class, sum) : !ask_for(b, sum) || !write_acc_class(b, acc_class)))
+    if (!constant && (there ? !lives_there(b, acc_class, sum)
+                            : !ask_for(b, sum) || !write_acc_class(b, acc_class)))
         return false;
     if (constant && sum->def->number != 0 && !write_acc_class(b, acc_class))
         return false;
@@ -466,7 +475,8 @@ static bool
 wait_for_stage(Consumer *b, const TirOp *op)
 {
     uint32_t pipeline = op->shared->id;
-    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST;
+    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? PIPELINE_HELD_WITH_LAG
+                                                                            : PIPELINE_HELD_MOST;
 
     if (op->own) { /* its stage is taken later */
         vec_push(b->facts->arena, b->events, op);
@@ -479,11 +489,12 @@ wait_for_stage(Consumer *b, const TirOp *op)
                                  "lowering does not keep apart",
                                  pipeline_name(b, op->shared)));
     if (op->shared->deferred_release && b->waited[pipeline] > 1)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a second stage of %s is waited for in a tile, which the lowering does "
-                                 "not keep apart",
-                                 pipeline_name(b, op->shared)));
+        return fail(
+            b, NULL,
+            arena_printf(b->facts->arena,
+                         "a second stage of %s is waited for in a tile, which the lowering does "
+                         "not keep apart",
+                         pipeline_name(b, op->shared)));
     b->waited[pipeline]++;
     b->epochs[pipeline].written[0] = b->epoch;
     vec_push(b->facts->arena, b->events, op);
@@ -496,7 +507,8 @@ take_own_stage(Consumer *b, const TirOp *op)
 {
     uint32_t first = op->shared->id, last = b->events->n;
 
-    while (last > 0 && (b->events->at[last - 1]->shared == NULL || b->events->at[last - 1]->shared->id != first))
+    while (last > 0 && (b->events->at[last - 1]->shared == NULL ||
+                        b->events->at[last - 1]->shared->id != first))
         last--;
     if (last == 0 || !b->events->at[last - 1]->own)
         return fail(b, NULL,
@@ -505,7 +517,8 @@ take_own_stage(Consumer *b, const TirOp *op)
     for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
         if (b->waited[first + p] != b->released[first + p])
             return fail(b, NULL,
-                        arena_printf(b->facts->arena, "a part of a tile is read while a stage of %s is held",
+                        arena_printf(b->facts->arena,
+                                     "a part of a tile is read while a stage of %s is held",
                                      pipeline_name(b, b->facts->fn->shared.at[first + p])));
     }
     b->stage_of[op->results[0]->id] = b->waited[first] + 1;
@@ -539,34 +552,39 @@ release_stage(Consumer *b, const TirOp *op)
     }
     if (b->waited[pipeline] == b->released[pipeline])
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a stage of %s is released that was not waited for",
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is released that was not waited for",
                                  pipeline_name(b, op->shared)));
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
         return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a stage of %s is released while results leave from it",
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is released while results leave from it",
                                  pipeline_name(b, op->shared)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
-            bool same = read != NULL && (read->shared == op->shared ||
-                                         (read->own && op->shared->of_consumer > 0 &&
-                                          read->shared->id + op->shared->of_consumer - 1 == pipeline));
+            bool same = read != NULL &&
+                        (read->shared == op->shared ||
+                         (read->own && op->shared->of_consumer > 0 &&
+                          read->shared->id + op->shared->of_consumer - 1 == pipeline));
             if (same && flight->stage[k] == b->released[pipeline])
-                return fail(b, flight->op,
-                            arena_printf(b->facts->arena,
-                                         "a stage of %s is released while a product that reads it may "
-                                         "still run",
-                                         pipeline_name(b, op->shared)));
+                return fail(
+                    b, flight->op,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is released while a product that reads it may "
+                                 "still run",
+                                 pipeline_name(b, op->shared)));
         }
     }
     if (b->epochs[pipeline].read[0] == b->epoch)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is released without a barrier of all consumers behind the "
-                                 "products that read all of it",
-                                 pipeline_name(b, op->shared)));
+        return fail(
+            b, NULL,
+            arena_printf(b->facts->arena,
+                         "a stage of %s is released without a barrier of all consumers behind the "
+                         "products that read all of it",
+                         pipeline_name(b, op->shared)));
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
@@ -579,8 +597,9 @@ write_part(Consumer *b, const TirOp *op)
     uint32_t stage = b->written_stage[buffer->id] ^= buffer->stages > 1;
 
     if (buffer->stages > COOP_K_STAGES)
-        return fail(b, NULL, arena_printf(b->facts->arena, "%s has %u stages, more than %d",
-                                          pipeline_name(b, buffer), buffer->stages, COOP_K_STAGES));
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "%s has %u stages, more than %d",
+                                 pipeline_name(b, buffer), buffer->stages, COOP_K_STAGES));
     bool running = false;
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
@@ -589,11 +608,12 @@ write_part(Consumer *b, const TirOp *op)
                                   flight->stage[k] == stage);
     }
     if (running || b->epochs[buffer->id].read[stage] == b->epoch)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is written without a barrier of all consumers behind the "
-                                 "products that read it",
-                                 pipeline_name(b, buffer)));
+        return fail(
+            b, NULL,
+            arena_printf(b->facts->arena,
+                         "a stage of %s is written without a barrier of all consumers behind the "
+                         "products that read it",
+                         pipeline_name(b, buffer)));
     b->epochs[buffer->id].written[stage] = b->epoch;
     return true;
 }
@@ -608,17 +628,20 @@ write_aliased(Consumer *b, const TirOp *op)
     uint32_t stage = b->waited[pipeline->id];
 
     if (stage < 2 || stage == b->released[pipeline->id])
-        return fail(b, NULL, arena_printf(b->facts->arena,
-                                          "results are written to a stage of %s that was not waited for",
-                                          pipeline_name(b, pipeline)));
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "results are written to a stage of %s that was not waited for",
+                                 pipeline_name(b, pipeline)));
     if (stage == b->left_over[pipeline->id])
-        return fail(b, NULL, arena_printf(b->facts->arena,
-                                          "a stage of %s is written while results leave from it",
-                                          pipeline_name(b, pipeline)));
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is written while results leave from it",
+                                 pipeline_name(b, pipeline)));
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
-            if (flight->read[k] != NULL && flight->read[k]->shared == pipeline && flight->stage[k] == stage)
+            if (flight->read[k] != NULL && flight->read[k]->shared == pipeline &&
+                flight->stage[k] == stage)
                 return fail(b, flight->op,
                             arena_printf(b->facts->arena,
                                          "results are written to a stage of %s while a product that "
@@ -636,7 +659,9 @@ take_or_pass(Consumer *b, const TirOp *op)
     bool take = op->op == TIR_PINGPONG_WAIT;
 
     if (take == (b->turn != NULL))
-        return fail(b, b->turn, take ? "a ping-pong turn is taken twice" : "a ping-pong turn is passed on that was not taken");
+        return fail(b, b->turn,
+                    take ? "a ping-pong turn is taken twice"
+                         : "a ping-pong turn is passed on that was not taken");
     b->turn = take ? op : NULL;
     vec_push(b->facts->arena, b->events, op);
     return true;
@@ -658,8 +683,8 @@ begin_region(Consumer *b, const TirOp *op)
     const Region *region = region_of(b, op);
     bool mmas = false;
 
-    b->before[region - b->facts->regions.at] =
-        arena_copy(b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
+    b->before[region - b->facts->regions.at] = arena_copy(
+        b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
     for (uint32_t k = 0; k < region->inputs.n; k++) {
         if (!ask_for(b, region->inputs.at[k]))
             return false;
@@ -673,7 +698,8 @@ begin_region(Consumer *b, const TirOp *op)
             mmas = mmas || walk_is_channel(op->blocks[k]->ops.at[i]);
     }
     if (mmas && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
-        return fail(b, NULL, "warps of a consumer may part where it meets others or starts products");
+        return fail(b, NULL,
+                    "warps of a consumer may part where it meets others or starts products");
     return true;
 }
 
@@ -681,10 +707,8 @@ static bool
 do_op(Consumer *b, const TirOp *op)
 {
     switch (op->op) {
-    case TIR_CONSUMER_WAIT:
-        return wait_for_stage(b, op);
-    case TIR_CONSUMER_RELEASE:
-        return release_stage(b, op);
+    case TIR_CONSUMER_WAIT: return wait_for_stage(b, op);
+    case TIR_CONSUMER_RELEASE: return release_stage(b, op);
     case TIR_MMA_WAIT:
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (!ask_for(b, op->args[k]))
@@ -693,8 +717,7 @@ do_op(Consumer *b, const TirOp *op)
         wait_for_mmas(b, op->integer);
         return true;
     case TIR_PINGPONG_WAIT:
-    case TIR_PINGPONG_ARRIVE:
-        return take_or_pass(b, op);
+    case TIR_PINGPONG_ARRIVE: return take_or_pass(b, op);
     case TIR_CONSUMER_BARRIER:
         b->epoch++;
         vec_push(b->facts->arena, b->events, op);
@@ -715,14 +738,12 @@ do_op(Consumer *b, const TirOp *op)
             return true;
         return take_stage(b, op);
     case TIR_FOR:
-    case TIR_IF:
-        return begin_region(b, op);
+    case TIR_IF: return begin_region(b, op);
     case TIR_MMA:
         if (op->async)
             return start_mma(b, op);
         break;
-    default:
-        break;
+    default: break;
     }
     bool acc_class = op->n_results == 1 && b->facts->acc_class[op->results[0]->id] != 0;
     bool effect = op->n_results == 0 || is_eager(b, op);
@@ -750,7 +771,8 @@ visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
     b->now = op;
     if (moment == WALK_AT)
         return do_op(b, op);
-    if (moment == WALK_ENTER && op->op == TIR_IF) /* warps may part: each block begins as the first one did */
+    /* warps may part: each block begins as the first one did */
+    if (moment == WALK_ENTER && op->op == TIR_IF)
         memcpy(b->lives, b->before[region_of(b, op) - b->facts->regions.at],
                (b->facts->acc_classes + 1) * sizeof b->lives[0]);
     if (moment == WALK_ENTER) {
@@ -770,24 +792,24 @@ visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
 }
 
 bool
-check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
-           RoleFault *fault)
+check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
+               RoleEvents *events, RoleFault *fault)
 {
     Arena *arena = facts->arena;
     uint32_t values = facts->fn->next_id + 1, pipelines = facts->fn->shared.n + 1;
     Consumer b = {.facts = facts,
-              .events = events,
-              .fault = fault,
-              .lives = arena_array(arena, const TirVal *, facts->acc_classes + 1),
-              .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
-              .waited = arena_array(arena, uint32_t, pipelines),
-              .released = arena_array(arena, uint32_t, pipelines),
-              .left_over = arena_array(arena, uint32_t, pipelines),
-              .stage_of = arena_array(arena, uint32_t, values),
-              .epoch = 1,
-              .epochs = arena_array(arena, Epochs, pipelines),
-              .written_stage = arena_array(arena, uint32_t, pipelines),
-              .made = arena_array(arena, bool, values)};
+                  .events = events,
+                  .fault = fault,
+                  .lives = arena_array(arena, const TirVal *, facts->acc_classes + 1),
+                  .before = arena_array(arena, const TirVal **, facts->regions.n + 1),
+                  .waited = arena_array(arena, uint32_t, pipelines),
+                  .released = arena_array(arena, uint32_t, pipelines),
+                  .left_over = arena_array(arena, uint32_t, pipelines),
+                  .stage_of = arena_array(arena, uint32_t, values),
+                  .epoch = 1,
+                  .epochs = arena_array(arena, Epochs, pipelines),
+                  .written_stage = arena_array(arena, uint32_t, pipelines),
+                  .made = arena_array(arena, bool, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
         b.waited[k] = facts->fn->shared.at[k]->deferred_release;
@@ -804,10 +826,11 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
             if (b.epochs[k].read[stage] < b.epoch)
                 continue;
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
-            return fail(&b, NULL,
-                        arena_printf(arena,
-                                     "no barrier of all consumers follows the products that read all of %s",
-                                     pipeline_name(&b, facts->fn->shared.at[k])));
+            return fail(
+                &b, NULL,
+                arena_printf(arena,
+                             "no barrier of all consumers follows the products that read all of %s",
+                             pipeline_name(&b, facts->fn->shared.at[k])));
         }
     }
     if (b.turn != NULL) {
@@ -816,12 +839,16 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *pipeline = events->at[i]->shared;
-        if (pipeline == NULL || b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->deferred_release)
+        if (pipeline == NULL ||
+            b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->deferred_release)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL, arena_printf(arena, pipeline->deferred_release ? "%s is not left with a stage when the tile is done"
-                                                              : "a stage of %s is still held when the tile is done",
-                                           pipeline_name(&b, pipeline)));
+        return fail(&b, NULL,
+                    arena_printf(arena,
+                                 pipeline->deferred_release
+                                     ? "%s is not left with a stage when the tile is done"
+                                     : "a stage of %s is still held when the tile is done",
+                                 pipeline_name(&b, pipeline)));
     }
     return true;
 }
@@ -835,7 +862,8 @@ static bool
 list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Lister *l = user;
-    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE || op->op == TIR_CONSUMER_BARRIER;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
+                 op->op == TIR_CONSUMER_BARRIER;
     bool channel = op->shared != NULL && (op->shared->is_pipeline || op->shared->is_staging);
 
     (void)block;

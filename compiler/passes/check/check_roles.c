@@ -41,7 +41,7 @@
 enum {
     MOST_BLOCKS = 100000, /* runs of blocks in one role's run */
     ALL_BLOCKS = 1000000, /* .. and in all */
-    HISTORY = 10         /* events shown with a fault */
+    HISTORY = 10          /* events shown with a fault */
 };
 
 typedef VEC(RoleRun *) RoleRuns;
@@ -62,7 +62,8 @@ typedef struct Place {
 typedef VEC(Place) Places;
 
 typedef struct Order {
-    uint32_t n, *read; /* which of the tiles that a consumer is to load it reads first, second, .. */
+    /* which of the tiles that a consumer is to load it reads first, second, .. */
+    uint32_t n, *read;
 } Order;
 
 typedef struct Checker {
@@ -72,24 +73,24 @@ typedef struct Checker {
     uint32_t consumers, roles; /* in a block */
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
-    WalkProgram *brief;            /* of a consumer, what it does to others */
-    WalkProgram *copies, *loads;   /* of the producer, of the kernel before it was parted */
+    WalkProgram *brief;          /* of a consumer, what it does to others */
+    WalkProgram *copies, *loads; /* of the producer, of the kernel before it was parted */
     bool axis_decides[ROLE_KINDS][WALK_AXES];
     WalkSetting setting;
     Scalar *values;
     uint32_t choices;
-    bool chose;             /* some way depended on data */
+    bool chose; /* some way depended on data */
     RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences;
-    uint32_t stages;         /* of the deepest pipeline */
+    uint32_t stages; /* of the deepest pipeline */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
-    int64_t consumer_indices;      /* along the consumer axis */
+    int64_t consumer_indices;  /* along the consumer axis */
     int64_t tile_index[WALK_AXES];
-    uint32_t rank;             /* of the block in its pair */
-    uint32_t blocks; /* how many runs of blocks are left */
+    uint32_t rank;     /* of the block in its pair */
+    uint32_t blocks;   /* how many runs of blocks are left */
     uint32_t given_up; /* launches that were too long to judge */
     bool failed;
 } Checker;
@@ -116,9 +117,12 @@ role_name(Checker *c, uint32_t role)
 {
     uint32_t block = role / c->roles, own = role % c->roles;
     RoleKind kind = role_kind(c->fn, own);
-    const char *name = kind == ROLE_PRODUCER ? "the producer"
-                       : arena_printf(c->arena, kind == ROLE_CONSUMER ? "consumer %u" : "the reduce warp of consumer %u",
-                                      role_consumer(c->fn, own));
+    const char *name = kind == ROLE_PRODUCER
+                           ? "the producer"
+                           : arena_printf(c->arena,
+                                          kind == ROLE_CONSUMER ? "consumer %u"
+                                                                : "the reduce warp of consumer %u",
+                                          role_consumer(c->fn, own));
 
     return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
 }
@@ -181,7 +185,9 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
     uint32_t first = events->n > HISTORY ? events->n - HISTORY : 0;
 
     buf_printf(c->px->bugs, "    %s had done%s:\n", role_name(c, role),
-               events->n == 0 ? " nothing to others" : first > 0 ? ", last" : "");
+               events->n == 0 ? " nothing to others"
+               : first > 0    ? ", last"
+                              : "");
     for (uint32_t i = first; i < events->n; i++)
         say_op(c, events->at[i]);
 }
@@ -190,7 +196,8 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
 static const char *
 pipeline_name(Checker *c, const TirShared *pipeline)
 {
-    return arena_printf(c->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name, pipeline->id);
+    return arena_printf(c->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name,
+                        pipeline->id);
 }
 
 /* ---- one role ---- */
@@ -203,7 +210,8 @@ set_place(Checker *c, uint32_t role)
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         c->setting.grid[k] = c->tile_index[k];
     if (!plan->cooperative) {
-        c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis], c->consumer_indices);
+        c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis],
+                                              c->consumer_indices);
         if (role > 0)
             c->setting.grid[plan->consumer_axis] = c->setting.first + role_consumer(c->fn, role);
     }
@@ -250,8 +258,8 @@ sort_events(Checker *c, RoleRun *run)
         run->events.at[n++] = op;
         if (op->shared == NULL) /* a turn, a barrier */
             continue;
-        run->counts[op->shared->id] +=
-            adds || op->op == TIR_CONSUMER_WAIT || (op->op == TIR_TMA_LOAD && op->integer == 0);
+        run->counts[op->shared->id] += adds || op->op == TIR_CONSUMER_WAIT ||
+                                       (op->op == TIR_TMA_LOAD && op->integer == 0);
         if (op->op == TIR_CONSUMER_WAIT)
             vec_push(c->arena, stages, NULL);
     }
@@ -353,7 +361,8 @@ run_role(Checker *c, uint32_t role)
         if (!judge_run(c, role, run))
             return NULL;
         for (uint32_t k = 0; kind == ROLE_PRODUCER && k < way.n; k++)
-            c->most_trips = way.at[k] > (int32_t)c->most_trips ? (uint32_t)way.at[k] : c->most_trips;
+            c->most_trips = way.at[k] > (int32_t)c->most_trips ? (uint32_t)way.at[k]
+                                                               : c->most_trips;
         vec_push(c->arena, &c->known[kind], run);
     }
     LaunchRun here = {.role = role, .run = run};
@@ -373,8 +382,9 @@ check_added(Checker *c, const TileRun *tile, const TirShared *staging)
         uint32_t added = tile->role[c->consumers + role]->counts[staging->id];
         if (left == added)
             continue;
-        begin_fault(c, tile, "in a tile %s leaves %u tiles in %s, but %s adds %u", role_name(c, role), left,
-                    pipeline_name(c, staging), role_name(c, c->consumers + role), added);
+        begin_fault(c, tile, "in a tile %s leaves %u tiles in %s, but %s adds %u",
+                    role_name(c, role), left, pipeline_name(c, staging),
+                    role_name(c, c->consumers + role), added);
         return false;
     }
     return true;
@@ -391,8 +401,8 @@ check_counts(Checker *c, const TileRun *tile)
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
-            begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u", filled,
-                        pipeline_name(c, pipeline), role_name(c, role), awaited);
+            begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
+                        filled, pipeline_name(c, pipeline), role_name(c, role), awaited);
             return false;
         }
     }
@@ -480,7 +490,7 @@ say_place(Checker *c, const char *what, const Place *place)
  * apart, in the same one as with all pipelines that have as many: `order`, which the first of them sets. */
 static bool
 check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
-           const Places *filled, const Places *wanted, Order *order)
+               const Places *filled, const Places *wanted, Order *order)
 {
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
@@ -519,7 +529,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
     if (reads == wanted->n && alike)
         return true;
     begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
-                pipeline_name(c, pipeline), alike ? ", but should" : " in its own order, of", wanted->n);
+                pipeline_name(c, pipeline), alike ? ", but should" : " in its own order, of",
+                wanted->n);
     return false;
 }
 
@@ -542,7 +553,8 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
             same++;
         if (same == a->n && same == b->n)
             continue;
-        begin_fault(c, tile, "the two blocks of a pair fill stage %u of %s with halves of different tiles",
+        begin_fault(c, tile,
+                    "the two blocks of a pair fill stage %u of %s with halves of different tiles",
                     same + 1, pipeline_name(c, pipeline));
         for (uint32_t block = 0; block < PAIR; block++) {
             const Places *own = block == 0 ? a : b;
@@ -562,7 +574,9 @@ static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t axis = c->fn->plan->consumer_axis, there = c->consumers, place = 0;
-    int64_t first = axis == NO_AXIS ? 0 : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
+    int64_t first = axis == NO_AXIS
+                        ? 0
+                        : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
     int64_t left = axis == NO_AXIS ? there : c->consumer_indices - first;
     uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
@@ -585,8 +599,9 @@ check_contents(Checker *c, TileRun *tile)
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
             if (pipeline->is_pipeline &&
-                !check_pipeline(c, tile, role, pipeline, &filled[at + (pipeline->per_consumer ? role - 1 : 0)],
-                            &wanted[at], &order))
+                !check_pipeline(c, tile, role, pipeline,
+                                &filled[at + (pipeline->per_consumer ? role - 1 : 0)], &wanted[at],
+                                &order))
                 return false;
         }
     }
@@ -646,20 +661,24 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
 
     buf_printf(out, "    %s ", role_name(c, role));
     if (op == NULL) {
-        buf_add(out, role_is_done(t, role) ? "is done\n" : "waits to send or receive the next tile index\n");
+        buf_add(out, role_is_done(t, role) ? "is done\n"
+                                           : "waits to send or receive the next tile index\n");
         return;
     }
     const TirShared *pipeline = op->shared;
     buf_printf(out, "in tile %u ", t->tile[role]);
     if (pipeline == NULL) {
-        buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers" : "waits for its ping-pong turn");
+        buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers"
+                                                    : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
         uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
-        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u", pipeline_name(c, pipeline),
-                   pipeline->stages, t->copied[pipeline->id][block][part]);
+        buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
+                   pipeline_name(c, pipeline), pipeline->stages,
+                   t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = k % c->roles;
-            if (role_kind(c->fn, consumer) == ROLE_CONSUMER && (of == block || pipeline->paired) && (!pipeline->per_consumer || consumer - 1 == part))
+            if (role_kind(c->fn, consumer) == ROLE_CONSUMER && (of == block || pipeline->paired) &&
+                (!pipeline->per_consumer || consumer - 1 == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
                            t->released[pipeline->id][of][consumer - 1]);
         }
@@ -705,8 +724,10 @@ find_tile(Checker *c, int64_t tile)
     int64_t swizzled[2] = {0}; /* of the first axis and that of the swizzle */
 
     if (plan->tile_swizzle > 0) {
-        int64_t along = c->counts[plan->swizzle_axis], per_swizzle = c->counts[0] * plan->tile_swizzle;
-        int64_t inside = tile % (c->counts[0] * along), first = inside / per_swizzle * plan->tile_swizzle;
+        int64_t along = c->counts[plan->swizzle_axis],
+                per_swizzle = c->counts[0] * plan->tile_swizzle;
+        int64_t inside = tile % (c->counts[0] * along),
+                first = inside / per_swizzle * plan->tile_swizzle;
         int64_t width = along - first < plan->tile_swizzle ? along - first : plan->tile_swizzle;
         swizzled[0] = inside % per_swizzle / width;
         swizzled[1] = first + inside % per_swizzle % width;
@@ -790,13 +811,16 @@ static void
 say_unproved(const PassContext *px, const TirFn *fn, const char *why)
 {
     if (px->unproved == UNPROVED_ERROR)
-        diag_error(px->diag, fn->span,
-                   "E-UNPROVED: kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
-                   "-Wno-error=unproved [-Werror=unproved]",
-                   fn->name, why);
+        diag_error(
+            px->diag, fn->span,
+            "E-UNPROVED: kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
+            "-Wno-error=unproved [-Werror=unproved]",
+            fn->name, why);
     else if (px->unproved == UNPROVED_WARNING)
-        diag_warning(px->diag, fn->span,
-                     "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]", fn->name, why);
+        diag_warning(
+            px->diag, fn->span,
+            "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]",
+            fn->name, why);
 }
 
 static void
@@ -814,23 +838,13 @@ check_launches(Checker *c)
         }
     }
     if (c->tiles.n == 0)
-        say_unproved(c->px, c->fn, c->given_up > 0 ? "its loops are long whatever the sizes" : "no launch is small enough");
+        say_unproved(c->px, c->fn,
+                     c->given_up > 0 ? "its loops are long whatever the sizes"
+                                     : "no launch is small enough");
     if (c->px->report != NULL)
-        buf_printf(c->px->report, "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
+        buf_printf(c->px->report,
+                   "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
                    c->most_trips, c->tiles.n);
-}
-
-/* The axes of the grid that decide which way a program goes. */
-static void
-find_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && walk_is_decided_by(program, op->results[0]))
-            decides[op->integer] = true;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_axes(program, op->blocks[k], decides);
-    }
 }
 
 bool
@@ -860,8 +874,9 @@ pass_check_roles(PassContext *px, TirFn *fn)
     }
     for (uint32_t k = 0; k < ROLE_KINDS && programs[k] != NULL; k++) {
         c.way[k] = walk_program(c.arena, fn, programs[k], 0);
-        c.full[k] = walk_program(c.arena, fn, programs[k], k == ROLE_CONSUMER ? WALK_TILES : WALK_CHANNELS);
-        find_axes(c.way[k], programs[k], c.axis_decides[k]);
+        c.full[k] = walk_program(c.arena, fn, programs[k],
+                                 k == ROLE_CONSUMER ? WALK_TILES : WALK_CHANNELS);
+        walk_deciding_axes(c.way[k], programs[k], c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
     if (plan->original != NULL) {

@@ -25,8 +25,8 @@ ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 /* Runs a consumer's program, everything kept, over one tile and checks what depends on the consumer alone.
  * False, and why, when something is wrong; `events` then end where it shows.  False without a reason
  * when the run is too long. */
-bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program, RoleEvents *events,
-                RoleFault *fault);
+bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
+                    RoleEvents *events, RoleFault *fault);
 /* Only lists what a consumer, or a reduce warp, does to others. */
 bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
 /* Likewise the producer's: the parts of a stage are filled in order. */
@@ -36,9 +36,10 @@ bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram
 /* ---- the roles together: check_together.c ---- */
 
 enum {
-    MOST_TILES = 4,                     /* one after the other */
-    PAIR = 2,                           /* blocks that share pipelines, at most */
-    MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1), /* of a block in the grid, as far as contents go */
+    MOST_TILES = 4, /* one after the other */
+    PAIR = 2,       /* blocks that share pipelines, at most */
+    /* of a block in the grid, as far as contents go */
+    MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1),
     BLOCK_ROLES = 1 + 2 * MOST_CONSUMERS, /* of a block, at most */
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
@@ -53,10 +54,12 @@ uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* One way through a role's program: what it does to others. */
 typedef struct RoleRun {
     WalkWay way;
-    WalkWay class;     /* the same with long loops cut short */
+    WalkWay class; /* the same with long loops cut short */
     RoleEvents events;
-    uint32_t *counts;  /* by pipeline: stages that it fills, or waits for; by staging buffer: tiles that go through */
-    RoleEvents *stages; /* by pipeline, of a consumer: the shared_read of each stage; NULL: let pass */
+    /* by pipeline: stages that it fills, or waits for; by staging buffer: tiles that go through */
+    uint32_t *counts;
+    /* by pipeline, of a consumer: the shared_read of each stage; NULL: let pass */
+    RoleEvents *stages;
 } RoleRun;
 
 /* A tile of one block: the runs of its roles. */
@@ -76,17 +79,18 @@ typedef struct Sequence {
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
-    uint32_t consumers, per_block, roles; /* in a block; roles in one, in all */
-    uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
-    uint32_t event[MOST_ROLES];     /* .. what comes next in the last one */
+    uint32_t consumers, per_block, roles;     /* in a block; roles in one, in all */
+    uint32_t tile[MOST_ROLES];                /* how many tiles it has begun */
+    uint32_t event[MOST_ROLES];               /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
     uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];
     uint32_t (*emptied)[PAIR][MOST_CONSUMERS]; /* by staging buffer, block and consumer */
     uint32_t (*written)[PAIR][MOST_CONSUMERS];
     uint32_t (*added)[PAIR][MOST_CONSUMERS];
-    uint32_t turn[PAIR];            /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
-    uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS]; /* barriers of all consumers */
+    uint32_t turn[PAIR]; /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
+    /* barriers of all consumers */
+    uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS];
 } Together;
 
 /* Runs them until nothing moves. */

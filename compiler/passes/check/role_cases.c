@@ -27,13 +27,13 @@ struct RoleCases {
     int64_t *sizes;
     Scalar *scalars;
     VEC(Variable) variables;
-    int64_t *unit;          /* of each size: what it is divided by; 0: nothing */
+    int64_t *unit; /* of each size: what it is divided by; 0: nothing */
     bool *size_decides, *scalar_decides;
-    bool data_decides;      /* numbers that are loaded */
-    int64_t largest;        /* unit */
+    bool data_decides; /* numbers that are loaded */
+    int64_t largest;   /* unit */
     int64_t data, most_data;
-    Values far;             /* constants larger than that */
-    bool started, lawless;  /* nothing keeps what the kernel requires: go on without */
+    Values far;            /* constants larger than that */
+    bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
 /* Keeps the list in order, every value once. */
@@ -165,7 +165,8 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = !fn->plan->cooperative && counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
+        bool of_axis = !fn->plan->cooperative &&
+                       counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */

@@ -13,8 +13,8 @@ typedef struct WalkBlock WalkBlock;
 typedef struct WalkStep {
     const TirOp *op;
     WalkBlock *inner[2];
-    bool scalar;   /* its result is needed */
-    bool computed; /* .. and known when its operands are */
+    bool scalar;     /* its result is needed */
+    bool computed;   /* .. and known when its operands are */
     uint32_t arg[3]; /* .. by id */
     bool visited;
     bool channels; /* a loop or branch with channels */
@@ -60,15 +60,11 @@ walk_is_channel(const TirOp *op)
     case TIR_CONSUMER_BARRIER:
     case TIR_STAGING_WRITE:
     case TIR_STAGING_EMPTY:
-    case TIR_TMA_REDUCE_ADD:
-        return true;
-    case TIR_MMA:
-        return op->async;
+    case TIR_TMA_REDUCE_ADD: return true;
+    case TIR_MMA: return op->async;
     case TIR_SHARED_READ:
-    case TIR_LOAD:
-        return op->shared != NULL && op->shared->is_pipeline;
-    default:
-        return false;
+    case TIR_LOAD: return op->shared != NULL && op->shared->is_pipeline;
+    default: return false;
     }
 }
 
@@ -91,7 +87,8 @@ is_computed(const TirOp *op)
 {
     const TirVal *result = op->results[0];
 
-    if (op->n_results != 1 || op->n_blocks > 0 || result->type.rank != 0 || dtype_is_float(result->type.dtype) ||
+    if (op->n_results != 1 || op->n_blocks > 0 || result->type.rank != 0 ||
+        dtype_is_float(result->type.dtype) ||
         ((tir_op_info(op->op)->flags & TF_PURE) == 0 && !scalar_can_be_again(op)))
         return false;
     for (uint32_t k = 0; k < op->n_args; k++) {
@@ -505,4 +502,17 @@ walk_run(Walk *walk, const WalkProgram *program)
     walk->unknown = 0;
     walk->program = program;
     return run_block(walk, program->root);
+}
+
+void
+walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) &&
+            walk_is_decided_by(program, op->results[0]))
+            decides[op->integer] = true;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            walk_deciding_axes(program, op->blocks[k], decides);
+    }
 }

@@ -36,6 +36,8 @@ typedef struct WalkProgram WalkProgram;
 WalkProgram *walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep);
 /* Whether the way through the program depends on the value, a scalar. */
 bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
+/* Marks in `decides` the axes of the grid that a way through `block`, of the program, depends on. */
+void walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides);
 /* Whether an operation is one of those that roles meet at: copies, waits, releases, products. */
 bool walk_is_channel(const TirOp *op);
 

@@ -126,7 +126,8 @@ list_choices(const Chooser *c, const TirOp *op, Choice *out)
     uint32_t n = 0, warps = c->lp->fn->warps;
 
     for (uint32_t swap_ab = 0; swap_ab < 2; swap_ab++) {
-        int32_t rows = op->results[0]->type.dim[swap_ab], cols = op->results[0]->type.dim[1 - swap_ab];
+        int32_t rows = op->results[0]->type.dim[swap_ab],
+                cols = op->results[0]->type.dim[1 - swap_ab];
         uint32_t atoms_m = (uint32_t)(rows + 15) / 16, atoms_n = (uint32_t)(cols + 7) / 8;
         for (uint32_t wm = warps; wm >= 1; wm /= 2) {
             if (atoms_m % wm != 0)
@@ -240,13 +241,13 @@ typedef struct Written {
 typedef struct Inserter {
     LayoutPass *lp;
     VEC(Written) written; /* in this block */
-    OpList *out;     /* operations of the block so far */
+    OpList *out;          /* operations of the block so far */
     TirBlock *block;
 } Inserter;
 
 static TirOp *
-insert_op(Inserter *in, TirOpcode opcode, uint32_t n_args, TirVal *const *args,
-          uint32_t n_results, const TirType *types, Span span)
+insert_op(Inserter *in, TirOpcode opcode, uint32_t n_args, TirVal *const *args, uint32_t n_results,
+          const TirType *types, Span span)
 {
     TirBlock *scratch = tir_block_new(in->lp->fn);
     TirBuilder b = {.fn = in->lp->fn, .block = scratch, .at = -1, .span = span};
@@ -449,15 +450,13 @@ is_private(const TirBlock *block)
         case TIR_SHARED_WRITE:
         case TIR_STORE:
         case TIR_TMA_STORE:
-        case TIR_ATOMIC_ADD:
-            return false;
+        case TIR_ATOMIC_ADD: return false;
         case TIR_CONVERT:
         case TIR_REDUCE:
             if (op->shared != NULL || op->results[0]->type.rank == 0)
                 return false;
             break;
-        default:
-            break;
+        default: break;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (!is_private(op->blocks[k]))
@@ -510,7 +509,8 @@ guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] != value || op->op == TIR_CONSUMER_RELEASE) /* that asks when, not what */
+            /* that asks when, not what */
+            if (op->args[k] != value || op->op == TIR_CONSUMER_RELEASE)
                 continue;
             const TirOp *loop = op->op == TIR_YIELD ? block->owner : op;
             if (loop != NULL && loop->op == TIR_FOR && depth < 4) {
@@ -561,8 +561,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         shared->name = "reduce";
         shared->dtype = DT_F32;
         shared->rows = (int32_t)lp->fn->warps;
-        shared->cols = WARP_LANES *
-                       (op->results[0]->type.rank == 0 ? 1 : layout_registers(layout));
+        shared->cols = WARP_LANES * (op->results[0]->type.rank == 0 ? 1 : layout_registers(layout));
         shared->stages = 1;
         vec_push(lp->px->arena, &lp->fn->shared, shared);
         op->shared = shared;
@@ -611,10 +610,11 @@ pass_assign_layout(PassContext *px, TirFn *fn)
     if (!only_two_axes(px, fn->body))
         return false;
     if (fn->warps == 0) { /* by --run-pass, or tile IR written by hand */
-        diag_error(px->diag, fn->span,
-                   "E-PASS: kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
-                   "'warps 4'",
-                   fn->name);
+        diag_error(
+            px->diag, fn->span,
+            "E-PASS: kernel '%s' has no number of warps yet: run the pass 'schedule' first, or say "
+            "'warps 4'",
+            fn->name);
         return false;
     }
     LayoutPass lp = layout_pass(px, fn);

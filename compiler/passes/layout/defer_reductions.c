@@ -17,7 +17,7 @@
 typedef struct Deferrer {
     PassContext *px;
     TirFn *fn;
-    bool *partial;    /* by value */
+    bool *partial; /* by value */
     bool changed;
 } Deferrer;
 
@@ -58,10 +58,8 @@ fits(const Deferrer *d, const TirOp *op, uint32_t k)
     const TirVal *result = op->results[k];
 
     switch (op->op) {
-    case TIR_REDUCE:
-        return can_be_partial(op);
-    case TIR_ADD:
-        return part_of(d, op->args[0], result) && part_of(d, op->args[1], result);
+    case TIR_REDUCE: return can_be_partial(op);
+    case TIR_ADD: return part_of(d, op->args[0], result) && part_of(d, op->args[1], result);
     case TIR_MUL:
         return (part_of(d, op->args[0], result) && !d->partial[op->args[1]->id]) ||
                (part_of(d, op->args[1], result) && !d->partial[op->args[0]->id]);
@@ -69,15 +67,12 @@ fits(const Deferrer *d, const TirOp *op, uint32_t k)
         return part_of(d, op->args[2], result) &&
                ((part_of(d, op->args[0], result) && !d->partial[op->args[1]->id]) ||
                 (part_of(d, op->args[1], result) && !d->partial[op->args[0]->id]));
-    case TIR_SELECT:
-        return part_of(d, op->args[1], result) && part_of(d, op->args[2], result);
+    case TIR_SELECT: return part_of(d, op->args[1], result) && part_of(d, op->args[2], result);
     case TIR_IF:
         return part_of(d, block_yield(op->blocks[0])->args[k], result) &&
                part_of(d, block_yield(op->blocks[1])->args[k], result);
-    case TIR_FOR:
-        return part_of(d, op->blocks[0]->params.at[k + 1], result);
-    default:
-        return false;
+    case TIR_FOR: return part_of(d, op->blocks[0]->params.at[k + 1], result);
+    default: return false;
     }
 }
 
@@ -112,15 +107,12 @@ goes_on(const Deferrer *d, const TirBlock *block, const TirOp *op, uint32_t k)
     case TIR_ADD:
     case TIR_MUL:
     case TIR_FMA:
-    case TIR_SELECT:
-        return d->partial[op->results[0]->id] && (op->op != TIR_SELECT || k > 0);
-    case TIR_YIELD:
-        return owner != NULL && d->partial[owner->results[k]->id];
+    case TIR_SELECT: return d->partial[op->results[0]->id] && (op->op != TIR_SELECT || k > 0);
+    case TIR_YIELD: return owner != NULL && d->partial[owner->results[k]->id];
     case TIR_FOR:
         return k >= loop_first_initial(op) &&
                d->partial[op->results[k - loop_first_initial(op)]->id];
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -138,10 +130,9 @@ settle_block(Deferrer *d, const TirBlock *block)
         }
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
             const TirVal *param = op->blocks[0]->params.at[k + 1];
-            if (d->partial[param->id] &&
-                (!part_of(d, op->args[loop_first_initial(op) + k], param) ||
-                 !part_of(d, block_yield(op->blocks[0])->args[k], param) ||
-                 !d->partial[op->results[k]->id]))
+            if (d->partial[param->id] && (!part_of(d, op->args[loop_first_initial(op) + k], param) ||
+                                          !part_of(d, block_yield(op->blocks[0])->args[k], param) ||
+                                          !d->partial[op->results[k]->id]))
                 leave(d, param);
         }
         for (uint32_t k = 0; k < op->n_args; k++) {

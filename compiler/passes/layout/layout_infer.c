@@ -16,7 +16,8 @@ addition_run(const Target *target, const TirFn *fn)
 {
     int32_t registers = (int32_t)fn->warps * WARP_LANES * target->registers_per_thread;
 
-    return (2 * registers > target->chip.registers_per_sm ? target->addition_piece : SECTOR_BYTES) / 4;
+    return (2 * registers > target->chip.registers_per_sm ? target->addition_piece : SECTOR_BYTES) /
+           4;
 }
 
 LayoutPass
@@ -52,13 +53,11 @@ is_cheap_at(const TirVal *value, uint32_t depth)
         return false;
     switch (def->op) {
     case TIR_CONST:
-    case TIR_IOTA:
-        return true;
+    case TIR_IOTA: return true;
     case TIR_EXPAND:
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
-    case TIR_TRANSPOSE:
-        return is_cheap_at(def->args[0], depth + 1);
+    case TIR_TRANSPOSE: return is_cheap_at(def->args[0], depth + 1);
     default:
         if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
             return false;
@@ -113,8 +112,8 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
     int32_t rows = mma->swap_ab ? type.dim[1] : type.dim[0];
     int32_t cols = mma->swap_ab ? type.dim[0] : type.dim[1];
     const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols)
-                           : left ? stored_mma_a(store, rows, cols, mma->warps_m)
-                                : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
+                           : left             ? stored_mma_a(store, rows, cols, mma->warps_m)
+                                  : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
     return mma->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
@@ -140,16 +139,11 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
     if (type.rank == 0 || want == NULL)
         return NULL;
     switch (op->op) {
-    case TIR_EXPAND:
-        return stored_slice(&lp->store, want, op->axis);
-    case TIR_SQUEEZE:
-        return stored_expand(&lp->store, want, op->axis);
-    case TIR_BROADCAST:
-        return stored_collapse(&lp->store, want, type);
-    case TIR_TRANSPOSE:
-        return stored_transpose(&lp->store, want);
-    default:
-        return want;
+    case TIR_EXPAND: return stored_slice(&lp->store, want, op->axis);
+    case TIR_SQUEEZE: return stored_expand(&lp->store, want, op->axis);
+    case TIR_BROADCAST: return stored_collapse(&lp->store, want, type);
+    case TIR_TRANSPOSE: return stored_transpose(&lp->store, want);
+    default: return want;
     }
 }
 
@@ -216,8 +210,7 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
     if (value->type.rank == 0)
         return NULL;
     switch (op->op) {
-    case TIR_MMA:
-        return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);
+    case TIR_MMA: return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);
     case TIR_YIELD: {
         const TirOp *owner = op->parent->owner;
         if (owner == NULL)
@@ -273,7 +266,8 @@ carried_twin(const TirVal *value)
 
     if (loop == NULL || loop->op != TIR_FOR || (value->def == NULL && value->index == 0))
         return NULL;
-    return value->def != NULL ? loop->blocks[0]->params.at[value->index + 1] : loop->results[value->index - 1];
+    return value->def != NULL ? loop->blocks[0]->params.at[value->index + 1]
+                              : loop->results[value->index - 1];
 }
 
 static bool
@@ -308,18 +302,15 @@ forward(LayoutPass *lp, const TirOp *op)
     LayoutStore *store = &lp->store;
 
     switch (op->op) {
-    case TIR_MMA:
-        return mma_result_layout(lp, op);
-    case TIR_REDUCE:
-        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
+    case TIR_MMA: return mma_result_layout(lp, op);
+    case TIR_REDUCE: return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_EXPAND:
         return arg->layout == NULL || layout_is_cheap(lp, arg)
                    ? NULL
                    : stored_expand(store, arg->layout, op->axis);
     case TIR_SQUEEZE:
         return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
-    case TIR_TRANSPOSE:
-        return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
+    case TIR_TRANSPOSE: return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
     default:
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
             return from_operands(lp, op);

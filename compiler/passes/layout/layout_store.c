@@ -98,33 +98,24 @@ make(LayoutStore *store, const Recipe *recipe)
     switch (recipe->maker) {
     case MADE_MMA_C:
         return layout_mma_c(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
-    case MADE_MMA_A:
-        return layout_mma_a(arena, n[0], n[1], (uint32_t)n[2], store->warps);
+    case MADE_MMA_A: return layout_mma_a(arena, n[0], n[1], (uint32_t)n[2], store->warps);
     case MADE_MMA_B:
         return layout_mma_b(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
-    case MADE_GROUP_C:
-        return layout_group_c(arena, n[0], n[1]);
-    case MADE_GROUP_A:
-        return layout_group_a(arena, n[0], n[1]);
+    case MADE_GROUP_C: return layout_group_c(arena, n[0], n[1]);
+    case MADE_GROUP_A: return layout_group_a(arena, n[0], n[1]);
     case MADE_BLOCKED:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_blocked(arena, type, n[3], store->warps);
-    case MADE_TRANSPOSE:
-        return layout_transpose(arena, from);
-    case MADE_SLICE:
-        return layout_slice(arena, from, (uint32_t)n[0]);
-    case MADE_EXPAND:
-        return layout_expand(arena, from, (uint32_t)n[0]);
+    case MADE_TRANSPOSE: return layout_transpose(arena, from);
+    case MADE_SLICE: return layout_slice(arena, from, (uint32_t)n[0]);
+    case MADE_EXPAND: return layout_expand(arena, from, (uint32_t)n[0]);
     case MADE_COLLAPSE:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_collapse(arena, from, type);
-    case MADE_WIDEN:
-        return layout_widen(arena, from, (uint32_t)n[0]);
-    case MADE_LENGTHEN:
-        return layout_lengthen(arena, from, (uint32_t)n[0], n[1]);
+    case MADE_WIDEN: return layout_widen(arena, from, (uint32_t)n[0]);
+    case MADE_LENGTHEN: return layout_lengthen(arena, from, (uint32_t)n[0], n[1]);
     case IS_IN_PLACE:
-    case IS_ONE_EXCHANGE:
-        break;
+    case IS_ONE_EXCHANGE: break;
     }
     return NULL;
 }
@@ -143,8 +134,8 @@ stored(LayoutStore *store, Recipe recipe)
 const Layout *
 stored_mma_c(LayoutStore *store, int32_t rows, int32_t cols, uint32_t warps_m, uint32_t warps_n)
 {
-    return stored(store, (Recipe){MADE_MMA_C, {rows, cols, (int32_t)warps_m, (int32_t)warps_n},
-                                  NULL, NULL});
+    return stored(
+        store, (Recipe){MADE_MMA_C, {rows, cols, (int32_t)warps_m, (int32_t)warps_n}, NULL, NULL});
 }
 
 const Layout *
@@ -175,8 +166,9 @@ stored_group_a(LayoutStore *store, int32_t rows, int32_t k)
 const Layout *
 stored_blocked(LayoutStore *store, TirType type, int32_t vec)
 {
-    return stored(store, (Recipe){MADE_BLOCKED,
-                                  {(int32_t)type.rank, type.dim[0], type.dim[1], vec}, NULL, NULL});
+    return stored(
+        store,
+        (Recipe){MADE_BLOCKED, {(int32_t)type.rank, type.dim[0], type.dim[1], vec}, NULL, NULL});
 }
 
 const Layout *
@@ -200,9 +192,9 @@ stored_expand(LayoutStore *store, const Layout *layout, uint32_t axis)
 const Layout *
 stored_collapse(LayoutStore *store, const Layout *layout, TirType shape)
 {
-    return stored(store, (Recipe){MADE_COLLAPSE,
-                                  {(int32_t)shape.rank, shape.dim[0], shape.dim[1], 0}, layout,
-                                  NULL});
+    return stored(
+        store,
+        (Recipe){MADE_COLLAPSE, {(int32_t)shape.rank, shape.dim[0], shape.dim[1], 0}, layout, NULL});
 }
 
 const Layout *

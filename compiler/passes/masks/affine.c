@@ -116,11 +116,8 @@ affine_of(TirVal *value, const TirBlock *body)
             result.extent[0] = 1;
         }
         return result;
-    case TIR_BROADCAST:
-        return affine_of(op->args[0], body);
-    default:
-        result.ok = false;
-        return result;
+    case TIR_BROADCAST: return affine_of(op->args[0], body);
+    default: result.ok = false; return result;
     }
 }
 
@@ -132,7 +129,8 @@ affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
     if (op == NULL || *n == AFFINE_CONDITIONS)
         return false;
     if (op->op == TIR_AND)
-        return affine_conditions(op->args[0], body, out, n) && affine_conditions(op->args[1], body, out, n);
+        return affine_conditions(op->args[0], body, out, n) &&
+               affine_conditions(op->args[1], body, out, n);
     if (op->op == TIR_BROADCAST || op->op == TIR_EXPAND) {
         uint32_t first = *n;
         if (!affine_conditions(op->args[0], body, out, n))
@@ -150,22 +148,17 @@ affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
         return false;
     Affine a = affine_of(op->args[0], body), b = affine_of(op->args[1], body), f;
     switch (op->op) {
-    case TIR_LE: /* b - a >= 0 */
-        f = combine(b, &a, -1);
-        break;
+    case TIR_LE: /* b - a >= 0 */ f = combine(b, &a, -1); break;
     case TIR_LT:
         f = combine(b, &a, -1);
         f.constant -= 1;
         break;
-    case TIR_GE:
-        f = combine(a, &b, -1);
-        break;
+    case TIR_GE: f = combine(a, &b, -1); break;
     case TIR_GT:
         f = combine(a, &b, -1);
         f.constant -= 1;
         break;
-    default:
-        return false;
+    default: return false;
     }
     if (!f.ok)
         return false;

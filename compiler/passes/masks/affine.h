@@ -14,7 +14,7 @@ enum { AFFINE_TERMS = 16, AFFINE_CONDITIONS = 16 };
 typedef struct Affine {
     bool ok;
     int64_t alpha, constant;
-    int64_t beta[2];  /* coefficients of the coordinates along each axis of the tile */
+    int64_t beta[2];   /* coefficients of the coordinates along each axis of the tile */
     int32_t extent[2]; /* and how far they run */
     int32_t inner[2];  /* the coordinate is that of a part of a pack (TirIndex); 0: of the tile */
     uint32_t n;

@@ -76,8 +76,8 @@ is_sum_of_rows(const Aligner *a, const TirOp *op)
     const TirBlock *body = a->loop->blocks[0];
     const TirVal *sum = op->args[2], *result = op->results[0];
 
-    return is_carried(a, sum) && count_uses_in(body, sum) == 1 && count_uses_in(body, result) == 1 &&
-           block_yield(body)->args[sum->index - 1] == result;
+    return is_carried(a, sum) && count_uses_in(body, sum) == 1 &&
+           count_uses_in(body, result) == 1 && block_yield(body)->args[sum->index - 1] == result;
 }
 
 static bool
@@ -131,15 +131,14 @@ is_by_rows(Aligner *a, const TirOp *op)
         return along_of_access(a, op, &along) && along != 0 && a->along[value->id] == along;
     }
     case TIR_IOTA:
-        if (op->args[0] == a->base && (op->index[0].rows != 0 || op->results[0]->type.dim[0] != a->length))
+        if (op->args[0] == a->base &&
+            (op->index[0].rows != 0 || op->results[0]->type.dim[0] != a->length))
             return false;
         along = op->args[0] == a->base;
         break;
     case TIR_EXPAND:
     case TIR_SQUEEZE:
-    case TIR_TRANSPOSE:
-        along = tir_moved_dimensions(op, a->along[op->args[0]->id]);
-        break;
+    case TIR_TRANSPOSE: along = tir_moved_dimensions(op, a->along[op->args[0]->id]); break;
     case TIR_REDUCE:
         along = a->along[op->args[0]->id];
         if ((along >> op->axis & 1) != 0 || op->results[0]->type.rank == 0)
@@ -192,7 +191,8 @@ end_of_rows(const Aligner *a)
     const TirOp *quotient = a->loop->args[1]->def, *sum;
     int64_t by, more;
 
-    if (quotient == NULL || quotient->op != TIR_DIV || !is_number(quotient->args[1], &by) || by != a->length)
+    if (quotient == NULL || quotient->op != TIR_DIV || !is_number(quotient->args[1], &by) ||
+        by != a->length)
         return NULL;
     sum = quotient->args[0]->def;
     if (sum == NULL || sum->op != TIR_ADD || !is_number(sum->args[1], &more) || more != by - 1)
@@ -226,7 +226,8 @@ is_wanted(const Aligner *a, const Affine *f, uint32_t *rows)
     bool moves = false;
 
     *rows = f->beta[1] == 1 && f->extent[1] == a->length ? 1 : 0;
-    if (f->alpha != a->length || f->beta[*rows] != 1 || f->extent[*rows] != a->length || f->inner[*rows] != 0)
+    if (f->alpha != a->length || f->beta[*rows] != 1 || f->extent[*rows] != a->length ||
+        f->inner[*rows] != 0)
         return false;
     for (uint32_t k = 0; k < f->n; k++) {
         const TirOp *def = f->terms[k].value->def;

@@ -77,8 +77,7 @@ keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRa
         return keeps_inside(op->args[0], axis, along, across) ||
                keeps_inside(op->args[1], axis, along, across);
     bool less = op->op == TIR_LT || op->op == TIR_LE, strict = op->op == TIR_LT || op->op == TIR_GT;
-    if ((!less && op->op != TIR_GT && op->op != TIR_GE) ||
-        op->args[0]->type.dtype != DT_I32)
+    if ((!less && op->op != TIR_GT && op->op != TIR_GE) || op->args[0]->type.dtype != DT_I32)
         return false;
     /* kept: greater - lesser - strict >= 0; inside: bound - 1 - n >= 0 */
     Linear rest = {.ok = true, .constant = strict ? 0 : -1};

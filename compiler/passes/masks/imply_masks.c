@@ -127,7 +127,8 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
         replace_behind(earlier, both);
         return both;
     }
-    if (pad->bound->block == NULL && pad->bound->def->op == TIR_SIZE) { /* it may move what stands in this block */
+    /* it may move what stands in this block */
+    if (pad->bound->block == NULL && pad->bound->def->op == TIR_SIZE) {
         TirBuilder any = {.fn = im->fn, .block = NULL, .at = -1};
         padding_value(&im->padding, &any, pad->bound);
     }
@@ -200,7 +201,8 @@ mask_operand(Implier *im, TirVal *value, uint32_t axis, const Pads *pads)
 
 /* Whether, on the ways on which `value` has not got the pad, it is `fill` instead. */
 static bool
-is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill, TirVal **way, uint32_t depth)
+is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill, TirVal **way,
+          uint32_t depth)
 {
     const TirOp *op = value->def != NULL ? value->def : value->block->owner;
     Pads pads = padding_of(&im->padding, value, axis);
@@ -220,7 +222,8 @@ is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill
         return false;
     way[depth] = value;
     uint32_t at = value->def != NULL ? value->index : value->index - 1;
-    if (op->op == TIR_FOR && !is_filled(im, op->args[loop_first_initial(op) + at], axis, pad, fill, way, depth + 1))
+    if (op->op == TIR_FOR &&
+        !is_filled(im, op->args[loop_first_initial(op) + at], axis, pad, fill, way, depth + 1))
         return false;
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         if (!is_filled(im, block_yield(op->blocks[k])->args[at], axis, pad, fill, way, depth + 1))
@@ -248,8 +251,11 @@ pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
         Linear *distance = arena_new(im->px->arena, Linear);
         *distance = (Linear){.ok = true};
         linear_add(distance, count, 1);
-        Pad counted = {.start = padding_zero(&im->padding), .bound = count, .part = pad->part,
-                       .distance = distance, .sure = true};
+        Pad counted = {.start = padding_zero(&im->padding),
+                       .bound = count,
+                       .part = pad->part,
+                       .distance = distance,
+                       .sure = true};
         padding_add(&im->padding, &out, counted);
         im->changed = true;
     }
@@ -262,14 +268,10 @@ neutral(const TirOp *op)
     bool ints = op->args[0]->type.dtype == DT_I32;
 
     switch (op->reduce) {
-    case REDUCE_MAX:
-        return ints ? (double)INT32_MIN : -INFINITY;
-    case REDUCE_MIN:
-        return ints ? (double)INT32_MAX : INFINITY;
-    case REDUCE_ALL:
-        return 1;
-    default:
-        return 0;
+    case REDUCE_MAX: return ints ? (double)INT32_MIN : -INFINITY;
+    case REDUCE_MIN: return ints ? (double)INT32_MAX : INFINITY;
+    case REDUCE_ALL: return 1;
+    default: return 0;
     }
 }
 
@@ -350,7 +352,8 @@ static void
 limit_store(Implier *im, TirOp *store, uint32_t axis)
 {
     TirVal *value = store->args[store->n_args - 1];
-    Pads own = padding_of_access(&im->padding, store, axis), all = padding_of(&im->padding, value, axis);
+    Pads own = padding_of_access(&im->padding, store, axis),
+         all = padding_of(&im->padding, value, axis);
     Pads done = {0};
 
     for (uint32_t k = 0; k < all.n; k++) {

@@ -19,7 +19,8 @@ bool
 padding_same(const Pad *a, const Pad *b)
 {
     return padding_same_part(&a->part, &b->part) &&
-           ((a->start == b->start && a->bound == b->bound) || linear_equal(a->distance, b->distance));
+           ((a->start == b->start && a->bound == b->bound) ||
+            linear_equal(a->distance, b->distance));
 }
 
 Pad *
@@ -66,7 +67,8 @@ divides(const TirVal *start, int32_t length, int64_t bound)
 {
     const TirOp *def = start->def;
 
-    if (def != NULL && def->op == TIR_ADD && def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST)
+    if (def != NULL && def->op == TIR_ADD && def->args[1]->def != NULL &&
+        def->args[1]->def->op == TIR_CONST)
         return divides(def->args[0], length, bound - def->args[1]->def->integer);
     if (bound % length != 0 || def == NULL || def->op != TIR_MUL)
         return false;
@@ -113,7 +115,8 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
     *distance = (Linear){.ok = true};
     linear_add(distance, bound, 1);
     linear_add(distance, start, -1);
-    if (is_number && (bound->def->integer >= INT32_MAX / 2 || divides(start, part.length, bound->def->integer)))
+    if (is_number &&
+        (bound->def->integer >= INT32_MAX / 2 || divides(start, part.length, bound->def->integer)))
         return;
     if (distance->ok && distance->n == 0 && distance->constant >= part.length)
         return;
@@ -121,7 +124,9 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
     pad.part.kind = INDEX_RANGE;
     pad.part.open = false;
     for (uint32_t k = 0; k < distance->n; k++) {
-        uint32_t loops = distance->terms[k].coefficient == 0 ? 0 : loops_around(distance->terms[k].value->block);
+        uint32_t loops = distance->terms[k].coefficient == 0
+                             ? 0
+                             : loops_around(distance->terms[k].value->block);
         pad.loops = loops > pad.loops ? loops : pad.loops;
     }
     if (!distance->ok)
@@ -172,7 +177,8 @@ padding_of_access(const Padding *p, const TirOp *op, uint32_t axis)
     for (uint32_t k = 0; k < op->n_limits; k++) {
         TirIndex part = op->limits[k].part;
         if (part.rows == 0)
-            part = (TirIndex){.kind = INDEX_RANGE, .length = tir_index_type(op).dim[op->limits[k].axis]};
+            part = (TirIndex){.kind = INDEX_RANGE,
+                              .length = tir_index_type(op).dim[op->limits[k].axis]};
         if (op->limits[k].axis == axis)
             add_range(p, &pads, stand_in(p, TIR_CONST, 0), tir_limit_count(op, k), part);
     }
@@ -206,9 +212,7 @@ sources_of(const TirOp *op, uint32_t axis)
         add_source(&from, op->args[axis], axis);
         add_source(&from, op->args[2], axis);
         return from;
-    case TIR_TRANSPOSE:
-        add_source(&from, op->args[0], 1 - axis);
-        return from;
+    case TIR_TRANSPOSE: add_source(&from, op->args[0], 1 - axis); return from;
     case TIR_EXPAND:
         if (axis != op->axis)
             add_source(&from, op->args[0], axis > op->axis ? axis - 1 : axis);
@@ -222,7 +226,8 @@ sources_of(const TirOp *op, uint32_t axis)
             add_source(&from, op->args[0], axis);
         return from;
     default:
-        for (uint32_t k = 0; k < op->n_args && k < 3 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0; k++)
+        for (uint32_t k = 0;
+             k < op->n_args && k < 3 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0; k++)
             add_source(&from, op->args[k], axis);
         return from;
     }
@@ -233,7 +238,8 @@ static bool
 is_merged(const TirVal *value)
 {
     if (value->def == NULL)
-        return value->block->owner != NULL && value->block->owner->op == TIR_FOR && value->index > 0;
+        return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
+               value->index > 0;
     return value->def->op == TIR_FOR || value->def->op == TIR_IF;
 }
 
@@ -393,7 +399,9 @@ bool
 padding_is_there(const Pad *pad, const TirVal *tile)
 {
     /* what a loop carries comes from outside of an iteration, or from another one */
-    const TirBlock *block = tile->def == NULL && tile->block->owner != NULL ? tile->block->owner->parent : tile->block;
+    const TirBlock *block = tile->def == NULL && tile->block->owner != NULL
+                                ? tile->block->owner->parent
+                                : tile->block;
 
     return is_visible(pad->start, block) && is_visible(pad->bound, block);
 }
@@ -402,7 +410,9 @@ TirBuilder
 padding_behind(const Padding *p, const TirVal *value)
 {
     TirBlock *block = value->block;
-    TirBuilder b = {.fn = p->fn, .block = block, .at = 0,
+    TirBuilder b = {.fn = p->fn,
+                    .block = block,
+                    .at = 0,
                     .span = value->def != NULL ? value->def->span : p->fn->span};
 
     for (uint32_t i = 0; value->def != NULL && i < block->ops.n; i++) {
@@ -472,7 +482,8 @@ count_merged(Padding *p, const PadCount *wanted)
     if (op->op == TIR_IF) {
         count = add_result(p, op);
         for (uint32_t k = 0; k < 2; k++) {
-            TirVal *own = padding_count(p, ways[k], wanted->axis, &wanted->part, wanted->least, wanted->most);
+            TirVal *own = padding_count(p, ways[k], wanted->axis, &wanted->part, wanted->least,
+                                        wanted->most);
             TirOp *yield = block_yield(op->blocks[k]);
             yield->args[place] = or_all(p, own, op->blocks[k], yield);
         }
@@ -486,9 +497,11 @@ count_merged(Padding *p, const PadCount *wanted)
     of_other.tile = op->results[at];
     of_other.count = result;
     vec_push(p->px->arena, &p->counts, of_other);
-    TirVal *first = padding_count(p, ways[0], wanted->axis, &wanted->part, wanted->least, wanted->most);
+    TirVal *first = padding_count(p, ways[0], wanted->axis, &wanted->part, wanted->least,
+                                  wanted->most);
     op->args[loop_first_initial(op) + place] = or_all(p, first, op->parent, op);
-    TirVal *next = padding_count(p, ways[1], wanted->axis, &wanted->part, wanted->least, wanted->most);
+    TirVal *next = padding_count(p, ways[1], wanted->axis, &wanted->part, wanted->least,
+                                 wanted->most);
     TirOp *yield = block_yield(op->blocks[0]);
     yield->args[place] = or_all(p, next, op->blocks[0], yield);
     return tile->def != NULL ? result : param;
@@ -504,7 +517,9 @@ count_pads(Padding *p, const TirVal *tile, const Pads *pads)
     for (uint32_t k = 0; k < pads->n; k++) {
         TirVal *start = pads->at[k].start, *bound = padding_value(p, &b, pads->at[k].bound);
         bool from_zero = is_stand_in(start) && start->def->integer == 0;
-        count = least(&b, count, from_zero ? bound : tir_binary(&b, TIR_SUB, bound, padding_value(p, &b, start)));
+        count = least(&b, count,
+                      from_zero ? bound
+                                : tir_binary(&b, TIR_SUB, bound, padding_value(p, &b, start)));
     }
     return count;
 }
@@ -521,7 +536,8 @@ count_sources(Padding *p, const PadCount *wanted)
         if (op->op == TIR_KEEP && k == 0 && most > (uint64_t)op->integer)
             most = (uint32_t)op->integer;
         if (most >= wanted->least)
-            counts[k] = padding_count(p, from.at[k].tile, from.at[k].axis, &wanted->part, wanted->least, most);
+            counts[k] = padding_count(p, from.at[k].tile, from.at[k].axis, &wanted->part,
+                                      wanted->least, most);
     }
     TirBuilder b = padding_behind(p, wanted->tile); /* behind what was made there */
     for (uint32_t k = 0; k < from.n; k++)
@@ -530,15 +546,18 @@ count_sources(Padding *p, const PadCount *wanted)
 }
 
 TirVal *
-padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least_loops, uint32_t most_loops)
+padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least_loops,
+              uint32_t most_loops)
 {
-    PadCount wanted = {.tile = tile, .axis = axis, .least = least_loops, .most = most_loops, .part = *part};
+    PadCount wanted = {
+        .tile = tile, .axis = axis, .least = least_loops, .most = most_loops, .part = *part};
     Pads all = padding_of(p, tile, axis), pads = {0};
     bool plain = true;
 
     for (uint32_t k = 0; k < all.n; k++) {
         const Pad *pad = &all.at[k];
-        if (pad->loops < least_loops || pad->loops > most_loops || !padding_same_part(&pad->part, part))
+        if (pad->loops < least_loops || pad->loops > most_loops ||
+            !padding_same_part(&pad->part, part))
             continue;
         plain = plain && pad->sure && padding_is_there(pad, tile);
         push_pad(p, &pads, *pad);
@@ -547,12 +566,14 @@ padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uin
         return NULL;
     for (uint32_t k = 0; k < p->counts.n; k++) {
         const PadCount *have = &p->counts.at[k];
-        if (have->tile == tile && have->axis == axis && have->least == least_loops && have->most == most_loops &&
-            padding_same_part(&have->part, part))
+        if (have->tile == tile && have->axis == axis && have->least == least_loops &&
+            have->most == most_loops && padding_same_part(&have->part, part))
             return have->count;
     }
     bool merged = is_merged(tile);
-    wanted.count = plain ? count_pads(p, tile, &pads) : merged ? count_merged(p, &wanted) : count_sources(p, &wanted);
+    wanted.count = plain    ? count_pads(p, tile, &pads)
+                   : merged ? count_merged(p, &wanted)
+                            : count_sources(p, &wanted);
     if (plain || !merged || tile->def == NULL || tile->def->op == TIR_IF)
         vec_push(p->px->arena, &p->counts, wanted);
     return wanted.count;

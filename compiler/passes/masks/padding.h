@@ -14,7 +14,8 @@
 enum { PADDING_AXES = 2 }; /* of tiles that code is made for: others are refused later */
 
 typedef struct Pad {
-    TirVal *start, *bound;  /* i32 scalars; what is in no block is a size or a constant, see padding_value */
+    /* i32 scalars; what is in no block is a size or a constant, see padding_value */
+    TirVal *start, *bound;
     TirIndex part;          /* whole ranges: `length` alone */
     const Linear *distance; /* bound - start, which tells pads apart */
     uint32_t loops;         /* around the range; 0: it is one of the grid, or of no loop */
@@ -31,7 +32,7 @@ typedef struct PadCount {
     const TirVal *tile;
     uint32_t axis, least, most; /* of ranges with so many loops around them */
     TirIndex part;
-    TirVal *count;              /* NULL: it has no padding */
+    TirVal *count; /* NULL: it has no padding */
 } PadCount;
 
 typedef struct Padding {
@@ -64,7 +65,8 @@ TirVal *padding_value(const Padding *p, TirBuilder *b, TirVal *value);
 
 /* How many elements `tile` has in front of its padding of this `part`, by ranges with `least` to `most` loops around
  * them, found out by the program itself, right behind the tile; NULL: it has no such padding. */
-TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least, uint32_t most);
+TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least,
+                      uint32_t most);
 
 /* A builder right behind the definition of a value. */
 TirBuilder padding_behind(const Padding *p, const TirVal *value);

@@ -123,7 +123,8 @@ mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
     bool bounded = first->alpha == -last->alpha;
     int64_t at_first = terms_beside(first, last, &bounded) * SIZE + first->constant;
     int64_t at_last = terms_beside(last, first, &bounded) * SIZE + last->constant;
-    int64_t length = affine_extreme(first, true) + affine_extreme(last, true) + first->constant + last->constant;
+    int64_t length = affine_extreme(first, true) + affine_extreme(last, true) + first->constant +
+                     last->constant;
     uint32_t trips = bounded && length >= 0 ? (uint32_t)(length / first->alpha) + 1 : 0;
 
     if (axis->sliding && trips > 0 && (axis->sliding_trips == 0 || axis->sliding_trips > trips))
@@ -199,8 +200,8 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         }
         if (stays && op->results[0]->type.rank < 2)
             continue; /* a vector's mask, the same in every iteration: cheaper than another loop */
-        bool can_skip =
-            op->op == TIR_MASK && moves && iteration_is_noop(s->px->arena, s->fn, loop, op);
+        bool can_skip = op->op == TIR_MASK && moves &&
+                        iteration_is_noop(s->px->arena, s->fn, loop, op);
         if (op->op == TIR_MASK && moves && !can_skip)
             diag_remark(s->px->diag, op->span,
                         "iterations that this mask hides are not skipped: the loop's body was "
@@ -216,7 +217,8 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
 static bool
 keeps_what_is_cut(const Affine *above, const Affine *below)
 {
-    int64_t least = above->constant + affine_extreme(above, false) + below->constant + affine_extreme(below, false);
+    int64_t least = above->constant + affine_extreme(above, false) + below->constant +
+                    affine_extreme(below, false);
     bool opposite = above->alpha == -below->alpha;
 
     terms_beside(above, below, &opposite);
@@ -300,7 +302,8 @@ split_loop(Splitter *s, TirOp *loop)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t *live = &conditions[k].mask->segments;
         *live |= conditions[k].f.alpha > 0 ? live_below : live_above;
-        if (conditions[k].f.alpha <= 0 && !only_padding && may_cut_first(&conditions[k].f, conditions, n))
+        if (conditions[k].f.alpha <= 0 && !only_padding &&
+            may_cut_first(&conditions[k].f, conditions, n))
             *live |= live_below;
     }
 

@@ -49,13 +49,10 @@ is_fence(const TirOp *op)
     case TIR_STORE:
     case TIR_TMA_STORE:
     case TIR_ATOMIC_ADD:
-    case TIR_LOAD:
-        return true;
+    case TIR_LOAD: return true;
     case TIR_CONVERT:
-    case TIR_REDUCE:
-        return op->shared != NULL; /* synchronises by itself */
-    default:
-        return false;
+    case TIR_REDUCE: return op->shared != NULL; /* synchronises by itself */
+    default: return false;
     }
 }
 

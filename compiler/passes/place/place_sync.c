@@ -164,8 +164,9 @@ pass_place_sync(PassContext *px, TirFn *fn)
     Open open = {0};
 
     if (fn->shared.n > 64) {
-        diag_error(px->diag, fn->span, "E-SHARED: kernel '%s' needs %u shared buffers; 64 are supported",
-                   fn->name, fn->shared.n);
+        diag_error(px->diag, fn->span,
+                   "E-SHARED: kernel '%s' needs %u shared buffers; 64 are supported", fn->name,
+                   fn->shared.n);
         return false;
     }
     sync_block(&s, fn->body, &open);

@@ -18,11 +18,11 @@ enum { BUFFER_ALIGN = 128, MATRIX_ROWS = 8 };
 
 typedef struct Usage {
     TirShared *shared;
-    int32_t rows, cols;     /* physical extents that some access needs */
-    bool matrix;            /* read by ldmatrix */
+    int32_t rows, cols;       /* physical extents that some access needs */
+    bool matrix;              /* read by ldmatrix */
     const Layout *layouts[8]; /* register layouts that are written from or read into */
     uint32_t n_layouts;
-    uint32_t first, last;   /* positions in the program between which it is alive */
+    uint32_t first, last; /* positions in the program between which it is alive */
     bool used;
 } Usage;
 
@@ -181,8 +181,7 @@ matrix_conflicts(Planner *p, const SharedLayout *layout)
 
     for (uint32_t k = 0; k < p->matrix.n; k++) {
         const MatrixConflicts *had = &p->matrix.at[k];
-        if (had->pitch == counted.pitch && had->bits == counted.bits &&
-            had->shift == counted.shift)
+        if (had->pitch == counted.pitch && had->bits == counted.bits && had->shift == counted.shift)
             return had->conflicts;
     }
     for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
@@ -197,8 +196,8 @@ matrix_conflicts(Planner *p, const SharedLayout *layout)
 /* Extra passes of those accesses, and of ldmatrix, to a buffer laid out like `layout`; `enough`
  * of them are not counted further. */
 static int32_t
-count_conflicts(Planner *p, const Usage *usage, const AccessList *list,
-                const SharedLayout *layout, int32_t enough)
+count_conflicts(Planner *p, const Usage *usage, const AccessList *list, const SharedLayout *layout,
+                int32_t enough)
 {
     int32_t total = usage->matrix ? matrix_conflicts(p, layout) : 0, at[WARP_LANES];
 
@@ -251,8 +250,8 @@ lay_out(Planner *p, const Usage *usage)
     int32_t bytes = round_up(layout->pitch * layout->rows, usage->rows > 1 ? BUFFER_ALIGN : 16);
     shared->bytes = (uint32_t)bytes * shared->stages;
     if (p->px->report != NULL) {
-        buf_printf(p->px->report, "shared %s: %u stages of %d bytes, ", shared->name, shared->stages,
-                   bytes);
+        buf_printf(p->px->report, "shared %s: %u stages of %d bytes, ", shared->name,
+                   shared->stages, bytes);
         shared_layout_print(layout, p->px->report);
         buf_printf(p->px->report, ", bank conflicts %d\n", conflicts);
     }
@@ -323,8 +322,9 @@ find_ride(Planner *p, TirShared *vector)
     vector->shares_barrier = 0;
     for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *pipeline = p->fn->shared.at[k];
-        if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer && !pipeline->release_lag &&
-            pipeline->stages == vector->stages && goes_with(p->fn->plan->producer, pipeline, vector) &&
+        if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer &&
+            !pipeline->release_lag && pipeline->stages == vector->stages &&
+            goes_with(p->fn->plan->producer, pipeline, vector) &&
             goes_with(p->fn->body, pipeline, vector))
             vector->shares_barrier = k + 1;
     }
@@ -355,20 +355,21 @@ place_pipelines(Planner *p)
             const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];
             pipeline->offset = below->offset;
             if (p->px->report != NULL)
-                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", pipeline->name, below->name);
+                buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", pipeline->name,
+                           below->name);
             continue;
         }
         pipeline->offset = offset;
         pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
-                      (pipeline->per_consumer || !pipeline->is_pipeline ? plan->consumers : 1);
+                          (pipeline->per_consumer || !pipeline->is_pipeline ? plan->consumers : 1);
         offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
                        pipeline->is_pipeline ? "pipeline" : "buffer", pipeline->name,
                        pipeline->stages,
                        pipeline->per_consumer ? " for each warp group"
-                       : pipeline->paired ? ", filled by two blocks"
-                                      : "",
+                       : pipeline->paired     ? ", filled by two blocks"
+                                              : "",
                        pipeline->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
@@ -376,9 +377,10 @@ place_pipelines(Planner *p)
         if (!pipeline->is_vector)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
-        *layout = (SharedLayout){.rows = 1,
-                                 .cols = pipeline->cols,
-                                 .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
+        *layout = (SharedLayout){
+            .rows = 1,
+            .cols = pipeline->cols,
+            .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
         pipeline->layout = layout;
         pipeline->offset = offset;
         pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages;
@@ -394,7 +396,8 @@ place_pipelines(Planner *p)
             continue;
         }
         pipeline->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * pipeline->stages * (pipeline->per_consumer ? plan->consumers : 1);
+        offset += 2 * MBARRIER_BYTES * pipeline->stages *
+                  (pipeline->per_consumer ? plan->consumers : 1);
     }
     if (plan->reg_pressure > 1 || plan->coop_k) {
         plan->mark = offset;
@@ -417,8 +420,8 @@ place_buffers(Planner *p)
     for (uint32_t round = 0; round < n; round++) {
         uint32_t pick = n;
         for (uint32_t k = 0; k < n; k++) {
-            if (!placed[k] && !is_of_roles(p->fn->shared.at[k]) && (pick == n || p->fn->shared.at[k]->bytes >
-                                                p->fn->shared.at[pick]->bytes))
+            if (!placed[k] && !is_of_roles(p->fn->shared.at[k]) &&
+                (pick == n || p->fn->shared.at[k]->bytes > p->fn->shared.at[pick]->bytes))
                 pick = k;
         }
         if (pick == n)
@@ -431,8 +434,10 @@ place_buffers(Planner *p)
                 const TirShared *other = p->fn->shared.at[k];
                 if (!placed[k] || !overlap(&p->usage[k], &p->usage[pick]))
                     continue;
-                if (offset < other->offset + other->bytes && other->offset < offset + shared->bytes) {
-                    offset = (uint32_t)round_up((int32_t)(other->offset + other->bytes), BUFFER_ALIGN);
+                if (offset < other->offset + other->bytes &&
+                    other->offset < offset + shared->bytes) {
+                    offset = (uint32_t)round_up((int32_t)(other->offset + other->bytes),
+                                                BUFFER_ALIGN);
                     moved = true;
                 }
             }
@@ -463,8 +468,10 @@ tile_parameters(PassContext *px, const TirFn *fn)
     for (uint32_t k = 0; k < fn->constants.n; k++) {
         const TirConstant *constant = &fn->constants.at[k];
         if (strtol(constant->value, NULL, 10) > 1)
-            list = list == NULL ? arena_printf(px->arena, "%s = %s", constant->name, constant->value)
-                                : arena_printf(px->arena, "%s, %s = %s", list, constant->name, constant->value);
+            list = list == NULL
+                       ? arena_printf(px->arena, "%s = %s", constant->name, constant->value)
+                       : arena_printf(px->arena, "%s, %s = %s", list, constant->name,
+                                      constant->value);
     }
     return list;
 }
@@ -473,22 +480,25 @@ tile_parameters(PassContext *px, const TirFn *fn)
 static void
 refuse(PassContext *px, const TirFn *fn)
 {
-    diag_error(px->diag, fn->span,
-               "E-SHARED: kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
-               "tiles smaller or use fewer stages",
-               fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
+    diag_error(
+        px->diag, fn->span,
+        "E-SHARED: kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
+        "tiles smaller or use fewer stages",
+        fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
         if (shared->bytes == 0) /* it lies over another */
             continue;
-        diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name, shared->bytes,
-                  shared->stages, shared->rows, shared->cols, shared->per_consumer ? ", for each consumer" : "");
+        diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name,
+                  shared->bytes, shared->stages, shared->rows, shared->cols,
+                  shared->per_consumer ? ", for each consumer" : "");
     }
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");
     const char *parameters = tile_parameters(px, fn);
     if (parameters != NULL)
-        diag_note(px->diag, fn->span, "its tiles come from %s: -D NAME=VALUE gives others", parameters);
+        diag_note(px->diag, fn->span, "its tiles come from %s: -D NAME=VALUE gives others",
+                  parameters);
 }
 
 bool

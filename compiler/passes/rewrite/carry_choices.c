@@ -178,9 +178,13 @@ carry(Carrier *c, TirVal *value)
 {
     TirFn *fn = c->fn;
     uint32_t first = loop_first_initial(c->loop);
-    TirBuilder before = {.fn = fn, .block = c->loop->parent, .span = value->def->span,
+    TirBuilder before = {.fn = fn,
+                         .block = c->loop->parent,
+                         .span = value->def->span,
                          .at = (int32_t)place_of(c->loop->parent, c->loop)};
-    TirBuilder inside = {.fn = fn, .block = c->branch->blocks[0], .span = value->def->span,
+    TirBuilder inside = {.fn = fn,
+                         .block = c->branch->blocks[0],
+                         .span = value->def->span,
                          .at = (int32_t)(c->branch->blocks[0]->ops.n - 1)};
     CloneMap at_first = clone_map(fn), in_branch = clone_map(fn);
 
@@ -237,7 +241,9 @@ pass_carry_choices(PassContext *px, TirFn *fn)
             continue;
         uint32_t n = loop->blocks[0]->ops.n;
         for (uint32_t k = 0; k < n; k++) {
-            Carrier c = {.fn = fn, .loop = loop, .body = loop->blocks[0],
+            Carrier c = {.fn = fn,
+                         .loop = loop,
+                         .body = loop->blocks[0],
                          .branch = loop->blocks[0]->ops.at[k]};
             if (c.branch->op == TIR_IF && carry_branch(&c)) {
                 changed = true;

@@ -14,7 +14,8 @@
 typedef struct Fuser {
     PassContext *px;
     TirFn *fn;
-    uint32_t n;       /* values before the pass; what it makes itself is no product of an addition */
+    /* values before the pass; what it makes itself is no product of an addition */
+    uint32_t n;
     uint32_t *uses;   /* of those, by id */
     TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
     bool changed;

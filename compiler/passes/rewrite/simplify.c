@@ -20,10 +20,10 @@ typedef struct Seen {
 
 typedef struct Simplifier {
     PassContext *px;
-    VEC(Seen) seen;   /* pure operations of the blocks around, in order */
-    uint32_t *bucket; /* the last one in `seen` with such a hash: its index plus 1; 0: none */
+    VEC(Seen) seen;     /* pure operations of the blocks around, in order */
+    uint32_t *bucket;   /* the last one in `seen` with such a hash: its index plus 1; 0: none */
     uint32_t n_buckets; /* a power of two */
-    TirVal **instead; /* by the id of a value: what stands for it, NULL: itself */
+    TirVal **instead;   /* by the id of a value: what stands for it, NULL: itself */
     bool changed;
 } Simplifier;
 
@@ -32,8 +32,8 @@ same_op(const TirOp *a, const TirOp *b)
 {
     if (a->op != b->op || a->n_args != b->n_args || a->integer != b->integer ||
         a->axis != b->axis || a->reduce != b->reduce || a->segments != b->segments ||
-        a->partial != b->partial || a->swap_ab != b->swap_ab || a->coop_k != b->coop_k || a->shared != b->shared ||
-        memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
+        a->partial != b->partial || a->swap_ab != b->swap_ab || a->coop_k != b->coop_k ||
+        a->shared != b->shared || memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
         (a->op == TIR_IOTA && !tir_same_index(&a->index[0], &b->index[0])) ||
         !tir_type_eq(a->results[0]->type, b->results[0]->type))
         return false;
@@ -116,8 +116,7 @@ fold(TirOpcode op, int64_t a, int64_t b, int64_t *out)
             return false;
         *out = a % b;
         break;
-    default:
-        return false;
+    default: return false;
     }
     return *out >= INT32_MIN && *out <= INT32_MAX;
 }
@@ -130,7 +129,8 @@ is_one(const TirVal *value)
 
     while (def != NULL && def->op == TIR_BROADCAST)
         def = def->args[0]->def;
-    return def != NULL && def->op == TIR_CONST && dtype_is_float(def->results[0]->type.dtype) && def->number == 1;
+    return def != NULL && def->op == TIR_CONST && dtype_is_float(def->results[0]->type.dtype) &&
+           def->number == 1;
 }
 
 /* What the operation is equal to without computing; NULL: nothing simpler is known. */
@@ -156,7 +156,8 @@ simpler(Simplifier *s, TirOp *op)
         if (has_a && ((op->op == TIR_MUL && a == 1) || (op->op == TIR_ADD && a == 0)))
             return op->args[1];
     }
-    if (op->op == TIR_MUL && dtype_is_float(op->results[0]->type.dtype)) { /* exact, whatever x is */
+    /* exact, whatever x is */
+    if (op->op == TIR_MUL && dtype_is_float(op->results[0]->type.dtype)) {
         if (is_one(op->args[1]))
             return op->args[0];
         if (is_one(op->args[0]))
@@ -164,8 +165,7 @@ simpler(Simplifier *s, TirOp *op)
     }
     if (op->op == TIR_CAST && op->args[0]->type.dtype == op->results[0]->type.dtype)
         return op->args[0];
-    if (op->op == TIR_TRANSPOSE && op->args[0]->def != NULL &&
-        op->args[0]->def->op == TIR_TRANSPOSE)
+    if (op->op == TIR_TRANSPOSE && op->args[0]->def != NULL && op->args[0]->def->op == TIR_TRANSPOSE)
         return op->args[0]->def->args[0];
     if (op->op == TIR_BROADCAST && tir_same_shape(op->args[0]->type, op->results[0]->type))
         return op->args[0];

@@ -29,17 +29,18 @@
 
 enum {
     FIX_ROUNDS = 64,
-    ROUNDED = 4 /* registers of a thread that are not missed: what is left for others is a round number */
+    /* registers of a thread that are not missed: what is left for others is a round number */
+    ROUNDED = 4
 };
 
 typedef struct Planner {
     PassContext *px;
     TirFn *fn;
-    TirOp *loop;          /* the main loop */
-    uint32_t axis;        /* the consumer axis being tried */
-    bool *depends;        /* by value: depends on the index of the consumer axis */
-    uint8_t *along;       /* by value: bit d: dimension d runs along the consumer axis */
-    const char *why;      /* the reason why there is no plan */
+    TirOp *loop;     /* the main loop */
+    uint32_t axis;   /* the consumer axis being tried */
+    bool *depends;   /* by value: depends on the index of the consumer axis */
+    uint8_t *along;  /* by value: bit d: dimension d runs along the consumer axis */
+    const char *why; /* the reason why there is no plan */
     Span where;
 } Planner;
 
@@ -102,7 +103,9 @@ find_main_loop(Planner *p)
     for (uint32_t i = 0; i < p->loop->blocks[0]->ops.n; i++)
         direct += p->loop->blocks[0]->ops.at[i]->op == TIR_MMA;
     if (direct != all)
-        return refuse(p, p->loop->span, "there are products outside of the main loop, or in a branch or loop inside it");
+        return refuse(
+            p, p->loop->span,
+            "there are products outside of the main loop, or in a branch or loop inside it");
     return true;
 }
 
@@ -182,14 +185,17 @@ check_load(Planner *p, const TirOp *load)
     if (dtype_bits(tensor->dtype) != 16)
         return refuse(p, load->span, "an operand of a product does not have 16 bits");
     if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
-        return refuse(p, load->span, "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+        return refuse(
+            p, load->span,
+            "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
     if (!tir_is_contiguous(load))
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
     if (!box_may_end(load, form->rank))
-        return refuse(p, load->span, "a range ends elsewhere than the tensor that a product reads, along its last "
-                                     "dimension or one of several");
+        return refuse(p, load->span,
+                      "a range ends elsewhere than the tensor that a product reads, along its last "
+                      "dimension or one of several");
     if (load->n_limits > 0 && !producer_can(p, tir_limit_count(load, 0)))
         return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
     if (writes_tensor(p->fn->body, tensor))
@@ -252,7 +258,8 @@ is_never_settled(const TirFn *fn, const AccessPair *pair)
 static bool
 check_order(Planner *p)
 {
-    AccessWalk walk = {.fn = p->fn, .settled = p->px->plan.cooperative ? is_never_settled : is_change_in_place};
+    AccessWalk walk = {.fn = p->fn,
+                       .settled = p->px->plan.cooperative ? is_never_settled : is_change_in_place};
 
     access_walk(&walk, p->fn->body);
     if (walk.found.earlier == NULL)
@@ -302,7 +309,8 @@ is_packed(const TirOp *op)
 
 /* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
  * exchange their parts of the left operand, and each computes a share of the result. */
-static const char no_joint[] = "a product over all warp groups takes instructions that read both operands in shared memory";
+static const char no_joint[] =
+    "a product over all warp groups takes instructions that read both operands in shared memory";
 
 static bool
 check_coop_k(Planner *p, TirOp *op)
@@ -316,16 +324,19 @@ check_coop_k(Planner *p, TirOp *op)
         return refuse(p, op->span, "a product adds up over what the warp groups have apart");
     for (uint32_t k = 0; k + 1 < add->n_args; k++) {
         if (p->depends[add->args[k]->id])
-            return refuse(p, op->span, "a product over all warp groups is added to places that differ");
+            return refuse(p, op->span,
+                          "a product over all warp groups is added to places that differ");
     }
     CoopKShare share = coop_k_share(op->results[0]->type, consumers);
     if ((target_role_mma(p->px->target, op->args[0]->type.dtype)->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
     if (consumers > MOST_SHARING || share.rows == 0)
-        return refuse(p, op->span, "a product over all warp groups can not be shared out between them");
+        return refuse(p, op->span,
+                      "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
-        !box_may_be_written(add) || is_packed(add) || !box_may_end(add, form->rank) || share.rows > form->box)
+        !box_may_be_written(add) || is_packed(add) || !box_may_end(add, form->rank) ||
+        share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         load_behind(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
@@ -363,7 +374,8 @@ check_columns(Planner *p, TirOp *op)
     if ((form->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
     if (rows != form->m || cols > form->n)
-        return refuse(p, op->span, "a sum over all warp groups has 64 rows, and up to 256 columns each");
+        return refuse(p, op->span,
+                      "a sum over all warp groups has 64 rows, and up to 256 columns each");
     op->coop_k = true;
     op->swap_ab = false;
     return check_load(p, right) && check_place(p, right);
@@ -402,30 +414,40 @@ check_mmas(Planner *p)
         if (along != 1 && along != 2)
             return refuse(p, op->span, "a product does not run along the warp groups' axis");
         op->swap_ab = along == 2;
-        int32_t rows = op->results[0]->type.dim[op->swap_ab], cols = op->results[0]->type.dim[1 - op->swap_ab];
+        int32_t rows = op->results[0]->type.dim[op->swap_ab],
+                cols = op->results[0]->type.dim[1 - op->swap_ab];
         int32_t inner = op->args[0]->type.dim[1];
         const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
         if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
-        bool by_warps = form->issuer == BY_WARP; /* four of them, side by side; as many columns as fit */
+        /* four of them, side by side; as many columns as fit */
+        bool by_warps = form->issuer == BY_WARP;
         int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
         if (by_warps && rows != each)
             return refuse(p, op->span, "a product of four warps has 64 rows");
         if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
-            return refuse(p, op->span, "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
+            return refuse(
+                p, op->span,
+                "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
         TirOp *left = load_behind(op->args[op->swap_ab ? 1 : 0]);
         TirOp *right = load_behind(op->args[op->swap_ab ? 0 : 1]);
         if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
-            return refuse(p, op->span, "a product has more columns than the registers of so many warp groups hold at once");
+            return refuse(
+                p, op->span,
+                "a product has more columns than the registers of so many warp groups hold at once");
         if (rows / each * cols / 2 + BESIDE_RESULT >
             (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
-            return refuse(p, op->span, "a product has more rows and columns than the registers of a warp group hold");
+            return refuse(
+                p, op->span,
+                "a product has more rows and columns than the registers of a warp group hold");
         if (right == NULL) /* also where instructions could: its layout is that of a left operand */
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
         if (left == NULL && inner % form->k != 0)
             return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
         if (inner % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
-            return refuse(p, op->span, "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+            return refuse(
+                p, op->span,
+                "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
         if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
             return false;
         if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
@@ -526,154 +548,11 @@ make_pipelines(Planner *p)
     }
 }
 
-/* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
- * blocks than run at once. */
-static void
-count_blocks(TirFn *fn)
-{
-    const HostExpr *all = NULL;
-
-    for (uint32_t k = 0; k < fn->grid.n; k++) {
-        const HostExpr *n = fn->grid.at[k].extent;
-        if (k == fn->plan->consumer_axis && fn->plan->consumers > 1) /* none, where consumers divide a program */
-            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->consumers));
-        if (k == fn->plan->consumer_axis && fn->plan->paired)
-            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
-        all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
-    }
-    if (fn->plan->persistent) {
-        HostExpr *sms = host_int(fn->arena, 0);
-        sms->kind = HOST_SM_COUNT;
-        if (fn->plan->paired)
-            sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
-        all = host_binary(fn->arena, HOST_MIN, sms, all);
-    }
-    if (fn->plan->paired)
-        all = host_binary(fn->arena, HOST_MUL, all, host_int(fn->arena, 2));
-    fn->blocks[0] = all;
-    fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
-}
-
-bool
-plan_draws(const PassContext *px, const TirFn *fn)
-{
-    return tir_length_axis(fn) < fn->grid.n && px->plan.dynamic && (fn->plan == NULL || !fn->plan->paired);
-}
-
-/* How many indices of dimension `d` programs share that run at the same time and go through `trips`
- * iterations at most: what these go through; else, where no number bounds them, all. */
-static const HostExpr *
-shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
-{
-    const TensorDim *dim = &op->tensor->dim[d];
-    HostExpr *size = host_int(arena, dim->constant);
-
-    if (dim->constant == 0) {
-        size->kind = HOST_SIZE;
-        size->index = dim->size;
-    }
-    int64_t most = (int64_t)trips * op->index[d].length;
-    if (most == 0 || most > INT32_MAX || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
-        return size;
-    return host_binary(arena, HOST_MIN, size, host_int(arena, most));
-}
-
-/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
- * time of those that share what they load.  Blocks that stay draw them from a counter. */
-static void
-plan_drawing(Planner *p)
-{
-    enum { COUNTER_BYTES = 8, ADDED = 2 }; /* what is added to is read and written */
-    TirFn *fn = p->fn;
-    const TirBlock *body = p->loop->blocks[0];
-    const HostExpr *bytes = host_int(fn->arena, 0);
-
-    if (!plan_draws(p->px, fn))
-        return;
-    TirGridAxis *axis = &fn->grid.at[tir_length_axis(fn)];
-    uint32_t trips = p->loop->n_segments > 1 ? axis->sliding_trips : 0;
-    axis->reversed = axis->sliding ? axis->short_first : axis->reversed;
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
-        int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer && op->shared->of_consumer < 2)
-            row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
-        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
-                 (added->def->coop_k || fn->plan->cooperative))
-            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
-        const HostExpr *rows = NULL;
-        for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
-            if (op->index[d].kind != INDEX_SCALAR)
-                rows = shared_indices(fn->arena, op, d, trips);
-        }
-        if (rows != NULL)
-            bytes = host_binary(fn->arena, HOST_ADD, bytes,
-                                host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
-    }
-    fn->plan->shared_bytes_each = bytes;
-    if (!fn->plan->persistent)
-        return;
-    fn->plan->dynamic = true;
-    if (!fn->plan->lookahead) { /* there consumers can spare none; pipelines that are filled together take few */
-        const Target *target = p->px->target;
-        fn->plan->producer_registers = target->dynamic_registers[fn->plan->consumers].producer;
-        fn->plan->consumer_registers = target->dynamic_registers[fn->plan->consumers].consumer;
-    }
-    TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
-    vec_push(fn->arena, &fn->memories, counter);
-}
-
-/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
- * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
- * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
- * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
-static bool
-has_reversed_raster(const TirFn *fn)
-{
-    const TirPlan *plan = fn->plan;
-
-    if (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1)
-        return false;
-    const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
-    return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
-}
-
-/* The index of a block's first program: of its consumers' axis by their number, else that of all. */
-static void
-settle_first_programs(TirFn *fn, TirBlock *block)
-{
-    const TirPlan *plan = fn->plan;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            settle_first_programs(fn, op->blocks[k]);
-        if (op->op != TIR_GRID_FIRST)
-            continue;
-        if (plan->reversed_raster && op->integer == (int64_t)plan->consumer_axis) { /* the first that is there */
-            TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
-            TirVal *none = tir_const_int(&after, 0), *index = tir_binary(&after, TIR_MAX, none, none);
-            tir_replace_uses(fn, op->results[0], index);
-            index->def->args[0] = op->results[0];
-            continue;
-        }
-        op->op = TIR_GRID;
-        if (plan->cooperative || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
-            continue;
-        TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
-        TirVal *consumers = tir_const_int(&b, plan->consumers);
-        TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
-        TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
-        tir_replace_uses(fn, op->results[0], index);
-        first->def->args[0] = op->results[0];
-    }
-}
-
 static bool
 writes_once_more(const Planner *p, const TirOp *op)
 {
-    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && !writes_nothing_past(p->fn, p->axis, op);
+    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
+                  !writes_nothing_past(p->fn, p->axis, op);
 
     for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
@@ -693,9 +572,11 @@ check_coop_k_writes(Planner *p)
     for (uint32_t i = 0; i < body->ops.n; i++)
         coop_k = coop_k || body->ops.at[i]->coop_k;
     for (uint32_t i = 0; i < body->ops.n && coop_k; i++) {
-        const TirOp *op = body->ops.at[i], *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
+        const TirOp *op = body->ops.at[i],
+                    *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
         if (writes_once_more(p, op) && (op->op != TIR_ATOMIC_ADD || value == NULL || !value->coop_k))
-            return refuse(p, op->span, "memory is written in a loop that all warp groups go through together");
+            return refuse(p, op->span,
+                          "memory is written in a loop that all warp groups go through together");
     }
     return true;
 }
@@ -717,7 +598,8 @@ check_writes(Planner *p)
             behind = behind || op == inner;
             if (op == inner || (behind && block == p->fn->body) || !writes_once_more(p, op))
                 continue;
-            return refuse(p, op->span, "memory is written before the main loop, or in a loop around it");
+            return refuse(p, op->span,
+                          "memory is written before the main loop, or in a loop around it");
         }
         if (block == p->fn->body)
             return check_coop_k_writes(p);
@@ -735,7 +617,8 @@ try_axis(Planner *p, uint32_t axis)
     p->depends = arena_array(fn->arena, bool, fn->next_id + 1);
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
     AxisDependence dependence = {axis, p->depends, p->along};
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body); round++)
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body);
+         round++)
         ;
     return check_mmas(p) && check_writes(p);
 }
@@ -746,7 +629,8 @@ static int64_t
 loaded_elements(const Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    uint32_t consumers = p->px->plan.consumers > 1 ? p->px->plan.consumers : 2; /* one goes the way of several */
+    /* one goes the way of several */
+    uint32_t consumers = p->px->plan.consumers > 1 ? p->px->plan.consumers : 2;
     int64_t n = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -804,7 +688,8 @@ divide_tiles(Planner *p)
     Span where = p->loop->span;
 
     if ((target_role_mma(p->px->target, DT_BF16)->a & IN_SHARED) == 0)
-        return refuse(p, where, "parts of tiles take instructions that read both operands in shared memory");
+        return refuse(p, where,
+                      "parts of tiles take instructions that read both operands in shared memory");
     if (hints->consumers < 2)
         return refuse(p, where, "one warp group has nobody to divide a tile with");
     const char *why = plan_cooperative(p->fn, p->loop, hints->consumers, registers, &where);
@@ -822,8 +707,9 @@ pair_blocks(Planner *p)
 
     if (!p->px->plan.paired)
         return;
-    const char *why = target_can(p->px->target, CAN_CLUSTER) ? plan_can_pair(p->fn, p->loop, &where)
-                                                             : "the target has no clusters of blocks";
+    const char *why = target_can(p->px->target, CAN_CLUSTER)
+                          ? plan_can_pair(p->fn, p->loop, &where)
+                          : "the target has no clusters of blocks";
     if (why == NULL) {
         plan_pairs(p->fn);
         return;
@@ -867,15 +753,16 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     }
     fn->plan = arena_new(fn->arena, TirPlan);
-    *fn->plan = (TirPlan){.consumers = hints->consumers,
-                          .consumer_axis = p.axis,
-                          .cooperative = hints->cooperative,
-                          .persistent = hints->persistent,
-                          .pingpong = hints->pingpong && hints->consumers > 1,
-                          .producer_registers = px->target->role_registers[hints->consumers].producer,
-                          .consumer_registers = px->target->role_registers[hints->consumers].consumer};
-    fn->plan->pipelined =
-        hints->pipelined && plan_overlap_fits(px->target, hints->consumers, result_registers(&p, true));
+    *fn->plan = (TirPlan){
+        .consumers = hints->consumers,
+        .consumer_axis = p.axis,
+        .cooperative = hints->cooperative,
+        .persistent = hints->persistent,
+        .pingpong = hints->pingpong && hints->consumers > 1,
+        .producer_registers = px->target->role_registers[hints->consumers].producer,
+        .consumer_registers = px->target->role_registers[hints->consumers].consumer};
+    fn->plan->pipelined = hints->pipelined && plan_overlap_fits(px->target, hints->consumers,
+                                                                result_registers(&p, true));
     if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
         plan_not_kept(px, fn, p.loop->span,
                       arena_printf(fn->arena,
@@ -884,15 +771,16 @@ pass_plan(PassContext *px, TirFn *fn)
                                    (int)result_registers(&p, true), BESIDE_SUMS,
                                    fn->plan->consumer_registers + ROUNDED));
     fn->plan->lookahead = lookahead;
-    int32_t results = (int32_t)result_registers(&p, false), registers = (int32_t)fn->plan->consumer_registers;
+    int32_t results = (int32_t)result_registers(&p, false),
+            registers = (int32_t)fn->plan->consumer_registers;
     fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
     fn->warps = 4;
     make_pipelines(&p);
     pair_blocks(&p);
-    count_blocks(fn);
-    plan_drawing(&p);
-    fn->plan->reversed_raster = has_reversed_raster(fn);
+    plan_count_blocks(fn);
+    plan_drawing(p.px, p.fn, p.loop);
+    fn->plan->reversed_raster = plan_has_reversed_raster(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
-    settle_first_programs(fn, fn->body);
+    plan_settle_first_programs(fn, fn->body);
     return true;
 }

@@ -12,8 +12,8 @@ enum {
     MOST_SHARING = (NAMED_BARRIERS - 2 - 2 * MOST_CONSUMERS) / 2,
     BARRIER_BLOCK = 0,
     BARRIER_GROUP = 1, /* a warp group's own: it is counted from 1, too */
-    BARRIER_FREE = BARRIER_GROUP + MOST_CONSUMERS, /* the staging buffer was read .. */
-    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,    /* a consumer has its turn */
+    BARRIER_FREE = BARRIER_GROUP + MOST_CONSUMERS,     /* the staging buffer was read .. */
+    BARRIER_TURN = BARRIER_FREE + MOST_SHARING,        /* a consumer has its turn */
     BARRIER_CONSUMERS = BARRIER_TURN + MOST_CONSUMERS, /* all that compute */
     BARRIER_FULL = BARRIER_CONSUMERS + 1,              /* .. and was written */
     BARRIERS_USED = BARRIER_FULL + MOST_SHARING
@@ -39,7 +39,8 @@ bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 /* plan_cooperative.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
  * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the
  * kernel is half done then. */
-const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, Span *where);
+const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers,
+                             Span *where);
 
 /* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second swizzle atom column
  * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
@@ -71,14 +72,24 @@ typedef VEC(TirOp *) OpList;
 
 /* The first product of an iteration, when it begins in the one before. */
 typedef struct Lookahead {
-    TirOp *mma, *load;      /* of the body: its operand that is loaded in each iteration */
-    OpList needs;           /* what makes it, in order, itself the last */
-    bool *of;               /* by id: itself, what it loads, what is made of them when asked for */
-    struct CloneMap *next;  /* roles: in which the next iteration's begins; NULL: there is none */
+    TirOp *mma, *load;     /* of the body: its operand that is loaded in each iteration */
+    OpList needs;          /* what makes it, in order, itself the last */
+    bool *of;              /* by id: itself, what it loads, what is made of them when asked for */
+    struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Lookahead;
+
+/* ---- plan_grid.c ---- */
 
 /* Whether its programs differ in length, and go in an order that minds it. */
 bool plan_draws(const PassContext *px, const TirFn *fn);
+/* Lets blocks draw such programs from a counter; the pipelines of `loop`, the main one, are made. */
+void plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop);
+/* Sets how many blocks are launched. */
+void plan_count_blocks(TirFn *fn);
+/* Whether programs of the consumer axis are counted from its end. */
+bool plan_has_reversed_raster(const TirFn *fn);
+/* Settles in `block` and the blocks inside of it which program is a block's first. */
+void plan_settle_first_programs(TirFn *fn, TirBlock *block);
 
 /* ---- plan_preload.c ---- */
 

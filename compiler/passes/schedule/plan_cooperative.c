@@ -32,10 +32,9 @@ enum {
     OWN = -1 /* in place of a consumer's number: of the one that runs */
 };
 
-
 typedef struct Divider {
     TirFn *fn;
-    TirBlock *body;  /* of the main loop */
+    TirBlock *body; /* of the main loop */
     uint32_t consumers;
     int32_t registers;
     uint32_t known;  /* values from here on are made here */
@@ -76,7 +75,8 @@ has_columns(const Divider *d, const TirVal *value)
 static bool
 adds_up(const Divider *d, const TirOp *op)
 {
-    return op->op == TIR_MMA && (along(d, op->args[0]) & 2) != 0 && (along(d, op->args[1]) & 1) != 0;
+    return op->op == TIR_MMA && (along(d, op->args[0]) & 2) != 0 &&
+           (along(d, op->args[1]) & 1) != 0;
 }
 
 static bool
@@ -135,11 +135,13 @@ check_columns(Divider *d, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (!d->columns[op->args[k]->id])
                 continue;
-            bool goes_on = op->op == TIR_FOR || (op->op == TIR_YIELD && block->owner->op == TIR_FOR) ||
+            bool goes_on = op->op == TIR_FOR ||
+                           (op->op == TIR_YIELD && block->owner->op == TIR_FOR) ||
                            (op->op == TIR_MMA && k == 2) ||
                            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
             if (!goes_on && !(is_write(op) && k + 1 == op->n_args && tir_is_contiguous(op)))
-                return refuse(d, op->span, "a sum of all warp groups is used for more than being stored");
+                return refuse(d, op->span,
+                              "a sum of all warp groups is used for more than being stored");
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (!check_columns(d, op->blocks[k]))
@@ -233,7 +235,8 @@ narrow_access(Divider *d, TirOp *op, uint32_t dim, TirVal *start, int32_t length
 
     for (uint32_t k = 0; k < dim; k++)
         at += op->index[k].kind != INDEX_FULL;
-    bool more = op->index[dim].kind == INDEX_FULL; /* the value, if any, stands behind the indices */
+    /* the value, if any, stands behind the indices */
+    bool more = op->index[dim].kind == INDEX_FULL;
     TirVal **args = arena_array(d->fn->arena, TirVal *, op->n_args + 1);
     for (uint32_t k = 0; k < op->n_args; k++)
         args[k + (more && k >= at)] = op->args[k];
@@ -305,7 +308,8 @@ divide_sum(Divider *d, TirOp *op)
     while (source != NULL && source->op == TIR_TRANSPOSE)
         source = source->args[0]->def;
     if (!is_loaded_whole(d, right) || d->parts[right->id] == NULL)
-        return refuse(d, op->span, "the right operand of a sum of all warp groups is not just loaded");
+        return refuse(d, op->span,
+                      "the right operand of a sum of all warp groups is not just loaded");
     if (source == NULL || source->op == TIR_LOAD)
         return refuse(d, op->span, "the left operand of a sum of all warp groups is not computed");
     op->results[0]->type.dim[1] /= (int32_t)d->consumers;
@@ -332,7 +336,8 @@ divide_sum(Divider *d, TirOp *op)
 static int64_t
 registers_of(const TirVal *value)
 {
-    return tir_type_elements(value->type) / (GROUP_ROWS * 2) * (int64_t)dtype_bits(value->type.dtype) / 32;
+    return tir_type_elements(value->type) / (GROUP_ROWS * 2) *
+           (int64_t)dtype_bits(value->type.dtype) / 32;
 }
 
 static bool
@@ -368,7 +373,8 @@ pieces_of(const Divider *d, const TirOp *mma)
 
     for (uint32_t k = 1; k < d->body->params.n; k++)
         kept += registers_of(d->body->params.at[k]);
-    while (kept + registers_of(mma->results[0]) / n > d->registers && cols % (2 * n * ATOM_COLUMN_COLUMNS) == 0)
+    while (kept + registers_of(mma->results[0]) / n > d->registers &&
+           cols % (2 * n * ATOM_COLUMN_COLUMNS) == 0)
         n *= 2;
     return n;
 }
@@ -395,8 +401,8 @@ divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
             return refuse(d, add->span, "a tensor has too many dimensions");
         for (uint32_t j = 0; j + 1 < again.n_args; j++)
             operands[j] = again.args[j];
-        tir_store(&d->b, TIR_ATOMIC_ADD, add->tensor, again.index, operands, piece->results[0])->span =
-            add->span;
+        tir_store(&d->b, TIR_ATOMIC_ADD, add->tensor, again.index, operands, piece->results[0])
+            ->span = add->span;
     }
     return true;
 }
@@ -452,7 +458,8 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
     if (op->n_blocks > 0)
         return refuse(d, op->span, "the main loop has a loop or branch in it");
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 1 && along(d, op->args[k]) != 0)
+        if (is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 1 &&
+            along(d, op->args[k]) != 0)
             op->args[k] = part_of(d, op->args[k], 0, (int32_t)d->consumers, -1);
         else if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE && is_loaded_whole(d, op->args[k]) &&
                  op->args[k]->type.rank == 2)
@@ -487,12 +494,14 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
     } else if (op->op == TIR_IOTA && bits != 0) {
         if (op->index[0].rows > 0)
             return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
-        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->consumers, OWN);
+        op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->consumers,
+                              OWN);
     }
     if (op->op == TIR_LOAD && (bits == 1 || bits == 2) && op->results[0]->type.rank == 2 &&
         d->whole[op->results[0]->id])
         return load_parts(d, op, bits);
-    if (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]) && d->parts[op->args[0]->id] != NULL)
+    if (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]) &&
+        d->parts[op->args[0]->id] != NULL)
         return true; /* of its parts, where it is used */
     bool stays = op->n_results != 1 || d->whole[op->results[0]->id] ||
                  (op->op == TIR_TRANSPOSE && is_loaded_whole(d, op->args[0]));
@@ -562,7 +571,8 @@ divide_columns_around(Divider *d, TirBlock *block)
         bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
         if (flat && has_columns(d, op->results[0]) && !fit_operands(d, op, 0))
             return false;
-        if (is_write(op) && has_columns(d, op->args[op->n_args - 1]) && !divide_access(d, op, op, 2, OWN))
+        if (is_write(op) && has_columns(d, op->args[op->n_args - 1]) &&
+            !divide_access(d, op, op, 2, OWN))
             return false;
         vec_push(d->fn->arena, &block->ops, op);
         for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -619,7 +629,8 @@ check_lengths(Divider *d)
             for (uint32_t j = 0; j < type->rank; j++) {
                 if ((d->along[op->results[k]->id] >> j & 1) != 0 &&
                     type->dim[j] % (int32_t)(d->consumers * GROUP_ROWS) != 0)
-                    return refuse(d, op->span, "the main loop's tiles have no 64 rows for each warp group");
+                    return refuse(d, op->span,
+                                  "the main loop's tiles have no 64 rows for each warp group");
             }
         }
     }
@@ -634,7 +645,8 @@ check_padding(Divider *d, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         const TirVal *bound = op->op == TIR_IOTA ? op->args[1] : NULL;
-        bool counted = bound != NULL && op->args[0]->def != NULL && op->args[0]->def->op == TIR_CONST &&
+        bool counted = bound != NULL && op->args[0]->def != NULL &&
+                       op->args[0]->def->op == TIR_CONST &&
                        (bound->block == d->body || bound->def == NULL || bound->def->n_blocks > 0);
         if (op->n_limits > 0 || counted)
             return refuse(d, op->span, "a range ends elsewhere than its tensor");
@@ -664,12 +676,14 @@ plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, 
     AxisDependence dependence = {NO_AXIS, arena_array(fn->arena, bool, n), d.along};
 
     dependence.depends[d.body->params.at[0]->id] = true;
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, d.body); round++)
+    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, d.body);
+         round++)
         ;
     for (uint32_t round = 0; round < FIX_ROUNDS && spread_columns(&d, fn->body); round++)
         ;
-    bool ok = check_padding(&d, fn->body) && check_lengths(&d) && check_carried(&d, loop) && check_columns(&d, fn->body) &&
-              check_writes(&d, fn->body) && divide_columns_around(&d, fn->body);
+    bool ok = check_padding(&d, fn->body) && check_lengths(&d) && check_carried(&d, loop) &&
+              check_columns(&d, fn->body) && check_writes(&d, fn->body) &&
+              divide_columns_around(&d, fn->body);
     if (ok)
         return NULL;
     *where = d.where;

@@ -12,8 +12,8 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool dependent = p->axis == NO_AXIS ? op->op == TIR_CONSUMER || op->op == TIR_OWN ||
-                                               (op->op == TIR_PART && op->integer < 0)
-                                          : op->op == TIR_GRID && op->integer == (int64_t)p->axis;
+                                                  (op->op == TIR_PART && op->integer < 0)
+                                            : op->op == TIR_GRID && op->integer == (int64_t)p->axis;
         uint8_t along = 0;
         for (uint32_t k = 0; k < op->n_args; k++)
             dependent = dependent || p->depends[op->args[k]->id];
@@ -31,24 +31,16 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
             }
             break;
         }
-        case TIR_IOTA:
-            along = p->depends[op->args[0]->id] ? 1 : 0;
-            break;
+        case TIR_IOTA: along = p->depends[op->args[0]->id] ? 1 : 0; break;
         case TIR_EXPAND:
         case TIR_SQUEEZE:
-        case TIR_TRANSPOSE:
-            along = tir_moved_dimensions(op, p->along[op->args[0]->id]);
-            break;
+        case TIR_TRANSPOSE: along = tir_moved_dimensions(op, p->along[op->args[0]->id]); break;
         case TIR_PART:
             along = p->along[op->args[0]->id];
             along |= (uint8_t)(op->integer < 0 ? 1 << op->axis : 0);
             break;
-        case TIR_OWN:
-            along = (uint8_t)(1 << op->axis);
-            break;
-        case TIR_FROM: /* what one consumer has, for all of them */
-            dependent = false;
-            break;
+        case TIR_OWN: along = (uint8_t)(1 << op->axis); break;
+        case TIR_FROM: /* what one consumer has, for all of them */ dependent = false; break;
         case TIR_REDUCE:
             along = p->along[op->args[0]->id];
             along = tir_moved_dimensions(op, along);
@@ -67,7 +59,7 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
                 const TirVal *next = block_yield(body)->args[k], *result = op->results[k];
                 uint8_t bits = p->along[initial->id] | p->along[next->id];
                 bool now = p->depends[initial->id] || p->depends[next->id] ||
-                             p->depends[op->args[0]->id] || p->depends[op->args[1]->id];
+                           p->depends[op->args[0]->id] || p->depends[op->args[1]->id];
                 const TirVal *both[] = {param, result};
                 for (uint32_t j = 0; j < 2; j++) {
                     news |= (bits & ~p->along[both[j]->id]) != 0 ||

@@ -52,12 +52,11 @@ is_made_of(const bool *of, const TirOp *op, uint32_t k)
     bool any = false;
 
     switch (op->op) {
-    case TIR_LOAD:
-        return false;
-    case TIR_MMA: /* added to its third operand, where that is */
-        return of[op->args[2]->id];
+    case TIR_LOAD: return false;
+    case TIR_MMA: /* added to its third operand, where that is */ return of[op->args[2]->id];
     case TIR_REDUCE: /* of rows to truths: with the vote over them */
-        return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 && of[op->args[0]->id];
+        return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 &&
+               of[op->args[0]->id];
     case TIR_FOR:
     case TIR_IF:
         for (uint32_t i = 0; i < op->n_blocks; i++)
@@ -184,14 +183,15 @@ plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, ui
         coop_k = coop_k || (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k);
         const TirOp *op = body->ops.at[i];
         if ((op->op == TIR_MASK && !parts) ||
-            (op->op == TIR_CAST && op->results[0]->type.rank == 2 && op->args[0]->type.dtype == DT_I32))
+            (op->op == TIR_CAST && op->results[0]->type.rank == 2 &&
+             op->args[0]->type.dtype == DT_I32))
             return false;
         /* what the consumers copy themselves begins behind the first product */
         if (op->op == TIR_LOAD && op->results[0]->type.rank == 1 && !fits_vector_box(op))
             return false;
     }
-    if (!coop_k || !hints->pipelined || stages < 2 ||
-        !switch_is_on(px, "pipeline") || !lookahead_find(fn, body, &lookahead))
+    if (!coop_k || !hints->pipelined || stages < 2 || !switch_is_on(px, "pipeline") ||
+        !lookahead_find(fn, body, &lookahead))
         return false;
     return registers_with_lookahead(fn, loop, lookahead.mma, hints->consumers) <
            (int64_t)px->target->role_registers[hints->consumers].consumer;

@@ -51,7 +51,8 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
         int64_t consumers = op->shared->per_consumer ? fn->plan->consumers : 1;
-        bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) /
+                 8;
     }
     return bytes;
 }

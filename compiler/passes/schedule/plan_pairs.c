@@ -23,7 +23,8 @@ pair_share(const TirOp *access, const TirShared *pipeline)
             continue;
         ranges++;
         share.dim = d;
-        share.possible = ranges == 1 && access->index[d].kind == INDEX_RANGE && access->index[d].rows == 0 &&
+        share.possible = ranges == 1 && access->index[d].kind == INDEX_RANGE &&
+                         access->index[d].rows == 0 &&
                          access->index[d].length % (2 * SWIZZLE_ROWS) == 0;
     }
     return share;
@@ -37,7 +38,8 @@ count_pipelines(const TirBlock *block, bool mark)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_pipeline && !op->shared->per_consumer) {
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_pipeline &&
+            !op->shared->per_consumer) {
             bool possible = pair_share(op, op->shared).possible;
             if (mark)
                 op->shared->paired = possible;

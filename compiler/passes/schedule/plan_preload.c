@@ -34,7 +34,8 @@ negated(TirBuilder *b, TirVal *value)
 {
     const TirOp *def = value->def;
 
-    if (def == NULL || (def->op != TIR_BROADCAST && def->op != TIR_EXPAND) || value->block != b->block)
+    if (def == NULL || (def->op != TIR_BROADCAST && def->op != TIR_EXPAND) ||
+        value->block != b->block)
         return tir_unary(b, TIR_NEG, value);
     TirVal *less = negated(b, def->args[0]);
     TirOp *again = tir_op_new(b, def->op, 1, &less, 1, &value->type);

@@ -69,7 +69,8 @@ list_pipelines(Roles *r, OpList *once)
 static bool
 is_block_index(const TirPlan *plan, const TirOp *op)
 {
-    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL, *by = index ? op->args[1]->def : NULL;
+    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL,
+                *by = index ? op->args[1]->def : NULL;
 
     return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->consumer_axis &&
            by->op == TIR_CONST && by->integer == plan->consumers;
@@ -208,7 +209,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     TirVal **values = arena_array(r->fn->arena, TirVal *, n + 1);
     TirVal **before = arena_array(r->fn->arena, TirVal *, bounds + 1);
     TirBlock *outside = r->b.block;
-    CloneMap inside = clone_map_copy(r->fn, map); /* scalars are made again where the loop needs them */
+    /* scalars are made again where the loop needs them */
+    CloneMap inside = clone_map_copy(r->fn, map);
     const TirBlock *body = inner->blocks[0];
     for (uint32_t k = 0; k < bounds; k++)
         before[k] = clone_of(map, r->loop->args[k]);
@@ -223,8 +225,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     for (uint32_t k = 0; k < body->params.n; k++)
         clone_set(&inside, body->params.at[k], loop->blocks[0]->params.at[k]);
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
-    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, extent, there); k + 1 < body->ops.n;
-         k++)
+    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, extent, there);
+         k + 1 < body->ops.n; k++)
         roles_copy(r, &inside, body->ops.at[k], false);
     if (depth + 1 == r->around.n && roles_has_rest(r))
         roles_drain_rest(r);
@@ -360,16 +362,16 @@ pass_roles(PassContext *px, TirFn *fn)
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
     bool beside = (plan->consumers > 1 || plan->paired) && !plan->cooperative;
     r.bounds_differ = (plan->consumers > 1 && (roles_depends_on_consumer(&r, r.loop->args[0]) ||
-                                           roles_depends_on_consumer(&r, r.loop->args[1]))) ||
+                                               roles_depends_on_consumer(&r, r.loop->args[1]))) ||
                       (beside && r.has_effects);
     choose_first_iteration(&r);
     /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
-    plan->pingpong = plan->pingpong && (plan->coop_k ? coop_k_mmas(&r) == 1
-                                              : plan->pipelined && !r.bounds_differ);
+    plan->pingpong = plan->pingpong &&
+                     (plan->coop_k ? coop_k_mmas(&r) == 1 : plan->pipelined && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
-    plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 && !plan->pingpong &&
-                        !plan->coop_k;
+    plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 &&
+                         !plan->pingpong && !plan->coop_k;
     r.staggers = plan->balance_swap && plan->pipelined && switch_is_on(px, "stagger-consumers");
     plan->original = r.old;
     if (plan->coop_k)
@@ -388,7 +390,8 @@ pass_roles(PassContext *px, TirFn *fn)
         there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
-    if (plan->coop_k) /* a consumer reads the others' parts: nobody gives one back before all are done */
+    /* a consumer reads the others' parts: nobody gives one back before all are done */
+    if (plan->coop_k)
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
@@ -399,11 +402,11 @@ pass_roles(PassContext *px, TirFn *fn)
         tir_yield(&r.b, 0, NULL);
         r.b.block = guard->blocks[0];
     }
-    if (plan->reg_pressure > 1) /* scalars are computed again: few registers are left to keep them over the loop */
+    /* scalars are computed again: few registers are left to keep them over the loop */
+    if (plan->reg_pressure > 1)
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
-        if (!roles_is_moved(&r, r.old->ops.at[i]) &&
-            !roles_tma_store(&r, &map, r.old->ops.at[i]))
+        if (!roles_is_moved(&r, r.old->ops.at[i]) && !roles_tma_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);
     }
     if (guard != NULL) {

@@ -51,33 +51,44 @@ typedef struct Roles {
     TirBuilder pb;                         /* of the producer's */
     bool *stage1;                          /* by value: of stage 1 */
     int8_t *level;                         /* by value: how many products deep */
-    bool *closing;                         /* by value: of stage 1, behind its products: made of their results */
-    TirShared *exchange;                   /* where consumers give each other parts of an operand; NULL: nowhere */
-    VEC(WrittenPart) parts;                /* .. in other buffers */
-    OpList stage0_pipelines, stage1_pipelines; /* loads of the loop, in the order in which they are filled */
-    VEC(StagedVector) vectors;             /* of the loop, copied ahead */
-    bool bounds_differ;                    /* the consumers' iterations are not the same */
-    TirVal *extent;                        /* of the consumer axis, before everything else */
-    bool span_all;                         /* every consumer has the iterations of all */
-    bool has_effects;                      /* the loop writes memory */
+    /* by value: of stage 1, behind its products: made of their results */
+    bool *closing;
+    /* where consumers give each other parts of an operand; NULL: nowhere */
+    TirShared *exchange;
+    VEC(WrittenPart) parts; /* .. in other buffers */
+    /* loads of the loop, in the order in which they are filled */
+    OpList stage0_pipelines, stage1_pipelines;
+    VEC(StagedVector) vectors; /* of the loop, copied ahead */
+    bool bounds_differ;        /* the consumers' iterations are not the same */
+    TirVal *extent;            /* of the consumer axis, before everything else */
+    bool span_all;             /* every consumer has the iterations of all */
+    bool has_effects;          /* the loop writes memory */
     LiveMasks masks;
-    uint32_t segment;                      /* the one of MASKS_OF_ONE */
-    bool clean_head;                       /* the first iteration has no masks; where it would, the loop is not pipelined */
+    uint32_t segment; /* the one of MASKS_OF_ONE */
+    /* the first iteration has no masks; where it would, the loop is not pipelined */
+    bool clean_head;
     Staggering staggered, producer_staggered; /* in each of the two builders' programs */
-    TirVal *first, *producer_first;        /* where tiles are counted from the end, in each of the two: the index of
+    TirVal *first,
+        *producer_first; /* where tiles are counted from the end, in each of the two: the index of
                                               the block's first program, as it was last read */
-    bool backwards;                        /* the main loop goes from its last iteration to its first */
-    OpList once;                           /* loads into pipelines that are filled once for a tile */
+    /* the main loop goes from its last iteration to its first */
+    bool backwards;
+    /* loads into pipelines that are filled once for a tile */
+    OpList once;
     bool once_given_back;
-    bool staggers;                         /* consumers begin long tiles apart */
-    TirVal *delay;                         /* of this consumer, in this tile, until it is emitted */
-    VEC(StorePlace) places;                /* of results that leave over a stage of such a pipeline */
-    TirVal *head;                          /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
-    TirVal **splits;                       /* .. and the places between the loop's segments */
-    bool *only_tested;                     /* by value: nothing but masks under a test need it */
-    OpList behind;                         /* what stands behind the loop, but is computed under its last product */
-    ValueList left;                        /* what it leaves */
-    TirVal *n_drained;                     /* how many iterations are still to be drained, where that is known; else NULL */
+    bool staggers; /* consumers begin long tiles apart */
+    TirVal *delay; /* of this consumer, in this tile, until it is emitted */
+    /* of results that leave over a stage of such a pipeline */
+    VEC(StorePlace) places;
+    /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
+    TirVal *head;
+    TirVal **splits;   /* .. and the places between the loop's segments */
+    bool *only_tested; /* by value: nothing but masks under a test need it */
+    /* what stands behind the loop, but is computed under its last product */
+    OpList behind;
+    ValueList left; /* what it leaves */
+    /* how many iterations are still to be drained, where that is known; else NULL */
+    TirVal *n_drained;
 } Roles;
 
 /* The first iteration and the one behind the last: as the loop was written, or, when it goes
@@ -116,8 +127,8 @@ CloneMap roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index);
 TirVal *roles_grid(Roles *r, TirBuilder *b);
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
  * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
-void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
-                    TirVal *first);
+void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
+                    TirVal *index, TirVal *first);
 /* Whether a consumer with this index has a program: not in front of the axis, nor past its end. */
 TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
 /* Of one consumer: nothing, at `none`, when it has no program. */
@@ -206,10 +217,12 @@ bool roles_exchange_op(Roles *r, CloneMap *map, TirOp *op);
 
 /* ---- roles_steps.c: the main loop of a consumer, written from its steps ---- */
 
+/* clang-format off */
 typedef enum StepKind {
     STEP_OP,            /* the operation */
     STEP_WAIT,          /* until product `op` has ended; `values` are computed before */
-    STEP_RELEASE,       /* the stage that load `op` stands for is given back; not before `values` are computed */
+    /* the stage that load `op` stands for is given back; not before `values` are computed */
+    STEP_RELEASE,
     STEP_PLAIN,         /* operation `opcode`, which has no operands */
     STEP_WRITE_PART,    /* for `from`, or a product that is shared out */
     STEP_READ_AGAIN,    /* the stage of load `op`, which an earlier stage has waited for */
@@ -219,9 +232,15 @@ typedef enum StepKind {
     STEP_GIVE_BACK, STEP_GIVE_BACK_DEFERRED, /* pipelines that are filled once for a tile */
     STEP_UNDER          /* what is computed under the last products */
 } StepKind;
+/* clang-format on */
 
 /* Parts of a loop with two stages. */
-typedef enum StepParts { STEP_HEAD = 1, STEP_STEADY = 2, STEP_TAIL = 4, STEP_EVERYWHERE = 7 } StepParts;
+typedef enum StepParts {
+    STEP_HEAD = 1,
+    STEP_STEADY = 2,
+    STEP_TAIL = 4,
+    STEP_EVERYWHERE = 7
+} StepParts;
 
 typedef struct Step {
     StepKind kind;
@@ -248,11 +267,14 @@ void roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode, StepParts part
 /* Copies of the vectors of a later iteration. */
 void roles_add_copy(Roles *r, StepList *steps, uint8_t ahead);
 /* `pin`, or NULL: only behind what makes this value. */
-void roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin, int8_t stage);
+void roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin,
+                        int8_t stage);
 /* The loop; `values` are what it begins with, then what it leaves.  Of two stages: the range has an iteration. */
-void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
+void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged,
+                       TirVal **values);
 /* .. may have none. */
-void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values);
+void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged,
+                       TirVal **values);
 
 /* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
  * and with nothing but sums ---- */

@@ -64,7 +64,8 @@ roles_accumulates_only(const Roles *r)
             continue;
         mmas++;
         if (!is_loaded(op->args[0]) || !is_loaded(op->args[1]) ||
-            !begins_with_sum(r->body, op->args[2]) || !is_only_added_to(r->body, r->body, op->results[0]))
+            !begins_with_sum(r->body, op->args[2]) ||
+            !is_only_added_to(r->body, r->body, op->results[0]))
             return false;
     }
     for (uint32_t k = 0; k < yield->n_args; k++) { /* sums stay where they are */

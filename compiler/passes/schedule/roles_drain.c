@@ -72,9 +72,12 @@ find_rest(Roles *r, TirVal *end)
     TirVal *again = roles_grid(r, &r->b), *first_lo;
 
     again->def->uniform = false;
-    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent, &first_lo);
+    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent,
+                                  &first_lo);
     if (end == NULL)
-        end = roles_numbers(r, &r->b, roles_consumer_range(r, &r->b, again, r->extent, first_lo), all).hi;
+        end = roles_numbers(r, &r->b, roles_consumer_range(r, &r->b, again, r->extent, first_lo),
+                            all)
+                  .hi;
     return (Range){end, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi, NULL};
 }
 
@@ -98,17 +101,12 @@ most_apart(const Roles *r, const TirVal *value)
     bool constant = by != NULL && by->op == TIR_CONST && by->integer > 0;
     switch (def->op) {
     case TIR_ADD:
-    case TIR_SUB:
-        return apart[0] + apart[1];
+    case TIR_SUB: return apart[0] + apart[1];
     case TIR_MIN:
-    case TIR_MAX:
-        return apart[0] > apart[1] ? apart[0] : apart[1];
-    case TIR_MUL:
-        return constant ? apart[0] * by->integer : -1;
-    case TIR_DIV:
-        return constant ? (apart[0] + by->integer - 1) / by->integer : -1;
-    default:
-        return -1;
+    case TIR_MAX: return apart[0] > apart[1] ? apart[0] : apart[1];
+    case TIR_MUL: return constant ? apart[0] * by->integer : -1;
+    case TIR_DIV: return constant ? (apart[0] + by->integer - 1) / by->integer : -1;
+    default: return -1;
     }
 }
 

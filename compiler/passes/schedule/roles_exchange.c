@@ -28,7 +28,8 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
         r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
         r->exchange->is_coop_k = true;
     }
-    TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])}; /* the next stage at each write */
+    /* the next stage at each write */
+    TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])};
     tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
 }
 

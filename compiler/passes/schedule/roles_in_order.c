@@ -24,13 +24,15 @@ typedef struct InOrder {
     OpList order, meanwhile;    /* .. and products that run while the consumers meet */
     bool *done;                 /* by place in the body: it is in the order */
     StepList steps;
-    OpList in_flight;           /* products that may still run, in order of issue; NULL: the next iteration's first */
-    bool *released;             /* by pipeline */
-    bool met;                   /* behind what reads the buffers of parts, nothing was written since */
-    ValueList written;          /* parts */
-    bool to_meet;               /* some part was written, and the consumers have not met since */
-    bool copied;                /* the next iteration's vectors .. */
-    bool there;                 /* .. behind a barrier, too */
+    /* products that may still run, in order of issue; NULL: the next iteration's first */
+    OpList in_flight;
+    bool *released; /* by pipeline */
+    /* behind what reads the buffers of parts, nothing was written since */
+    bool met;
+    ValueList written; /* parts */
+    bool to_meet;      /* some part was written, and the consumers have not met since */
+    bool copied;       /* the next iteration's vectors .. */
+    bool there;        /* .. behind a barrier, too */
 } InOrder;
 
 /* ---- what may run at once ---- */
@@ -81,7 +83,8 @@ unmasked(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL && (def->op == TIR_CAST || def->op == TIR_BOUNDS_MASK || def->op == TIR_MASK)) {
+    while (def != NULL &&
+           (def->op == TIR_CAST || def->op == TIR_BOUNDS_MASK || def->op == TIR_MASK)) {
         value = def->args[0];
         def = value->def;
     }
@@ -121,7 +124,8 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
             continue;
         for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
             const TirVal *read = source_of(op->args[j]);
-            if ((op->op != TIR_MMA || !may_share_registers(read, operand)) && is_made_of(r, read, operand))
+            if ((op->op != TIR_MMA || !may_share_registers(read, operand)) &&
+                is_made_of(r, read, operand))
                 return true;
         }
     }
@@ -152,7 +156,8 @@ order_with_needs(InOrder *s, TirOp *op)
 static void
 order_needs_of(InOrder *s, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) { /* its stages are taken later */
+    /* its stages are taken later */
+    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) {
         TirOp *def = op->args[k]->def;
         if (def != NULL && def->parent == s->r->body)
             order_with_needs(s, def);
@@ -217,7 +222,8 @@ order_vectors(InOrder *s)
     const TirBlock *body = s->r->body;
     bool cooperative = s->r->fn->plan->cooperative;
 
-    if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL) /* vectors share its barriers */
+    /* vectors share its barriers */
+    if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL)
         order_with_needs(s, roles_carrier(s->r));
     for (uint32_t i = 0; i < body->ops.n; i++) {
         if (is_vector(body->ops.at[i]) && (cooperative || body->ops.at[i]->shared == NULL))
@@ -246,7 +252,8 @@ order_vector_reads(InOrder *s)
 {
     const TirBlock *body = s->r->body;
 
-    for (uint32_t i = 0; i < body->ops.n && s->lookahead == NULL && !s->r->fn->plan->cooperative; i++) {
+    for (uint32_t i = 0; i < body->ops.n && s->lookahead == NULL && !s->r->fn->plan->cooperative;
+         i++) {
         if (is_vector(body->ops.at[i]) || is_of_vectors(s->r, body->ops.at[i]))
             order_with_needs(s, body->ops.at[i]);
     }
@@ -318,7 +325,8 @@ order_rest(InOrder *s)
         if (s->done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
             continue;
         s->done[i] = true;
-        bool meanwhile = i < coop_k_at && coop_k_at < n && !s->done[coop_k_at] && can_run_meanwhile(s->r, i, coop_k_at);
+        bool meanwhile = i < coop_k_at && coop_k_at < n && !s->done[coop_k_at] &&
+                         can_run_meanwhile(s->r, i, coop_k_at);
         vec_push(s->r->fn->arena, meanwhile ? &s->meanwhile : &s->order, op);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -407,8 +415,7 @@ list_computed(const Roles *r, const TirOp *op, ValueList *out)
     for (uint32_t k = 0; k < op->n_args && op->op != TIR_MMA; k++) {
         const TirOp *def = op->args[k]->def;
         if (def != NULL && def->parent == r->body && op->args[k]->type.rank == 2 &&
-            r->level[op->args[k]->id] > 0 &&
-            (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
+            r->level[op->args[k]->id] > 0 && (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
             vec_push(r->fn->arena, out, op->args[k]);
     }
 }
@@ -429,8 +436,8 @@ wait_before(InOrder *s, uint32_t at)
 
     for (uint32_t k = s->in_flight.n; k-- > 0;) {
         const TirVal *result = s->in_flight.at[k] != NULL ? s->in_flight.at[k]->results[0] : NULL;
-        if (result == NULL ||
-            (!looks_at(op, result) && !begins_with_copy(s->r, op, result) && !reads_operand(s->r, op, result)))
+        if (result == NULL || (!looks_at(op, result) && !begins_with_copy(s->r, op, result) &&
+                               !reads_operand(s->r, op, result)))
             continue;
         copy_next_vectors(s); /* under the products that begin the iteration */
         ValueList computed = {0};
@@ -562,7 +569,8 @@ end_iteration(InOrder *s)
         release_ended(s, s->order.n);
     }
     for (uint32_t left = s->in_flight.n; plan->cooperative && left-- > 0;)
-        wait_until(s, left, s->order.n, NULL); /* a part's place is given back before the next one's */
+        /* a part's place is given back before the next one's */
+        wait_until(s, left, s->order.n, NULL);
     wait_until(s, 0, s->order.n, NULL);
     release_ended(s, s->order.n);
     if (s->r->vectors.n > 0 && !s->shares_out && !s->there) {
@@ -592,7 +600,8 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
                  .lookahead = lookahead,
                  .shares_out = r->fn->plan->coop_k && !r->fn->plan->cooperative,
                  .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
-                 .released = arena_array(r->fn->arena, bool, r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
+                 .released = arena_array(r->fn->arena, bool,
+                                         r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
     uint32_t begin;
     bool turn = false;
 
@@ -642,7 +651,8 @@ emit_loop(Roles *r, const CloneMap *map, Range range, TirVal **values)
  * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead product: if the
  * first instructions of the next loop waited for it, ptxas would wait for all products. */
 static void
-emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead, TirVal **values)
+emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
+               TirVal **values)
 {
     Staged staged = in_order_steps(r, lookahead);
     bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
@@ -693,8 +703,8 @@ preloaded_body(Roles *r, OpList *pipelines)
 
 /* The segments one after the other: those without masks begin ahead. */
 static void
-emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean, const Lookahead *lookahead,
-              TirVal **values)
+emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
+              const Lookahead *lookahead, TirVal **values)
 {
     TirVal *from = range.lo;
     TirBlock *body = r->body;
@@ -727,7 +737,8 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     TirPlan *plan = r->fn->plan;
 
     roles_find_vectors(r);
-    plan->lookahead = plan->lookahead && r->vectors.n == 0 && lookahead_find(r->fn, r->body, &lookahead);
+    plan->lookahead = plan->lookahead && r->vectors.n == 0 &&
+                      lookahead_find(r->fn, r->body, &lookahead);
     if (plan->lookahead) {
         lookahead.load->shared->release_lag = lookahead.load->shared->lookahead = true;
         clean = plan_clean_segments(r->loop);
@@ -744,7 +755,8 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
         }
         emit_loop(r, map, range, values);
-        roles_vectors_there(r); /* those that are not needed, too: the next ones go to the same place */
+        /* those that are not needed, too: the next ones go to the same place */
+        roles_vectors_there(r);
     }
     for (uint32_t k = 0; k < r->loop->n_results; k++)
         clone_set(map, r->loop->results[k], values[k]);

@@ -42,7 +42,8 @@ is_of_one_end(const Roles *r, const TirOp *op, uint32_t *k, TirOpcode *side)
         first++;
     while (last < n && (op->segments >> (n - 1 - last) & 1) != 0)
         last++;
-    if (r->backwards) { /* segments have changed places; the question is about the loop as it was written */
+    /* segments have changed places; the question is about the loop as it was written */
+    if (r->backwards) {
         *k = last - 1;
         *side = TIR_LT;
         return first == 0 && last > 0;

@@ -36,7 +36,8 @@ first_tile(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector && !op->shared->per_consumer)
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector &&
+            !op->shared->per_consumer)
             return op;
     }
     return NULL;

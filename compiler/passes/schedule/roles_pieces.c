@@ -61,7 +61,8 @@ roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks)
         return;
     }
     TirOp *copy = clone_op(&r->b, map, op);
-    if (r->masks == MASKS_NONE || (r->masks == MASKS_OF_ONE && (op->segments >> r->segment & 1) == 0))
+    if (r->masks == MASKS_NONE ||
+        (r->masks == MASKS_OF_ONE && (op->segments >> r->segment & 1) == 0))
         copy->segments = 0;
     else if (all_masks || r->masks != MASKS_BY_SEGMENT)
         copy->segments = UINT32_MAX;

@@ -90,7 +90,8 @@ add_mmas(Roles *r, StepList *steps, const OpList *order, uint32_t last)
     TirOp *late = add_late(r, steps, false);
     if (pingpong)
         roles_add_plain(r, steps, TIR_PINGPONG_ARRIVE, STEP_STEADY);
-    add_step_in(r, steps, STEP_HEAD, STEP_GIVE_BACK_DEFERRED, 0); /* under the first product: it may have to wait */
+    /* under the first product: it may have to wait */
+    add_step_in(r, steps, STEP_HEAD, STEP_GIVE_BACK_DEFERRED, 0);
     roles_add_step(r, steps, STEP_WAIT, order->at[last], 0);
     return late;
 }
@@ -99,7 +100,8 @@ add_mmas(Roles *r, StepList *steps, const OpList *order, uint32_t last)
 static bool
 is_statistic(const TirOp *op)
 {
-    return op->op == TIR_REDUCE || (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
+    return op->op == TIR_REDUCE ||
+           (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
 }
 
 /* Pipelines of products of stage 0 are released when the statistics are there that the long arithmetic needs: an
@@ -204,7 +206,8 @@ consumer_share(const Roles *r)
             continue;
         double elements = (double)op->results[0]->type.dim[0] * op->results[0]->type.dim[1];
         if (op->op == TIR_MMA)
-            clocks += 2 * elements * op->args[0]->type.dim[1] / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
+            clocks += 2 * elements * op->args[0]->type.dim[1] /
+                      target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
         else
             clocks += op_use(op).mufu * elements / target->chip.special_ops;
     }
@@ -237,9 +240,12 @@ ask_for_next(Roles *r)
 {
     enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
     const TirPlan *plan = r->fn->plan;
-    uint32_t most = plan->consumer_axis < r->fn->grid.n ? r->fn->grid.at[plan->consumer_axis].sliding_trips : 0;
+    uint32_t most = plan->consumer_axis < r->fn->grid.n
+                        ? r->fn->grid.at[plan->consumer_axis].sliding_trips
+                        : 0;
 
-    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE && switch_is_on(r->px, "next-tile"))
+    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE &&
+        switch_is_on(r->px, "next-tile"))
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
 }
 

@@ -14,7 +14,8 @@ roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
         return NULL;
     TirVal *first = r->fn->plan->reversed_raster
                         ? block_index
-                        : tir_binary(b, TIR_MUL, block_index, tir_const_int(b, r->fn->plan->consumers));
+                        : tir_binary(b, TIR_MUL, block_index,
+                                     tir_const_int(b, r->fn->plan->consumers));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
 }
 
@@ -47,13 +48,14 @@ TirVal *
 roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
 {
     return r->fn->plan->reversed_raster ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
-                                 : tir_binary(b, TIR_LT, index, extent);
+                                        : tir_binary(b, TIR_LT, index, extent);
 }
 
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
  * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void
-roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index, TirVal *first)
+roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
+               TirVal *first)
 {
     TirType i32 = tir_scalar(DT_I32);
 
@@ -148,14 +150,11 @@ goes(const Roles *r, const TirVal *value, bool up)
     if (!roles_depends_on_consumer(r, value))
         return true;
     switch (def->op) {
-    case TIR_GRID:
-        return up;
+    case TIR_GRID: return up;
     case TIR_ADD:
     case TIR_MIN:
-    case TIR_MAX:
-        return goes(r, def->args[0], up) && goes(r, def->args[1], up);
-    case TIR_SUB:
-        return goes(r, def->args[0], up) && goes(r, def->args[1], !up);
+    case TIR_MAX: return goes(r, def->args[0], up) && goes(r, def->args[1], up);
+    case TIR_SUB: return goes(r, def->args[0], up) && goes(r, def->args[1], !up);
     case TIR_MUL:
     case TIR_DIV:
         for (uint32_t k = def->op == TIR_DIV; k < 2; k++) { /* by a constant above 0 */
@@ -164,8 +163,7 @@ goes(const Roles *r, const TirVal *value, bool up)
                 return goes(r, def->args[1 - k], up);
         }
         return false;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -191,13 +189,15 @@ roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, 
         return to;
     }
     uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
-    Range all = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, sure), extent, NULL);
+    Range all = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, sure), extent,
+                                     NULL);
 
     *first_lo = all.lo;
     for (uint32_t w = 0; w < consumers; w++) {
         if (w == sure)
             continue;
-        Range one = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, w), extent, *first_lo);
+        Range one = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, w), extent,
+                                         *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
@@ -273,9 +273,9 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
     }
     TirBlock *around = b->block;
     bool behind = once_behind(r);
-    Range range = r->bounds_differ
-                      ? roles_block_range(r, b, index, extent, &first_lo)
-                      : roles_consumer_range(r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
+    Range range = r->bounds_differ ? roles_block_range(r, b, index, extent, &first_lo)
+                                   : roles_consumer_range(
+                                         r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
     r->producer_staggered = roles_stagger(r, b, index, range);
     if (!r->fn->plan->pipelined) {
@@ -303,7 +303,8 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
         b->block = loop->blocks[0];
         TirVal *iv = b->block->params.at[0];
         produce_list(r, &r->stage0_pipelines, index, range.base, iv);
-        produce_list(r, &r->stage1_pipelines, index, range.base, tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
+        produce_list(r, &r->stage1_pipelines, index, range.base,
+                     tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
         tir_yield(b, 0, NULL);
         b->block = branch->blocks[0];
         produce_list(r, &r->stage1_pipelines, index, range.base,

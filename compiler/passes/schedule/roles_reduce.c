@@ -62,8 +62,7 @@ take_around(TirBuilder *b, CloneMap *map, const TirOp *op)
         if ((op->op != TIR_FOR && op->op != TIR_IF) || !again(b, map, op->args[k], &from[k]))
             return false;
     }
-    taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL)
-                              : tir_if(b, from[0], 0, NULL);
+    taken = op->op == TIR_FOR ? tir_for(b, from[0], from[1], 0, NULL) : tir_if(b, from[0], 0, NULL);
     taken->span = op->span;
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         b->block = taken->blocks[k];
@@ -102,8 +101,8 @@ take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
 static bool
 is_dead_scalar(const TirFn *fn, const TirOp *op)
 {
-    return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
-           count_uses(fn, op->results[0]) == 0;
+    return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 &&
+           op->results[0]->type.rank == 0 && count_uses(fn, op->results[0]) == 0;
 }
 
 /* Lets the consumers leave their tiles in the staging buffers, and drops the coordinates in front of that. */

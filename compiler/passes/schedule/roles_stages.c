@@ -230,8 +230,8 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
         for (uint32_t way = 0; !late && way < 2; way++) {
             for (uint32_t k = 0; k < split->crossing[way].n; k++) {
                 TirVal *value = split->crossing[way].at[k];
-                TirVal *given =
-                    way == j ? clone_of(&map, value) : tir_splat_const(&inner, value->type, 0);
+                TirVal *given = way == j ? clone_of(&map, value)
+                                         : tir_splat_const(&inner, value->type, 0);
                 vec_push(arena, &yields, given);
             }
         }
@@ -379,7 +379,8 @@ static bool
 reads_early_result(const Roles *r, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] && has_mma_registers(op->args[k]))
+        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] &&
+            has_mma_registers(op->args[k]))
             return true;
     }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
@@ -466,12 +467,14 @@ check_wish(const Roles *r)
 
     if (plan->pipelined || !r->px->plan.pipelined || !plan_is_given(&r->px->plan, "pipelined"))
         return;
-    plan_not_kept(r->px, r->fn, r->loop->span,
-                  plan->coop_k ? "pipelined=1 does not go with a product that the warp groups share out in each iteration"
-                  : r->not_pipelined != NULL
-                      ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
-                      : "pipelined=1 needs products that can run while the next iteration's arithmetic does, and this "
-                        "loop has none");
+    plan_not_kept(
+        r->px, r->fn, r->loop->span,
+        plan->coop_k
+            ? "pipelined=1 does not go with a product that the warp groups share out in each iteration"
+        : r->not_pipelined != NULL
+            ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
+            : "pipelined=1 needs products that can run while the next iteration's arithmetic does, and this "
+              "loop has none");
 }
 
 bool
@@ -485,7 +488,8 @@ pass_stages(PassContext *px, TirFn *fn)
     sink_loads(fn, r.body);
     plan->pipelined = plan->pipelined && !plan->coop_k && prepare_pipelined(&r);
     if (r.not_pipelined != NULL)
-        diag_remark(px->diag, r.loop->span, "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
+        diag_remark(px->diag, r.loop->span,
+                    "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
                     r.not_pipelined);
     check_wish(&r);
     for (uint32_t i = 0; i < r.body->ops.n; i++)
@@ -520,16 +524,22 @@ check_stages(Roles *r)
         const TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_YIELD || roles_in_stage1(r, op) || !reads_stage1(r, op))
             continue;
-        diag_error(r->px->diag, op->span, "E-PLAN: an operation of stage 0 of kernel '%s' reads a value of stage 1, which "
-                   "comes an iteration later; give it stage(1), too, or its operand none", fn->name);
+        diag_error(r->px->diag, op->span,
+                   "E-PLAN: an operation of stage 0 of kernel '%s' reads a value of stage 1, which "
+                   "comes an iteration later; give it stage(1), too, or its operand none",
+                   fn->name);
         return false;
     }
-    const char *why = !has_two_stages(r) ? "the first products of a chain are of stage 0, those that read their results of "
-                                           "stage 1, and nothing is written to memory" : obstacle(r);
+    const char *why =
+        !has_two_stages(r)
+            ? "the first products of a chain are of stage 0, those that read their results of "
+              "stage 1, and nothing is written to memory"
+            : obstacle(r);
     if (why == NULL && shares_stages(r))
         why = "both stages read the buffer of one load";
     if (why != NULL)
-        diag_error(r->px->diag, r->loop->span, "E-PLAN: the loop of kernel '%s' can not have these stages: %s", fn->name, why);
+        diag_error(r->px->diag, r->loop->span,
+                   "E-PLAN: the loop of kernel '%s' can not have these stages: %s", fn->name, why);
     return why == NULL;
 }
 
@@ -547,7 +557,8 @@ roles_take_stages(Roles *r)
         some = some || op->stage > 0;
         op->stage = 0; /* copies are in no stage */
     }
-    for (uint32_t round = 0; round < yield->n_args; round++) { /* a parameter may be handed on as another */
+    /* a parameter may be handed on as another */
+    for (uint32_t round = 0; round < yield->n_args; round++) {
         for (uint32_t k = 0; k < yield->n_args; k++)
             r->stage1[r->body->params.at[k + 1]->id] = r->stage1[yield->args[k]->id];
     }

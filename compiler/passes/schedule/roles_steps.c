@@ -23,13 +23,15 @@ typedef struct InFlight {
 
 typedef struct Emission {
     Roles *r;
-    CloneMap *map[2]; /* of the first stage, and of the one behind it, if any; NULL: its steps are left out */
+    /* of the first stage, and of the one behind it, if any; NULL: its steps are left out */
+    CloneMap *map[2];
     const Staged *staged;
     VEC(InFlight) in_flight; /* in order of issue */
     StepParts part;
     Range range;
     TirVal *last; /* iteration, once it is known */
-    uint32_t n_under; /* values computed under the last products, to be there before the wait that follows */
+    /* values computed under the last products, to be there before the wait that follows */
+    uint32_t n_under;
 } Emission;
 
 void
@@ -222,31 +224,17 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
     Roles *r = e->r;
 
     switch (step->kind) {
-    case STEP_OP:
-        emit_operation(e, step, map);
-        break;
-    case STEP_WAIT:
-        emit_wait(e, step, map);
-        break;
-    case STEP_RELEASE:
-        emit_release(e, step, map);
-        break;
-    case STEP_PLAIN:
-        roles_plain(&r->b, step->opcode, NULL, 0);
-        break;
-    case STEP_WRITE_PART:
-        roles_write_part(r, map, step->op);
-        break;
+    case STEP_OP: emit_operation(e, step, map); break;
+    case STEP_WAIT: emit_wait(e, step, map); break;
+    case STEP_RELEASE: emit_release(e, step, map); break;
+    case STEP_PLAIN: roles_plain(&r->b, step->opcode, NULL, 0); break;
+    case STEP_WRITE_PART: roles_write_part(r, map, step->op); break;
     case STEP_COPY_VECTORS:
         roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, clone_of(map, r->body->params.at[0]),
                                          tir_const_int(&r->b, step->ahead)));
         break;
-    case STEP_READ_AGAIN:
-        read_again(r, map, step->op);
-        break;
-    case STEP_VECTORS_THERE:
-        roles_vectors_there(r);
-        break;
+    case STEP_READ_AGAIN: read_again(r, map, step->op); break;
+    case STEP_VECTORS_THERE: roles_vectors_there(r); break;
     case STEP_DELAY:
         if (r->delay != NULL)
             tir_op_new(&r->b, TIR_DELAY, 1, &r->delay, 0, NULL);
@@ -256,9 +244,7 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
     case STEP_GIVE_BACK_DEFERRED:
         roles_give_back_once(r, step->kind == STEP_GIVE_BACK_DEFERRED);
         break;
-    case STEP_UNDER:
-        e->n_under = roles_emit_under(r, map, e->range.hi, e->staged->under);
-        break;
+    case STEP_UNDER: e->n_under = roles_emit_under(r, map, e->range.hi, e->staged->under); break;
     }
 }
 
@@ -352,7 +338,8 @@ inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, 
 /* The loop with other bounds and initial values, without operations.  Its inner bounds are those that `outer` gives,
  * `least` or NULL the least they may be. */
 static TirOp *
-begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer, TirVal *least)
+begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer,
+           TirVal *least)
 {
     bool whole = r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
     uint32_t inner = whole ? 0 : r->loop->n_segments - 1;
@@ -430,7 +417,8 @@ emit_tail(Emission *e, const CloneMap *map, TirVal **values)
     const TirOp *yield = block_yield(r->body);
     uint32_t n = r->loop->n_results;
 
-    set_params(r, &tail, e->last != NULL ? roles_iteration(r, &r->b, e->range.base, e->last) : NULL, values);
+    set_params(r, &tail, e->last != NULL ? roles_iteration(r, &r->b, e->range.base, e->last) : NULL,
+               values);
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->loop->results[k], values[k]);
     for (uint32_t k = 0; k < e->staged->crossing.n; k++)

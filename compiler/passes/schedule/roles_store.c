@@ -62,14 +62,16 @@ padded_bytes(int64_t rows, int64_t cols, int64_t element)
 static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
-    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED, consumers = r->fn->plan->consumers;
+    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED,
+            consumers = r->fn->plan->consumers;
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
         if (shared->aliases != 0)
             continue;
-        left -= each * shared->stages * (shared->per_consumer || shared->is_staging ? consumers : 1);
+        left -= each * shared->stages *
+                (shared->per_consumer || shared->is_staging ? consumers : 1);
     }
     int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
@@ -92,9 +94,10 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
 
-    if (form == NULL || store->op != TIR_STORE || (!r->fn->plan->pipelined && !roles_accumulates_only(r)) ||
-        has_swapped(r) || tensor->rank > form->rank || !box_may_end(store, form->rank) ||
-        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
+    if (form == NULL || store->op != TIR_STORE ||
+        (!r->fn->plan->pipelined && !roles_accumulates_only(r)) || has_swapped(r) ||
+        tensor->rank > form->rank || !box_may_end(store, form->rank) || tensor->rank < 2 ||
+        tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
@@ -137,8 +140,9 @@ fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
     int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
-    return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release && pipeline->rows == value->type.dim[0] &&
-           pipeline->rows % ROWS_OF_WARPS == 0 && stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
+    return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release &&
+           pipeline->rows == value->type.dim[0] && pipeline->rows % ROWS_OF_WARPS == 0 &&
+           stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
 
 void

@@ -40,8 +40,9 @@ can_copy(const Roles *r, const TirOp *op)
 {
     const TirTensor *tensor = op->tensor;
 
-    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 || op->n_limits > 0 ||
-        dtype_bits(tensor->dtype) != ELEMENT_BITS || tensor->align % (ELEMENT_BITS / 8) != 0 ||
+    if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 ||
+        op->n_limits > 0 || dtype_bits(tensor->dtype) != ELEMENT_BITS ||
+        tensor->align % (ELEMENT_BITS / 8) != 0 ||
         op->index[tensor->rank - 1].kind == INDEX_SCALAR || writes_tensor(r->old, tensor))
         return false;
     bool moves = false;
@@ -101,9 +102,11 @@ roles_pipeline_vectors(Roles *r)
             continue;
         if (!fits_vector_box(op)) {
             if (op->tensor->align % 16 != 0)
-                diag_remark(r->px->diag, op->span,
-                            "each warp group copies these elements of '%s' itself; `align(16)` at the "
-                            "tensor lets one thread fetch them for all", op->tensor->name);
+                diag_remark(
+                    r->px->diag, op->span,
+                    "each warp group copies these elements of '%s' itself; `align(16)` at the "
+                    "tensor lets one thread fetch them for all",
+                    op->tensor->name);
             continue;
         }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,

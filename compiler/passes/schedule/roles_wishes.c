@@ -13,16 +13,17 @@ roles_check_wishes(const Roles *r)
     const PlanHints *hints = &r->px->plan;
     const TirPlan *plan = r->fn->plan;
     const char *no_pingpong =
-        plan->consumers < 2     ? "pingpong=1 needs more than one warp group"
-        : plan->coop_k       ? "pingpong=1 does not go with the products that this loop's warp groups "
-                              "share out"
+        plan->consumers < 2 ? "pingpong=1 needs more than one warp group"
+        : plan->coop_k ? "pingpong=1 does not go with the products that this loop's warp groups "
+                         "share out"
         : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
-                            : "pingpong=1 needs warp groups that all have the same iterations";
-    const char *not_drawn = plan->paired ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
-                                           "take the same tile"
+                           : "pingpong=1 needs warp groups that all have the same iterations";
+    const char *not_drawn = plan->paired
+                                ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
+                                  "take the same tile"
                             : plan->persistent ? "dynamic=1 is for programs that differ in length, "
-                                               "and these do not"
-                                             : "dynamic=1 needs persistent=1";
+                                                 "and these do not"
+                                               : "dynamic=1 needs persistent=1";
     const Wish wishes[] = {{"dynamic", hints->dynamic, plan->dynamic, not_drawn},
                            {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
 

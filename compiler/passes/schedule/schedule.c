@@ -172,8 +172,7 @@ find_groups(Scheduler *s, const TirBlock *body, bool separate, LoopPlan *plan)
         TirOp *op = body->ops.at[i];
         if ((op->op == TIR_MMA || op->n_blocks > 0) && separate)
             open = false;
-        if (op->op != TIR_LOAD || async_bytes(op) == 0 ||
-            writes_tensor(s->fn->body, op->tensor))
+        if (op->op != TIR_LOAD || async_bytes(op) == 0 || writes_tensor(s->fn->body, op->tensor))
             continue;
         bool vector = op->results[0]->type.rank == 1 && dtype_bits(op->tensor->dtype) == 32;
         if (!vector && !is_mma_operand(s, op))
@@ -254,7 +253,7 @@ static int64_t
 groups_ahead(const LoopPlan *plan)
 {
     return plan->alternates ? (int64_t)plan->groups.n - 1
-                       : (int64_t)plan->groups.n * (plan->stages - 1);
+                            : (int64_t)plan->groups.n * (plan->stages - 1);
 }
 
 static void
@@ -282,8 +281,7 @@ emit_copies_if(TirBuilder *b, const Group *group, TirVal *stage, const TirOp *lo
 
 /* Copies for the iterations [lo, lo + stages - 1), appended to `out`. */
 static void
-emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
-              const LoopPlan *plan)
+emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop, const LoopPlan *plan)
 {
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
@@ -312,8 +310,8 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop,
 
 /* The head of a group inside the loop: wait, barrier, next copies, commit. */
 static void
-emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop,
-                const LoopPlan *plan, uint32_t group, TirVal *copy_stage)
+emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop, const LoopPlan *plan,
+                uint32_t group, TirVal *copy_stage)
 {
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};

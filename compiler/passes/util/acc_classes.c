@@ -23,9 +23,9 @@
 
 typedef struct AccClasses {
     const TirFn *fn;
-    uint32_t *parent;    /* union of values, by id */
-    bool *mma;       /* by class: some product's result is in it */
-    uint32_t *next;      /* by id: another value of the class, around */
+    uint32_t *parent;     /* union of values, by id */
+    bool *mma;            /* by class: some product's result is in it */
+    uint32_t *next;       /* by id: another value of the class, around */
     const TirVal **value; /* by id */
 } AccClasses;
 
@@ -72,7 +72,8 @@ outlives(const TirOp *op, const TirVal *value)
         if (op->parent == value->block)
             return false;
         op = op->parent->owner;
-        if (op->op == TIR_FOR && used_inside(op, value)) /* the next iteration would find it overwritten */
+        /* the next iteration would find it overwritten */
+        if (op->op == TIR_FOR && used_inside(op, value))
             return true;
     }
 }
@@ -113,7 +114,8 @@ is_overwritten(const TirVal *value, const TirVal *by)
         return true; /* carried side by side */
     if (value->def != NULL && value->def == by->def)
         return true;
-    return is_known(value, op) && (outlives(op, value) || (by->def == NULL && used_inside(op, value)));
+    return is_known(value, op) &&
+           (outlives(op, value) || (by->def == NULL && used_inside(op, value)));
 }
 
 static bool
@@ -273,7 +275,8 @@ join_held(AccClasses *h, const TirBlock *block)
 
 /* Numbers the register classes in the order in which their values are first made. */
 static void
-number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uint32_t *next, uint32_t *out)
+number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uint32_t *next,
+                   uint32_t *out)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -297,7 +300,8 @@ number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uin
 
 typedef struct AtOnce {
     const uint32_t *acc_class;
-    uint64_t *reads;    /* by value: the register classes, as bits, that it is made of when it is asked for */
+    /* by value: the register classes, as bits, that it is made of when it is asked for */
+    uint64_t *reads;
     uint32_t *last_use; /* by value: the last place in its block that uses it */
     bool *at_once;
 } AtOnce;
@@ -314,8 +318,8 @@ static bool
 is_made_there(const TirOp *op)
 {
     return op->n_results != 1 || op->n_blocks > 0 || (tir_op_info(op->op)->flags & TF_PURE) == 0 ||
-           op->op == TIR_MMA || op->op == TIR_REDUCE || op->op == TIR_LOAD || op->op == TIR_COMBINE ||
-           op->op == TIR_SHARED_READ;
+           op->op == TIR_MMA || op->op == TIR_REDUCE || op->op == TIR_LOAD ||
+           op->op == TIR_COMBINE || op->op == TIR_SHARED_READ;
 }
 
 /* AccClasses that get another value in `op`. */
@@ -373,7 +377,8 @@ note_reads(AtOnce *a, const TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++) {
         const TirVal *value = op->results[k];
         a->reads[value->id] = acc_class_bit(a->acc_class[value->id]);
-        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->acc_class[value->id] == 0; j++) {
+        for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->acc_class[value->id] == 0;
+             j++) {
             if (!a->at_once[op->args[j]->id])
                 a->reads[value->id] |= a->reads[op->args[j]->id];
         }
@@ -415,10 +420,10 @@ mma_acc_classes(Arena *arena, const TirFn *fn)
 {
     uint32_t n = fn->next_id + 1, acc_classes = 0;
     AccClasses h = {.fn = fn,
-               .parent = arena_array(arena, uint32_t, n),
-               .mma = arena_array(arena, bool, n),
-               .next = arena_array(arena, uint32_t, n),
-               .value = arena_array(arena, const TirVal *, n)};
+                    .parent = arena_array(arena, uint32_t, n),
+                    .mma = arena_array(arena, bool, n),
+                    .next = arena_array(arena, uint32_t, n),
+                    .value = arena_array(arena, const TirVal *, n)};
 
     for (uint32_t k = 0; k < n; k++)
         h.parent[k] = h.next[k] = k;

@@ -5,7 +5,7 @@
 #include "compiler/ir/tir.h"
 
 typedef struct MmaAccClasses {
-    uint32_t *of;  /* by value's id: the number of its register class, from 1 on; 0: it has none */
+    uint32_t *of; /* by value's id: the number of its register class, from 1 on; 0: it has none */
     bool *at_once; /* by value's id: is made where it stands, and not when it is asked for: something that it
                       is made of is in its register class, and another value is by then */
 } MmaAccClasses;

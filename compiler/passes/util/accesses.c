@@ -86,7 +86,8 @@ is_apart(const Distance *between, int64_t earlier_length, int64_t later_length)
 
     if (!between->ok)
         return false;
-    return (between->each >= 0 && least >= earlier_length) || (between->each <= 0 && -least >= later_length);
+    return (between->each >= 0 && least >= earlier_length) ||
+           (between->each <= 0 && -least >= later_length);
 }
 
 static bool
@@ -98,7 +99,8 @@ are_apart(const AccessPair *pair)
     find_starts(pair->later, later);
     for (uint32_t d = 0; d < pair->earlier->tensor->rank; d++) {
         Distance between = distance(earlier[d], later[d], pair->around);
-        if (is_apart(&between, length_of(&pair->earlier->index[d]), length_of(&pair->later->index[d])))
+        if (is_apart(&between, length_of(&pair->earlier->index[d]),
+                     length_of(&pair->later->index[d])))
             return true;
     }
     return false;
@@ -136,15 +138,11 @@ kind_of(const TirOp *op)
 {
     switch (op->op) {
     case TIR_LOAD:
-    case TIR_COPY_ASYNC:
-        return READS;
+    case TIR_COPY_ASYNC: return READS;
     case TIR_STORE:
-    case TIR_TMA_STORE:
-        return WRITES;
-    case TIR_ATOMIC_ADD:
-        return ADDS;
-    default:
-        return TOUCHES_NOTHING;
+    case TIR_TMA_STORE: return WRITES;
+    case TIR_ATOMIC_ADD: return ADDS;
+    default: return TOUCHES_NOTHING;
     }
 }
 

@@ -7,7 +7,8 @@
 /* An access, and another one that comes later in the program. */
 typedef struct AccessPair {
     const TirOp *earlier, *later;
-    const TirOp *around; /* the outermost loop that goes on to another iteration in between; NULL: none */
+    /* the outermost loop that goes on to another iteration in between; NULL: none */
+    const TirOp *around;
 } AccessPair;
 
 /* Whether the two touch the same elements in the same order: element i of one tile is element i of the

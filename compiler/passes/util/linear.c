@@ -12,7 +12,8 @@ linear_same_value(const TirVal *a, const TirVal *b)
         return true;
     if (x == NULL || y == NULL || x->op != y->op || x->integer != y->integer)
         return false;
-    return x->op == TIR_SIZE || x->op == TIR_GRID || x->op == TIR_GRID_FIRST || (x->op == TIR_CONST && a->type.rank == 0);
+    return x->op == TIR_SIZE || x->op == TIR_GRID || x->op == TIR_GRID_FIRST ||
+           (x->op == TIR_CONST && a->type.rank == 0);
 }
 
 static bool
@@ -72,22 +73,16 @@ add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
         return;
     }
     switch (op == NULL ? TIR_SIZE : op->op) {
-    case TIR_CONST:
-        sum->constant += scale * op->integer;
-        return;
+    case TIR_CONST: sum->constant += scale * op->integer; return;
     case TIR_ADD:
     case TIR_SUB:
         add_value(sum, op->args[0], scale, depth + 1);
         add_value(sum, op->args[1], op->op == TIR_ADD ? scale : -scale, depth + 1);
         return;
-    case TIR_NEG:
-        add_value(sum, op->args[0], -scale, depth + 1);
-        return;
+    case TIR_NEG: add_value(sum, op->args[0], -scale, depth + 1); return;
     case TIR_EXPAND:
     case TIR_SQUEEZE:
-    case TIR_BROADCAST:
-        add_value(sum, op->args[0], scale, depth + 1);
-        return;
+    case TIR_BROADCAST: add_value(sum, op->args[0], scale, depth + 1); return;
     default:
         if (value->type.rank > 0 && (op == NULL || op->op != TIR_IOTA))
             sum->ok = false;

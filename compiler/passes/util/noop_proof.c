@@ -15,9 +15,9 @@ typedef enum SymbolKind { SYM_CONST, SYM_CARRIED, SYM_DATA, SYM_EXPR } SymbolKin
 
 typedef struct Symbol {
     SymbolKind kind;
-    double number;     /* SYM_CONST */
+    double number;       /* SYM_CONST */
     const TirVal *value; /* SYM_CARRIED, SYM_DATA: the tile it is */
-    const TirOp *op;   /* SYM_EXPR: an operation of this form */
+    const TirOp *op;     /* SYM_EXPR: an operation of this form */
     const struct Symbol *args[3];
     bool may_be_minus_inf, may_be_plus_inf;
     bool positive;
@@ -28,9 +28,9 @@ typedef struct Prover {
     Arena *arena;
     const TirFn *fn;
     const TirOp *mask;
-    Symbol *all;            /* every symbol made */
-    const Symbol **of;      /* by TirVal id */
-    bool by_element;        /* only what the mask hides is at -inf: nothing is known of rows */
+    Symbol *all;       /* every symbol made */
+    const Symbol **of; /* by TirVal id */
+    bool by_element;   /* only what the mask hides is at -inf: nothing is known of rows */
     bool failed;
 } Prover;
 
@@ -141,9 +141,7 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
             s.may_be_plus_inf = a->may_be_plus_inf;
         }
         break;
-    case TIR_DIV:
-        s.positive = a->positive && b->positive;
-        break;
+    case TIR_DIV: s.positive = a->positive && b->positive; break;
     case TIR_EXP:
     case TIR_EXP2:
         s.positive = true;
@@ -177,11 +175,8 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
         s.may_be_minus_inf = a->may_be_minus_inf;
         s.may_be_plus_inf = a->may_be_plus_inf;
         break;
-    case TIR_TANH:
-        s.may_be_minus_inf = s.may_be_plus_inf = false;
-        break;
-    default:
-        break;
+    case TIR_TANH: s.may_be_minus_inf = s.may_be_plus_inf = false; break;
+    default: break;
     }
     return intern(p, s);
 }
@@ -240,12 +235,9 @@ eval_binary(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
             return constant(p, folded);
     }
     switch (op->op) {
-    case TIR_MUL:
-        return multiply(p, op, a, b);
-    case TIR_ADD:
-        return add_or_subtract(p, op, a, b, false);
-    case TIR_SUB:
-        return add_or_subtract(p, op, a, b, true);
+    case TIR_MUL: return multiply(p, op, a, b);
+    case TIR_ADD: return add_or_subtract(p, op, a, b, false);
+    case TIR_SUB: return add_or_subtract(p, op, a, b, true);
     case TIR_MAX:
         if (is_const(a, -INFINITY) || a == b)
             return b;
@@ -257,8 +249,7 @@ eval_binary(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
     case TIR_LT:
     case TIR_LE:
     case TIR_GT:
-    case TIR_GE:
-        return compare(p, op, a, b);
+    case TIR_GE: return compare(p, op, a, b);
     case TIR_AND:
         if (is_const(a, 0) || is_const(b, 1))
             return a;
@@ -271,8 +262,7 @@ eval_binary(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
         if (is_const(b, 1) || is_const(a, 0))
             return b;
         break;
-    default:
-        break;
+    default: break;
     }
     return expression(p, op, a, b, NULL);
 }
@@ -305,8 +295,7 @@ eval_unary(Prover *p, const TirOp *op, const Symbol *a)
             return constant(p, a->number == 0);
         break;
     case TIR_CAST: /* 0, 1 and the infinities are the same in every float type */
-        if (a->kind == SYM_CONST &&
-            (a->number == 0 || a->number == 1 || isinf(a->number)) &&
+        if (a->kind == SYM_CONST && (a->number == 0 || a->number == 1 || isinf(a->number)) &&
             dtype_is_float(op->results[0]->type.dtype))
             return a;
         break;
@@ -317,8 +306,7 @@ eval_unary(Prover *p, const TirOp *op, const Symbol *a)
         if (a->kind == SYM_CONST)
             return a;
         break;
-    default:
-        break;
+    default: break;
     }
     return expression(p, op, a, NULL, NULL);
 }
@@ -347,13 +335,12 @@ eval_if(Prover *p, const TirOp *op)
             sides[0] = sides[1];
         if (sides[1] == NULL)
             sides[1] = sides[0];
-        p->of[op->results[r]->id] =
-            sides[0] == sides[1]
-                ? sides[0]
-                : intern(p, (Symbol){.kind = SYM_DATA,
-                                     .value = op->results[r],
-                                     .may_be_minus_inf = true,
-                                     .may_be_plus_inf = true});
+        p->of[op->results[r]->id] = sides[0] == sides[1]
+                                        ? sides[0]
+                                        : intern(p, (Symbol){.kind = SYM_DATA,
+                                                             .value = op->results[r],
+                                                             .may_be_minus_inf = true,
+                                                             .may_be_plus_inf = true});
     }
 }
 
@@ -406,14 +393,12 @@ eval_op(Prover *p, const TirOp *op)
         if ((is_const(a, 0) && is_finite(b)) || (is_const(b, 0) && is_finite(a)))
             return c;
         return expression(p, op, a, b, c);
-    case TIR_REDUCE:
-        return eval_reduce(p, op, a);
+    case TIR_REDUCE: return eval_reduce(p, op, a);
     case TIR_LOAD:
     case TIR_SIZE:
     case TIR_GRID:
     case TIR_GRID_FIRST:
-    case TIR_IOTA:
-        return intern(p, (Symbol){.kind = SYM_DATA, .value = result});
+    case TIR_IOTA: return intern(p, (Symbol){.kind = SYM_DATA, .value = result});
     default:
         if (op->n_args == 1)
             return eval_unary(p, op, a);
@@ -453,18 +438,13 @@ eval_block(Prover *p, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         switch (op->op) {
         case TIR_STORE:
-        case TIR_FOR:
-            p->failed = true;
-            break;
+        case TIR_FOR: p->failed = true; break;
         case TIR_ATOMIC_ADD:
             if (!is_const(eval(p, op->args[op->n_args - 1]), 0))
                 p->failed = true;
             break;
-        case TIR_IF:
-            eval_if(p, op);
-            break;
-        default:
-            break;
+        case TIR_IF: eval_if(p, op); break;
+        default: break;
         }
     }
 }
@@ -519,11 +499,11 @@ iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp 
         const TirVal *initial = loop->args[loop_first_initial(loop) + k - 1];
         const TirOp *def = initial->def;
         bool low = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
-        p.of[param->id] =
-            intern(&p, (Symbol){.kind = SYM_CARRIED,
-                                .value = param,
-                                .may_be_minus_inf = true,
-                                .may_be_plus_inf = !low && may_start_at_plus_inf(initial, 0)});
+        p.of[param->id] = intern(
+            &p, (Symbol){.kind = SYM_CARRIED,
+                         .value = param,
+                         .may_be_minus_inf = true,
+                         .may_be_plus_inf = !low && may_start_at_plus_inf(initial, 0)});
     }
     eval_block(&p, body);
     const TirOp *yield = block_yield(body);
@@ -571,6 +551,5 @@ hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirV
     Prover p = {.arena = arena, .fn = fn, .mask = mask, .by_element = true};
 
     p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
-    return tir_same_shape(mask->results[0]->type, value->type) &&
-           is_const(eval(&p, value), number);
+    return tir_same_shape(mask->results[0]->type, value->type) && is_const(eval(&p, value), number);
 }

@@ -12,8 +12,7 @@ bool iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const T
 
 /* True when `branch`, in the body of `loop`, gives the same whether it is taken or not in the first
  * iteration, when carried values are what they begin with. */
-bool branch_is_noop_at_first(Arena *arena, const TirFn *fn, const TirOp *loop,
-                             const TirOp *branch);
+bool branch_is_noop_at_first(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *branch);
 
 /* Whether every element of `value` is the same known number. */
 bool value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *number);

@@ -52,8 +52,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
         if (op->shared != NULL)
             out[n++] = (SharedUse){op->shared, true, true, false};
         break;
-    default:
-        break;
+    default: break;
     }
     return n;
 }

@@ -92,10 +92,12 @@ clone_body(TirFn *fn, const TirBlock *body)
 bool
 scalar_can_be_again(const TirOp *op)
 {
-    if (op->op == TIR_LOAD) /* programs of a launch write no `in` tensor: it reads the same at any time */
-        return op->tensor->mode == TENSOR_IN && op->results[0]->type.rank == 0 && op->shared == NULL;
-    return op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank == 0 && op->op != TIR_REDUCE &&
-           (tir_op_info(op->op)->flags & TF_PURE) != 0;
+    /* programs of a launch write no `in` tensor: it reads the same at any time */
+    if (op->op == TIR_LOAD)
+        return op->tensor->mode == TENSOR_IN && op->results[0]->type.rank == 0 &&
+               op->shared == NULL;
+    return op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
+           op->op != TIR_REDUCE && (tir_op_info(op->op)->flags & TF_PURE) != 0;
 }
 
 TirVal *

@@ -207,7 +207,8 @@ times_axis(const TirVal *value, uint32_t axis)
         return 1;
     for (uint32_t k = 0; op != NULL && op->op == TIR_MUL && k < 2; k++) {
         const TirOp *x = op->args[k]->def, *by = op->args[1 - k]->def;
-        if (x != NULL && by != NULL && x->op == TIR_GRID && x->integer == (int64_t)axis && by->op == TIR_CONST)
+        if (x != NULL && by != NULL && x->op == TIR_GRID && x->integer == (int64_t)axis &&
+            by->op == TIR_CONST)
             return by->integer;
     }
     return 0;
@@ -219,8 +220,8 @@ counts_size(const HostExpr *extent, uint32_t size, int64_t by)
 {
     if (by == 1)
         return extent->kind == HOST_SIZE && extent->index == size;
-    return by > 1 && extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE && extent->a->index == size &&
-           extent->b->kind == HOST_INT && extent->b->integer == by;
+    return by > 1 && extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE &&
+           extent->a->index == size && extent->b->kind == HOST_INT && extent->b->integer == by;
 }
 
 /* Whether along dimension `dim` of its tile, which goes `by` at a time, a write ends where the axis does. */
@@ -230,8 +231,8 @@ is_limited_by(const TirOp *write, const HostExpr *extent, uint32_t dim, int64_t 
     for (uint32_t k = 0; k < write->n_limits; k++) {
         const TirOp *count = tir_limit_count(write, k)->def;
         const TirOp *size = count != NULL && count->op == TIR_SUB ? count->args[0]->def : NULL;
-        if (size != NULL && size->op == TIR_SIZE && write->limits[k].axis == dim && write->limits[k].part.rows == 0 &&
-            counts_size(extent, (uint32_t)size->integer, by))
+        if (size != NULL && size->op == TIR_SIZE && write->limits[k].axis == dim &&
+            write->limits[k].part.rows == 0 && counts_size(extent, (uint32_t)size->integer, by))
             return true;
     }
     return false;
@@ -253,7 +254,8 @@ writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write)
             continue;
         if (dim->constant == 0 && counts_size(extent, dim->size, by))
             return true;
-        if (index->kind == INDEX_RANGE && is_limited_by(write, extent, tir_tile_dimension(write, d), by))
+        if (index->kind == INDEX_RANGE &&
+            is_limited_by(write, extent, tir_tile_dimension(write, d), by))
             return true;
     }
     return false;
@@ -278,7 +280,8 @@ box_ended_dimension(const TirOp *access)
     uint32_t rank = access->tensor->rank;
 
     for (uint32_t d = 0; d < rank && access->n_limits > 0; d++) {
-        if (access->index[d].kind != INDEX_SCALAR && tir_tile_dimension(access, d) == access->limits[0].axis)
+        if (access->index[d].kind != INDEX_SCALAR &&
+            tir_tile_dimension(access, d) == access->limits[0].axis)
             return d;
     }
     return rank;
@@ -290,17 +293,19 @@ box_may_end(const TirOp *access, uint32_t most_rank)
     uint32_t d = box_ended_dimension(access), last = access->tensor->rank - 1;
 
     return access->n_limits == 0 ||
-           (access->n_limits == 1 && access->limits[0].part.rows == 0 && access->index[d].rows == 0 && d < last &&
-            access->tensor->rank < most_rank);
+           (access->n_limits == 1 && access->limits[0].part.rows == 0 &&
+            access->index[d].rows == 0 && d < last && access->tensor->rank < most_rank);
 }
 
 bool
 box_may_be_written(const TirOp *write)
 {
-    uint32_t next = 0, ended = box_ended_dimension(write); /* there nothing is written in front of the tensor */
+    /* there nothing is written in front of the tensor */
+    uint32_t next = 0, ended = box_ended_dimension(write);
 
     for (uint32_t d = 0; d < write->tensor->rank; d++) {
-        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]) && d != ended)
+        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]) &&
+            d != ended)
             return false;
     }
     return box_begins_aligned(write);
@@ -352,25 +357,21 @@ is_not_negative(const TirVal *value)
 
     if (def == NULL) { /* the induction variable of a loop */
         const TirOp *loop = value->block->owner;
-        return loop != NULL && value == value->block->params.at[0] && is_not_negative(loop->args[0]);
+        return loop != NULL && value == value->block->params.at[0] &&
+               is_not_negative(loop->args[0]);
     }
     switch (def->op) {
-    case TIR_CONST:
-        return def->integer >= 0;
+    case TIR_CONST: return def->integer >= 0;
     case TIR_GRID:
     case TIR_GRID_FIRST:
-    case TIR_SIZE:
-        return true;
+    case TIR_SIZE: return true;
     case TIR_ADD:
     case TIR_MUL:
     case TIR_DIV:
-    case TIR_MIN:
-        return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
+    case TIR_MIN: return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
     case TIR_MAX:
-    case TIR_AND:
-        return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
-    default:
-        return false;
+    case TIR_AND: return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
+    default: return false;
     }
 }
 
@@ -459,7 +460,6 @@ tir_factor(const TirVal *value)
     case TIR_MUL:
         factor = tir_factor(def->args[0]) * tir_factor(def->args[1]);
         return factor < 64 ? factor : 64;
-    default:
-        return 1;
+    default: return 1;
     }
 }

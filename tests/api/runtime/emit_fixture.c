@@ -73,8 +73,8 @@ add_address(const TirFn *fn, LirFn *code, uint32_t index)
 
     lir_add_param(code, LIR_PARAM_POINTER, LIR_B64, name, index, 0);
     for (uint32_t d = 0; d + 1 < fn->tensors.at[index]->rank; d++)
-        lir_add_param(code, LIR_PARAM_STRIDE, LIR_B64, arena_printf(fn->arena, "%s%u", name, d), index,
-                      d);
+        lir_add_param(code, LIR_PARAM_STRIDE, LIR_B64, arena_printf(fn->arena, "%s%u", name, d),
+                      index, d);
 }
 
 static LirFn *
@@ -86,7 +86,8 @@ make_add_boxes(TirFn *fn)
     LirTensorMap map = {"X", 4, {3, 1, 2, 0}, {64, 32, 1, 1}, 128, 256};
     TirMemory counter = {"counter", MEMORY_SCRATCH, host_int(arena, 8)};
     HostExpr *sm_count = host_int(arena, 0);
-    HostExpr *tiles = times(arena, host_binary(arena, HOST_CDIV, size_expr(arena, 1), host_int(arena, 32)),
+    HostExpr *tiles = times(arena,
+                            host_binary(arena, HOST_CDIV, size_expr(arena, 1), host_int(arena, 32)),
                             size_expr(arena, 2));
 
     tiles = times(arena, times(arena, tiles, size_expr(arena, 0)), host_int(arena, 2));

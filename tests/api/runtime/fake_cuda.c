@@ -105,7 +105,7 @@ run_by_hand(void **args)
 static void
 run_copy(void **args)
 {
-    memcpy(*(void **)args[1], *(void **)args[0], 4 * (size_t)*(int32_t *)args[2]);
+    memcpy(*(void **)args[1], *(void **)args[0], 4 * (size_t) * (int32_t *)args[2]);
 }
 
 /* A tensor map in this driver's own form; what a real one refuses, cuTensorMapEncodeTiled refuses. */
@@ -174,7 +174,8 @@ run_copy_rows(void **args)
     for (int32_t b = 0; b < (int32_t)grid_y; b++)
         for (int32_t s = 0; s < n_s; s++)
             for (int32_t h = 0; h < n_h; h++)
-                t[b * *(int64_t *)args[1] + s * *(int64_t *)args[2] + h] = rows[(b * n_s + s) * n_h + h];
+                t[b * *(int64_t *)args[1] + s * *(int64_t *)args[2] + h] =
+                    rows[(b * n_s + s) * n_h + h];
 }
 
 /* out[i] = the i-th element of a map's tensor + add + more[i], row by row: the map (f32, rank 2), a
@@ -193,18 +194,20 @@ run_forms(void **args)
     memcpy(&more, *(unsigned char **)args[2] + 8, sizeof more);
     for (int32_t r = 0; r < rows; r++)
         for (int32_t c = 0; c < columns; c++) {
-            const float *row = (const float *)(uintptr_t)(map->address + (uint64_t)r * map->stride[0]);
+            const float *row = (const float *)(uintptr_t)(map->address +
+                                                          (uint64_t)r * map->stride[0]);
             *out++ = row[c] + add + *more++;
         }
 }
 
-static const Kernel kernels[] = {{"forms", {128, 24, 8, 4}, run_forms},
-                                 {"add_boxes", {128, 128, 8, 8, 8, 8, 4, 4, 4, 8, 8, 4}, run_add_boxes},
-                                 {"copy_rows", {8, 8, 8, 8, 4, 4}, run_copy_rows},
-                                 {"copy", {8, 8, 4}, run_copy},
-                                 {"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
-                                 {"sum_entry", {8, 8, 8, 4, 4}, run_sum},
-                                 {"by_hand", {8, 8, 4, 4, 8}, run_by_hand}};
+static const Kernel kernels[] = {
+    {"forms", {128, 24, 8, 4}, run_forms},
+    {"add_boxes", {128, 128, 8, 8, 8, 8, 4, 4, 4, 8, 8, 4}, run_add_boxes},
+    {"copy_rows", {8, 8, 8, 8, 4, 4}, run_copy_rows},
+    {"copy", {8, 8, 4}, run_copy},
+    {"scale_entry", {8, 8, 8, 8, 4, 4, 4}, run_scale},
+    {"sum_entry", {8, 8, 8, 4, 4}, run_sum},
+    {"by_hand", {8, 8, 4, 4, 8}, run_by_hand}};
 
 /* What runs kernels that are not in the table; they are given their name. */
 typedef void Runner(const char *name, void **args, const unsigned *grid);
@@ -249,7 +252,8 @@ check_guards(void)
 {
     for (int i = 0; i < n_blocks; i++)
         for (int k = 0; k < GUARD; k++)
-            if (blocks[i].at[-GUARD + k] != 0xA5 || blocks[i].at[blocks[i].bytes + (size_t)k] != 0xA5) {
+            if (blocks[i].at[-GUARD + k] != 0xA5 ||
+                blocks[i].at[blocks[i].bytes + (size_t)k] != 0xA5) {
                 note("GUARD of allocation %d overwritten", i);
                 return;
             }
@@ -262,11 +266,11 @@ static __thread int top;
 
 #define ENTER(name)                                                                                \
     if (fails(name))                                                                               \
-        return OUT_OF_MEMORY
+    return OUT_OF_MEMORY
 #define NEED_CONTEXT(name)                                                                         \
     ENTER(name);                                                                                   \
     if (contexts[top] == NULL)                                                                     \
-        return INVALID_CONTEXT
+    return INVALID_CONTEXT
 
 EXPORT Result
 cuInit(unsigned flags)
@@ -286,12 +290,12 @@ cuDriverGetVersion(int *version)
 EXPORT Result
 cuGetErrorName(Result result, const char **name)
 {
-    *name = result == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
-            : result == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+    *name = result == INVALID_VALUE     ? "CUDA_ERROR_INVALID_VALUE"
+            : result == OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
             : result == INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
-            : result == INVALID_PTX   ? "CUDA_ERROR_INVALID_PTX"
-            : result == NOT_FOUND     ? "CUDA_ERROR_NOT_FOUND"
-                                      : "CUDA_ERROR_UNKNOWN";
+            : result == INVALID_PTX     ? "CUDA_ERROR_INVALID_PTX"
+            : result == NOT_FOUND       ? "CUDA_ERROR_NOT_FOUND"
+                                        : "CUDA_ERROR_UNKNOWN";
     return OK;
 }
 
@@ -518,7 +522,8 @@ EXPORT Result
 cuMemAlloc_v2(unsigned long long *address, size_t bytes)
 {
     NEED_CONTEXT("cuMemAlloc_v2");
-    unsigned char *at = n_blocks < MAX_BLOCKS ? aligned_alloc(256, (bytes + 1024) / 256 * 256) : NULL;
+    unsigned char *at = n_blocks < MAX_BLOCKS ? aligned_alloc(256, (bytes + 1024) / 256 * 256)
+                                              : NULL;
     if (!at)
         return OUT_OF_MEMORY;
     memset(at, 0xA5, bytes + 2 * GUARD);
@@ -574,10 +579,11 @@ cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const 
         if (d > 0)
             map.stride[d - 1] = stride[d - 1];
         snprintf(text + strlen(text), sizeof text - strlen(text), " %llu:%llu:%u",
-                 (unsigned long long)size[d], (unsigned long long)(d > 0 ? stride[d - 1] : 0), box[d]);
+                 (unsigned long long)size[d], (unsigned long long)(d > 0 ? stride[d - 1] : 0),
+                 box[d]);
     }
-    note("map type %d%s swizzle %d promotion %d interleave %d fill %d", type, text, swizzle, promotion,
-         interleave, fill);
+    note("map type %d%s swizzle %d promotion %d interleave %d fill %d", type, text, swizzle,
+         promotion, interleave, fill);
     memset(out, 0, 128);
     memcpy(out, &map, sizeof map);
     return OK;
@@ -657,9 +663,8 @@ EXPORT Result
 cuLaunchKernelEx(const Config *config, void *function, void **args, void **extra)
 {
     for (unsigned i = 0; i < config->n; i++)
-        note("attribute %u: %u %u %u", config->attributes[i].id,
-             config->attributes[i].value[0], config->attributes[i].value[1],
-             config->attributes[i].value[2]);
+        note("attribute %u: %u %u %u", config->attributes[i].id, config->attributes[i].value[0],
+             config->attributes[i].value[1], config->attributes[i].value[2]);
     return cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
                           config->block[0], config->block[1], config->block[2], config->shared,
                           config->stream, args, extra);

@@ -8,7 +8,7 @@ typedef struct Config {
     void *stream;
     struct {
         unsigned id, pad, value[16];
-    } *attributes;
+    } * attributes;
     unsigned n;
 } Config;
 

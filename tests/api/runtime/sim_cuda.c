@@ -257,8 +257,12 @@ cuTensorMapEncodeTiled(void *out, uint32_t type, uint32_t rank, void *address, c
                        const uint64_t *stride, const uint32_t *box, const uint32_t *step,
                        uint32_t interleave, uint32_t swizzle, uint32_t promotion, uint32_t fill)
 {
-    SimTensorMap map = {.type = type, .rank = rank, .address = (uintptr_t)address,
-                        .interleave = interleave, .swizzle = swizzle, .l2_promotion = promotion,
+    SimTensorMap map = {.type = type,
+                        .rank = rank,
+                        .address = (uintptr_t)address,
+                        .interleave = interleave,
+                        .swizzle = swizzle,
+                        .l2_promotion = promotion,
                         .fill = fill};
     SimError error = {0};
 
@@ -318,6 +322,7 @@ cuLaunchKernelEx(const Config *config, void *handle, void **args, void **extra)
         if (config->attributes[i].id != PROGRAMMATIC_STREAM_SERIALIZATION ||
             config->attributes[i].value[0] != 1)
             return INVALID_VALUE;
-    return cuLaunchKernel(handle, config->grid[0], config->grid[1], config->grid[2], config->block[0],
-                          config->block[1], config->block[2], config->shared, config->stream, args, extra);
+    return cuLaunchKernel(handle, config->grid[0], config->grid[1], config->grid[2],
+                          config->block[0], config->block[1], config->block[2], config->shared,
+                          config->stream, args, extra);
 }

@@ -33,8 +33,9 @@ typedef struct Graph {
 
 /* of sim_cuda.c */
 const SimEntry *sim_cuda_entry(const void *function);
-Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                      unsigned shared, void *stream, void **args, void **extra);
+Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                      unsigned by, unsigned bz, unsigned shared, void *stream, void **args,
+                      void **extra);
 
 static Result
 keep(Node *node, const NodeParams *given)
@@ -106,8 +107,9 @@ cuGraphLaunch(Graph *exec, void *stream)
         void *args[128];
         for (size_t k = 0; k < entry->param_count; k++)
             args[k] = exec->nodes[i].bytes + entry->params[k].offset;
-        Result result = cuLaunchKernel(of->function, of->grid[0], of->grid[1], of->grid[2], of->block[0],
-                                       of->block[1], of->block[2], of->shared, stream, args, NULL);
+        Result result = cuLaunchKernel(of->function, of->grid[0], of->grid[1], of->grid[2],
+                                       of->block[0], of->block[1], of->block[2], of->shared, stream,
+                                       args, NULL);
         if (result != OK)
             return result;
     }

@@ -68,9 +68,8 @@ survive_search(TilecOptions options, const TilecSearch *search, const char *path
         TilecAllocator allocator = {meter_allocate, meter_release, &meter};
         TilecResult result;
         options.allocator = &allocator;
-        TilecStatus status = search != NULL
-                                 ? tilec_search(&options, search, path, text, n, &result)
-                                 : tilec_compile(&options, path, text, n, &result);
+        TilecStatus status = search != NULL ? tilec_search(&options, search, path, text, n, &result)
+                                            : tilec_compile(&options, path, text, n, &result);
         if (status != TILEC_OUT_OF_MEMORY) {
             if (status != TILEC_OK)
                 print_error("%s", result.messages);
@@ -153,35 +152,42 @@ survive_example(const char *folder, const char *name)
 static void
 every_allocation_may_fail_source(void **state)
 {
-    static const char *const names[] = {"copy", "add", "row_softmax", "gemm", "attention",
-                                        "attention_bwd"};
+    static const char *const names[] = {"copy", "add",       "row_softmax",
+                                        "gemm", "attention", "attention_bwd"};
 
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         survive_example(*state, names[k]);
 }
 
-static const char run_text[] = "use softmax;\n"
-                               "fn twice(var x) { x = x + x; }\n"
-                               "kernel k<N: int = auto>(X: in f16[S, 4], Y: out f32[S], Z: inout f32[1]) {\n"
-                               "    grid i in tiles(S, N);\n"
-                               "    var t = (a = 0.0, b = load X[i, :] as f32);\n"
-                               "    for n in tiles(4, 3) { let (r, c) = pack(i, n); twice(t.b); }\n"
-                               "    let p = mma(load X[i, :], (load X[i, :]).T);\n"
-                               "    print(\"p\", t, sum(p), i);\n"
-                               "    assert(p >= 0.0, \"positive\");\n"
-                               "    store Y[i] = max(t.b, axis=1) - inf;\n"
-                               "    let none = load Z[0] - inf;\n"
-                               "    atomic_add Z[0] += none - none;\n"
-                               "}\n";
+static const char run_text[] =
+    "use softmax;\n"
+    "fn twice(var x) { x = x + x; }\n"
+    "kernel k<N: int = auto>(X: in f16[S, 4], Y: out f32[S], Z: inout f32[1]) {\n"
+    "    grid i in tiles(S, N);\n"
+    "    var t = (a = 0.0, b = load X[i, :] as f32);\n"
+    "    for n in tiles(4, 3) { let (r, c) = pack(i, n); twice(t.b); }\n"
+    "    let p = mma(load X[i, :], (load X[i, :]).T);\n"
+    "    print(\"p\", t, sum(p), i);\n"
+    "    assert(p >= 0.0, \"positive\");\n"
+    "    store Y[i] = max(t.b, axis=1) - inf;\n"
+    "    let none = load Z[0] - inf;\n"
+    "    atomic_add Z[0] += none - none;\n"
+    "}\n";
 
 static void
 every_allocation_may_fail_run(void **state)
 {
     static const uint16_t halves[8];
     static const char *const names[] = {"Y"};
-    TilecArray input = {.name = "X", .kind = 'f', .bytes = 2, .rank = 2, .shape = {2, 4}, .total = 16,
+    TilecArray input = {.name = "X",
+                        .kind = 'f',
+                        .bytes = 2,
+                        .rank = 2,
+                        .shape = {2, 4},
+                        .total = 16,
                         .data = halves};
-    TilecRun run = {.inputs = &input, .n_inputs = 1, .outputs = names, .n_outputs = 1, .tolerance = true};
+    TilecRun run = {
+        .inputs = &input, .n_inputs = 1, .outputs = names, .n_outputs = 1, .tolerance = true};
     TilecOptions options = tilec_default_options();
     TilecStatus status = TILEC_OUT_OF_MEMORY;
 
@@ -215,8 +221,8 @@ tile_ir_reads_back(void **state)
 
     (void)state;
     options.emit = TILEC_EMIT_TIR;
-    assert_int_equal(
-        tilec_compile(&options, "copy.tir", tir_text, sizeof tir_text - 1, &result), TILEC_OK);
+    assert_int_equal(tilec_compile(&options, "copy.tir", tir_text, sizeof tir_text - 1, &result),
+                     TILEC_OK);
     assert_string_equal(result.output, tir_text);
     assert_int_equal(result.output_bytes, sizeof tir_text - 1);
     assert_string_equal(result.messages, "");
@@ -260,7 +266,8 @@ errors_are_texts(void **state)
     options = tilec_default_options();
     options.level = 7;
     assert_int_equal(tilec_compile(&options, "x.tir", "", 0, &result), TILEC_ERROR);
-    assert_string_equal(result.messages, "tilec: error: the level is 7, expected 0 .. 3 [E-OPTION]\n");
+    assert_string_equal(result.messages,
+                        "tilec: error: the level is 7, expected 0 .. 3 [E-OPTION]\n");
     tilec_result_free(&result);
 }
 
@@ -282,12 +289,11 @@ import_one(void *user, const char *name, const char **path, const char **text, s
 static void
 modules_come_from_the_callback(void **state)
 {
-    static const char text[] =
-        "use mine;\n"
-        "kernel k(X: in f32[S, 64], Y: out f32[S, 64]) {\n"
-        "    grid m in tiles(S, 32);\n"
-        "    store Y[m, :] = twice(load X[m, :]);\n"
-        "}\n";
+    static const char text[] = "use mine;\n"
+                               "kernel k(X: in f32[S, 64], Y: out f32[S, 64]) {\n"
+                               "    grid m in tiles(S, 32);\n"
+                               "    store Y[m, :] = twice(load X[m, :]);\n"
+                               "}\n";
     TilecOptions options = tilec_default_options();
     TilecResult result;
     int calls = 0;
@@ -302,8 +308,7 @@ modules_come_from_the_callback(void **state)
     assert_int_equal(calls, 1);
     tilec_result_free(&result);
     options.import = NULL;
-    assert_int_equal(tilec_compile(&options, "k.tile", text, sizeof text - 1, &result),
-                     TILEC_ERROR);
+    assert_int_equal(tilec_compile(&options, "k.tile", text, sizeof text - 1, &result), TILEC_ERROR);
     assert_non_null(strstr(result.messages, "k.tile:1:5: error: there is no module 'mine'"));
     tilec_result_free(&result);
 }
@@ -335,8 +340,7 @@ main(int argc, char **argv)
         cmocka_unit_test(tables_are_listed),
         cmocka_unit_test(every_allocation_may_fail_tir),
         cmocka_unit_test(every_allocation_may_fail_run),
-        cmocka_unit_test_prestate(every_allocation_may_fail_source,
-                                  argc > 1 ? argv[1] : "examples"),
+        cmocka_unit_test_prestate(every_allocation_may_fail_source, argc > 1 ? argv[1] : "examples"),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

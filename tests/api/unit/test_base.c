@@ -164,14 +164,13 @@ messages_show_the_line(void **state)
     diag_warning(&diag, (Span){0}, "nowhere");
     diag_remark(&diag, (Span){0}, "not shown");
     assert_int_equal(diag.errors, 1);
-    assert_string_equal(messages(&diag, &arena),
-                        "one.tile:2:2: error: no 'x' [E-NAME]\n"
-                        "    2 | \tlet x = y;\n"
-                        "      | \t^~~\n"
-                        "two.tile:1:1: note: here\n"
-                        "    1 | z\n"
-                        "      | ^\n"
-                        "tilec: warning: nowhere\n");
+    assert_string_equal(messages(&diag, &arena), "one.tile:2:2: error: no 'x' [E-NAME]\n"
+                                                 "    2 | \tlet x = y;\n"
+                                                 "      | \t^~~\n"
+                                                 "two.tile:1:1: note: here\n"
+                                                 "    1 | z\n"
+                                                 "      | ^\n"
+                                                 "tilec: warning: nowhere\n");
     arena_free(&arena);
 }
 

@@ -28,12 +28,14 @@ typedef struct Measured {
 } Measured;
 
 static const Measured measured[] = {
-    {"attention.tile", "attention", "64", {128, 128, 4, 2}},      /* 360; 128x112 339, 128x96 337 */
-    {"attention.tile", "attention", "128", {128, 64, 4, 2}},      /* 400; 128x48 394 */
-    {"attention.tile", "attention", "256", {64, 64, 4, 1}},       /* 342; 128x64w8 322, 64x32w4 307 */
+    {"attention.tile", "attention", "64", {128, 128, 4, 2}}, /* 360; 128x112 339, 128x96 337 */
+    {"attention.tile", "attention", "128", {128, 64, 4, 2}}, /* 400; 128x48 394 */
+    /* 342; 128x64w8 322, 64x32w4 307 */
+    {"attention.tile", "attention", "256", {64, 64, 4, 1}},
     {"attention_bwd.tile", "attention_bwd", "64", {32, 128, 4, 2}},  /* 316; 64x128w4 271 */
     {"attention_bwd.tile", "attention_bwd", "128", {64, 128, 8, 2}}, /* 307; 64x96w8 268 */
-    {"attention_bwd.tile", "attention_bwd", "256", {64, 64, 8, 2}},  /* 228; 64x96w8, one stage, 232 */
+    /* 228; 64x96w8, one stage, 232 */
+    {"attention_bwd.tile", "attention_bwd", "256", {64, 64, 8, 2}},
     {"attention_bwd.tile", "attention_bwd_dkdv", "128", {64, 128, 8, 2}}, /* 244; 64x64w4 250 */
 };
 
@@ -108,7 +110,8 @@ test_all_dimensions(void **state)
     char d[16];
 
     for (int dim = 8; dim <= 256; dim += 8) {
-        for (size_t a = 0; a < (dim % 64 == 0 ? 4 : 3); a++) { /* the fourth has less shared memory */
+        /* the fourth has less shared memory */
+        for (size_t a = 0; a < (dim % 64 == 0 ? 4 : 3); a++) {
             for (size_t k = 0; k < 4; k++) {
                 snprintf(d, sizeof d, "%d", dim);
                 Chosen chosen = compile(*state, k == 0 ? "attention.tile" : "attention_bwd.tile",

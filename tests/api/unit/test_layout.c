@@ -235,8 +235,11 @@ runs_get_longer(void **state)
         const Layout *from;
         int32_t most, runs[6]; /* at first and after each exchange; 0: there is none */
     } cases[] = {
-        {c, 1, {1, 8, 16, 32}},  {c, 2, {8, 16, 32, 64}}, {layout_widen(*state, c, 1), 4, {16, 32, 64}},
-        {turned, 1, {8, 16, 0}}, {turned, 4, {8, 16, 0}},
+        {c, 1, {1, 8, 16, 32}},
+        {c, 2, {8, 16, 32, 64}},
+        {layout_widen(*state, c, 1), 4, {16, 32, 64}},
+        {turned, 1, {8, 16, 0}},
+        {turned, 4, {8, 16, 0}},
     };
 
     assert_int_equal(layout_own_run(c, 1, 4), 2);

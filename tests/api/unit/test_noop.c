@@ -101,9 +101,12 @@ static void
 maxima_stay(void **state)
 {
     (void)state;
-    assert_true(does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = max %top, %r\n" SAME));
-    assert_false(does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = min %top, %r\n" SAME));
-    assert_false(does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = add %r, %none\n" SAME));
+    assert_true(
+        does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = max %top, %r\n" SAME));
+    assert_false(
+        does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = min %top, %r\n" SAME));
+    assert_false(
+        does_nothing("", "-inf", ROW_MAX "            %next: f32[32] = add %r, %none\n" SAME));
     assert_true(does_nothing("", "0.0", "            %next: f32[32] = add %top, %none\n" SAME));
 }
 
@@ -111,15 +114,19 @@ static void
 exponentials_add_nothing(void **state)
 {
     (void)state;
-    assert_true(does_nothing("", "0.0", "            %p: f32[32,32] = exp %s\n" ROW_SUM
-                                        "            %next: f32[32] = add %top, %r\n" SAME));
-    assert_true(does_nothing("", "0.0", "            %p: f32[32,32] = exp2 %s\n" ROW_SUM
-                                        "            %next: f32[32] = add %top, %r\n" SAME));
+    assert_true(does_nothing("", "0.0",
+                             "            %p: f32[32,32] = exp %s\n" ROW_SUM
+                             "            %next: f32[32] = add %top, %r\n" SAME));
+    assert_true(does_nothing("", "0.0",
+                             "            %p: f32[32,32] = exp2 %s\n" ROW_SUM
+                             "            %next: f32[32] = add %top, %r\n" SAME));
     /* tanh(-inf) is -1; the sum of -inf is no zero */
-    assert_false(does_nothing("", "0.0", "            %p: f32[32,32] = tanh %s\n" ROW_SUM
-                                         "            %next: f32[32] = add %top, %r\n" SAME));
-    assert_false(does_nothing("", "0.0", "            %p: f32[32,32] = abs %s\n" ROW_SUM
-                                         "            %next: f32[32] = add %top, %r\n" SAME));
+    assert_false(does_nothing("", "0.0",
+                              "            %p: f32[32,32] = tanh %s\n" ROW_SUM
+                              "            %next: f32[32] = add %top, %r\n" SAME));
+    assert_false(does_nothing("", "0.0",
+                              "            %p: f32[32,32] = abs %s\n" ROW_SUM
+                              "            %next: f32[32] = add %top, %r\n" SAME));
 }
 
 /* exp(s * scale): the sign of the scale decides. */
@@ -161,31 +168,35 @@ static void
 memory_is_an_effect(void **state)
 {
     (void)state;
-    assert_false(does_nothing("", "0.0", "            %next: f32[32] = add %top, %none\n"
-                                         "            store Y[:], %none\n" SAME));
-    assert_true(does_nothing("", "0.0", "            %next: f32[32] = add %top, %none\n"
-                                        "            atomic_add Y[:], %none\n" SAME));
-    assert_false(does_nothing("", "0.0", ROW_MAX "            %next: f32[32] = add %top, %none\n"
-                                                 "            atomic_add Y[:], %r\n" SAME));
-    assert_true(does_nothing("", "0.0", "            %p: f32[32,32] = exp %s\n" ROW_SUM
-                                        "            %next: f32[32] = add %top, %none\n"
-                                        "            atomic_add Y[:], %r\n" SAME));
+    assert_false(does_nothing("", "0.0",
+                              "            %next: f32[32] = add %top, %none\n"
+                              "            store Y[:], %none\n" SAME));
+    assert_true(does_nothing("", "0.0",
+                             "            %next: f32[32] = add %top, %none\n"
+                             "            atomic_add Y[:], %none\n" SAME));
+    assert_false(does_nothing("", "0.0",
+                              ROW_MAX "            %next: f32[32] = add %top, %none\n"
+                                      "            atomic_add Y[:], %r\n" SAME));
+    assert_true(does_nothing("", "0.0",
+                             "            %p: f32[32,32] = exp %s\n" ROW_SUM
+                             "            %next: f32[32] = add %top, %none\n"
+                             "            atomic_add Y[:], %r\n" SAME));
 }
 
 static void
 counting_is_an_effect(void **state)
 {
     (void)state;
-    assert_false(does_nothing("", "0.0", ROW_MAX
-                              "            %h: bool[32] = eq %r, %low\n"
-                              "            %one: f32[32] = const 1.0\n"
-                              "            %k: f32[32] = select %h, %one, %none\n"
-                              "            %next: f32[32] = add %top, %k\n" SAME));
-    assert_true(does_nothing("", "0.0", ROW_MAX
-                             "            %h: bool[32] = eq %r, %low\n"
-                             "            %one: f32[32] = const 1.0\n"
-                             "            %k: f32[32] = select %h, %none, %one\n"
-                             "            %next: f32[32] = add %top, %k\n" SAME));
+    assert_false(does_nothing("", "0.0",
+                              ROW_MAX "            %h: bool[32] = eq %r, %low\n"
+                                      "            %one: f32[32] = const 1.0\n"
+                                      "            %k: f32[32] = select %h, %one, %none\n"
+                                      "            %next: f32[32] = add %top, %k\n" SAME));
+    assert_true(does_nothing("", "0.0",
+                             ROW_MAX "            %h: bool[32] = eq %r, %low\n"
+                                     "            %one: f32[32] = const 1.0\n"
+                                     "            %k: f32[32] = select %h, %none, %one\n"
+                                     "            %next: f32[32] = add %top, %k\n" SAME));
 }
 
 /* A variable that may begin at +inf: +inf + -inf is no -inf. */

@@ -43,17 +43,22 @@ static const Recipe recipes[] = {
     {"attention.tile", "consumers=3,stages=2,q_stages=1,pingpong=1", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "consumers=2,stages=2,q_stages=1,pipelined=0", "D=64 M=64 N=64", NULL, 0},
     {"attention.tile", "consumers=3,stages=3,q_stages=2", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "consumers=2,stages=2,pipelined=0,persistent=0", "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
-    {"attention.tile", "consumers=1,stages=2,q_stages=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256", NULL, 0},
-    {"attention.tile", "consumers=3,stages=2,q_stages=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128", NULL, 0},
+    {"attention.tile", "consumers=2,stages=2,pipelined=0,persistent=0",
+     "D=64 M=64 N=64 CAUSAL=true", NULL, 0},
+    {"attention.tile", "consumers=1,stages=2,q_stages=1", "D=64 M=64 N=64 CAUSAL=true WINDOW=256",
+     NULL, 0},
+    {"attention.tile", "consumers=3,stages=2,q_stages=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=128",
+     NULL, 0},
     {"gemm.tile", "consumers=2,stages=3", "TM=64 TN=128 TK=64", NULL, 0},
     {"gemm.tile", "consumers=2,stages=2", "TM=128 TN=64 TK=64", NULL, 0},
     {"gemm.tile", "consumers=3,stages=1", "TM=64 TN=64 TK=64", NULL, 0},
-    {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq", 1},
-    {"attention_bwd.tile", "consumers=3,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dkdv", 0},
+    {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd_dq",
+     1},
+    {"attention_bwd.tile", "consumers=3,stages=2", "D=64 M=64 N=64 CAUSAL=true",
+     "attention_bwd_dkdv", 0},
     {"attention_bwd.tile", "consumers=2,stages=2", "D=64 M=64 N=64 CAUSAL=true", "attention_bwd", 2},
-    {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,cooperative=1", "D=128 M=128 N=64 CAUSAL=true",
-     "attention_bwd", 0},
+    {"attention_bwd.tile", "consumers=2,stages=1,persistent=0,cooperative=1",
+     "D=128 M=128 N=64 CAUSAL=true", "attention_bwd", 0},
     {"attention.tile", "consumers=2,stages=2,q_stages=1,cluster=2", "D=64 M=64 N=64", NULL, 0},
     {"gemm.tile", "consumers=2,stages=3,cluster=2", "TM=64 TN=128 TK=64", NULL, 0},
     {"attention_bwd.tile", "consumers=2,stages=2,cluster=2", "D=64 M=64 N=64", "attention_bwd", 2},
@@ -97,12 +102,13 @@ open_kernel(Kernel *k, const Recipe *recipe)
         if (strcmp(module->fns.at[i]->name, recipe->kernel) == 0)
             k->fn = module->fns.at[i];
     }
-    k->px = (PassContext){.arena = &k->arena,
-                          .diag = &k->diag,
-                          .target = target,
-                          .level = 3,
-                          .bugs = &k->bugs,
-                          .switched.passes_off = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
+    k->px = (PassContext){
+        .arena = &k->arena,
+        .diag = &k->diag,
+        .target = target,
+        .level = 3,
+        .bugs = &k->bugs,
+        .switched.passes_off = (uint64_t)1 << pass_find("check-roles", strlen("check-roles"))};
     assert_true(plan_hints_read(recipe->plan, &k->px.plan, &fault));
     assert_true(passes_run(&k->px, k->fn, &(PassRun){.bugs = &k->bugs}));
     assert_non_null(k->fn->plan);
@@ -213,7 +219,8 @@ expect(Kernel *k, const Recipe *recipe, const char *what, const TirOp *op, const
     if (op != NULL)
         tir_print_op(k->fn, op, &text);
     print_error("%s --plan=%s %s: %s %s\n  it says: %s\n", recipe->file, recipe->plan,
-                recipe->defines, what, op == NULL ? "" : text.at, said[0] == '\0' ? "nothing" : said);
+                recipe->defines, what, op == NULL ? "" : text.at,
+                said[0] == '\0' ? "nothing" : said);
 }
 
 static void
@@ -248,9 +255,9 @@ kernels_pass(void **state)
 static void
 dropped_operations_are_found(void **state)
 {
-    static const TirOpcode codes[] = {TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE, TIR_MMA_WAIT,
-                                      TIR_TMA_LOAD, TIR_PINGPONG_WAIT,    TIR_PINGPONG_ARRIVE,
-                                      TIR_CONSUMER_BARRIER};
+    static const TirOpcode codes[] = {
+        TIR_CONSUMER_WAIT, TIR_CONSUMER_RELEASE, TIR_MMA_WAIT,        TIR_TMA_LOAD,
+        TIR_PINGPONG_WAIT, TIR_PINGPONG_ARRIVE,  TIR_CONSUMER_BARRIER};
 
     (void)state;
     for (uint32_t r = 0; r < RECIPES; r++) {
@@ -267,7 +274,8 @@ dropped_operations_are_found(void **state)
                 if (op->op == TIR_MMA_WAIT && idle < recipes[r].idle_waits && check(&k)[0] == '\0')
                     idle++;
                 else
-                    expect(&k, &recipes[r], "without", NULL, op->op == TIR_MMA_WAIT ? "product" : "");
+                    expect(&k, &recipes[r], "without", NULL,
+                           op->op == TIR_MMA_WAIT ? "product" : "");
                 insert_op(&k, sites.at[i], op);
             }
         }
@@ -421,7 +429,8 @@ wrong_contents_are_found(void **state)
                 sites.at[j].block->ops.at[sites.at[j].at] = other;
             }
             for (uint32_t a = 0; a < op->n_args; a++) {
-                TirBuilder b = {.fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
+                TirBuilder b = {
+                    .fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
                 TirVal *was = op->args[a], *one = tir_const_int(&b, 1);
                 op->args[a] = tir_binary(&b, TIR_ADD, was, one);
                 expect(&k, &recipes[r], "one too far", op,
@@ -492,7 +501,8 @@ too_few_stages_are_found(void **state)
         TirBuilder b = {.fn = k.fn, .block = loops.at[0].block, .at = (int32_t)loops.at[0].at + 1};
         Sites copies = {0};
         find_sites(&k.arena, loop->blocks[0], TIR_TMA_LOAD, &copies);
-        if (inner.n > 0 || copies.n != 2 || op_at(copies.at[0])->shared == op_at(copies.at[1])->shared) {
+        if (inner.n > 0 || copies.n != 2 ||
+            op_at(copies.at[0])->shared == op_at(copies.at[1])->shared) {
             close_kernel(&k);
             continue;
         }
@@ -520,7 +530,8 @@ exchanges_are_checked(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        Sites writes = sites_of(&k, TIR_SHARED_WRITE), barriers = sites_of(&k, TIR_CONSUMER_BARRIER);
+        Sites writes = sites_of(&k, TIR_SHARED_WRITE),
+              barriers = sites_of(&k, TIR_CONSUMER_BARRIER);
         for (uint32_t i = 0; i < writes.n; i++) {
             TirOp *op = op_at(writes.at[i]);
             if (!op->shared->is_coop_k)
@@ -618,8 +629,9 @@ late_uses_have_registers_of_their_own(void **state)
             for (uint32_t j = 0; j < yield->n_args; j++) {
                 const TirOp *next = yield->args[j]->def;
                 Site end = {body, body->ops.n - 1};
-                if (next == NULL || next->parent != body || next->op != TIR_MMA || next->args[2]->def == NULL ||
-                    next->args[2]->def->op != TIR_CONST || never_runs(&k, end))
+                if (next == NULL || next->parent != body || next->op != TIR_MMA ||
+                    next->args[2]->def == NULL || next->args[2]->def->op != TIR_CONST ||
+                    never_runs(&k, end))
                     continue;
                 TirOp *late = arena_copy(&k.arena, op_at(waits.at[0]), sizeof *late);
                 late->parent = body;
@@ -674,7 +686,8 @@ halves_of_different_tiles_are_found(void **state)
             if (!pipeline->is_pipeline || !pipeline->per_consumer)
                 continue;
             pipeline->paired = true;
-            expect(&k, &recipes[r], "a pipeline of consumers paired", NULL, "halves of different tiles");
+            expect(&k, &recipes[r], "a pipeline of consumers paired", NULL,
+                   "halves of different tiles");
             pipeline->paired = false;
         }
         close_kernel(&k);

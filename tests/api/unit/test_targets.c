@@ -22,16 +22,19 @@ test_facts(void **state)
         assert_ptr_equal(target, target_find(target->name));
         assert_true(t == 0 || tilec_targets[t - 1]->capability < target->capability);
         assert_true(chip->shared_per_block + chip->shared_reserved <= chip->shared_per_sm);
-        assert_true(chip->registers_per_sm >= 65536 && chip->threads_per_sm % 32 == 0 && chip->blocks_per_sm > 0);
+        assert_true(chip->registers_per_sm >= 65536 && chip->threads_per_sm % 32 == 0 &&
+                    chip->blocks_per_sm > 0);
         assert_true(chip->mma_flops[BY_WARP] > 0 && chip->special_ops > 0 && chip->float_ops > 0);
-        assert_true(chip->shared_bytes > 0 && chip->global_bytes > 0 && chip->loop_times.few_warps >= 1);
+        assert_true(chip->shared_bytes > 0 && chip->global_bytes > 0 &&
+                    chip->loop_times.few_warps >= 1);
         assert_true(target->addition_bytes >= 4 && target->addition_piece >= target->addition_bytes);
         assert_non_null(target_copy(target, COPY_ASYNC));
         assert_non_null(target_mma(target, BY_WARP, DT_BF16));
         assert_non_null(target_mma(target, BY_WARP, DT_F16));
         for (uint32_t k = 0; k < target->n_mma; k++) {
             const MmaForm *form = &target->mma[k];
-            assert_true(form->m > 0 && form->k > 0 && form->n_step > 0 && form->n % form->n_step == 0);
+            assert_true(form->m > 0 && form->k > 0 && form->n_step > 0 &&
+                        form->n % form->n_step == 0);
             assert_true(form->a != 0 && form->b != 0 && form->d != 0 && form->mnemonic != NULL);
             assert_true(chip->mma_flops[form->issuer] > 0);
         }
@@ -46,7 +49,8 @@ test_copies(void **state)
     for (uint32_t t = 0; t < tilec_target_count; t++) {
         const Target *target = tilec_targets[t];
         const CopyForm *load = target_copy(target, COPY_TENSOR_LOAD);
-        assert_true(load == NULL || (load->done == DONE_BY_BARRIER && target_can(target, CAN_COUNT_BYTES)));
+        assert_true(load == NULL ||
+                    (load->done == DONE_BY_BARRIER && target_can(target, CAN_COUNT_BYTES)));
         assert_true((load == NULL) == (target_copy(target, COPY_TENSOR_STORE) == NULL));
     }
     assert_null(target_copy(target_find("sm_89"), COPY_TENSOR_LOAD));

@@ -26,14 +26,17 @@ typedef struct Counts {
 static Counts
 count(const char *expression, const char *type)
 {
-    static const char *const mufu[] = {"ex2.", "lg2.", "sqrt.", "rsqrt.", "rcp.", "tanh.", "sin.", "cos.", "div."};
+    static const char *const mufu[] = {"ex2.",  "lg2.", "sqrt.", "rsqrt.", "rcp.",
+                                       "tanh.", "sin.", "cos.",  "div."};
     TilecOptions options = tilec_default_options();
     TilecResult result;
     Counts counts = {0, 0};
     char text[512];
-    int n = snprintf(text, sizeof text,
-                     "kernel k(X: in f32[S] align(16), Y: out %s[S] align(16)) { grid i in tiles(S, 1024); "
-                     "let x = load X[i]; store Y[i] = %s; }", type, expression);
+    int n = snprintf(
+        text, sizeof text,
+        "kernel k(X: in f32[S] align(16), Y: out %s[S] align(16)) { grid i in tiles(S, 1024); "
+        "let x = load X[i]; store Y[i] = %s; }",
+        type, expression);
 
     options.arch = "sm_90";
     options.warps = WARPS;
@@ -41,7 +44,8 @@ count(const char *expression, const char *type)
         fail_msg("%s: %s", expression, result.messages);
     for (const char *line = result.output; line != NULL; line = strchr(line, '\n')) {
         line += strspn(line, "\n\t ");
-        bool moves = strncmp(line, "ld.", 3) == 0 || strncmp(line, "st.", 3) == 0 || strncmp(line, "mov.", 4) == 0;
+        bool moves = strncmp(line, "ld.", 3) == 0 || strncmp(line, "st.", 3) == 0 ||
+                     strncmp(line, "mov.", 4) == 0;
         if (*line < 'a' || *line > 'z' || moves)
             continue;
         counts.all++;
@@ -59,12 +63,15 @@ test_instructions(void **state)
         TirOpcode op;
         const char *expression, *type;
     } rows[] = {
-        {TIR_EXP, "exp(x)", "f32"},     {TIR_EXP2, "exp2(x)", "f32"}, {TIR_LOG, "log(x)", "f32"},
-        {TIR_LOG2, "log2(x)", "f32"},   {TIR_SQRT, "sqrt(x)", "f32"}, {TIR_RSQRT, "rsqrt(x)", "f32"},
-        {TIR_RCP, "rcp(x)", "f32"},     {TIR_TANH, "tanh(x)", "f32"}, {TIR_SIN, "sin(x)", "f32"},
-        {TIR_COS, "cos(x)", "f32"},     {TIR_DIV, "3.0 / x", "f32"},  {TIR_FLOOR, "floor(x)", "f32"},
-        {TIR_ADD, "x + 3.0", "f32"},    {TIR_MUL, "x * x", "f32"},    {TIR_MAX, "max(x, 3.0)", "f32"},
-        {TIR_NEG, "-x", "f32"},         {TIR_CAST, "x as bf16", "bf16"},
+        {TIR_EXP, "exp(x)", "f32"},      {TIR_EXP2, "exp2(x)", "f32"},
+        {TIR_LOG, "log(x)", "f32"},      {TIR_LOG2, "log2(x)", "f32"},
+        {TIR_SQRT, "sqrt(x)", "f32"},    {TIR_RSQRT, "rsqrt(x)", "f32"},
+        {TIR_RCP, "rcp(x)", "f32"},      {TIR_TANH, "tanh(x)", "f32"},
+        {TIR_SIN, "sin(x)", "f32"},      {TIR_COS, "cos(x)", "f32"},
+        {TIR_DIV, "3.0 / x", "f32"},     {TIR_FLOOR, "floor(x)", "f32"},
+        {TIR_ADD, "x + 3.0", "f32"},     {TIR_MUL, "x * x", "f32"},
+        {TIR_MAX, "max(x, 3.0)", "f32"}, {TIR_NEG, "-x", "f32"},
+        {TIR_CAST, "x as bf16", "bf16"},
     };
     Counts copy = count("x", "f32");
     TirVal value = {.type = {.dtype = DT_F32, .rank = 1, .dim = {ELEMENTS}}};
@@ -77,9 +84,12 @@ test_instructions(void **state)
         Counts counts = count(rows[k].expression, rows[k].type);
         int more = counts.all - copy.all - (int)((use.mufu + use.alu) * EACH);
         assert_ptr_equal(use.of, &value);
-        if (counts.mufu != (int)(use.mufu * EACH) || more < 0 || more > 1) /* one for an address of two bytes */
-            fail_msg("%s: %d instructions, %d of them MUFU's; the table says %g and %g for each of %d elements",
-                     rows[k].expression, counts.all - copy.all, counts.mufu, use.mufu + use.alu, use.mufu, EACH);
+        /* one for an address of two bytes */
+        if (counts.mufu != (int)(use.mufu * EACH) || more < 0 || more > 1)
+            fail_msg(
+                "%s: %d instructions, %d of them MUFU's; the table says %g and %g for each of %d elements",
+                rows[k].expression, counts.all - copy.all, counts.mufu, use.mufu + use.alu,
+                use.mufu, EACH);
     }
 }
 

@@ -46,7 +46,7 @@ typedef struct CUtensorMap_st {
 #elif __STDC_VERSION__ >= 201112L
     _Alignas(64)
 #endif
-    cuuint64_t opaque[16];
+        cuuint64_t opaque[16];
 } CUtensorMap;
 typedef enum CUtensorMapDataType_enum {
     CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,

@@ -1,0 +1,156 @@
+/* plan_grid.c - which programs of the grid a block goes through, and in which order.
+ *
+ * Needs a plan with its consumers, its axis and its pipelines.  Leaves the number of blocks, the counter that blocks
+ * draw their programs from if these differ in length, and the index of a block's first program.
+ */
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_util.h"
+
+/* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
+ * blocks than run at once. */
+void
+plan_count_blocks(TirFn *fn)
+{
+    const HostExpr *all = NULL;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const HostExpr *n = fn->grid.at[k].extent;
+        /* none, where consumers divide a program */
+        if (k == fn->plan->consumer_axis && fn->plan->consumers > 1)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->consumers));
+        if (k == fn->plan->consumer_axis && fn->plan->paired)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
+        all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
+    }
+    if (fn->plan->persistent) {
+        HostExpr *sms = host_int(fn->arena, 0);
+        sms->kind = HOST_SM_COUNT;
+        if (fn->plan->paired)
+            sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
+        all = host_binary(fn->arena, HOST_MIN, sms, all);
+    }
+    if (fn->plan->paired)
+        all = host_binary(fn->arena, HOST_MUL, all, host_int(fn->arena, 2));
+    fn->blocks[0] = all;
+    fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
+}
+
+bool
+plan_draws(const PassContext *px, const TirFn *fn)
+{
+    return tir_length_axis(fn) < fn->grid.n && px->plan.dynamic &&
+           (fn->plan == NULL || !fn->plan->paired);
+}
+
+/* How many indices of dimension `d` programs share that run at the same time and go through `trips`
+ * iterations at most: what these go through; else, where no number bounds them, all. */
+static const HostExpr *
+shared_indices(Arena *arena, const TirOp *op, uint32_t d, uint32_t trips)
+{
+    const TensorDim *dim = &op->tensor->dim[d];
+    HostExpr *size = host_int(arena, dim->constant);
+
+    if (dim->constant == 0) {
+        size->kind = HOST_SIZE;
+        size->index = dim->size;
+    }
+    int64_t most = (int64_t)trips * op->index[d].length;
+    if (most == 0 || most > INT32_MAX || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
+        return size;
+    return host_binary(arena, HOST_MIN, size, host_int(arena, most));
+}
+
+/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
+ * time of those that share what they load.  Blocks that stay draw them from a counter. */
+void
+plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
+{
+    enum { COUNTER_BYTES = 8, ADDED = 2 }; /* what is added to is read and written */
+    const TirBlock *body = loop->blocks[0];
+    const HostExpr *bytes = host_int(fn->arena, 0);
+
+    if (!plan_draws(px, fn))
+        return;
+    TirGridAxis *axis = &fn->grid.at[tir_length_axis(fn)];
+    uint32_t trips = loop->n_segments > 1 ? axis->sliding_trips : 0;
+    axis->reversed = axis->sliding ? axis->short_first : axis->reversed;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
+        int64_t row = 0; /* bytes that all programs share of each row */
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer &&
+            op->shared->of_consumer < 2)
+            row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
+        else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
+                 (added->def->coop_k || fn->plan->cooperative))
+            row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
+        const HostExpr *rows = NULL;
+        for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
+            if (op->index[d].kind != INDEX_SCALAR)
+                rows = shared_indices(fn->arena, op, d, trips);
+        }
+        if (rows != NULL)
+            bytes = host_binary(fn->arena, HOST_ADD, bytes,
+                                host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
+    }
+    fn->plan->shared_bytes_each = bytes;
+    if (!fn->plan->persistent)
+        return;
+    fn->plan->dynamic = true;
+    /* there consumers can spare none; pipelines that are filled together take few */
+    if (!fn->plan->lookahead) {
+        const Target *target = px->target;
+        fn->plan->producer_registers = target->dynamic_registers[fn->plan->consumers].producer;
+        fn->plan->consumer_registers = target->dynamic_registers[fn->plan->consumers].consumer;
+    }
+    TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
+    vec_push(fn->arena, &fn->memories, counter);
+}
+
+/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
+ * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
+ * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
+ * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
+bool
+plan_has_reversed_raster(const TirFn *fn)
+{
+    const TirPlan *plan = fn->plan;
+
+    if (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1)
+        return false;
+    const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
+    return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
+}
+
+/* The index of a block's first program: of its consumers' axis by their number, else that of all. */
+void
+plan_settle_first_programs(TirFn *fn, TirBlock *block)
+{
+    const TirPlan *plan = fn->plan;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            plan_settle_first_programs(fn, op->blocks[k]);
+        if (op->op != TIR_GRID_FIRST)
+            continue;
+        /* the first that is there */
+        if (plan->reversed_raster && op->integer == (int64_t)plan->consumer_axis) {
+            TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+            TirVal *none = tir_const_int(&after, 0),
+                   *index = tir_binary(&after, TIR_MAX, none, none);
+            tir_replace_uses(fn, op->results[0], index);
+            index->def->args[0] = op->results[0];
+            continue;
+        }
+        op->op = TIR_GRID;
+        if (plan->cooperative || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
+            continue;
+        TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
+        TirVal *consumers = tir_const_int(&b, plan->consumers);
+        TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
+        TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
+        tir_replace_uses(fn, op->results[0], index);
+        first->def->args[0] = op->results[0];
+    }
+}
