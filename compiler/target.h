@@ -196,8 +196,9 @@ typedef struct Target {
 
     /* ---- additions to memory ---- */
     int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */
-    int32_t addition_piece; /* bytes of a row that lanes should add together: longer pieces take less
-                               of the L2 cache's time, and exchanges between lanes */
+    /* bytes of a row that lanes should add together: longer pieces take less of the L2 cache's
+       time, and exchanges between lanes */
+    int32_t addition_piece;
     double addition_clocks; /* of an SM, for 4 bytes, beside everything else: fitted */
 
     /* A padding mask is left out where a mask of the program hides the same (imply-masks).  With a mask

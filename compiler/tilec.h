@@ -93,9 +93,9 @@ typedef struct TilecOptions {
     const char *dump_ir;             /* NULL: no; "": after every pass; "a,b": after these */
     bool schedule, schedule_picture; /* fill those texts of the result */
     bool page;                       /* and that one; the PTX has line numbers then */
-    const char *
-        run_pass; /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind
-                                       the last of them to what `emit` says */
+    /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind the last of
+       them to what `emit` says */
+    const char *run_pass;
     const char *header_name; /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;    /* TILEC_EMIT_HEADER: the PTX is in it */
     bool ignore_debug;       /* `print` and `assert` are left out; else they are errors */
@@ -143,8 +143,9 @@ typedef struct TilecArray {
     int64_t shape[TILEC_MAX_RANK];
     size_t total; /* bytes of all elements */
     const void *data;
-    const double *tolerance; /* of a result, where asked for: how far a compiled kernel may be from it
-                                by rounding alone, for each element; infinite: nothing is known */
+    /* of a result, where asked for: how far a compiled kernel may be from it by rounding alone, for
+       each element; infinite: nothing is known */
+    const double *tolerance;
 } TilecArray;
 
 typedef enum TilecNan {
@@ -202,9 +203,10 @@ typedef struct TilecSearch {
     size_t n_sizes;
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
-    bool json;     /* a line of JSON for each plan, not a table */
-    bool built;    /* only plans that tilec builds, by the time they take; the order does not
-                    count.  A line of JSON has the options of tilec that give this plan */
+    bool json; /* a line of JSON for each plan, not a table */
+    /* only plans that tilec builds, by the time they take; the order does not count.  A line of
+       JSON has the options of tilec that give this plan */
+    bool built;
     bool clusters; /* `built`: also plans whose blocks run in pairs */
 } TilecSearch;
 

@@ -157,10 +157,10 @@ typedef struct SimLaunch {
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
     /* kept of each kind and level: different pairs of lines (all are counted) */
     uint32_t max_findings;
-    uint64_t step_limit; /* warp instructions a cluster may run before it counts as hung; 0: a
-                              generous default */
-    bool count_banks;    /* fill SimReport.lines with shared-memory bank conflicts */
-    bool strict;         /* notes are faults */
+    /* warp instructions a cluster may run before it counts as hung; 0: a generous default */
+    uint64_t step_limit;
+    bool count_banks; /* fill SimReport.lines with shared-memory bank conflicts */
+    bool strict;      /* notes are faults */
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */

@@ -199,8 +199,9 @@ struct SimModule {
     SimConstant **constant_bucket; /* of what is in the bank below */
     uint8_t *constants;            /* bank of immediates, each broadcast to 32 lanes */
     size_t constant_bytes, constant_capacity;
-    uint64_t *shared_address; /* addresses of shared variables that operands name: rows of the
-                                 special bank after SIM_SPECIAL_BYTES, with the rank put in */
+    /* addresses of shared variables that operands name: rows of the special bank after
+       SIM_SPECIAL_BYTES, with the rank put in */
+    uint64_t *shared_address;
     size_t shared_address_count, shared_address_capacity;
     uint32_t shared_bytes; /* static shared memory that every entry has */
 };

@@ -13,10 +13,11 @@
 
 /* One way to compile a kernel. */
 typedef struct TileChoice {
-    int32_t values[MAX_AUTO]; /* of the `auto` parameters, in the order in which they are asked for;
-                                 the last one holds for all further ones, too */
-    uint32_t warps, stages;   /* 0: as pinned, or the passes' own choice */
-    PlanHints plan;           /* no consumers: no plan for warp groups */
+    /* of the `auto` parameters, in the order in which they are asked for; the last one holds for
+       all further ones, too */
+    int32_t values[MAX_AUTO];
+    uint32_t warps, stages;             /* 0: as pinned, or the passes' own choice */
+    PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
     TirFn *fn;   /* what the passes made of it, .. */

@@ -37,18 +37,19 @@ typedef struct ConsumerWork {
     int64_t accumulators, fresh; /* registers of a thread */
     int32_t widest, rows;        /* columns of a product; rows of a consumer's */
     int64_t kept;                /* registers: tiles that are computed and used more than once */
-    int64_t vector;      /* registers: the largest vector of an iteration, of which a thread of
-                                    a product with swap_ab has one element in four */
-    bool positions;      /* it computes with the elements' places, as numbers */
-    bool swap_ab;        /* some sum is computed with swap_ab */
-    bool coop_k;         /* consumers share a product: all have all iterations */
-    bool cooperative;    /* consumers divide the tiles */
-    bool lookahead;      /* an iteration's first product begins in the one before */
-    bool held;           /* a tile is read from the first products to the last */
-    bool program_masks;  /* the program masks elements itself */
-    bool pairs;          /* blocks can run in pairs that share loads */
-    bool variable_trips; /* tiles of the grid differ in length */
-    bool sliding;        /* those at the ends of an axis are shorter than others */
+    /* registers: the largest vector of an iteration, of which a thread of a product with swap_ab
+       has one element in four */
+    int64_t vector;
+    bool positions;                 /* it computes with the elements' places, as numbers */
+    bool swap_ab;                   /* some sum is computed with swap_ab */
+    bool coop_k;                    /* consumers share a product: all have all iterations */
+    bool cooperative;               /* consumers divide the tiles */
+    bool lookahead;                 /* an iteration's first product begins in the one before */
+    bool held;                      /* a tile is read from the first products to the last */
+    bool program_masks;             /* the program masks elements itself */
+    bool pairs;                     /* blocks can run in pairs that share loads */
+    bool variable_trips;            /* tiles of the grid differ in length */
+    bool sliding;                   /* those at the ends of an axis are shorter than others */
     TripLoop loops[CONSUMER_LOOPS]; /* those with products; masks in clocks of issue */
     uint32_t n_loops;
     uint32_t axis; /* of the grid, which consumers divide */

@@ -34,10 +34,11 @@ typedef struct Cost {
     int32_t shared_bytes; /* of a block */
     int32_t blocks;       /* on an SM at once */
     CostUnits units;      /* of one block */
-    double clocks;        /* of one block, with `blocks` of them on each SM: the time of the SM over
-                             the blocks it runs in that time */
-    double work;          /* multiply-adds that the program asked for; without products elements */
-    double per_work;      /* clocks for 1024 units of work: what is compared */
+    /* of one block, with `blocks` of them on each SM: the time of the SM over the blocks it runs in
+       that time */
+    double clocks;
+    double work;     /* multiply-adds that the program asked for; without products elements */
+    double per_work; /* clocks for 1024 units of work: what is compared */
 } Cost;
 
 /* Of a kernel on which the passes up to place_sync have run. */

@@ -40,10 +40,11 @@ typedef struct GroupPlan {
     int64_t shared_bytes;              /* of tiles */
     /* bytes through the port of shared memory in an iteration, but for .. */
     int64_t traffic;
-    int64_t copied;     /* .. those that copies bring */
-    double per_element; /* traffic for each element of the first product; where the loop goes along
-                                          its depth, for 64 of that */
-    double work;        /* multiply-adds of an iteration */
+    int64_t copied; /* .. those that copies bring */
+    /* traffic for each element of the first product; where the loop goes along its depth, for 64 of
+       that */
+    double per_element;
+    double work; /* multiply-adds of an iteration */
     GroupClocks clocks;
 } GroupPlan;
 

@@ -10,9 +10,9 @@ enum { MAX_AUTO = 8 };
 
 /* What parameters get whose default is `auto`. */
 typedef struct OpenValues {
-    const int32_t *
-        values; /* in the order in which they are declared, the last one of MAX_AUTO for all further ones;
-                              NULL: middling ones */
+    /* in the order in which they are declared, the last one of MAX_AUTO for all further ones; NULL:
+       middling ones */
+    const int32_t *values;
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
 } OpenValues;
 

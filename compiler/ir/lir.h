@@ -19,8 +19,9 @@ typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
 typedef struct LirRegInfo {
     LirClass class;
     bool is_mutable;
-    bool is_home;   /* written by products at their own pace: what is computed from it is computed
-                     where it is asked for, never shared or moved */
+    /* written by products at their own pace: what is computed from it is computed where it is asked
+       for, never shared or moved */
+    bool is_home;
     uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
     /* the pure instruction that makes it; NULL: another one, or several */
     const struct LirInsn *def;

@@ -175,8 +175,9 @@ typedef struct TirIndex {
     IndexKind kind;
     int32_t length;
     int32_t inner, rows; /* 0: a dimension of its own */
-    bool open; /* RANGE of a load: the range does not end with the tensor's dimension.  What lies past the
-                  dimension is no padding then, but zeros like those in front of it */
+    /* RANGE of a load: the range does not end with the tensor's dimension.  What lies past the
+       dimension is no padding then, but zeros like those in front of it */
+    bool open;
 } TirIndex;
 
 /* What a load or store leaves out along `axis` of its tile, wherever its tensor ends: element r when
@@ -210,10 +211,11 @@ struct TirOp {
     TirBlock **blocks;
 
     /* attributes; which ones an operation has stands beside it in tir.def */
-    double number;   /* CONST of a float */
-    int64_t integer; /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n;
-                             KEEP: the loops around the variable's declaration */
-    uint32_t axis;   /* REDUCE, EXPAND, PART, OWN: the axis */
+    double number; /* CONST of a float */
+    /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n; KEEP: the
+       loops around the variable's declaration */
+    int64_t integer;
+    uint32_t axis; /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
     TirTensor *tensor;               /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
@@ -227,9 +229,10 @@ struct TirOp {
     uint8_t stage;
     /* MASK: bit k: needed in segment k of the loop around it (all when new) */
     uint32_t segments;
-    uint32_t n_segments;      /* FOR: how many segments, 0 or 1: not split; the inner bounds are the
-                                  operands 2 .. n_segments (after lo and hi, before the initial values) */
-    struct TirShared *shared; /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
+    /* FOR: how many segments, 0 or 1: not split; the inner bounds are the operands 2 .. n_segments
+       (after lo and hi, before the initial values) */
+    uint32_t n_segments;
+    struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
@@ -242,9 +245,9 @@ struct TirOp {
     /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
     bool own;
     bool async; /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
-    uint32_t
-        kept; /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
-                                  the body when the next tile begins; 0: not */
+    /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
+       the body when the next tile begins; 0: not */
+    uint32_t kept;
 };
 
 /* An SSA block: its arguments are the induction variable and the carried values of a loop. */
@@ -266,25 +269,26 @@ typedef struct TirShared {
     /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
     bool is_pipeline, per_consumer;
-    bool paired;          /* each block of a pair fills half of every stage, in both */
-    uint32_t of_consumer; /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is
-                                      for no part */
+    bool paired; /* each block of a pair fills half of every stage, in both */
+    /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is for no part */
+    uint32_t of_consumer;
     /* a consumer gives a stage back after it waited for the next one */
     bool release_lag;
-    bool lookahead;        /* what is waited for in an iteration is read in the next, too */
-    bool deferred_release; /* a consumer gives a stage back in the tile behind the one that it was
-                                      filled for; one is held when a block begins */
+    bool lookahead; /* what is waited for in an iteration is read in the next, too */
+    /* a consumer gives a stage back in the tile behind the one that it was filled for; one is held
+       when a block begins */
+    bool deferred_release;
     /* no pipeline; each consumer writes a part, all read it in products */
     bool is_coop_k;
     bool is_vector;  /* a pipeline of vectors: not swizzled */
     bool is_staging; /* no pipeline; read by TMA, a consumer each */
-    uint32_t
-        aliases; /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this
-                                      tile it lies, 0: it has bytes of its own */
+    /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this tile it
+       lies, 0: it has bytes of its own */
+    uint32_t aliases;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
-    uint32_t shares_barrier; /* plan_shared, of a vector: 1 + the pipeline whose barriers these are,
-                                      0: its own */
+    /* plan_shared, of a vector: 1 + the pipeline whose barriers these are, 0: its own */
+    uint32_t shares_barrier;
 } TirShared;
 
 /* The pipeline of tile numbers: TILE_STAGES of 16 bytes, then as many full and empty barriers. */
@@ -302,41 +306,46 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
 typedef struct TirPlan {
     uint32_t consumers;
     uint32_t consumer_axis; /* NO_AXIS: `cooperative` */
-    bool cooperative;       /* the consumers work on one program together: each has a part of every
-                                    tile that the main loop goes along, and of what it adds up */
+    /* the consumers work on one program together: each has a part of every tile that the main loop
+       goes along, and of what it adds up */
+    bool cooperative;
     bool persistent;
     /* dynamic tile scheduler: work tiles come from a counter, longest first */
     bool dynamic;
-    bool paired; /* blocks run in clusters of two, neighbours on the consumer axis: what
-                                    does not depend on it is fetched once for both */
-    uint32_t swizzle_axis,
-        tile_swizzle; /* tiles are swizzled: they go through stripes of the grid's first axis, all of it,
-                                            and so many indices of this one, which runs fastest; 0: the
-                                            axes run in their order */
-    bool reversed_raster; /* tiles are counted from the consumer axis' last program on: the one with
-                                    fewer than `consumers` is the first, its first consumers have none */
-    bool pingpong;        /* ping-pong: consumers start products one after the other */
+    /* blocks run in clusters of two, neighbours on the consumer axis: what does not depend on it is
+       fetched once for both */
+    bool paired;
+    /* tiles are swizzled: they go through stripes of the grid's first axis, all of it, and so many
+       indices of this one, which runs fastest; 0: the axes run in their order */
+    uint32_t swizzle_axis, tile_swizzle;
+    /* tiles are counted from the consumer axis' last program on: the one with fewer than
+       `consumers` is the first, its first consumers have none */
+    bool reversed_raster;
+    bool pingpong; /* ping-pong: consumers start products one after the other */
     /* in every other tile warp groups have consumers in reverse order */
     bool balance_swap;
-    uint32_t reg_pressure; /* 1: results of products take most registers; 2: so many of them live
-                                    over iterations that nothing else should */
+    /* 1: results of products take most registers; 2: so many of them live over iterations that
+       nothing else should */
+    uint32_t reg_pressure;
     /* consumers work on some product together: all have all iterations */
     bool coop_k;
     bool lookahead; /* the first product of an iteration begins in the one before */
     bool pipelined; /* products of one iteration run under arithmetic of the next */
     uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
-    uint32_t tiles; /* plan_shared: offset of the pipeline in which the producer tells the
-                                    others what tile is next, when `dynamic` */
-    const HostExpr *shared_bytes_each; /* global memory that programs share which differ in the consumer
-                                          axis alone: what the L2 cache should hold while they run */
-    uint32_t mark; /* plan_shared: offset of a barrier that nobody waits for, see
-                                    lower_hold; 0: none */
+    /* plan_shared: offset of the pipeline in which the producer tells the others what tile is next,
+       when `dynamic` */
+    uint32_t tiles;
+    /* global memory that programs share which differ in the consumer axis alone: what the L2 cache
+       should hold while they run */
+    const HostExpr *shared_bytes_each;
+    /* plan_shared: offset of a barrier that nobody waits for, see lower_hold; 0: none */
+    uint32_t mark;
     /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
     uint32_t private_bytes;
     TirBlock *producer;
-    TirBlock *
-        reduce; /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
-                                    consumer leaves in staging buffers to memory; NULL: there is none */
+    /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
+       consumer leaves in staging buffers to memory; NULL: there is none */
+    TirBlock *reduce;
     /* what a consumer finds out about its next tile at NEXT_TILE; NULL: there is none */
     TirBlock *next_tile;
     bool staggered;           /* programs begin the main loop at different iterations */
@@ -372,8 +381,9 @@ struct TirFn {
     VEC(TirShared *) shared;
     uint32_t shared_bytes;
     VEC(TirMemory) memories;
-    const HostExpr *blocks[3]; /* what is launched, when it is not one block for each point of the
-                                  grid (a persistent kernel); all NULL: the extents of the axes */
+    /* what is launched, when it is not one block for each point of the grid (a persistent kernel);
+       all NULL: the extents of the axes */
+    const HostExpr *blocks[3];
 };
 
 typedef struct TirModule {

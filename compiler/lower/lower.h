@@ -41,10 +41,10 @@ typedef struct Borrowed {
 typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
     bool follows;        /* they are another pipeline's, which moves on for both */
-    struct PipelineCursor
-        *oldest; /* of a pipeline with a release lag: at the stage to be released next; NULL: it is
-                                      the one waited for last, and a release moves on */
-    LirReg base; /* of the stage last waited for: its address, in units of 16 bytes */
+    /* of a pipeline with a release lag: at the stage to be released next; NULL: it is the one
+       waited for last, and a release moves on */
+    struct PipelineCursor *oldest;
+    LirReg base;          /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
 
@@ -120,8 +120,9 @@ typedef struct Lowering {
     const TirBlock *block; /* whose operations are being lowered */
     VEC(TirVal *) kept;    /* operands whose fragments loops keep, the outermost loop's first */
     VEC(Borrowed)
-    borrowed;               /* known in `block` and the blocks around it only: code after a loop or
-                               branch must not use what was computed inside */
+    /* known in `block` and the blocks around it only: code after a loop or branch must not use what
+       was computed inside */
+    borrowed;
     Role *role;             /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the pipeline */
     TileHead *head;         /* NULL: a tile is found when it begins */

@@ -49,8 +49,9 @@ typedef struct PassContext {
     Switched switched;
     uint32_t warps, stages; /* pinned on the command line; 0: not */
     PlanHints plan;
-    Span plan_span;      /* where the source pins the plan: what can not be had of it is an error;
-                           {0, 0}: the source does not */
+    /* where the source pins the plan: what can not be had of it is an error; {0, 0}: the source
+       does not */
+    Span plan_span;
     const char *no_plan; /* set by pass `plan`: why there is none, and where */
     Span no_plan_at;
     Unproved unproved;

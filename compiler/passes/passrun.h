@@ -44,13 +44,15 @@ typedef struct PassRun {
     bool verify;    /* check the function after each pass */
     PassDump *dump; /* NULL: nothing is shown */
     Buf *bugs;      /* broken invariants, with the pass that broke them */
-    bool roles_may_fail; /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
-                            can have another plan, or none */
+    /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
+       can have another plan, or none */
+    bool roles_may_fail;
     /* called after each; or NULL */
     void (*seen)(void *seen_by, PassContext *px, const TirFn *fn, const char *pass);
     void *seen_by;
-    double *seconds; /* by row, summed up; NULL: not measured.  The last one, [pass_count], is
-                           the checks and dumps */
+    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is the checks and dumps
+       */
+    double *seconds;
 } PassRun;
 
 /* Runs all passes of the table that are on and stand behind the one that ran last (fn->after), in order.  False after

@@ -68,9 +68,9 @@ typedef struct Roles {
     /* the first iteration has no masks; where it would, the loop is not pipelined */
     bool clean_head;
     Staggering staggered, producer_staggered; /* in each of the two builders' programs */
-    TirVal *first,
-        *producer_first; /* where tiles are counted from the end, in each of the two: the index of
-                                              the block's first program, as it was last read */
+    /* where tiles are counted from the end, in each of the two: the index of the block's first
+       program, as it was last read */
+    TirVal *first, *producer_first;
     /* the main loop goes from its last iteration to its first */
     bool backwards;
     /* loads into pipelines that are filled once for a tile */

@@ -6,8 +6,9 @@
 
 typedef struct MmaAccClasses {
     uint32_t *of; /* by value's id: the number of its register class, from 1 on; 0: it has none */
-    bool *at_once; /* by value's id: is made where it stands, and not when it is asked for: something that it
-                      is made of is in its register class, and another value is by then */
+    /* by value's id: is made where it stands, and not when it is asked for: something that it is
+       made of is in its register class, and another value is by then */
+    bool *at_once;
 } MmaAccClasses;
 
 /* Whether a value with a register class is in its registers from the start, and not moved there. */
