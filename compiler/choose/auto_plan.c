@@ -164,7 +164,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     /* A warp group without a program keeps registers that the others could use. */
     bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && consumers > 1 && !fn->plan->cooperative &&
+    if (!asked && consumers > 1 && !tir_is_cooperative(fn->plan) &&
         consumers > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; q_stages >= 1 && stages < 2; q_stages--) {
@@ -181,13 +181,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     ConsumerTrips trips = trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
     PlanHints plan = {.consumers = consumers,
-                      .cooperative = fn->plan->cooperative,
+                      .cooperative = tir_is_cooperative(fn->plan),
                       .stages = stages,
                       .q_stages = q_stages,
                       .persistent = true,
                       .dynamic = true,
                       .pipelined = true,
-                      .pingpong = consumers > 1 && !fn->plan->cooperative};
+                      .pingpong = consumers > 1 && !tir_is_cooperative(fn->plan)};
     int64_t left = limit - q_stages * once - stages * loop,
             atom_columns = consumers * w->atom_column_bytes;
     if (q_stages > 1 && w->leaves_over)

@@ -317,8 +317,8 @@ add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
 ConsumerWork
 consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
-    ConsumerWork w = {.axis = fn->plan->consumer_axis,
-                      .cooperative = fn->plan->cooperative,
+    ConsumerWork w = {.axis = fn->plan->tiles.axis,
+                      .cooperative = tir_is_cooperative(fn->plan),
                       .lookahead = fn->plan->lookahead};
     const TirOp *plain = NULL;
     double least = 0;
@@ -339,7 +339,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {target, &w, plain->blocks[0], consumers, fn->plan->cooperative};
+    Sum sum = {target, &w, plain->blocks[0], consumers, tir_is_cooperative(fn->plan)};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)

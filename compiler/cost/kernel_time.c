@@ -30,15 +30,15 @@ kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints
     if (fn->plan == NULL || !target_predicts_roles(target))
         return NULL;
     /* else one consumer stands for all */
-    bool together = fn->plan->coop_k || fn->plan->cooperative;
-    ConsumerWork work = consumer_work(target, fn, together ? fn->plan->consumers : 1);
+    bool together = fn->plan->coop_k || tir_is_cooperative(fn->plan);
+    ConsumerWork work = consumer_work(target, fn, together ? tir_consumers(fn->plan) : 1);
     if (work.n_loops == 0)
         return NULL;
     PlanHints plan = *hints;
     uint32_t stages = stages_of(work.loops[0].op->blocks[0]);
-    plan.consumers = fn->plan->consumers;
-    plan.persistent = fn->plan->persistent;
-    plan.paired = fn->plan->paired;
+    plan.consumers = tir_consumers(fn->plan);
+    plan.persistent = tir_is_persistent(fn->plan);
+    plan.paired = tir_is_clustered(fn->plan);
     plan.stages = stages > 0 ? stages : plan.stages;
     KernelTime *time = arena_new(arena, KernelTime);
     *time = (KernelTime){.sizes = sizes != NULL ? sizes : trips_usual_sizes(arena, fn),

@@ -216,8 +216,8 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
     }
     int64_t along = (extent[axis] + consumers - 1) / consumers;
     int64_t samples = along < TRIP_SAMPLES ? along : TRIP_SAMPLES;
-    int64_t none = fn->plan != NULL && fn->plan->reversed_raster ? along * consumers - extent[axis]
-                                                                 : 0;
+    int64_t none = fn->plan != NULL && fn->plan->tiles.reversed ? along * consumers - extent[axis]
+                                                                : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
     for (int64_t s = 0; s < samples; s++) {

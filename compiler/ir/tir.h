@@ -296,58 +296,76 @@ enum { TILE_STAGES = 2, TILE_PIPELINE_BYTES = TILE_STAGES * (16 + 8 + 8) };
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
 
+/* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
+ * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
+ * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
+ * its consumer leaves in staging buffers to memory.  What a consumer finds out about its next tile at
+ * NEXT_TILE is a program of no warps of its own. */
+typedef enum RoleKind {
+    ROLE_PRODUCER,
+    ROLE_CONSUMER,
+    ROLE_REDUCE,
+    ROLE_NEXT_TILE,
+    ROLE_KINDS
+} RoleKind;
+
+typedef struct TirRole {
+    RoleKind kind;
+    const char *name;
+    uint32_t warps, instances; /* that run the program together; how many do so side by side */
+    /* of a thread, after the roles part; 0: those of the role whose warp group it is in */
+    uint32_t registers;
+    /* 1: results of products take most of them; 2: so many live over iterations that nothing else should */
+    uint32_t pressure;
+    /* plan_shared: from instance to instance, of buffers that are no pipelines */
+    uint32_t private_bytes;
+    TirBlock *program; /* NULL: pass `roles` has not been, or it is the kernel's body */
+} TirRole;
+
+/* Which programs of the grid a block runs, and in which order: what its tile scheduler does.  Consumers run
+ * neighbouring programs on one axis, which use the same tiles of what does not depend on it; those of a block are
+ * a tile of the grid. */
+typedef enum TileScheduler {
+    TILES_ONE,    /* a block has one tile */
+    TILES_STATIC, /* it goes through tiles with the stride of the launched blocks */
+    TILES_DYNAMIC /* tiles come from a counter, longest first */
+} TileScheduler;
+
+typedef struct TirTileOrder {
+    TileScheduler scheduler;
+    /* of the grid, along which consumers are neighbours; NO_AXIS: they work on one program together, each has
+       a part of every tile that the main loop goes along, and of what it adds up */
+    uint32_t axis;
+    /* tiles are counted from the axis' last program on: the one with fewer programs than consumers is the
+       first, its first consumers have none */
+    bool reversed;
+    bool alternating; /* in every other tile warp groups have consumers in reverse order */
+    /* blocks run in clusters of so many, neighbours on the axis: what does not depend on it is fetched once
+       for all; 0 or 1: there are none */
+    uint32_t cluster;
+    /* tiles go through stripes of the grid's first axis, all of it, and so many indices of this one, which
+       runs fastest; 0: the axes run in their order */
+    uint32_t swizzle_axis, swizzle;
+    /* global memory that programs share which differ in the axis alone: what the L2 cache should hold while
+       they run */
+    const HostExpr *shared_bytes_each;
+    /* plan_shared: of a dynamic scheduler, offset of the pipeline in which the producer tells the others
+       what tile is next */
+    uint32_t offset;
+} TirTileOrder;
+
 /* How the warps of a block share the work (pass `plan`); a kernel without a plan is run by all
- * threads of its block alike.
- *
- * Warp group 0 holds the producer: one thread runs `producer`, copies into pipelines.  Warp groups
- * 1 .. consumers each run `body` for one index of grid axis `consumer_axis`: neighbouring programs, which
- * use the same tiles of what does not depend on that axis.  A block goes through the tiles of the
- * grid with the stride of the launched blocks (`persistent`), or has one. */
+ * threads of its block alike. */
 typedef struct TirPlan {
-    uint32_t consumers;
-    uint32_t consumer_axis; /* NO_AXIS: `cooperative` */
-    /* the consumers work on one program together: each has a part of every tile that the main loop
-       goes along, and of what it adds up */
-    bool cooperative;
-    bool persistent;
-    /* dynamic tile scheduler: work tiles come from a counter, longest first */
-    bool dynamic;
-    /* blocks run in clusters of two, neighbours on the consumer axis: what does not depend on it is
-       fetched once for both */
-    bool paired;
-    /* tiles are swizzled: they go through stripes of the grid's first axis, all of it, and so many
-       indices of this one, which runs fastest; 0: the axes run in their order */
-    uint32_t swizzle_axis, tile_swizzle;
-    /* tiles are counted from the consumer axis' last program on: the one with fewer than
-       `consumers` is the first, its first consumers have none */
-    bool reversed_raster;
+    VEC(TirRole) roles;
+    TirTileOrder tiles;
     bool pingpong; /* ping-pong: consumers start products one after the other */
-    /* in every other tile warp groups have consumers in reverse order */
-    bool balance_swap;
-    /* 1: results of products take most registers; 2: so many of them live over iterations that
-       nothing else should */
-    uint32_t reg_pressure;
     /* consumers work on some product together: all have all iterations */
     bool coop_k;
     bool lookahead; /* the first product of an iteration begins in the one before */
     bool pipelined; /* products of one iteration run under arithmetic of the next */
-    uint32_t producer_registers, consumer_registers; /* of a thread, after the roles part */
-    /* plan_shared: offset of the pipeline in which the producer tells the others what tile is next,
-       when `dynamic` */
-    uint32_t tiles;
-    /* global memory that programs share which differ in the consumer axis alone: what the L2 cache
-       should hold while they run */
-    const HostExpr *shared_bytes_each;
     /* plan_shared: offset of a barrier that nobody waits for, see lower_hold; 0: none */
     uint32_t mark;
-    /* plan_shared: from consumer to consumer, of buffers that are no pipelines */
-    uint32_t private_bytes;
-    TirBlock *producer;
-    /* the reduce role, a warp for each consumer in the producer's warp group: adds what its
-       consumer leaves in staging buffers to memory; NULL: there is none */
-    TirBlock *reduce;
-    /* what a consumer finds out about its next tile at NEXT_TILE; NULL: there is none */
-    TirBlock *next_tile;
     bool staggered;           /* programs begin the main loop at different iterations */
     const TirBlock *original; /* the body before it was parted: what each consumer has to load */
 } TirPlan;
@@ -474,6 +492,28 @@ HostExpr *host_int(Arena *arena, int64_t value);
 HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);
 /* "cdiv(Sq, 128)": C's operators and precedence, plus min, max and cdiv. */
 void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);
+
+/* ---- plans (tir_plan.c) ---- */
+
+const char *tir_role_kind_name(RoleKind kind);
+bool tir_role_kind_find(const char *name, RoleKind *kind);
+/* The first role of a kind; NULL: there is none. */
+TirRole *tir_role(const TirPlan *plan, RoleKind kind);
+TirRole *tir_role_add(TirFn *fn, RoleKind kind, uint32_t warps, uint32_t instances,
+                      uint32_t registers);
+/* Its program; NULL: there is none yet, or it is the kernel's body. */
+TirBlock *tir_program(const TirPlan *plan, RoleKind kind);
+uint32_t tir_consumers(const TirPlan *plan);
+/* The programs of a kernel, one for each role in the order of the table: the body for the consumers, and of
+ * a kernel without roles; NULL: this role's is not there yet. */
+uint32_t tir_program_count(const TirFn *fn);
+TirBlock *tir_program_at(const TirFn *fn, uint32_t k);
+/* Consumers work on one program together. */
+bool tir_is_cooperative(const TirPlan *plan);
+/* A block has several tiles; from a counter. */
+bool tir_is_persistent(const TirPlan *plan);
+bool tir_is_dynamic(const TirPlan *plan);
+bool tir_is_clustered(const TirPlan *plan);
 
 /* ---- text (tir_text.c, tir_read.c) and invariants (tir_verify.c) ---- */
 

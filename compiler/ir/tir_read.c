@@ -575,41 +575,22 @@ take_block(Reader *r, TirBlock *block, uint32_t depth)
 
 /* ---- kernels ---- */
 
-static void
-take_producer(Reader *r, Span span)
+/* The program of a role, if its name stands here. */
+static bool
+take_program(Reader *r)
 {
-    if (r->fn->plan == NULL) {
-        reader_fail_at(r, span, "a producer comes behind the plan");
-        return;
+    Span span = r->token.span;
+
+    for (uint32_t k = 0; r->fn->plan != NULL && k < r->fn->plan->roles.n; k++) {
+        TirRole *role = &r->fn->plan->roles.at[k];
+        if (role->kind == ROLE_CONSUMER || role->program != NULL || !reader_accept(r, role->name))
+            continue;
+        reader_place(r, span);
+        role->program = tir_block_new(r->fn);
+        take_block(r, role->program, 0);
+        return true;
     }
-    reader_place(r, span);
-    r->fn->plan->producer = tir_block_new(r->fn);
-    take_block(r, r->fn->plan->producer, 0);
-}
-
-/* A line of the head, or the producer's block. */
-static void
-take_line(Reader *r)
-{
-    Span span = r->token.span;
-
-    if (reader_accept(r, "producer"))
-        take_producer(r, span);
-    else
-        reader_head_line(r);
-}
-
-/* A program behind the body, if it is there. */
-static void
-take_program(Reader *r, const char *name, TirBlock **program)
-{
-    Span span = r->token.span;
-
-    if (!reader_accept(r, name))
-        return;
-    reader_place(r, span);
-    *program = tir_block_new(r->fn);
-    take_block(r, *program, 0);
+    return false;
 }
 
 static void
@@ -625,16 +606,16 @@ take_kernel(Reader *r)
     r->from = NULL;
     reader_forget_values(r);
     reader_expect(r, "{");
-    while (!r->failed && !reader_sees(r, "body"))
-        take_line(r);
+    while (!r->failed && !reader_sees(r, "body")) {
+        if (!take_program(r))
+            reader_head_line(r);
+    }
     span = r->token.span;
     reader_expect(r, "body");
     reader_place(r, span);
     take_block(r, r->fn->body, 0);
-    if (r->fn->plan != NULL) {
-        take_program(r, "reduce", &r->fn->plan->reduce);
-        take_program(r, "next_tile", &r->fn->plan->next_tile);
-    }
+    while (!r->failed && take_program(r))
+        ;
     reader_expect(r, "}");
 }
 

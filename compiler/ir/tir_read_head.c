@@ -97,48 +97,93 @@ take_shared_line(Reader *r)
     vec_push(r->arena, &r->fn->shared, shared);
 }
 
-/* consumers 3 axis m reversed_raster registers 32 160 dynamic pipelined paired pingpong balance_swap reg_pressure 1 coop_k lookahead
- * tile_swizzle 16 of m tiles 8192 private 768 shares Sk * 512 */
+/* A line of a plan: the first one makes it. */
+static TirPlan *
+plan_of(Reader *r)
+{
+    if (r->fn->plan == NULL) {
+        r->fn->plan = arena_new(r->arena, TirPlan);
+        r->fn->plan->tiles.axis = NO_AXIS;
+    }
+    return r->fn->plan;
+}
+
+static void
+take_role_line(Reader *r)
+{
+    Span span = r->token.span;
+    const char *name = reader_take(r, TOK_NAME, "the name of a role");
+    RoleKind kind = ROLE_PRODUCER;
+    bool known = !r->failed && tir_role_kind_find(name, &kind);
+
+    plan_of(r);
+    if (r->failed ||
+        (!known && (r->token.kind != TOK_NAME || !tir_role_kind_find(r->token.text, &kind)))) {
+        reader_fail_at(r, span, "expected producer, consumer, reduce or next_tile");
+        return;
+    }
+    if (!known)
+        reader_next(r);
+    if (tir_role(r->fn->plan, kind) != NULL) {
+        reader_fail_at(r, span, "a role stands there already");
+        return;
+    }
+    TirRole *role = tir_role_add(r->fn, kind, 0, 1, 0);
+    role->name = name;
+    if (reader_accept(r, "instances"))
+        role->instances = reader_u32(r);
+    if (reader_accept(r, "warps"))
+        role->warps = reader_u32(r);
+    if (reader_accept(r, "registers"))
+        role->registers = reader_u32(r);
+    if (reader_accept(r, "pressure"))
+        role->pressure = reader_u32(r);
+    if (reader_accept(r, "private"))
+        role->private_bytes = reader_u32(r);
+}
+
+/* axis m reversed dynamic alternating cluster 2 swizzle 16 of h at 8192 shares Sk * 512 */
+static void
+take_tiles_line(Reader *r)
+{
+    TirTileOrder *tiles = &plan_of(r)->tiles;
+
+    if (!reader_accept(r, "cooperative")) {
+        reader_expect(r, "axis");
+        tiles->axis = (uint32_t)reader_named(r, reader_find_axis, "a grid axis");
+        tiles->reversed = reader_accept(r, "reversed");
+    }
+    if (reader_accept(r, "dynamic"))
+        tiles->scheduler = TILES_DYNAMIC;
+    else if (reader_accept(r, "static"))
+        tiles->scheduler = TILES_STATIC;
+    else
+        reader_expect(r, "one");
+    tiles->alternating = reader_accept(r, "alternating");
+    if (reader_accept(r, "cluster"))
+        tiles->cluster = reader_u32(r);
+    if (reader_accept(r, "swizzle")) {
+        tiles->swizzle = reader_u32(r);
+        reader_expect(r, "of");
+        tiles->swizzle_axis = (uint32_t)reader_named(r, reader_find_axis, "a grid axis");
+    }
+    if (reader_accept(r, "at"))
+        tiles->offset = reader_u32(r);
+    if (reader_accept(r, "shares"))
+        tiles->shared_bytes_each = reader_host(r);
+}
+
 static void
 take_plan_line(Reader *r)
 {
-    TirPlan *plan = arena_new(r->arena, TirPlan);
+    TirPlan *plan = plan_of(r);
 
-    reader_expect(r, "consumers");
-    plan->consumers = reader_u32(r);
-    plan->consumer_axis = NO_AXIS;
-    plan->cooperative = reader_accept(r, "cooperative");
-    if (!plan->cooperative) {
-        reader_expect(r, "axis");
-        plan->consumer_axis = (uint32_t)reader_named(r, reader_find_axis, "a grid axis");
-        plan->reversed_raster = reader_accept(r, "reversed_raster");
-    }
-    reader_expect(r, "registers");
-    plan->producer_registers = reader_u32(r);
-    plan->consumer_registers = reader_u32(r);
-    plan->dynamic = reader_accept(r, "dynamic");
-    plan->persistent = plan->dynamic || reader_accept(r, "persistent");
     plan->pipelined = reader_accept(r, "pipelined");
-    plan->paired = reader_accept(r, "paired");
     plan->pingpong = reader_accept(r, "pingpong");
-    plan->balance_swap = reader_accept(r, "balance_swap");
-    plan->reg_pressure = reader_accept(r, "reg_pressure") ? reader_u32(r) : 0;
     plan->coop_k = reader_accept(r, "coop_k");
     plan->lookahead = reader_accept(r, "lookahead");
-    if (reader_accept(r, "tile_swizzle")) {
-        plan->tile_swizzle = reader_u32(r);
-        reader_expect(r, "of");
-        plan->swizzle_axis = (uint32_t)reader_named(r, reader_find_axis, "a grid axis");
-    }
-    if (reader_accept(r, "tiles"))
-        plan->tiles = reader_u32(r);
     if (reader_accept(r, "mark"))
         plan->mark = reader_u32(r);
-    if (reader_accept(r, "private"))
-        plan->private_bytes = reader_u32(r);
-    if (reader_accept(r, "shares"))
-        plan->shared_bytes_each = reader_host(r);
-    r->fn->plan = plan;
 }
 
 static void
@@ -245,6 +290,10 @@ reader_head_line(Reader *r)
         fn->hint_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
     } else if (reader_accept(r, "warps")) {
         fn->warps = reader_u32(r);
+    } else if (reader_accept(r, "role")) {
+        take_role_line(r);
+    } else if (reader_accept(r, "tiles")) {
+        take_tiles_line(r);
     } else if (reader_accept(r, "plan")) {
         take_plan_line(r);
     } else if (reader_accept(r, "layout")) {
@@ -271,6 +320,6 @@ reader_head_line(Reader *r)
     } else {
         reader_fail(
             r,
-            "expected constant, size, tensor, scalar, require, grid, warps, plan, shared or body");
+            "expected constant, size, tensor, scalar, require, grid, warps, role, shared or body");
     }
 }

@@ -448,13 +448,10 @@ number_fn(const TirFn *fn, Buf *out)
 
     p.number = arena_array(out->arena, uint32_t, fn->next_id + 1);
     p.from = tir_origin(fn, fn->span);
-    if (fn->plan != NULL && fn->plan->producer != NULL)
-        number_block(&p, fn->plan->producer);
-    number_block(&p, fn->body);
-    if (fn->plan != NULL && fn->plan->reduce != NULL)
-        number_block(&p, fn->plan->reduce);
-    if (fn->plan != NULL && fn->plan->next_tile != NULL)
-        number_block(&p, fn->plan->next_tile);
+    for (uint32_t k = 0; k < tir_program_count(fn); k++) {
+        if (tir_program_at(fn, k) != NULL)
+            number_block(&p, tir_program_at(fn, k));
+    }
     return p;
 }
 
@@ -493,12 +490,9 @@ tir_print_fn(const TirFn *fn, Buf *out)
     p.depth = 1;
     tir_print_interface(&p);
     tir_print_schedule(&p);
-    if (fn->plan != NULL)
-        print_program(&p, "producer", fn->plan->producer);
-    print_program(&p, "body", fn->body);
-    if (fn->plan != NULL) {
-        print_program(&p, "reduce", fn->plan->reduce);
-        print_program(&p, "next_tile", fn->plan->next_tile);
+    for (uint32_t k = 0; k < tir_program_count(fn); k++) {
+        const TirBlock *program = tir_program_at(fn, k);
+        print_program(&p, program == fn->body ? "body" : fn->plan->roles.at[k].name, program);
     }
     buf_add(out, "}\n");
 }

@@ -3,6 +3,7 @@
 #include "compiler/ir/tir_printer.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void
 print_tensor(Printer *p, const TirTensor *tensor)
@@ -70,43 +71,74 @@ tir_print_interface(Printer *p)
     }
 }
 
-/* plan consumers 3 axis m registers 32 160 persistent .. */
+/* role consumer instances 3 warps 4 registers 160 pressure 1 private 768; the kind stands behind another name. */
+static void
+print_role(Printer *p, const TirRole *role)
+{
+    const char *kind = tir_role_kind_name(role->kind);
+
+    tir_print_indent(p);
+    buf_printf(p->out, "role %s", role->name);
+    if (strcmp(role->name, kind) != 0)
+        buf_printf(p->out, " %s", kind);
+    if (role->instances > 1)
+        buf_printf(p->out, " instances %" PRIu32, role->instances);
+    if (role->warps > 0)
+        buf_printf(p->out, " warps %" PRIu32, role->warps);
+    if (role->registers > 0)
+        buf_printf(p->out, " registers %" PRIu32, role->registers);
+    if (role->pressure > 0)
+        buf_printf(p->out, " pressure %" PRIu32, role->pressure);
+    if (role->private_bytes > 0)
+        buf_printf(p->out, " private %" PRIu32, role->private_bytes);
+    buf_char(p->out, '\n');
+}
+
+/* tiles axis m reversed dynamic alternating cluster 2 swizzle 16 of h at 8192 shares Sk * 512 */
+static void
+print_tiles(Printer *p)
+{
+    static const char *const schedulers[] = {"one", "static", "dynamic"};
+    const TirTileOrder *tiles = &p->fn->plan->tiles;
+
+    tir_print_indent(p);
+    if (tiles->axis == NO_AXIS)
+        buf_add(p->out, "tiles cooperative");
+    else
+        buf_printf(p->out, "tiles axis %s", tir_axis_name(p->fn, tiles->axis));
+    buf_printf(p->out, "%s %s%s", tiles->reversed ? " reversed" : "", schedulers[tiles->scheduler],
+               tiles->alternating ? " alternating" : "");
+    if (tiles->cluster > 1)
+        buf_printf(p->out, " cluster %" PRIu32, tiles->cluster);
+    if (tiles->swizzle != 0)
+        buf_printf(p->out, " swizzle %" PRIu32 " of %s", tiles->swizzle,
+                   tir_axis_name(p->fn, tiles->swizzle_axis));
+    if (tiles->offset != 0)
+        buf_printf(p->out, " at %" PRIu32, tiles->offset);
+    if (tiles->shared_bytes_each != NULL) {
+        buf_add(p->out, " shares ");
+        host_print(p->fn, tiles->shared_bytes_each, p->out);
+    }
+    buf_char(p->out, '\n');
+}
+
+/* plan pipelined .. */
 static void
 print_plan(Printer *p)
 {
-    const TirFn *fn = p->fn;
-    const TirPlan *plan = fn->plan;
+    const TirPlan *plan = p->fn->plan;
 
+    for (uint32_t k = 0; k < plan->roles.n; k++)
+        print_role(p, &plan->roles.at[k]);
+    print_tiles(p);
+    if (!plan->pipelined && !plan->pingpong && !plan->coop_k && !plan->lookahead && plan->mark == 0)
+        return;
     tir_print_indent(p);
-    buf_printf(p->out, "plan consumers %" PRIu32 " %s%s%s registers %" PRIu32 " %" PRIu32 "%s%s",
-               plan->consumers, plan->cooperative ? "cooperative" : "axis ",
-               plan->cooperative ? "" : tir_axis_name(fn, plan->consumer_axis),
-               plan->reversed_raster ? " reversed_raster" : "", plan->producer_registers,
-               plan->consumer_registers,
-               plan->dynamic      ? " dynamic"
-               : plan->persistent ? " persistent"
-                                  : "",
-               plan->pipelined ? " pipelined" : "");
-    buf_add(p->out, plan->paired ? " paired" : "");
-    buf_add(p->out, plan->pingpong ? " pingpong" : "");
-    buf_add(p->out, plan->balance_swap ? " balance_swap" : "");
-    if (plan->reg_pressure > 0)
-        buf_printf(p->out, " reg_pressure %" PRIu32, plan->reg_pressure);
-    buf_add(p->out, plan->coop_k ? " coop_k" : "");
-    buf_add(p->out, plan->lookahead ? " lookahead" : "");
-    if (plan->tile_swizzle != 0)
-        buf_printf(p->out, " tile_swizzle %" PRIu32 " of %s", plan->tile_swizzle,
-                   tir_axis_name(fn, plan->swizzle_axis));
-    if (plan->tiles != 0)
-        buf_printf(p->out, " tiles %" PRIu32, plan->tiles);
+    buf_printf(p->out, "plan%s%s%s%s", plan->pipelined ? " pipelined" : "",
+               plan->pingpong ? " pingpong" : "", plan->coop_k ? " coop_k" : "",
+               plan->lookahead ? " lookahead" : "");
     if (plan->mark != 0)
         buf_printf(p->out, " mark %" PRIu32, plan->mark);
-    if (plan->private_bytes != 0)
-        buf_printf(p->out, " private %" PRIu32, plan->private_bytes);
-    if (plan->shared_bytes_each != NULL) {
-        buf_add(p->out, " shares ");
-        host_print(fn, plan->shared_bytes_each, p->out);
-    }
     buf_char(p->out, '\n');
 }
 

@@ -660,13 +660,10 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     tir_check_interface(&v);
     if (fn->body->owner != NULL || fn->body->params.n != 0)
         tir_fault(&v, NULL, "the body has an owner or arguments");
-    if (fn->plan != NULL && fn->plan->producer != NULL)
-        check_block(&v, fn->plan->producer, 0, NULL);
-    check_block(&v, fn->body, 0, NULL);
-    if (fn->plan != NULL && fn->plan->reduce != NULL)
-        check_block(&v, fn->plan->reduce, 0, NULL);
-    if (fn->plan != NULL && fn->plan->next_tile != NULL)
-        check_block(&v, fn->plan->next_tile, 0, NULL);
+    for (uint32_t k = 0; k < tir_program_count(fn); k++) {
+        if (tir_program_at(fn, k) != NULL)
+            check_block(&v, tir_program_at(fn, k), 0, NULL);
+    }
     if (v.ok) /* the rest needs a program of the right form */
         tir_check_plan(&v);
     return v.ok;

@@ -41,7 +41,7 @@ typedef struct Flow {
 static uint32_t
 parts_of(const Verifier *v, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? v->fn->plan->consumers : 1;
+    return pipeline->per_consumer ? tir_consumers(v->fn->plan) : 1;
 }
 
 /* Of a row, in swizzle atom columns. */
@@ -57,8 +57,9 @@ static void
 check_registers(Verifier *v, const char *whose, uint32_t n)
 {
     if (n != 0 && (n % REGISTER_STEP != 0 || n < REGISTERS_LEAST || n > MOST_REGISTERS))
-        tir_fault(v, NULL, "%s has %" PRIu32 " registers, expected a multiple of 8 in 24 .. 240",
-                  whose, n);
+        tir_fault(v, NULL,
+                  "role %s has %" PRIu32 " registers, expected a multiple of 8 in 24 .. 240", whose,
+                  n);
 }
 
 static void
@@ -66,6 +67,7 @@ check_facts(Verifier *v)
 {
     const TirFn *fn = v->fn;
     const TirPlan *plan = fn->plan;
+    const TirRole *consumers = plan == NULL ? NULL : tir_role(plan, ROLE_CONSUMER);
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
@@ -104,7 +106,7 @@ check_facts(Verifier *v)
                 v, NULL,
                 "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
         if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer ||
-                                 pipeline->is_vector || plan == NULL || !plan->paired))
+                                 pipeline->is_vector || plan == NULL || !tir_is_clustered(plan)))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);
@@ -113,27 +115,33 @@ check_facts(Verifier *v)
     }
     if (plan == NULL)
         return;
-    if (plan->consumers < 1 || plan->consumers > MOST_CONSUMERS)
-        tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d", plan->consumers,
-                  MOST_CONSUMERS);
-    if (plan->cooperative != (plan->consumer_axis == NO_AXIS) ||
-        (!plan->cooperative && plan->consumer_axis >= fn->grid.n))
+    if (tir_consumers(plan) < 1 || tir_consumers(plan) > MOST_CONSUMERS)
+        tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d",
+                  tir_consumers(plan), MOST_CONSUMERS);
+    if (tir_role(plan, ROLE_PRODUCER) == NULL)
+        tir_fault(v, NULL, "the plan has no producer");
+    if (!tir_is_cooperative(plan) && plan->tiles.axis >= fn->grid.n)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
-    if (plan->tile_swizzle != 0 && (plan->swizzle_axis < 1 || plan->swizzle_axis >= fn->grid.n))
+    if (plan->tiles.swizzle != 0 &&
+        (plan->tiles.swizzle_axis < 1 || plan->tiles.swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->reversed_raster &&
-        (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1))
+    if (plan->tiles.reversed && (tir_is_cooperative(plan) || tir_is_clustered(plan) ||
+                                 plan->coop_k || tir_consumers(plan) == 1))
         tir_fault(
             v, NULL,
             "tiles are counted from the end, where no consumer may be without a program of its own");
-    if (plan->paired && (plan->cooperative || plan->dynamic))
+    if (tir_is_clustered(plan) && (tir_is_cooperative(plan) || tir_is_dynamic(plan)))
         tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
     if (fn->warps != GROUP_WARPS)
         tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
-    if (plan->dynamic && !plan->persistent)
-        tir_fault(v, NULL, "the plan has a dynamic scheduler, but a block has only one");
-    check_registers(v, "the producer", plan->producer_registers);
-    check_registers(v, "a computing warp group", plan->consumer_registers);
+    if (consumers != NULL && consumers->warps != GROUP_WARPS)
+        tir_fault(v, NULL, "role %s has %" PRIu32 " warps, expected the 4 of a warp group",
+                  consumers->name, consumers->warps);
+    for (uint32_t k = 0; k < plan->roles.n; k++) {
+        const TirRole *role = &plan->roles.at[k];
+        if (role->kind == ROLE_PRODUCER || role->kind == ROLE_CONSUMER)
+            check_registers(v, role->name, role->registers);
+    }
 }
 
 /* Operations that only a program of roles has, where there are none. */
@@ -150,7 +158,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
             op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
-             (v->fn->plan == NULL || !v->fn->plan->cooperative)) ||
+             (v->fn->plan == NULL || !tir_is_cooperative(v->fn->plan))) ||
             op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
             op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
@@ -281,11 +289,11 @@ static void
 check_kept(Verifier *v)
 {
     const TirPlan *plan = v->fn->plan;
-    uint32_t n = check_next_tile(v, plan->next_tile);
+    uint32_t n = check_next_tile(v, tir_program(plan, ROLE_NEXT_TILE));
     const TirOp **found = arena_array(v->out->arena, const TirOp *, n + 1);
     const TirOp **used = arena_array(v->out->arena, const TirOp *, n + 1);
 
-    note_kept(v, plan->next_tile, found, n);
+    note_kept(v, tir_program(plan, ROLE_NEXT_TILE), found, n);
     note_kept(v, v->fn->body, used, n);
     for (uint32_t k = 0; k < n; k++) {
         if (found[k] != NULL && used[k] == NULL)
@@ -502,9 +510,9 @@ check_pingpong(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_next(Verifier *v, const TirOp *op, Flow *flow)
 {
-    if (!v->fn->plan->persistent)
+    if (!tir_is_persistent(v->fn->plan))
         tir_fault(v, op, "asks for a next tile, but a block has only one");
-    else if (v->fn->plan->next_tile == NULL)
+    else if (tir_program(v->fn->plan, ROLE_NEXT_TILE) == NULL)
         tir_fault(v, op, "asks for a next tile, but no program 'next_tile' finds out about it");
     if (flow->next)
         tir_fault(v, op, "asks for the next tile twice");
@@ -585,7 +593,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_STAGING_EMPTY:
         case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
         case TIR_STAGING_WRITE:
-            if (!is_added_from(v->fn->plan->reduce, op->shared))
+            if (!is_added_from(tir_program(v->fn->plan, ROLE_REDUCE), op->shared))
                 tir_fault(v, op, "no reduce role adds from its buffer");
             break;
         case TIR_COPY_ASYNC:
@@ -616,13 +624,13 @@ tir_check_plan(Verifier *v)
     check_facts(v);
     if (!v->ok)
         return;
-    if (plan == NULL || plan->producer == NULL) {
+    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) == NULL) {
         check_no_roles(v, v->fn->body);
         return;
     }
-    check_producer(v, plan->producer);
-    if (plan->reduce != NULL)
-        check_reduce(v, plan->reduce);
+    check_producer(v, tir_program(plan, ROLE_PRODUCER));
+    if (tir_program(plan, ROLE_REDUCE) != NULL)
+        check_reduce(v, tir_program(plan, ROLE_REDUCE));
     check_kept(v);
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);

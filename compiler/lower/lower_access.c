@@ -67,7 +67,7 @@ known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const Ti
                index->def->integer < tensor->dim[dim].constant;
     if (index->def->op != TIR_GRID)
         return false;
-    if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->consumer_axis)
+    if (lo->role != NULL && index->def->integer == (int64_t)lo->fn->plan->tiles.axis)
         return false; /* a block may have consumers past the end, or in front of the axis */
     const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
     if (tensor->dim[dim].constant > 0)

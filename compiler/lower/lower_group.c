@@ -226,7 +226,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
     int64_t stage_bytes = shared->bytes / shared->stages,
-            part = stage_bytes / lo->fn->plan->consumers;
+            part = stage_bytes / tir_consumers(lo->fn->plan);
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
     int32_t atom_column = shared->layout->rows * SWIZZLE_BYTES,
             leading = contiguous ? 1 : atom_column >> 4;
@@ -297,7 +297,7 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
      * stages are, which are read once, and not the several operands of a loop with a cooperative-K product. */
     const TirOp *loop = wait->parent->owner;
-    if (lo->fn->plan->reg_pressure > 0 &&
+    if (tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 0 &&
         (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)

@@ -36,7 +36,7 @@ find_kept(const TirBlock *block, uint32_t kept)
 TileHead *
 lower_find_head(Lowering *lo)
 {
-    TirBlock *block = lo->fn->plan == NULL ? NULL : lo->fn->plan->next_tile;
+    TirBlock *block = lo->fn->plan == NULL ? NULL : tir_program(lo->fn->plan, ROLE_NEXT_TILE);
     uint32_t n = 0;
 
     if (block == NULL)
@@ -74,7 +74,7 @@ keep_head(Lowering *lo, LirReg none)
     }
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         keep(lo, &head->grid[k], lower_operand(lo, lo->role->grid[k]));
-    if (lo->fn->plan->balance_swap)
+    if (lo->fn->plan->tiles.alternating)
         keep(lo, &head->reversed, lir_reg(lo->role->reversed));
     keep(lo, &head->none, lir_reg(none));
 }
@@ -87,9 +87,9 @@ find_tile(Lowering *lo, bool first)
 
     lir_open(&lo->b, false);
     lo->role->reversed = lo->head->reversing;
-    if (lo->fn->plan->balance_swap && !first)
+    if (lo->fn->plan->tiles.alternating && !first)
         lower_alternate(lo);
-    LirReg none = lo->fn->plan->dynamic ? lower_read_tile(lo) : lower_count_on(lo, first);
+    LirReg none = tir_is_dynamic(lo->fn->plan) ? lower_read_tile(lo) : lower_count_on(lo, first);
     keep_head(lo, none);
     lir_close(&lo->b);
     memcpy(lo->role->grid, now.grid, sizeof now.grid);
@@ -110,7 +110,7 @@ lower_find_first(Lowering *lo)
 {
     lo->head->known = lir_new_home(&lo->b, LIR_B32);
     lo->head->reversing = lo->role->reversed;
-    if (lo->fn->plan->dynamic)
+    if (tir_is_dynamic(lo->fn->plan))
         lower_await_tile(lo);
     find_tile(lo, true);
 }
@@ -120,7 +120,7 @@ lower_next_tile(Lowering *lo)
 {
     uint32_t later = lir_new_label(&lo->b);
 
-    if (lo->fn->plan->dynamic)
+    if (tir_is_dynamic(lo->fn->plan))
         lir_branch(&lo->b, later, lower_is_told(lo), true);
     find_tile(lo, false);
     set_known(lo, 1);
@@ -137,7 +137,7 @@ lower_find_late(Lowering *lo)
 
     lir_emit(b, LIR_VOTE_ANY, 1, 2, (LirOperand[]){lir_reg(agreed), lir_reg(is_known)});
     lir_branch(b, known, agreed, false);
-    if (lo->fn->plan->dynamic)
+    if (tir_is_dynamic(lo->fn->plan))
         lower_await_tile(lo);
     find_tile(lo, false);
     lir_label(b, known);
@@ -153,7 +153,7 @@ lower_take_head(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->grid.n; k++)
         lower_set_program(lo, k, lower_copy_of(lo, head->grid[k]));
-    if (lo->fn->plan->balance_swap)
+    if (lo->fn->plan->tiles.alternating)
         lo->role->reversed = lower_copy_of(lo, head->reversed);
     for (uint32_t k = 0; k < head->values.n; k++) {
         const HeadValue *kept = &head->values.at[k];

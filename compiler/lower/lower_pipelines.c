@@ -19,7 +19,7 @@ enum { BOTH_BLOCKS = 3 };
 static uint32_t
 parts_of(const Lowering *lo, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? lo->fn->plan->consumers : 1;
+    return pipeline->per_consumer ? tir_consumers(lo->fn->plan) : 1;
 }
 
 /* Bytes that vectors bring to this pipeline's barriers, with each stage. */
@@ -109,13 +109,13 @@ pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
 {
     const TirShared *found = NULL;
 
-    for (uint32_t k = 0; k < lo->fn->shared.n && lo->fn->plan->dynamic && lo->fn->plan->lookahead;
-         k++) {
+    for (uint32_t k = 0;
+         k < lo->fn->shared.n && tir_is_dynamic(lo->fn->plan) && lo->fn->plan->lookahead; k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? pipeline : found;
         if (other->is_pipeline && other != pipeline && other != found &&
             other->stages == pipeline->stages &&
-            filled_together(lo, lo->fn->plan->producer, before, other))
+            filled_together(lo, tir_program(lo->fn->plan, ROLE_PRODUCER), before, other))
             found = other;
     }
     return found;
@@ -132,7 +132,7 @@ pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
     uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, pipeline), last = own;
     const TirShared *found = NULL;
 
-    if (!lo->fn->plan->persistent || !lo->fn->plan->lookahead || first == 0 || own < first)
+    if (!tir_is_persistent(lo->fn->plan) || !lo->fn->plan->lookahead || first == 0 || own < first)
         return NULL;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *other = lo->fn->shared.at[k];
@@ -155,15 +155,15 @@ follows_tiles(const Lowering *lo, const TirShared *pipeline)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!plan->dynamic || plan->balance_swap || !plan->lookahead || pipeline->release_lag ||
-        pipeline->deferred_release || pipeline->stages != TILE_STAGES)
+    if (!tir_is_dynamic(plan) || plan->tiles.alternating || !plan->lookahead ||
+        pipeline->release_lag || pipeline->deferred_release || pipeline->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
                only_place(body, TIR_CONSUMER_RELEASE, pipeline) >
                    only_place(body, TIR_CONSUMER_WAIT, pipeline);
-    for (uint32_t i = 0; i < plan->producer->ops.n; i++) {
-        const TirOp *op = plan->producer->ops.at[i];
+    for (uint32_t i = 0; i < tir_program(plan, ROLE_PRODUCER)->ops.n; i++) {
+        const TirOp *op = tir_program(plan, ROLE_PRODUCER)->ops.at[i];
         once = once || (op->op == TIR_TMA_LOAD && op->shared == pipeline);
     }
     return once;
@@ -188,7 +188,7 @@ lower_begin_pipelines(Lowering *lo)
             lo->role->pipelines[k].base = base[0].reg;
         }
     }
-    if (lo->fn->plan->dynamic)
+    if (tir_is_dynamic(lo->fn->plan))
         lo->role->tiles = lower_new_cursor(lo);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
@@ -222,7 +222,8 @@ lower_init_barriers(Lowering *lo)
         if (!pipeline->is_pipeline || pipeline->shares_barrier != 0)
             continue;
         uint32_t n = pipeline->stages * parts_of(lo, pipeline);
-        int32_t readers = pipeline->per_consumer ? warps : warps * (int32_t)lo->fn->plan->consumers;
+        int32_t readers = pipeline->per_consumer ? warps
+                                                 : warps * (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->paired ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
@@ -236,11 +237,11 @@ lower_init_barriers(Lowering *lo)
         LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
-    for (uint32_t i = 0; lo->fn->plan->dynamic && i < 2 * TILE_STAGES; i++) {
-        int32_t readers = (warps + (lo->fn->plan->reduce != NULL ? 1 : 0)) *
-                          (int32_t)lo->fn->plan->consumers;
+    for (uint32_t i = 0; tir_is_dynamic(lo->fn->plan) && i < 2 * TILE_STAGES; i++) {
+        int32_t readers = (warps + (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL ? 1 : 0)) *
+                          (int32_t)tir_consumers(lo->fn->plan);
         LirOperand operands[] = {
-            lir_address(start, lo->fn->plan->tiles + 16 * TILE_STAGES + MBARRIER_BYTES * i),
+            lir_address(start, lo->fn->plan->tiles.offset + 16 * TILE_STAGES + MBARRIER_BYTES * i),
             lir_int(i < TILE_STAGES ? 1 : readers)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
@@ -251,7 +252,7 @@ static LirReg
 before_consumer(Lowering *lo, LirReg start, uint32_t part, int64_t bytes)
 {
     LirBuilder *b = &lo->b;
-    int64_t there = part * bytes, reversed = (lo->fn->plan->consumers - 1 - part) * bytes;
+    int64_t there = part * bytes, reversed = (tir_consumers(lo->fn->plan) - 1 - part) * bytes;
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->reversed),
                         lir_int(reversed - there), lir_reg(start));
 
@@ -299,7 +300,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     if (of_consumer)
         start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
-    if (pipeline->per_consumer && lo->role->producer && lo->fn->plan->balance_swap) {
+    if (pipeline->per_consumer && lo->role->producer && lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
     } else if (pipeline->per_consumer && lo->role->producer) {
         offset += MBARRIER_BYTES * part;
@@ -607,7 +608,7 @@ static Elem
 past_the_end(Lowering *lo, Elem place, Elem size)
 {
     LirBuilder *b = &lo->b;
-    LirReg own = lo->role->grid[lo->fn->plan->consumer_axis].reg;
+    LirReg own = lo->role->grid[lo->fn->plan->tiles.axis].reg;
     LirReg there = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(own), lir_int(0));
 
     return elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(lower_elem_reg(lo, place, LIR_B32)),
@@ -691,10 +692,10 @@ void
 lower_add_maps(Lowering *lo)
 {
     lo->map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
-    add_maps_of(lo, lo->fn->plan->producer, lo->map_names);
+    add_maps_of(lo, tir_program(lo->fn->plan, ROLE_PRODUCER), lo->map_names);
     add_maps_of(lo, lo->fn->body, lo->map_names);
-    if (lo->fn->plan->reduce != NULL)
-        add_maps_of(lo, lo->fn->plan->reduce, lo->map_names);
+    if (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL)
+        add_maps_of(lo, tir_program(lo->fn->plan, ROLE_REDUCE), lo->map_names);
 }
 
 LirReg
@@ -774,7 +775,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
                         lir_int(pipeline->bytes / pipeline->stages), lir_reg(start));
     int64_t offset = pipeline->offset + part * part_bytes(lo, pipeline);
-    if (parts > 1 && lo->fn->plan->balance_swap) {
+    if (parts > 1 && lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, part_bytes(lo, pipeline));
         offset = pipeline->offset;
     }

@@ -70,8 +70,9 @@ axis_counts(Lowering *lo, LirReg counts[3])
 {
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         counts[k] = lower_host(lo, lo->fn->grid.at[k].extent);
-        int32_t programs = (int32_t)lo->fn->plan->consumers * (lo->fn->plan->paired ? 2 : 1);
-        if (k != lo->fn->plan->consumer_axis || programs == 1)
+        int32_t programs = (int32_t)tir_consumers(lo->fn->plan) *
+                           (tir_is_clustered(lo->fn->plan) ? 2 : 1);
+        if (k != lo->fn->plan->tiles.axis || programs == 1)
             continue;
         LirReg up = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(counts[k]), lir_int(programs - 1));
         counts[k] = lir_op2(&lo->b, LIR_DIV_U32, LIR_B32, lir_reg(up), lir_int(programs));
@@ -95,7 +96,7 @@ static LirReg
 swapped_consumer(Lowering *lo, LirReg own)
 {
     LirReg more = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(-2),
-                          lir_int(lo->fn->plan->consumers - 1));
+                          lir_int(tir_consumers(lo->fn->plan) - 1));
 
     return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->reversed), lir_reg(more),
                    lir_reg(own));
@@ -116,7 +117,7 @@ own_consumer(Lowering *lo)
 {
     LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
 
-    return lo->fn->plan->balance_swap ? swapped_consumer(lo, own) : own;
+    return lo->fn->plan->tiles.alternating ? swapped_consumer(lo, own) : own;
 }
 
 /* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
@@ -127,14 +128,14 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (axis == plan->consumer_axis && plan->paired)
+    if (axis == plan->tiles.axis && tir_is_clustered(plan))
         index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2),
                         lir_reg(lower_pair_rank(lo)));
-    if (axis == plan->consumer_axis && !lo->role->producer) {
+    if (axis == plan->tiles.axis && !lo->role->producer) {
         LirReg own = own_consumer(lo);
-        index = plan->reversed_raster
+        index = plan->tiles.reversed
                     ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
-                    : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(plan->consumers),
+                    : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(tir_consumers(plan)),
                               lir_reg(own));
     }
     lower_set_program(lo, axis, index);
@@ -144,7 +145,8 @@ void
 lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 {
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->reduces || lo->fn->plan->reg_pressure > 1)
+    if (lo->role->producer || lo->role->reduces ||
+        tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 1)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
 }
@@ -152,7 +154,8 @@ lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 Elem
 lower_lane_grid(Lowering *lo, uint32_t axis)
 {
-    if (lo->role->producer || lo->role->reduces || lo->fn->plan->reg_pressure < 2)
+    if (lo->role->producer || lo->role->reduces ||
+        tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure < 2)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
 }
@@ -174,14 +177,14 @@ lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    if (lo->role == NULL || !lo->fn->plan->reversed_raster)
+    if (lo->role == NULL || !lo->fn->plan->tiles.reversed)
         return false;
     if (def == NULL) { /* the induction variable of a loop */
         const TirOp *loop = value->block->owner;
         return loop != NULL && loop->op == TIR_FOR && lower_may_lie_in_front(lo, loop->args[0]);
     }
     if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)lo->fn->plan->consumer_axis;
+        return def->integer == (int64_t)lo->fn->plan->tiles.axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (lower_may_lie_in_front(lo, def->args[k]))
             return true;
@@ -238,10 +241,11 @@ index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
     const TirPlan *plan = lo->fn->plan;
     bool reversed = lo->fn->grid.at[axis].reversed;
 
-    if (plan->reversed_raster && axis == plan->consumer_axis) {
+    if (plan->tiles.reversed && axis == plan->tiles.axis) {
         LirReg left = reversed ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(rank), lir_int(1))
                                : lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(count), lir_reg(rank));
-        return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left), lir_int(-(int64_t)plan->consumers),
+        return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(left),
+                       lir_int(-(int64_t)tir_consumers(plan)),
                        lir_reg(lower_host(lo, lo->fn->grid.at[axis].extent)));
     }
     if (!reversed)
@@ -267,17 +271,17 @@ find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    uint32_t axis = plan->swizzle_axis;
+    uint32_t axis = plan->tiles.swizzle_axis;
     LirReg number = lower_copy_of(lo, tile), index[3] = {0};
     LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
     LirReg per_swizzle = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]),
-                                 lir_int(plan->tile_swizzle));
+                                 lir_int(plan->tiles.swizzle));
     LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
     LirReg which = at, inside = divide(lo, &which, per_swizzle);
-    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->tile_swizzle));
+    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->tiles.swizzle));
     /* the last stripe may be narrower */
     LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(counts[axis]), lir_reg(first));
-    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->tile_swizzle));
+    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->tiles.swizzle));
     index[0] = inside;
     LirReg beside = divide(lo, &index[0], width);
     index[axis] = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
@@ -292,7 +296,7 @@ find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
 static void
 find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inverses[3])
 {
-    if (lo->fn->plan->tile_swizzle > 0) {
+    if (lo->fn->plan->tiles.swizzle > 0) {
         find_swizzled_place(lo, tile, counts);
         return;
     }
@@ -328,7 +332,7 @@ static LirReg
 section_size(Lowering *lo, LirReg others, bool even)
 {
     LirBuilder *b = &lo->b;
-    LirReg each = lower_host(lo, lo->fn->plan->shared_bytes_each);
+    LirReg each = lower_host(lo, lo->fn->plan->tiles.shared_bytes_each);
     LirReg some = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(each), lir_int(1));
     LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(lo->px->target->chip.cache_share));
     LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
@@ -370,7 +374,7 @@ find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg co
 static void
 begin_alternating(Lowering *lo)
 {
-    if (lo->fn->plan->dynamic && TILE_STAGES == 2) { /* the stage of the next tile index */
+    if (tir_is_dynamic(lo->fn->plan) && TILE_STAGES == 2) { /* the stage of the next tile index */
         lo->role->reversed = lo->role->tiles.stage;
         return;
     }
@@ -459,22 +463,22 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    n->fetches = plan->dynamic && lo->role->producer;
-    n->receives = plan->dynamic && !n->fetches;
+    n->fetches = tir_is_dynamic(plan) && lo->role->producer;
+    n->receives = tir_is_dynamic(plan) && !n->fetches;
     n->tile = lir_new_home(b, LIR_B32);
     n->variable = tir_length_axis(lo->fn);
     /* any, where programs are not drawn */
     n->variable = n->variable < lo->fn->grid.n ? n->variable : 0;
     if (!n->receives)
         n->total = count_tiles(lo, n->variable, n->counts, &n->others);
-    n->sections = !n->receives && plan->shared_bytes_each != NULL &&
-                  (n->fetches || !plan->persistent);
+    n->sections = !n->receives && plan->tiles.shared_bytes_each != NULL &&
+                  (n->fetches || !tir_is_persistent(plan));
     if (n->sections)
         n->section = section_size(lo, n->others,
                                   !n->fetches || lo->fn->grid.at[n->variable].sliding);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
-    if (plan->paired) { /* both blocks of a pair have its number */
+    if (tir_is_clustered(plan)) { /* both blocks of a pair have its number */
         first = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(first), lir_int(1));
         n->stride = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n->stride), lir_int(1));
     }
@@ -533,15 +537,16 @@ lower_tiles(Lowering *lo, TirBlock *program)
     begin_numbers(lo, &n);
     lo->role->numbers = &n;
     lower_begin_pipelines(lo);
-    if (plan->balance_swap)
+    if (plan->tiles.alternating)
         begin_alternating(lo);
     if (!lo->role->producer)
         lower_quotients(lo, program);
     /* H200, backward, d = 128: 0.2 to 0.4 % (sustained 1 %); where tiles differ in length, and so have loops
      * with and without masks, -0.1 to -0.9 %: other registers for all of them. */
-    if (!lo->role->producer && !lo->role->reduces && plan->shared_bytes_each == NULL)
+    if (!lo->role->producer && !lo->role->reduces && plan->tiles.shared_bytes_each == NULL)
         lower_keep_places(lo, program, false);
-    bool numbered = plan->persistent && !plan->dynamic && !n.sections && plan->tile_swizzle == 0;
+    bool numbered = tir_is_persistent(plan) && !tir_is_dynamic(plan) && !n.sections &&
+                    plan->tiles.swizzle == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
         n.inverses[k] = inverse_of(lo, n.counts[k]);
     if (keeps)
@@ -565,13 +570,13 @@ lower_tiles(Lowering *lo, TirBlock *program)
         }
     }
     lir_branch(b, end, none, false);
-    if (!plan->dynamic && !keeps)
+    if (!tir_is_dynamic(plan) && !keeps)
         find_numbered_place(lo, &n);
     lower_tile_block(lo, program);
     lower_end_tile(lo);
     if (lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_STAGES);
-    if (plan->balance_swap && !keeps)
+    if (plan->tiles.alternating && !keeps)
         lower_alternate(lo);
     if (n.fetches) {
         LirReg drawn = lir_new_reg(b, LIR_B32);
@@ -579,7 +584,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         add_stride(lo, &n, drawn);
     } else if (keeps) {
         lower_find_late(lo);
-    } else if (plan->persistent && !n.receives) {
+    } else if (tir_is_persistent(plan) && !n.receives) {
         add_stride(lo, &n, n.tile);
     }
     if (n.receives) { /* reconverge: after predicated stores ptxas
@@ -587,7 +592,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         LirOperand all = lir_int(-1);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
-    if (plan->persistent)
+    if (tir_is_persistent(plan))
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, end);
@@ -609,7 +614,7 @@ static void
 begin_pingpong(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    uint32_t consumers = lo->fn->plan->consumers;
+    uint32_t consumers = tir_consumers(lo->fn->plan);
     LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(BARRIER_TURN));
     LirReg last = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group),
                           lir_int(consumers));
@@ -655,7 +660,7 @@ lower_delay(Lowering *lo, const TirOp *op)
 void
 lower_consumer_barrier(Lowering *lo)
 {
-    LirOperand some[] = {lir_int(BARRIER_CONSUMERS), lir_int((int32_t)lo->fn->plan->consumers *
+    LirOperand some[] = {lir_int(BARRIER_CONSUMERS), lir_int((int32_t)tir_consumers(lo->fn->plan) *
                                                              (int32_t)lo->fn->warps * WARP_LANES)};
 
     lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
@@ -681,7 +686,7 @@ set_up(Lowering *lo, LirReg thread)
     lir_label(b, ready);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     lower_early_start(lo);
-    if (lo->fn->plan->paired) { /* the other block's barriers, too */
+    if (tir_is_clustered(lo->fn->plan)) { /* the other block's barriers, too */
         lir_emit(b, LIR_CLUSTER_ARRIVE, 0, 0, NULL);
         lir_emit(b, LIR_CLUSTER_WAIT, 0, 0, NULL);
         return;
@@ -723,16 +728,16 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     LirOperand none = lir_int(0);
 
     LirReg idle = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(warp),
-                          lir_int(lo->fn->plan->consumers));
+                          lir_int(tir_consumers(lo->fn->plan)));
     lir_branch(b, end, idle, false);
     lir_open(b, false);
-    lower_section(lo, "reduce", tir_role_span(lo->fn, lo->fn->plan->reduce));
+    lower_section(lo, "reduce", tir_role_span(lo->fn, tir_program(lo->fn->plan, ROLE_REDUCE)));
     lo->role->producer = false;
     lo->role->reduces = true;
     lo->role->group = warp;
     lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
                                    lir_int(0));
-    lower_tiles(lo, lo->fn->plan->reduce);
+    lower_tiles(lo, tir_program(lo->fn->plan, ROLE_REDUCE));
     lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
     lir_branch(b, end, 0, false);
     lir_close(b);
@@ -753,9 +758,9 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
-    lo->out->threads = (1 + plan->consumers) * lo->fn->warps * WARP_LANES;
+    lo->out->threads = (1 + tir_consumers(plan)) * lo->fn->warps * WARP_LANES;
     lo->out->min_blocks = 1;
-    if (plan->paired) {
+    if (tir_is_clustered(plan)) {
         lo->out->cluster[0] = 2;
         lo->out->cluster[1] = lo->out->cluster[2] = 1;
     }
@@ -777,10 +782,10 @@ lower_roles(Lowering *lo)
     lir_branch(b, compute, computes, false);
 
     lir_open(b, false);
-    lower_section(lo, "producer", tir_role_span(lo->fn, plan->producer));
+    lower_section(lo, "producer", tir_role_span(lo->fn, tir_program(plan, ROLE_PRODUCER)));
     role.producer = true;
-    set_registers(lo, LIR_SETMAXNREG_DEC, plan->producer_registers);
-    bool adds = plan->reduce != NULL;
+    set_registers(lo, LIR_SETMAXNREG_DEC, tir_role(plan, ROLE_PRODUCER)->registers);
+    bool adds = tir_program(plan, ROLE_REDUCE) != NULL;
     uint32_t adding = adds ? lir_new_label(b) : end;
     if (adds) {
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
@@ -790,9 +795,10 @@ lower_roles(Lowering *lo)
     lir_branch(b, end, others, false);
     /* many pipelines, and tiles to draw: more than its few registers hold */
     bool hoist = lo->b.hoist;
-    bool many = __builtin_popcountll(pipelines_filled(plan->producer)) >= MANY_PIPELINES;
-    lo->b.hoist = hoist && !(plan->dynamic && many);
-    lower_tiles(lo, plan->producer);
+    bool many = __builtin_popcountll(pipelines_filled(tir_program(plan, ROLE_PRODUCER))) >=
+                MANY_PIPELINES;
+    lo->b.hoist = hoist && !(tir_is_dynamic(plan) && many);
+    lower_tiles(lo, tir_program(plan, ROLE_PRODUCER));
     lo->b.hoist = hoist;
     lir_branch(b, end, 0, false);
     lir_close(b);
@@ -806,12 +812,12 @@ lower_roles(Lowering *lo)
     lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
     role.producer = false;
     /* registers are short, and addresses cheap */
-    lo->b.hoist = lo->b.hoist && plan->reg_pressure == 0;
+    lo->b.hoist = lo->b.hoist && tir_role(plan, ROLE_CONSUMER)->pressure == 0;
     /* likewise, and ptxas shares what it can */
-    lo->b.share = lo->b.share && plan->reg_pressure < 2;
-    set_registers(lo, LIR_SETMAXNREG_INC, plan->consumer_registers);
+    lo->b.share = lo->b.share && tir_role(plan, ROLE_CONSUMER)->pressure < 2;
+    set_registers(lo, LIR_SETMAXNREG_INC, tir_role(plan, ROLE_CONSUMER)->registers);
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
-    if (plan->paired)
+    if (tir_is_clustered(plan))
         lower_begin_pairs(lo);
     if (plan->pingpong)
         begin_pingpong(lo);

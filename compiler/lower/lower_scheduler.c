@@ -13,7 +13,7 @@ tile_stage(Lowering *lo, int32_t bytes, uint32_t offset)
 {
     LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->tiles.stage),
                         lir_int(bytes), lir_reg(lower_shared_start(lo)));
-    return lir_address(at, lo->fn->plan->tiles + offset);
+    return lir_address(at, lo->fn->plan->tiles.offset + offset);
 }
 
 enum { TILE_FULL = 16 * TILE_STAGES, TILE_EMPTY = TILE_FULL + 8 * TILE_STAGES };

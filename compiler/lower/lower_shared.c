@@ -16,8 +16,9 @@ lower_described(Lowering *lo, LirReg address)
     LirReg start = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(address), lir_int(4));
 
     /* In a cluster the block's number stands above an address of its own shared memory. */
-    return lo->fn->plan->paired ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(start), lir_int(0x3fff))
-                                : start;
+    return tir_is_clustered(lo->fn->plan)
+               ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(start), lir_int(0x3fff))
+               : start;
 }
 
 void
@@ -41,7 +42,7 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     if (shared->aliases != 0) { /* this consumer's part of the current stage of the pipeline */
         const TirShared *pipeline = lo->fn->shared.at[shared->aliases - 1];
         int64_t stage_bytes = pipeline->bytes / pipeline->stages,
-                part = stage_bytes / lo->fn->plan->consumers;
+                part = stage_bytes / tir_consumers(lo->fn->plan);
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
         LirReg at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32,
                             lir_reg(lo->role->pipelines[pipeline->id].stage), lir_int(stage_bytes),
@@ -50,7 +51,7 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         return base;
     }
     if (shared->is_coop_k || shared->is_staging) { /* this consumer's part of a stage */
-        int64_t part = shared->bytes / shared->stages / lo->fn->plan->consumers;
+        int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
     } else if (shared->is_pipeline) { /* its current stage */
@@ -58,10 +59,12 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
                             lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
-    } else if (lo->role != NULL && lo->fn->plan->consumers > 1) {
-        Elem apart = lower_mul_const(lo, elem_reg(lo->role->group), lo->fn->plan->private_bytes);
+    } else if (lo->role != NULL && tir_consumers(lo->fn->plan) > 1) {
+        Elem apart = lower_mul_const(lo, elem_reg(lo->role->group),
+                                     tir_role(lo->fn->plan, ROLE_CONSUMER)->private_bytes);
         base = lower_add(lo, base, apart);
-        base.integer -= lo->fn->plan->private_bytes; /* groups are counted from 1 */
+        base.integer -= tir_role(lo->fn->plan, ROLE_CONSUMER)
+                            ->private_bytes; /* groups are counted from 1 */
     }
     if (stage == NULL)
         return base;

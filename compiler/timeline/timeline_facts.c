@@ -10,52 +10,55 @@ enum { WARPS = 4, CHUNK = 16, BARRIER_BYTES = 8, TILE_BYTES = 16 };
 static uint32_t
 parts_of(const TirFn *fn, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? fn->plan->consumers : 1;
+    return pipeline->per_consumer ? tir_consumers(fn->plan) : 1;
 }
 
 static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const char *axis = plan->cooperative ? NULL : fn->grid.at[plan->consumer_axis].name;
+    const char *axis = tir_is_cooperative(plan) ? NULL : fn->grid.at[plan->tiles.axis].name;
 
     buf_printf(out,
                "  roles        warps   registers\n    producer     %-7s   %3u     "
                "thread 0 copies tiles into pipelines%s\n",
-               plan->reduce != NULL ? "0" : "0-3", plan->producer_registers,
-               plan->dynamic ? ", and fetches the next work tile" : "");
-    if (plan->reduce != NULL)
+               tir_program(plan, ROLE_REDUCE) != NULL ? "0" : "0-3",
+               tir_role(plan, ROLE_PRODUCER)->registers,
+               tir_is_dynamic(plan) ? ", and fetches the next work tile" : "");
+    if (tir_program(plan, ROLE_REDUCE) != NULL)
         buf_printf(
             out,
             "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
-            plan->consumers == 1 ? "1" : arena_printf(out->arena, "1-%u", plan->consumers),
-            plan->producer_registers);
-    for (uint32_t consumer = 0; consumer < plan->consumers; consumer++) {
+            tir_consumers(plan) == 1 ? "1" : arena_printf(out->arena, "1-%u", tir_consumers(plan)),
+            tir_role(plan, ROLE_PRODUCER)->registers);
+    for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
         buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
-                   plan->consumer_registers);
-        if (plan->cooperative)
+                   tir_role(plan, ROLE_CONSUMER)->registers);
+        if (tir_is_cooperative(plan))
             buf_printf(out, "computes part %u of every tile\n", consumer);
-        else if (plan->reversed_raster)
+        else if (plan->tiles.reversed)
             buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
-                       consumer + 1 == plan->consumers
+                       consumer + 1 == tir_consumers(plan)
                            ? ""
-                           : arena_printf(out->arena, " - %u", plan->consumers - 1 - consumer),
-                       2 * plan->consumers - 1 - consumer);
+                           : arena_printf(out->arena, " - %u", tir_consumers(plan) - 1 - consumer),
+                       2 * tir_consumers(plan) - 1 - consumer);
         else
             buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, consumer,
-                       consumer + plan->consumers * (plan->paired ? 2 : 1),
-                       plan->paired ? arena_printf(out->arena, "; in the second block %u, ..",
-                                                   consumer + plan->consumers)
-                                    : "");
+                       consumer + tir_consumers(plan) * (tir_is_clustered(plan) ? 2 : 1),
+                       tir_is_clustered(plan)
+                           ? arena_printf(out->arena, "; in the second block %u, ..",
+                                          consumer + tir_consumers(plan))
+                           : "");
     }
-    buf_printf(out, "    %s %s%s%s%s\n", plan->paired ? "a pair of blocks" : "a block",
-               plan->dynamic      ? "fetches work tiles from a counter, the longest first"
-               : plan->persistent ? plan->paired ? "goes through tiles of the grid, two at a time"
-                                                 : "goes through tiles of the grid"
-               : plan->paired     ? "has two tiles of the grid, side by side"
-                                  : "has one tile of the grid",
+    buf_printf(out, "    %s %s%s%s%s\n", tir_is_clustered(plan) ? "a pair of blocks" : "a block",
+               tir_is_dynamic(plan)      ? "fetches work tiles from a counter, the longest first"
+               : tir_is_persistent(plan) ? tir_is_clustered(plan)
+                                               ? "goes through tiles of the grid, two at a time"
+                                               : "goes through tiles of the grid"
+               : tir_is_clustered(plan)  ? "has two tiles of the grid, side by side"
+                                         : "has one tile of the grid",
                plan->pipelined ? "; products run under the arithmetic of the next iteration" : "",
                plan->pingpong ? "; consumers in ping-pong" : "",
                plan->coop_k ? "; consumers share out a product in each iteration" : "");
@@ -91,7 +94,7 @@ print_buffers(const TirFn *fn, Buf *out)
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
         snprintf(stages, sizeof stages, "%u", shared->stages);
         if (fn->plan != NULL && (shared->per_consumer || shared->is_staging))
-            snprintf(stages, sizeof stages, "%u x %u", shared->stages, fn->plan->consumers);
+            snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
         const char *what = shared->is_pipeline
                                ? shared->per_consumer ? "pipeline, each consumer its own"
                                  : shared->paired
@@ -148,9 +151,9 @@ print_barriers(const TirFn *fn, Buf *out)
         if (!pipeline->is_pipeline)
             continue;
         uint32_t parts = parts_of(fn, pipeline),
-                 readers = WARPS * (pipeline->per_consumer ? 1 : plan->consumers);
+                 readers = WARPS * (pipeline->per_consumer ? 1 : tir_consumers(plan));
         readers *= pipeline->paired ? 2 : 1;
-        const TirOp *copy = find_copy(plan->producer, pipeline);
+        const TirOp *copy = find_copy(tir_program(plan, ROLE_PRODUCER), pipeline);
         const char *name = timeline_buffer_name(arena, pipeline);
         const char *who = pipeline->per_consumer ? "its consumer" : "all consumers";
         print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
@@ -164,40 +167,40 @@ print_barriers(const TirFn *fn, Buf *out)
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
                                    pipeline->paired ? " in both blocks" : ""));
     }
-    if (plan->dynamic) {
+    if (tir_is_dynamic(plan)) {
         print_barrier(out, "next tile index", TILE_STAGES, 1,
-                      plan->tiles + TILE_BYTES * TILE_STAGES, 1,
+                      plan->tiles.offset + TILE_BYTES * TILE_STAGES, 1,
                       "the producer; all consumers wait");
         print_barrier(
             out, "next tile heard", TILE_STAGES, 1,
-            plan->tiles + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
-            (WARPS + (plan->reduce != NULL ? 1u : 0u)) * plan->consumers,
-            plan->reduce != NULL
+            plan->tiles.offset + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
+            (WARPS + (tir_program(plan, ROLE_REDUCE) != NULL ? 1u : 0u)) * tir_consumers(plan),
+            tir_program(plan, ROLE_REDUCE) != NULL
                 ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
                 : "a lane of each warp of all consumers; the producer waits");
     }
-    if (plan->reduce != NULL) {
+    if (tir_program(plan, ROLE_REDUCE) != NULL) {
         uint32_t threads = (WARPS + 1) * WARP_LANES;
         buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n",
-                   "staging empty", plan->consumers, threads);
+                   "staging empty", tir_consumers(plan), threads);
         buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n",
-                   "staging full", plan->consumers, threads);
+                   "staging full", tir_consumers(plan), threads);
     }
     if (plan->pingpong)
         buf_printf(
             out,
             "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
-            "pingpong", plan->consumers, 2 * WARPS * WARP_LANES);
+            "pingpong", tir_consumers(plan), 2 * WARPS * WARP_LANES);
     if (plan->coop_k)
         buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n",
-                   "of all consumers", 1, plan->consumers * WARPS * WARP_LANES);
+                   "of all consumers", 1, tir_consumers(plan) * WARPS * WARP_LANES);
 }
 
 static void
 print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
-    uint32_t groups = fn->plan == NULL ? 1 : 1 + fn->plan->consumers;
+    uint32_t groups = fn->plan == NULL ? 1 : 1 + tir_consumers(fn->plan);
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
@@ -205,7 +208,7 @@ print_launch(const TirFn *fn, Buf *out)
         host_print(fn, none ? fn->grid.at[k].extent : fn->blocks[0], out);
     }
     buf_printf(out, " blocks of %u threads%s\n", groups * fn->warps * WARP_LANES,
-               fn->plan != NULL && fn->plan->paired ? ", in clusters of two" : "");
+               fn->plan != NULL && tir_is_clustered(fn->plan) ? ", in clusters of two" : "");
 }
 
 void
@@ -230,7 +233,7 @@ timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
         return;
     }
     buf_printf(out, "kernel %s, %s: one warp group copies, %u compute%s\n", fn->name, target->name,
-               plan->consumers, plan->consumers == 1 ? "s" : "");
+               tir_consumers(plan), tir_consumers(plan) == 1 ? "s" : "");
     print_launch(fn, out);
     print_roles(fn, out);
     print_buffers(fn, out);

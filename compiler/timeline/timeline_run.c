@@ -194,7 +194,7 @@ need_of_tile(const Run *run, uint32_t role)
     Need need = at_once(&run->role[role]);
     uint32_t next = run->role[role].tile;
 
-    for (uint32_t consumer = 1; run->fn->plan->dynamic && consumer < run->line->trace.roles;
+    for (uint32_t consumer = 1; tir_is_dynamic(run->fn->plan) && consumer < run->line->trace.roles;
          consumer++) {
         const RoleState *producer = &run->role[0], *other = &run->role[consumer];
         if (role == consumer) {
@@ -223,7 +223,7 @@ need_of_copy(const Run *run, const TirOp *op)
     const char *text = arena_printf(run->arena, "an empty stage of %s",
                                     timeline_buffer_name(run->arena, pipeline));
 
-    for (uint32_t consumer = 0; consumer < run->fn->plan->consumers && n >= pipeline->stages;
+    for (uint32_t consumer = 0; consumer < tir_consumers(run->fn->plan) && n >= pipeline->stages;
          consumer++) {
         if (pipeline->per_consumer && consumer != part)
             continue;
@@ -283,7 +283,7 @@ need_of(const Run *run, uint32_t role)
     case TIR_CONSUMER_BARRIER:
         if (state->arrivals == state->passed) /* it only arrives */
             return need;
-        if (run->meetings.at[state->passed].there < run->fn->plan->consumers)
+        if (run->meetings.at[state->passed].there < tir_consumers(run->fn->plan))
             return (Need){0};
         Moment last = run->meetings.at[state->passed].last;
         last.at += run->target->group_times.exchange;
@@ -357,7 +357,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         return;
     case TIR_PINGPONG_WAIT: run->pingpong_taken = true; return;
     case TIR_PINGPONG_ARRIVE:
-        run->turn = (consumer + 1) % run->fn->plan->consumers;
+        run->turn = (consumer + 1) % tir_consumers(run->fn->plan);
         run->pingpong_taken = false;
         run->pingpong_given = (Moment){state->time,
                                        signal(run, role, op, timeline_op_text(run->arena, op))};
@@ -511,7 +511,7 @@ timeline_run(Arena *arena, const Target *target, const TirFn *fn)
     line->fn = fn;
     bool chained = timeline_busy(target, &line->trace, line->busy);
     *run = (Run){.arena = arena, .target = target, .fn = fn, .line = line};
-    run->tiles = fn->plan->persistent ? TILES : 1;
+    run->tiles = tir_is_persistent(fn->plan) ? TILES : 1;
     run->pipelines = arena_array(arena, PipelineState, fn->shared.n + 1);
     if (chained)
         run->latency = gap_of(target, fn->plan) / count_waits(&line->trace);

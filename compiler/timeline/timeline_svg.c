@@ -282,7 +282,7 @@ add_kernel(const Target *target, const TimelineOf *of, Buf *out, double y)
     y = add_lines(out, facts.at, y) + LINE;
     if (line == NULL || line->n_windows == 0)
         return y;
-    y = add_legend(out, fn->plan->consumers, y);
+    y = add_legend(out, tir_consumers(fn->plan), y);
     for (uint32_t k = 0; k < line->n_windows; k++) {
         Picture p = {.out = out, .line = line, .window = &line->windows[k]};
         y = add_window(&p, y);

@@ -112,8 +112,8 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
 
     for (uint32_t k = 0; k < s->fn->grid.n; k++)
         s->setting.grid[k] = s->tile[k];
-    if (!s->fn->plan->cooperative) {
-        uint32_t axis = s->fn->plan->consumer_axis;
+    if (!tir_is_cooperative(s->fn->plan)) {
+        uint32_t axis = s->fn->plan->tiles.axis;
         s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->consumer_indices);
         if (role > 0)
             s->setting.grid[axis] = s->setting.first + role - 1;
@@ -129,10 +129,10 @@ static uint32_t
 count_iterations(Search *s)
 {
     uint32_t least = UINT32_MAX, n;
-    uint32_t consumers = s->fn->plan->consumers;
+    uint32_t consumers = tir_consumers(s->fn->plan);
 
-    if (!s->fn->plan->cooperative) {
-        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->consumer_axis],
+    if (!tir_is_cooperative(s->fn->plan)) {
+        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->tiles.axis],
                                            s->consumer_indices);
         if (first < 0 || first + consumers > s->consumer_indices)
             return 0; /* some consumer has no program */
@@ -153,14 +153,14 @@ count_tiles(Search *s)
         if (!n.known || n.value <= 0)
             return false;
         s->counts[k] = n.value;
-        if (k == s->fn->plan->consumer_axis) {
+        if (k == s->fn->plan->tiles.axis) {
             s->consumer_indices = n.value;
             s->counts[k] = (n.value +
-                            (s->fn->plan->reversed_raster ? s->fn->plan->consumers - 1 : 0)) /
-                           s->fn->plan->consumers;
+                            (s->fn->plan->tiles.reversed ? tir_consumers(s->fn->plan) - 1 : 0)) /
+                           tir_consumers(s->fn->plan);
         }
     }
-    return s->fn->plan->cooperative || s->counts[s->fn->plan->consumer_axis] > 0;
+    return tir_is_cooperative(s->fn->plan) || s->counts[s->fn->plan->tiles.axis] > 0;
 }
 
 /* The sizes of a launch, and the tile: kept over the next launches. */
@@ -190,7 +190,7 @@ try_launch(Search *s, Found *found, uint32_t wanted)
         return;
     for (uint32_t last = 0; last < 2 && found->iterations < wanted; last++) {
         for (uint32_t k = 0; k < s->fn->grid.n; k++)
-            s->tile[k] = k == s->fn->plan->consumer_axis && last == 1 ? s->counts[k] - 1 : 0;
+            s->tile[k] = k == s->fn->plan->tiles.axis && last == 1 ? s->counts[k] - 1 : 0;
         uint32_t n = count_iterations(s);
         if (n > found->iterations)
             keep(s, found, n);
@@ -224,8 +224,9 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     uint32_t wanted = LEAST_ITERATIONS, n;
     const TirPlan *plan = fn->plan;
 
-    *out = (RoleTrace){.roles = 1 + plan->consumers};
-    if (plan->producer == NULL || plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES)
+    *out = (RoleTrace){.roles = 1 + tir_consumers(plan)};
+    if (tir_program(plan, ROLE_PRODUCER) == NULL || tir_consumers(plan) > MOST_CONSUMERS ||
+        fn->grid.n > WALK_AXES)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
@@ -234,7 +235,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < 2; k++) {
-        const TirBlock *body = k == 0 ? plan->producer : fn->body;
+        const TirBlock *body = k == 0 ? tir_program(plan, ROLE_PRODUCER) : fn->body;
         s.brief[k] = walk_program(arena, fn, body, WALK_CHANNELS);
         s.full[k] = walk_program(arena, fn, body, WALK_TILES);
     }

@@ -311,7 +311,7 @@ read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     uint32_t first = read->shared->id;
 
     *stage = b->stage_of[read->results[0]->id];
-    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
+    for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
         if (*stage <= b->released[first + p])
             return fail(b, read,
                         arena_printf(b->facts->arena, "a stage of %s is read after its release",
@@ -514,7 +514,7 @@ take_own_stage(Consumer *b, const TirOp *op)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
                                  pipeline_name(b, op->shared)));
-    for (uint32_t p = 0; p < b->facts->fn->plan->consumers; p++) {
+    for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
         if (b->waited[first + p] != b->released[first + p])
             return fail(b, NULL,
                         arena_printf(b->facts->arena,

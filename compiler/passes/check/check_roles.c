@@ -209,11 +209,11 @@ set_place(Checker *c, uint32_t role)
 
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         c->setting.grid[k] = c->tile_index[k];
-    if (!plan->cooperative) {
-        c->setting.first = walk_first_program(plan, c->tile_index[plan->consumer_axis],
+    if (!tir_is_cooperative(plan)) {
+        c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
                                               c->consumer_indices);
         if (role > 0)
-            c->setting.grid[plan->consumer_axis] = c->setting.first + role_consumer(c->fn, role);
+            c->setting.grid[plan->tiles.axis] = c->setting.first + role_consumer(c->fn, role);
     }
     c->setting.consumer = role_consumer(c->fn, role);
 }
@@ -377,7 +377,8 @@ run_role(Checker *c, uint32_t role)
 static bool
 check_added(Checker *c, const TileRun *tile, const TirShared *staging)
 {
-    for (uint32_t role = 1; c->fn->plan->reduce != NULL && role <= c->consumers; role++) {
+    for (uint32_t role = 1; tir_program(c->fn->plan, ROLE_REDUCE) != NULL && role <= c->consumers;
+         role++) {
         uint32_t left = tile->role[role]->counts[staging->id];
         uint32_t added = tile->role[c->consumers + role]->counts[staging->id];
         if (left == added)
@@ -538,7 +539,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
 static bool
 check_halves(Checker *c, const TileRun *tile, const Places *filled)
 {
-    uint32_t axis = c->fn->plan->consumer_axis;
+    uint32_t axis = c->fn->plan->tiles.axis;
 
     c->tile_index[axis]--;
     const Places *first = collect_places(c, c->copies, 0);
@@ -573,7 +574,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
-    uint32_t axis = c->fn->plan->consumer_axis, there = c->consumers, place = 0;
+    uint32_t axis = c->fn->plan->tiles.axis, there = c->consumers, place = 0;
     int64_t first = axis == NO_AXIS
                         ? 0
                         : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
@@ -723,22 +724,22 @@ find_tile(Checker *c, int64_t tile)
     const TirPlan *plan = c->fn->plan;
     int64_t swizzled[2] = {0}; /* of the first axis and that of the swizzle */
 
-    if (plan->tile_swizzle > 0) {
-        int64_t along = c->counts[plan->swizzle_axis],
-                per_swizzle = c->counts[0] * plan->tile_swizzle;
+    if (plan->tiles.swizzle > 0) {
+        int64_t along = c->counts[plan->tiles.swizzle_axis],
+                per_swizzle = c->counts[0] * plan->tiles.swizzle;
         int64_t inside = tile % (c->counts[0] * along),
-                first = inside / per_swizzle * plan->tile_swizzle;
-        int64_t width = along - first < plan->tile_swizzle ? along - first : plan->tile_swizzle;
+                first = inside / per_swizzle * plan->tiles.swizzle;
+        int64_t width = along - first < plan->tiles.swizzle ? along - first : plan->tiles.swizzle;
         swizzled[0] = inside % per_swizzle / width;
         swizzled[1] = first + inside % per_swizzle % width;
         tile /= c->counts[0] * along;
     }
     for (uint32_t k = 0; k < c->fn->grid.n; k++) {
-        bool swizzled_axis = plan->tile_swizzle > 0 && (k == 0 || k == plan->swizzle_axis);
+        bool swizzled_axis = plan->tiles.swizzle > 0 && (k == 0 || k == plan->tiles.swizzle_axis);
         int64_t index = swizzled_axis ? swizzled[k > 0] : tile % c->counts[k];
         tile = swizzled_axis ? tile : tile / c->counts[k];
         c->tile_index[k] = c->fn->grid.at[k].reversed ? c->counts[k] - 1 - index : index;
-        if (plan->paired && k == plan->consumer_axis)
+        if (tir_is_clustered(plan) && k == plan->tiles.axis)
             c->tile_index[k] *= PAIR;
     }
 }
@@ -752,9 +753,9 @@ count_blocks(Checker *c, int64_t *total)
         if (!n.known || n.value <= 0)
             return false;
         c->counts[k] = n.value;
-        if (k == c->fn->plan->consumer_axis) {
+        if (k == c->fn->plan->tiles.axis) {
             c->consumer_indices = n.value;
-            int64_t programs = (int64_t)c->consumers * (c->fn->plan->paired ? PAIR : 1);
+            int64_t programs = (int64_t)c->consumers * (tir_is_clustered(c->fn->plan) ? PAIR : 1);
             c->counts[k] = (n.value + programs - 1) / programs;
         }
         *total *= c->counts[k];
@@ -767,13 +768,13 @@ static bool
 check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
 {
     Sequence sequence = {0};
-    uint32_t most = c->fn->plan->persistent ? MOST_TILES : 1;
+    uint32_t most = tir_is_persistent(c->fn->plan) ? MOST_TILES : 1;
 
     for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
         find_tile(c, tile);
-        for (c->rank = 0; c->rank < (c->fn->plan->paired ? PAIR : 1); c->rank++) {
+        for (c->rank = 0; c->rank < (tir_is_clustered(c->fn->plan) ? PAIR : 1); c->rank++) {
             if (c->rank > 0)
-                c->tile_index[c->fn->plan->consumer_axis]++;
+                c->tile_index[c->fn->plan->tiles.axis]++;
             sequence.tile[c->rank][sequence.n] = run_tile(c);
             if (sequence.tile[c->rank][sequence.n] == NULL)
                 return !c->failed;
@@ -796,7 +797,7 @@ check_launch(Checker *c)
     c->here.n = 0;
     if (!count_blocks(c, &total))
         return true;
-    if (c->fn->plan->persistent)
+    if (tir_is_persistent(c->fn->plan))
         return check_tiles(c, 0, 1, total) && check_tiles(c, 0, 1 + total / MOST_TILES, total) &&
                check_tiles(c, total / 2, 2, total);
     for (int64_t tile = 0; tile < total; tile += 1 + total / (2 * MOST_TILES)) {
@@ -852,18 +853,19 @@ pass_check_roles(PassContext *px, TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan == NULL || plan->producer == NULL || px->bugs == NULL)
+    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) == NULL || px->bugs == NULL)
         return false;
-    if (plan->consumers > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
+    if (tir_consumers(plan) > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }
-    const TirBlock *programs[ROLE_KINDS] = {plan->producer, fn->body, plan->reduce};
+    const TirBlock *programs[ROLE_KINDS] = {tir_program(plan, ROLE_PRODUCER), fn->body,
+                                            tir_program(plan, ROLE_REDUCE)};
     Checker c = {.blocks = ALL_BLOCKS,
                  .px = px,
                  .arena = px->arena,
                  .fn = fn,
-                 .consumers = plan->consumers,
+                 .consumers = tir_consumers(plan),
                  .roles = roles_of_block(fn)};
 
     c.facts = consumer_facts(c.arena, fn);
@@ -880,7 +882,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
     if (plan->original != NULL) {
-        c.copies = walk_program(c.arena, fn, plan->producer, WALK_CHANNELS | WALK_PLACES);
+        c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
+                                WALK_CHANNELS | WALK_PLACES);
         c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
     }
     check_launches(&c);

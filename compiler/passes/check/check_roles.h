@@ -45,7 +45,6 @@ enum {
 };
 
 /* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
-typedef enum RoleKind { ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_KINDS } RoleKind;
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
 /* The consumer that it is, or whose tiles it adds; 0 of the producer. */

@@ -10,19 +10,19 @@
 uint32_t
 roles_of_block(const TirFn *fn)
 {
-    return 1 + fn->plan->consumers * (fn->plan->reduce != NULL ? 2 : 1);
+    return 1 + tir_consumers(fn->plan) * (tir_program(fn->plan, ROLE_REDUCE) != NULL ? 2 : 1);
 }
 
 RoleKind
 role_kind(const TirFn *fn, uint32_t own)
 {
-    return own == 0 ? ROLE_PRODUCER : own <= fn->plan->consumers ? ROLE_CONSUMER : ROLE_REDUCE;
+    return own == 0 ? ROLE_PRODUCER : own <= tir_consumers(fn->plan) ? ROLE_CONSUMER : ROLE_REDUCE;
 }
 
 uint32_t
 role_consumer(const TirFn *fn, uint32_t own)
 {
-    return own == 0 ? 0 : (own - 1) % fn->plan->consumers;
+    return own == 0 ? 0 : (own - 1) % tir_consumers(fn->plan);
 }
 
 const TirOp *
@@ -39,7 +39,8 @@ role_next_event(const Together *t, uint32_t role)
 bool
 role_is_done(const Together *t, uint32_t role)
 {
-    uint32_t tiles = t->sequence->n + t->fn->plan->dynamic; /* one more says that there is none */
+    uint32_t tiles = t->sequence->n +
+                     tir_is_dynamic(t->fn->plan); /* one more says that there is none */
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
@@ -49,7 +50,7 @@ role_is_done(const Together *t, uint32_t role)
 static bool
 begin_tile(Together *t, uint32_t role)
 {
-    for (uint32_t other = 1; t->fn->plan->dynamic && other < t->per_block; other++) {
+    for (uint32_t other = 1; tir_is_dynamic(t->fn->plan) && other < t->per_block; other++) {
         if (role == 0 && t->tile[0] - t->tile[other] >= TILE_STAGES)
             return false;
         if (role == other && t->tile[role] == t->tile[0])
@@ -172,9 +173,9 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
 
     t->fn = fn;
     t->sequence = sequence;
-    t->consumers = fn->plan->consumers;
+    t->consumers = tir_consumers(fn->plan);
     t->per_block = roles_of_block(fn);
-    t->roles = t->per_block * (fn->plan->paired ? PAIR : 1);
+    t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
     t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
     t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
     t->released = arena_alloc(arena, pipelines * sizeof *t->released);

@@ -129,7 +129,7 @@ add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips)
 static void
 add_blocks(RoleCases *c, Values *values, int64_t unit)
 {
-    int64_t consumers = c->fn->plan->consumers;
+    int64_t consumers = tir_consumers(c->fn->plan);
 
     add_value(c, values, 1);
     add_value(c, values, unit * consumers - unit / 2);
@@ -165,8 +165,8 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = !fn->plan->cooperative &&
-                       counts_tiles(fn->grid.at[fn->plan->consumer_axis].extent, k, &unit);
+        bool of_axis = !tir_is_cooperative(fn->plan) &&
+                       counts_tiles(fn->grid.at[fn->plan->tiles.axis].extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */
@@ -321,7 +321,7 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
                      .largest = 1};
-    look_at(c, programs, n_programs, fn->plan->producer);
+    look_at(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
     look_at(c, programs, n_programs, fn->body);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         c->scalars[k] = (Scalar){1, fn->scalars.at[k].dtype == DT_I32};

@@ -342,9 +342,9 @@ walk_value(const Walk *walk, const TirVal *value)
 int64_t
 walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
 {
-    int64_t consumers = plan->consumers, tiles = (programs + consumers - 1) / consumers;
+    int64_t consumers = tir_consumers(plan), tiles = (programs + consumers - 1) / consumers;
 
-    return tile * consumers - (plan->reversed_raster ? tiles * consumers - programs : 0);
+    return tile * consumers - (plan->tiles.reversed ? tiles * consumers - programs : 0);
 }
 
 Scalar

@@ -170,7 +170,8 @@ pass_place_sync(PassContext *px, TirFn *fn)
         return false;
     }
     sync_block(&s, fn->body, &open);
-    if (fn->plan != NULL && fn->plan->persistent) /* the next tile follows the last one at once */
+    if (fn->plan != NULL &&
+        tir_is_persistent(fn->plan)) /* the next tile follows the last one at once */
         sync_block(&s, fn->body, &open);
     return s.changed;
 }

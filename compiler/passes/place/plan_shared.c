@@ -324,7 +324,7 @@ find_ride(Planner *p, TirShared *vector)
         const TirShared *pipeline = p->fn->shared.at[k];
         if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer &&
             !pipeline->release_lag && pipeline->stages == vector->stages &&
-            goes_with(p->fn->plan->producer, pipeline, vector) &&
+            goes_with(tir_program(p->fn->plan, ROLE_PRODUCER), pipeline, vector) &&
             goes_with(p->fn->body, pipeline, vector))
             vector->shares_barrier = k + 1;
     }
@@ -361,7 +361,8 @@ place_pipelines(Planner *p)
         }
         pipeline->offset = offset;
         pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
-                          (pipeline->per_consumer || !pipeline->is_pipeline ? plan->consumers : 1);
+                          (pipeline->per_consumer || !pipeline->is_pipeline ? tir_consumers(plan)
+                                                                            : 1);
         offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
@@ -397,14 +398,14 @@ place_pipelines(Planner *p)
         }
         pipeline->barriers = offset;
         offset += 2 * MBARRIER_BYTES * pipeline->stages *
-                  (pipeline->per_consumer ? plan->consumers : 1);
+                  (pipeline->per_consumer ? tir_consumers(plan) : 1);
     }
-    if (plan->reg_pressure > 1 || plan->coop_k) {
+    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || plan->coop_k) {
         plan->mark = offset;
         offset += MBARRIER_BYTES;
     }
-    if (plan->dynamic) {
-        plan->tiles = offset = (offset + 15) / 16 * 16;
+    if (tir_is_dynamic(plan)) {
+        plan->tiles.offset = offset = (offset + 15) / 16 * 16;
         offset += TILE_PIPELINE_BYTES;
     }
     return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
@@ -455,8 +456,8 @@ place_buffers(Planner *p)
         if (!is_of_roles(p->fn->shared.at[k]))
             p->fn->shared.at[k]->offset += begin;
     }
-    p->fn->plan->private_bytes = total;
-    p->fn->shared_bytes = begin + total * p->fn->plan->consumers;
+    tir_role(p->fn->plan, ROLE_CONSUMER)->private_bytes = total;
+    p->fn->shared_bytes = begin + total * tir_consumers(p->fn->plan);
 }
 
 /* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL: none. */

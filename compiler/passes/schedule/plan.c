@@ -718,6 +718,36 @@ pair_blocks(Planner *p)
     plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
 }
 
+/* Its roles, and what tells `roles` how to write their programs. */
+static void
+make_plan(Planner *p, bool lookahead)
+{
+    PassContext *px = p->px;
+    TirFn *fn = p->fn;
+    const PlanHints *hints = &px->plan;
+    uint32_t n = hints->consumers;
+
+    fn->plan = arena_new(fn->arena, TirPlan);
+    *fn->plan = (TirPlan){
+        .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
+        .pingpong = hints->pingpong && n > 1,
+        .lookahead = lookahead};
+    tir_role_add(fn, ROLE_PRODUCER, 1, 1, px->target->role_registers[n].producer);
+    tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n, px->target->role_registers[n].consumer);
+    TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
+    fn->plan->pipelined = hints->pipelined &&
+                          plan_overlap_fits(px->target, n, result_registers(p, true));
+    if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
+        plan_not_kept(px, fn, p->loop->span,
+                      arena_printf(fn->arena,
+                                   "pipelined=1 needs %d registers of a thread for results of "
+                                   "products and %d others, and there are %u",
+                                   (int)result_registers(p, true), BESIDE_SUMS,
+                                   consumer->registers + ROUNDED));
+    int32_t results = (int32_t)result_registers(p, false), registers = (int32_t)consumer->registers;
+    consumer->pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -752,34 +782,13 @@ pass_plan(PassContext *px, TirFn *fn)
         px->no_plan_at = p.where;
         return false;
     }
-    fn->plan = arena_new(fn->arena, TirPlan);
-    *fn->plan = (TirPlan){
-        .consumers = hints->consumers,
-        .consumer_axis = p.axis,
-        .cooperative = hints->cooperative,
-        .persistent = hints->persistent,
-        .pingpong = hints->pingpong && hints->consumers > 1,
-        .producer_registers = px->target->role_registers[hints->consumers].producer,
-        .consumer_registers = px->target->role_registers[hints->consumers].consumer};
-    fn->plan->pipelined = hints->pipelined && plan_overlap_fits(px->target, hints->consumers,
-                                                                result_registers(&p, true));
-    if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
-        plan_not_kept(px, fn, p.loop->span,
-                      arena_printf(fn->arena,
-                                   "pipelined=1 needs %d registers of a thread for results of "
-                                   "products and %d others, and there are %u",
-                                   (int)result_registers(&p, true), BESIDE_SUMS,
-                                   fn->plan->consumer_registers + ROUNDED));
-    fn->plan->lookahead = lookahead;
-    int32_t results = (int32_t)result_registers(&p, false),
-            registers = (int32_t)fn->plan->consumer_registers;
-    fn->plan->reg_pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
+    make_plan(&p, lookahead);
     fn->warps = 4;
     make_pipelines(&p);
     pair_blocks(&p);
     plan_count_blocks(fn);
     plan_drawing(p.px, p.fn, p.loop);
-    fn->plan->reversed_raster = plan_has_reversed_raster(fn);
+    fn->plan->tiles.reversed = plan_has_reversed_raster(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
     plan_settle_first_programs(fn, fn->body);
     return true;

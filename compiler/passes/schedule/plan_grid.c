@@ -16,20 +16,20 @@ plan_count_blocks(TirFn *fn)
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const HostExpr *n = fn->grid.at[k].extent;
         /* none, where consumers divide a program */
-        if (k == fn->plan->consumer_axis && fn->plan->consumers > 1)
-            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, fn->plan->consumers));
-        if (k == fn->plan->consumer_axis && fn->plan->paired)
+        if (k == fn->plan->tiles.axis && tir_consumers(fn->plan) > 1)
+            n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, tir_consumers(fn->plan)));
+        if (k == fn->plan->tiles.axis && tir_is_clustered(fn->plan))
             n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
-    if (fn->plan->persistent) {
+    if (tir_is_persistent(fn->plan)) {
         HostExpr *sms = host_int(fn->arena, 0);
         sms->kind = HOST_SM_COUNT;
-        if (fn->plan->paired)
+        if (tir_is_clustered(fn->plan))
             sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
         all = host_binary(fn->arena, HOST_MIN, sms, all);
     }
-    if (fn->plan->paired)
+    if (tir_is_clustered(fn->plan))
         all = host_binary(fn->arena, HOST_MUL, all, host_int(fn->arena, 2));
     fn->blocks[0] = all;
     fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
@@ -39,7 +39,7 @@ bool
 plan_draws(const PassContext *px, const TirFn *fn)
 {
     return tir_length_axis(fn) < fn->grid.n && px->plan.dynamic &&
-           (fn->plan == NULL || !fn->plan->paired);
+           (fn->plan == NULL || !tir_is_clustered(fn->plan));
 }
 
 /* How many indices of dimension `d` programs share that run at the same time and go through `trips`
@@ -82,7 +82,7 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
             op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
-                 (added->def->coop_k || fn->plan->cooperative))
+                 (added->def->coop_k || tir_is_cooperative(fn->plan)))
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
         for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
@@ -93,15 +93,16 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
             bytes = host_binary(fn->arena, HOST_ADD, bytes,
                                 host_binary(fn->arena, HOST_MUL, rows, host_int(fn->arena, row)));
     }
-    fn->plan->shared_bytes_each = bytes;
-    if (!fn->plan->persistent)
+    fn->plan->tiles.shared_bytes_each = bytes;
+    if (!tir_is_persistent(fn->plan))
         return;
-    fn->plan->dynamic = true;
+    fn->plan->tiles.scheduler = TILES_DYNAMIC;
     /* there consumers can spare none; pipelines that are filled together take few */
     if (!fn->plan->lookahead) {
         const Target *target = px->target;
-        fn->plan->producer_registers = target->dynamic_registers[fn->plan->consumers].producer;
-        fn->plan->consumer_registers = target->dynamic_registers[fn->plan->consumers].consumer;
+        uint32_t n = tir_consumers(fn->plan);
+        tir_role(fn->plan, ROLE_PRODUCER)->registers = target->dynamic_registers[n].producer;
+        tir_role(fn->plan, ROLE_CONSUMER)->registers = target->dynamic_registers[n].consumer;
     }
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);
@@ -116,9 +117,10 @@ plan_has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan->cooperative || plan->paired || plan->coop_k || plan->consumers == 1)
+    if (tir_is_cooperative(plan) || tir_is_clustered(plan) || plan->coop_k ||
+        tir_consumers(plan) == 1)
         return false;
-    const TirGridAxis *axis = &fn->grid.at[plan->consumer_axis];
+    const TirGridAxis *axis = &fn->grid.at[plan->tiles.axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
 }
 
@@ -135,7 +137,7 @@ plan_settle_first_programs(TirFn *fn, TirBlock *block)
         if (op->op != TIR_GRID_FIRST)
             continue;
         /* the first that is there */
-        if (plan->reversed_raster && op->integer == (int64_t)plan->consumer_axis) {
+        if (plan->tiles.reversed && op->integer == (int64_t)plan->tiles.axis) {
             TirBuilder after = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
             TirVal *none = tir_const_int(&after, 0),
                    *index = tir_binary(&after, TIR_MAX, none, none);
@@ -144,10 +146,11 @@ plan_settle_first_programs(TirFn *fn, TirBlock *block)
             continue;
         }
         op->op = TIR_GRID;
-        if (plan->cooperative || plan->consumers == 1 || op->integer != (int64_t)plan->consumer_axis)
+        if (tir_is_cooperative(plan) || tir_consumers(plan) == 1 ||
+            op->integer != (int64_t)plan->tiles.axis)
             continue;
         TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
-        TirVal *consumers = tir_const_int(&b, plan->consumers);
+        TirVal *consumers = tir_const_int(&b, tir_consumers(plan));
         TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
         TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
         tir_replace_uses(fn, op->results[0], index);

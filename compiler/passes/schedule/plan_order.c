@@ -50,7 +50,7 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
             axes |= axes_of(op->args[k]);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
-        int64_t consumers = op->shared->per_consumer ? fn->plan->consumers : 1;
+        int64_t consumers = op->shared->per_consumer ? tir_consumers(fn->plan) : 1;
         bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) /
                  8;
     }
@@ -62,7 +62,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
 {
     TirPlan *plan = fn->plan;
 
-    if (plan->dynamic)
+    if (tir_is_dynamic(plan))
         return;
     for (uint32_t axis = 1; axis < fn->grid.n; axis++) {
         int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
@@ -75,10 +75,10 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
             tile_swizzle *= 2;
         if (tile_swizzle == 1)
             return;
-        if (plan->paired && axis == plan->consumer_axis) /* counts pairs of blocks */
+        if (tir_is_clustered(plan) && axis == plan->tiles.axis) /* counts pairs of blocks */
             tile_swizzle = (tile_swizzle + 1) / 2;
-        plan->swizzle_axis = axis;
-        plan->tile_swizzle = tile_swizzle;
+        plan->tiles.swizzle_axis = axis;
+        plan->tiles.swizzle = tile_swizzle;
         return;
     }
 }

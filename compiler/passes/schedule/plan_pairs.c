@@ -60,7 +60,7 @@ differs(const TirFn *fn, const TirVal *value)
     if (def == NULL) /* the number of an iteration; else nobody knows */
         return value->block->owner == NULL || value != value->block->params.at[0];
     if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)fn->plan->consumer_axis;
+        return def->integer == (int64_t)fn->plan->tiles.axis;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (differs(fn, def->args[k]))
             return true;
@@ -72,7 +72,7 @@ const char *
 plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
 {
     *where = loop->span;
-    if (fn->plan->cooperative)
+    if (tir_is_cooperative(fn->plan))
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
@@ -89,5 +89,5 @@ void
 plan_pairs(TirFn *fn)
 {
     count_pipelines(fn->body, true);
-    fn->plan->paired = true;
+    fn->plan->tiles.cluster = 2;
 }

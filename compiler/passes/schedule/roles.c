@@ -13,7 +13,7 @@
  *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
  *            is computed under the last products (roles_behind.c).
  *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
- *   leaves   fn->plan->producer; a body without loads of products; fn->plan->reduce (roles_reduce.c)
+ *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
@@ -72,8 +72,8 @@ is_block_index(const TirPlan *plan, const TirOp *op)
     const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL,
                 *by = index ? op->args[1]->def : NULL;
 
-    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->consumer_axis &&
-           by->op == TIR_CONST && by->integer == plan->consumers;
+    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->tiles.axis &&
+           by->op == TIR_CONST && by->integer == tir_consumers(plan);
 }
 
 /* Whether a scalar depends on the index of the consumer axis. */
@@ -87,7 +87,7 @@ roles_depends_on_consumer(const Roles *r, const TirVal *value)
     if (def->op == TIR_CONSUMER)
         return true;
     if (def->op == TIR_GRID)
-        return def->integer == (int64_t)r->fn->plan->consumer_axis;
+        return def->integer == (int64_t)r->fn->plan->tiles.axis;
     if (is_block_index(r->fn->plan, def))
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
@@ -104,7 +104,7 @@ has_effects(const Roles *r, const TirBlock *block, uint32_t from)
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
-            !writes_nothing_past(r->fn, r->fn->plan->consumer_axis, op))
+            !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
             return true;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (has_effects(r, op->blocks[k], 0))
@@ -180,9 +180,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (plan->staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (plan->pipelined && !plan->cooperative)
+    if (plan->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
-    else if (!plan->cooperative && roles_accumulates_only(r))
+    else if (!tir_is_cooperative(plan) && roles_accumulates_only(r))
         roles_accumulate(r, map, range);
     else
         roles_in_order(r, map, range);
@@ -329,7 +329,7 @@ choose_first_iteration(Roles *r)
         return;
     r->clean_head = !first && !r->bounds_differ && has_stages(r);
     for (uint32_t k = 2; k < loop_first_initial(r->loop); k++) /* all consumers go the same way */
-        r->clean_head = r->clean_head && (r->fn->plan->consumers == 1 ||
+        r->clean_head = r->clean_head && (tir_consumers(r->fn->plan) == 1 ||
                                           !roles_depends_on_consumer(r, r->loop->args[k]));
     r->backwards = r->bounds_differ && last && r->loop->hints.any_order;
     r->loop->hints.backwards = r->backwards;
@@ -343,7 +343,7 @@ pass_roles(PassContext *px, TirFn *fn)
     Roles r = {.px = px, .fn = fn, .old = fn->body};
     TirPlan *plan = fn->plan;
 
-    if (plan == NULL || plan->producer != NULL)
+    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) != NULL)
         return false;
     if (!roles_find_loop(&r)) { /* only tile IR from text can be like that */
         diag_error(px->diag, fn->span, "E-PLAN: kernel '%s' has a plan, but no loop with products",
@@ -352,17 +352,18 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     if (!roles_take_stages(&r))
         return false;
-    if (plan->reg_pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
-        plan->reg_pressure = 1;
+    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
+        tir_role(plan, ROLE_CONSUMER)->pressure = 1;
     roles_pipeline_vectors(&r);
-    if (plan->cooperative)
+    if (tir_is_cooperative(plan))
         roles_narrow_vectors(&r);
     list_pipelines(&r, &r.once);
     roles_find_places(&r);
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
-    bool beside = (plan->consumers > 1 || plan->paired) && !plan->cooperative;
-    r.bounds_differ = (plan->consumers > 1 && (roles_depends_on_consumer(&r, r.loop->args[0]) ||
-                                               roles_depends_on_consumer(&r, r.loop->args[1]))) ||
+    bool beside = (tir_consumers(plan) > 1 || tir_is_clustered(plan)) && !tir_is_cooperative(plan);
+    r.bounds_differ = (tir_consumers(plan) > 1 &&
+                       (roles_depends_on_consumer(&r, r.loop->args[0]) ||
+                        roles_depends_on_consumer(&r, r.loop->args[1]))) ||
                       (beside && r.has_effects);
     choose_first_iteration(&r);
     /* Consumers that share out a product have the same iterations, and between barriers one product
@@ -370,12 +371,14 @@ pass_roles(PassContext *px, TirFn *fn)
     plan->pingpong = plan->pingpong &&
                      (plan->coop_k ? coop_k_mmas(&r) == 1 : plan->pipelined && !r.bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
-    plan->balance_swap = r.bounds_differ && plan->persistent && plan->consumers > 3 &&
-                         !plan->pingpong && !plan->coop_k;
-    r.staggers = plan->balance_swap && plan->pipelined && switch_is_on(px, "stagger-consumers");
+    plan->tiles.alternating = r.bounds_differ && tir_is_persistent(plan) &&
+                              tir_consumers(plan) > 3 && !plan->pingpong && !plan->coop_k;
+    r.staggers = plan->tiles.alternating && plan->pipelined &&
+                 switch_is_on(px, "stagger-consumers");
     plan->original = r.old;
     if (plan->coop_k)
-        r.span_all = plan->consumers > 1 && !plan->cooperative; /* which all have the same anyway */
+        r.span_all = tir_consumers(plan) > 1 &&
+                     !tir_is_cooperative(plan); /* which all have the same anyway */
     if (!plan->pipelined)
         roles_order_pipelines(&r);
     plan->staggered = roles_can_stagger(&r);
@@ -384,9 +387,10 @@ pass_roles(PassContext *px, TirFn *fn)
     TirBlock *root = tir_block_new(fn);
     r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
     CloneMap map = clone_map(fn);
-    TirVal *own = plan->cooperative ? NULL : roles_grid(&r, &r.b), *extent = NULL, *there = NULL;
+    TirVal *own = tir_is_cooperative(plan) ? NULL : roles_grid(&r, &r.b), *extent = NULL,
+           *there = NULL;
     if (beside) {
-        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->consumer_axis].extent);
+        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->tiles.axis].extent);
         there = roles_is_there(&r, &r.b, own, extent);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
@@ -403,7 +407,7 @@ pass_roles(PassContext *px, TirFn *fn)
         r.b.block = guard->blocks[0];
     }
     /* scalars are computed again: few registers are left to keep them over the loop */
-    if (plan->reg_pressure > 1)
+    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1)
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
         if (!roles_is_moved(&r, r.old->ops.at[i]) && !roles_tma_store(&r, &map, r.old->ops.at[i]))

@@ -91,7 +91,7 @@ most_apart(const Roles *r, const TirVal *value)
     if (!roles_depends_on_consumer(r, value))
         return 0;
     if (def->op == TIR_GRID)
-        return r->fn->plan->consumers - 1;
+        return tir_consumers(r->fn->plan) - 1;
     for (uint32_t k = 0; k < 2; k++) {
         apart[k] = def->n_args == 2 ? most_apart(r, def->args[k]) : -1;
         if (apart[k] < 0)

@@ -38,9 +38,9 @@ static void
 emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
 {
     TirBuilder *b = &r->b;
-    int32_t consumers = (int32_t)r->fn->plan->consumers;
+    int32_t consumers = (int32_t)tir_consumers(r->fn->plan);
     TirType part = op->args[0]->type, right = op->args[1]->type;
-    CoopKShare share = coop_k_share(op->results[0]->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(op->results[0]->type, tir_consumers(r->fn->plan));
     TirType left = tir_tile2(part.dtype, share.rows, part.dim[1] * consumers);
     TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
 
@@ -78,7 +78,7 @@ divided_dimension(const TirOp *add, bool by_rows)
 TirShared *
 roles_staging(Roles *r, TirOp *add)
 {
-    CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, tir_consumers(r->fn->plan));
 
     if (add->shared == NULL) {
         add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
@@ -95,7 +95,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     TirBuilder *b = &r->b;
     TirVal *whole = op->args[op->n_args - 1];
     TirVal *value = clone_of(map, whole);
-    CoopKShare share = coop_k_share(whole->type, r->fn->plan->consumers);
+    CoopKShare share = coop_k_share(whole->type, tir_consumers(r->fn->plan));
     uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
     int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
@@ -140,7 +140,7 @@ roles_adds_share(const Roles *r, const TirOp *op)
 {
     const TirOp *def = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1]->def : NULL;
 
-    return def != NULL && def->op == TIR_MMA && def->coop_k && !r->fn->plan->cooperative;
+    return def != NULL && def->op == TIR_MMA && def->coop_k && !tir_is_cooperative(r->fn->plan);
 }
 
 /* ---- products of consumers that divide tiles ---- */
@@ -247,7 +247,7 @@ roles_exchange_op(Roles *r, CloneMap *map, TirOp *op)
 {
     bool product = op->op == TIR_MMA && op->coop_k;
 
-    if (product && r->fn->plan->cooperative) {
+    if (product && tir_is_cooperative(r->fn->plan)) {
         read_part(r, map, op->args[0]->def);
         return false; /* a product like others, now */
     }

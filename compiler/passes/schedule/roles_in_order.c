@@ -220,7 +220,7 @@ static void
 order_vectors(InOrder *s)
 {
     const TirBlock *body = s->r->body;
-    bool cooperative = s->r->fn->plan->cooperative;
+    bool cooperative = tir_is_cooperative(s->r->fn->plan);
 
     /* vectors share its barriers */
     if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL)
@@ -252,8 +252,8 @@ order_vector_reads(InOrder *s)
 {
     const TirBlock *body = s->r->body;
 
-    for (uint32_t i = 0; i < body->ops.n && s->lookahead == NULL && !s->r->fn->plan->cooperative;
-         i++) {
+    for (uint32_t i = 0;
+         i < body->ops.n && s->lookahead == NULL && !tir_is_cooperative(s->r->fn->plan); i++) {
         if (is_vector(body->ops.at[i]) || is_of_vectors(s->r, body->ops.at[i]))
             order_with_needs(s, body->ops.at[i]);
     }
@@ -264,7 +264,7 @@ static void
 order_first_mmas(InOrder *s)
 {
     const Roles *r = s->r;
-    uint32_t n = r->fn->plan->cooperative ? r->stage0_pipelines.n : 0;
+    uint32_t n = tir_is_cooperative(r->fn->plan) ? r->stage0_pipelines.n : 0;
 
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t i = 0; i < r->body->ops.n; i++) {
@@ -441,7 +441,7 @@ wait_before(InOrder *s, uint32_t at)
             continue;
         copy_next_vectors(s); /* under the products that begin the iteration */
         ValueList computed = {0};
-        if (!s->r->fn->plan->cooperative)
+        if (!tir_is_cooperative(s->r->fn->plan))
             list_computed(s->r, op, &computed);
         wait_until(s, s->in_flight.n - 1 - k, at, &computed);
         break;
@@ -568,7 +568,7 @@ end_iteration(InOrder *s)
         wait_until(s, 1, s->order.n, NULL);
         release_ended(s, s->order.n);
     }
-    for (uint32_t left = s->in_flight.n; plan->cooperative && left-- > 0;)
+    for (uint32_t left = s->in_flight.n; tir_is_cooperative(plan) && left-- > 0;)
         /* a part's place is given back before the next one's */
         wait_until(s, left, s->order.n, NULL);
     wait_until(s, 0, s->order.n, NULL);
@@ -586,7 +586,7 @@ order_iteration(InOrder *s)
     order_sum_starts(s);
     order_vector_reads(s);
     order_first_mmas(s);
-    if (s->r->fn->plan->cooperative)
+    if (tir_is_cooperative(s->r->fn->plan))
         order_divided(s);
     else
         order_rest(s);
@@ -598,7 +598,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
 {
     InOrder s = {.r = r,
                  .lookahead = lookahead,
-                 .shares_out = r->fn->plan->coop_k && !r->fn->plan->cooperative,
+                 .shares_out = r->fn->plan->coop_k && !tir_is_cooperative(r->fn->plan),
                  .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
                  .released = arena_array(r->fn->arena, bool,
                                          r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
@@ -749,7 +749,7 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
-            if (plan->coop_k && !plan->cooperative)
+            if (plan->coop_k && !tir_is_cooperative(plan))
                 roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);

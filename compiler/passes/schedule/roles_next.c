@@ -82,8 +82,9 @@ roles_make_next(TirFn *fn)
 
     if (!has_operation(fn->body, TIR_NEXT_TILE))
         return;
-    fn->plan->next_tile = tir_block_new(fn);
-    TirBuilder b = {.fn = fn, .block = fn->plan->next_tile, .at = -1, .span = fn->span};
+    TirRole *role = tir_role_add(fn, ROLE_NEXT_TILE, 0, tir_consumers(fn->plan), 0);
+    role->program = tir_block_new(fn);
+    TirBuilder b = {.fn = fn, .block = role->program, .at = -1, .span = fn->span};
     CloneMap map = clone_map(fn);
     list_deciding(fn->arena, &list, fn->body);
     for (uint32_t k = 0; k < list.n; k++) {

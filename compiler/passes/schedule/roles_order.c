@@ -50,7 +50,7 @@ last_reader(const Roles *r, const TirOp *load)
 {
     uint32_t last = 0;
 
-    if (load->shared->is_vector && !r->fn->plan->cooperative && first_tile(r) != NULL)
+    if (load->shared->is_vector && !tir_is_cooperative(r->fn->plan) && first_tile(r) != NULL)
         load = first_tile(r);
     for (uint32_t i = 0; i < r->body->ops.n; i++)
         last = roles_reads_pipeline(r->body->ops.at[i], load) ? i : last;
@@ -73,7 +73,7 @@ roles_order_pipelines(Roles *r)
 
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
      * gives back its own: with one stage that would have to be filled first. */
-    for (uint32_t i = 0; i < pipelines->n && !r->fn->plan->cooperative; i++) {
+    for (uint32_t i = 0; i < pipelines->n && !tir_is_cooperative(r->fn->plan); i++) {
         if (pipelines->at[i]->shared->stages < 2)
             return;
     }

@@ -240,11 +240,11 @@ ask_for_next(Roles *r)
 {
     enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
     const TirPlan *plan = r->fn->plan;
-    uint32_t most = plan->consumer_axis < r->fn->grid.n
-                        ? r->fn->grid.at[plan->consumer_axis].sliding_trips
+    uint32_t most = plan->tiles.axis < r->fn->grid.n
+                        ? r->fn->grid.at[plan->tiles.axis].sliding_trips
                         : 0;
 
-    if (plan->persistent && r->around.n == 0 && most > 0 && most <= SHORT_TILE &&
+    if (tir_is_persistent(plan) && r->around.n == 0 && most > 0 && most <= SHORT_TILE &&
         switch_is_on(r->px, "next-tile"))
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
 }

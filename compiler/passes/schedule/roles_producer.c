@@ -10,12 +10,12 @@
 TirVal *
 roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 {
-    if (r->fn->plan->cooperative) /* there is no such axis */
+    if (tir_is_cooperative(r->fn->plan)) /* there is no such axis */
         return NULL;
-    TirVal *first = r->fn->plan->reversed_raster
+    TirVal *first = r->fn->plan->tiles.reversed
                         ? block_index
                         : tir_binary(b, TIR_MUL, block_index,
-                                     tir_const_int(b, r->fn->plan->consumers));
+                                     tir_const_int(b, tir_consumers(r->fn->plan)));
     return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
 }
 
@@ -25,7 +25,7 @@ read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
     TirType i32 = tir_scalar(DT_I32);
     TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
 
-    grid->integer = r->fn->plan->consumer_axis;
+    grid->integer = r->fn->plan->tiles.axis;
     grid->uniform = uniform;
     return grid->results[0];
 }
@@ -39,16 +39,16 @@ roles_grid(Roles *r, TirBuilder *b)
 TirVal *
 roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
 {
-    if (r->fn->plan->reversed_raster)
+    if (r->fn->plan->tiles.reversed)
         return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
-    return tir_binary(b, TIR_DIV, own, tir_const_int(b, r->fn->plan->consumers));
+    return tir_binary(b, TIR_DIV, own, tir_const_int(b, tir_consumers(r->fn->plan)));
 }
 
 TirVal *
 roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
 {
-    return r->fn->plan->reversed_raster ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
-                                        : tir_binary(b, TIR_LT, index, extent);
+    return r->fn->plan->tiles.reversed ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
+                                       : tir_binary(b, TIR_LT, index, extent);
 }
 
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
@@ -83,7 +83,7 @@ roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
     const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
 
     if (index != NULL)
-        roles_map_grid(NULL, &map, r->old, r->fn->plan->consumer_axis, index,
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->tiles.axis, index,
                        b == &r->pb ? r->producer_first : r->first);
     for (uint32_t k = 0; k < counters->n; k++)
         clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
@@ -96,7 +96,7 @@ static void
 produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
 {
     TirBuilder *b = &r->pb;
-    uint32_t consumers = load->shared->per_consumer ? r->fn->plan->consumers : 1;
+    uint32_t consumers = load->shared->per_consumer ? tir_consumers(r->fn->plan) : 1;
 
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {
@@ -170,8 +170,8 @@ goes(const Roles *r, const TirVal *value, bool up)
 Range
 roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
 {
-    uint32_t consumers = r->fn->plan->consumers;
-    bool reversed_raster = r->fn->plan->reversed_raster;
+    uint32_t consumers = tir_consumers(r->fn->plan);
+    bool reversed_raster = r->fn->plan->tiles.reversed;
     if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
         /* from where the first consumer that is there begins to where the last one ends */
         TirVal *end = reversed_raster ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
@@ -322,14 +322,14 @@ roles_make_producer(Roles *r)
 
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = NULL, *extent = NULL;
-    if (!r->fn->plan->cooperative) {
-        index = read_grid(r, b, r->fn->plan->reversed_raster ? TIR_GRID_FIRST : TIR_GRID, true);
-        r->producer_first = r->fn->plan->reversed_raster ? index : NULL;
-        extent = clone_host(b, r->fn->grid.at[r->fn->plan->consumer_axis].extent);
+    if (!tir_is_cooperative(r->fn->plan)) {
+        index = read_grid(r, b, r->fn->plan->tiles.reversed ? TIR_GRID_FIRST : TIR_GRID, true);
+        r->producer_first = r->fn->plan->tiles.reversed ? index : NULL;
+        extent = clone_host(b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
     }
     if (!once_behind(r))
         produce_list(r, &r->once, index, NULL, NULL);
     b->span = r->loop->span;
     produce_nest(r, 0, index, extent);
-    r->fn->plan->producer = root;
+    tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }

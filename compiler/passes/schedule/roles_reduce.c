@@ -142,5 +142,5 @@ roles_make_reduce(const Roles *r)
     if (!take_reductions(&b, &map, fn->body))
         buf_add(r->px->bugs, "where a tile is added to memory does not follow from the launch\n");
     leave_tiles(fn, fn->body);
-    fn->plan->reduce = program;
+    tir_role_add(fn, ROLE_REDUCE, 1, tir_consumers(fn->plan), 0)->program = program;
 }

@@ -51,7 +51,7 @@ extreme_place(Roles *r, TirVal *block_index, uint32_t k, TirOpcode which)
 {
     TirVal *place = NULL;
 
-    for (uint32_t w = 0; w < r->fn->plan->consumers; w++) {
+    for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++) {
         CloneMap map = roles_consumer_map(r, &r->b, roles_consumer_index(r, &r->b, block_index, w));
         TirVal *one = clone_scalar_tree(&r->b, &map, r->loop->args[2 + k]);
         if (one == NULL)

@@ -483,7 +483,7 @@ pass_stages(PassContext *px, TirFn *fn)
     Roles r = {.px = px, .fn = fn, .old = fn->body};
     TirPlan *plan = fn->plan;
 
-    if (plan == NULL || plan->producer != NULL || !roles_find_loop(&r))
+    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) != NULL || !roles_find_loop(&r))
         return false;
     sink_loads(fn, r.body);
     plan->pipelined = plan->pipelined && !plan->coop_k && prepare_pipelined(&r);

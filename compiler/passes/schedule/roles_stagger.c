@@ -23,7 +23,8 @@ roles_can_stagger(const Roles *r)
     const TirPlan *plan = r->fn->plan;
 
     if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->coop_k ||
-        plan->cooperative || plan->pipelined || plan->consumers < 2 || r->loop->n_segments > 2)
+        tir_is_cooperative(plan) || plan->pipelined || tir_consumers(plan) < 2 ||
+        r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         if (roles_depends_on_consumer(r, r->loop->args[k]))
@@ -51,11 +52,11 @@ roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
 
     if (!r->fn->plan->staggered)
         return (Staggering){0};
-    for (uint32_t w = 0; w < r->fn->plan->consumers && r->loop->n_segments == 2; w++) {
+    for (uint32_t w = 0; w < tir_consumers(r->fn->plan) && r->loop->n_segments == 2; w++) {
         CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
         s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
     }
-    if (r->fn->plan->paired) /* a pair goes through the same iterations */
+    if (tir_is_clustered(r->fn->plan)) /* a pair goes through the same iterations */
         block_index = tir_binary(b, TIR_DIV, block_index, tir_const_int(b, 2));
     TirVal *apart = tir_const_int(b, APART), *none = tir_const_int(b, 0);
     s.n = tir_binary(b, TIR_SUB, s.end, s.lo);

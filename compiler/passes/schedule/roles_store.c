@@ -63,7 +63,7 @@ static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
     int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED,
-            consumers = r->fn->plan->consumers;
+            consumers = tir_consumers(r->fn->plan);
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];

@@ -97,7 +97,7 @@ roles_pipeline_vectors(Roles *r)
         TirOp *op = r->body->ops.at[i];
         bool apart = !can_copy(r, op);
         for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other consumer */
-            apart = r->fn->plan->consumers > 1 && roles_depends_on_consumer(r, op->args[k]);
+            apart = tir_consumers(r->fn->plan) > 1 && roles_depends_on_consumer(r, op->args[k]);
         if (apart)
             continue;
         if (!fits_vector_box(op)) {

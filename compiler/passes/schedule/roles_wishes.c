@@ -13,18 +13,19 @@ roles_check_wishes(const Roles *r)
     const PlanHints *hints = &r->px->plan;
     const TirPlan *plan = r->fn->plan;
     const char *no_pingpong =
-        plan->consumers < 2 ? "pingpong=1 needs more than one warp group"
+        tir_consumers(plan) < 2 ? "pingpong=1 needs more than one warp group"
         : plan->coop_k ? "pingpong=1 does not go with the products that this loop's warp groups "
                          "share out"
         : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
                            : "pingpong=1 needs warp groups that all have the same iterations";
-    const char *not_drawn = plan->paired
+    const char *not_drawn = tir_is_clustered(plan)
                                 ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
                                   "take the same tile"
-                            : plan->persistent ? "dynamic=1 is for programs that differ in length, "
-                                                 "and these do not"
-                                               : "dynamic=1 needs persistent=1";
-    const Wish wishes[] = {{"dynamic", hints->dynamic, plan->dynamic, not_drawn},
+                            : tir_is_persistent(plan)
+                                ? "dynamic=1 is for programs that differ in length, "
+                                  "and these do not"
+                                : "dynamic=1 needs persistent=1";
+    const Wish wishes[] = {{"dynamic", hints->dynamic, tir_is_dynamic(plan), not_drawn},
                            {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
 
     for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {

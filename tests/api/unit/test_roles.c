@@ -158,7 +158,7 @@ sites_of(Kernel *k, TirOpcode opcode)
 {
     Sites sites = {0};
 
-    find_sites(&k->arena, k->fn->plan->producer, opcode, &sites);
+    find_sites(&k->arena, tir_program(k->fn->plan, ROLE_PRODUCER), opcode, &sites);
     find_sites(&k->arena, k->fn->body, opcode, &sites);
     return sites;
 }
@@ -681,7 +681,7 @@ halves_of_different_tiles_are_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        for (uint32_t i = 0; i < k.fn->shared.n && k.fn->plan->paired; i++) {
+        for (uint32_t i = 0; i < k.fn->shared.n && tir_is_clustered(k.fn->plan); i++) {
             TirShared *pipeline = k.fn->shared.at[i];
             if (!pipeline->is_pipeline || !pipeline->per_consumer)
                 continue;

@@ -1,0 +1,104 @@
+/* tir_plan.c - what a plan says: its roles, and what can be read off the operations that they run. */
+#include "compiler/ir/tir.h"
+
+#include <string.h>
+
+static const char *const role_names[ROLE_KINDS] = {"producer", "consumer", "reduce", "next_tile"};
+
+const char *
+tir_role_kind_name(RoleKind kind)
+{
+    return role_names[kind];
+}
+
+bool
+tir_role_kind_find(const char *name, RoleKind *kind)
+{
+    for (uint32_t k = 0; k < ROLE_KINDS; k++) {
+        if (strcmp(role_names[k], name) == 0) {
+            *kind = (RoleKind)k;
+            return true;
+        }
+    }
+    return false;
+}
+
+TirRole *
+tir_role(const TirPlan *plan, RoleKind kind)
+{
+    for (uint32_t k = 0; k < plan->roles.n; k++) {
+        if (plan->roles.at[k].kind == kind)
+            return &plan->roles.at[k];
+    }
+    return NULL;
+}
+
+TirRole *
+tir_role_add(TirFn *fn, RoleKind kind, uint32_t warps, uint32_t instances, uint32_t registers)
+{
+    TirRole role = {.kind = kind,
+                    .name = role_names[kind],
+                    .warps = warps,
+                    .instances = instances,
+                    .registers = registers};
+
+    vec_push(fn->arena, &fn->plan->roles, role);
+    return &fn->plan->roles.at[fn->plan->roles.n - 1];
+}
+
+TirBlock *
+tir_program(const TirPlan *plan, RoleKind kind)
+{
+    const TirRole *role = tir_role(plan, kind);
+
+    return role == NULL ? NULL : role->program;
+}
+
+uint32_t
+tir_program_count(const TirFn *fn)
+{
+    if (fn->plan == NULL)
+        return 1;
+    return fn->plan->roles.n + (tir_role(fn->plan, ROLE_CONSUMER) == NULL ? 1 : 0);
+}
+
+TirBlock *
+tir_program_at(const TirFn *fn, uint32_t k)
+{
+    bool body = fn->plan == NULL || k >= fn->plan->roles.n ||
+                fn->plan->roles.at[k].kind == ROLE_CONSUMER;
+
+    return body ? fn->body : fn->plan->roles.at[k].program;
+}
+
+uint32_t
+tir_consumers(const TirPlan *plan)
+{
+    const TirRole *role = tir_role(plan, ROLE_CONSUMER);
+
+    return role == NULL ? 0 : role->instances;
+}
+
+bool
+tir_is_cooperative(const TirPlan *plan)
+{
+    return plan->tiles.axis == NO_AXIS;
+}
+
+bool
+tir_is_persistent(const TirPlan *plan)
+{
+    return plan->tiles.scheduler != TILES_ONE;
+}
+
+bool
+tir_is_dynamic(const TirPlan *plan)
+{
+    return plan->tiles.scheduler == TILES_DYNAMIC;
+}
+
+bool
+tir_is_clustered(const TirPlan *plan)
+{
+    return plan->tiles.cluster > 1;
+}
