@@ -245,6 +245,17 @@ is_replaced(const Lowering *lo, const TirBlock *body, const TirVal *param)
     return false;
 }
 
+/* Whether the iterations of a loop depend on numbers that were loaded. */
+static bool
+ends_where_loaded(const TirOp *loop)
+{
+    bool loaded = false;
+
+    for (uint32_t k = 0; k < loop_first_initial(loop); k++)
+        loaded = loaded || tir_is_loaded(loop->args[k]);
+    return loaded;
+}
+
 /* One run of the loop's body over [iv, hi). */
 static void
 lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *carried)
@@ -257,8 +268,9 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
 
     /* Not shared: the segment before has moved iv, and may end at the same place. */
     lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
-    /* Every lane counts alike; a loop that may afford it says so (see lower_if). */
-    bool says_so = lo->role != NULL && !lo->role->producer && !has_own_mma(body);
+    /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says so (see lower_if). */
+    bool says_so = lo->role != NULL && !lo->role->producer &&
+                   (!has_own_mma(body) || ends_where_loaded(loop));
     if (says_so)
         done = same_in_warp(lo, done);
     uint32_t borrowed = lo->borrowed.n;

@@ -62,18 +62,6 @@ is_near(const ValueList *list, const TirVal *value)
     return near;
 }
 
-/* Whether a scalar takes loads: behind the last tile there is nothing to load. */
-static bool
-is_loaded(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    bool loaded = def != NULL && def->op == TIR_LOAD;
-
-    for (uint32_t k = 0; def != NULL && k < def->n_args && !loaded; k++)
-        loaded = is_loaded(def->args[k]);
-    return loaded;
-}
-
 void
 roles_make_next(TirFn *fn)
 {
@@ -88,7 +76,8 @@ roles_make_next(TirFn *fn)
     CloneMap map = clone_map(fn);
     list_deciding(fn->arena, &list, fn->body);
     for (uint32_t k = 0; k < list.n; k++) {
-        bool kept = !is_near(&list, list.at[k]) && !is_loaded(list.at[k]);
+        /* behind the last tile there is nothing to load */
+        bool kept = !is_near(&list, list.at[k]) && !tir_is_loaded(list.at[k]);
         TirVal *clone = kept ? clone_scalar_tree(&b, &map, list.at[k]) : NULL;
         vec_push(fn->arena, &again, clone);
     }

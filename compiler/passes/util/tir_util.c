@@ -72,6 +72,17 @@ loop_first_initial(const TirOp *loop)
     return loop->n_segments > 1 ? 1 + loop->n_segments : 2;
 }
 
+bool
+tir_is_loaded(const TirVal *value)
+{
+    const TirOp *def = value->def;
+    bool loaded = def != NULL && def->op == TIR_LOAD;
+
+    for (uint32_t k = 0; def != NULL && k < def->n_args && !loaded; k++)
+        loaded = tir_is_loaded(def->args[k]);
+    return loaded;
+}
+
 TirVal *
 loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name)
 {

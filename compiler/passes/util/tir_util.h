@@ -28,6 +28,8 @@ void op_add_arg(Arena *arena, TirOp *op, TirVal *value);
 bool op_uses_deep(const TirOp *op, const TirVal *value);
 /* The first operand of a loop that is an initial value. */
 uint32_t loop_first_initial(const TirOp *loop);
+/* Whether a scalar is made of numbers that are loaded. */
+bool tir_is_loaded(const TirVal *value);
 /* Adds a carried value to a loop; the caller adds the operand of its yield. */
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
 /* The yield that ends a block. */
