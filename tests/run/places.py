@@ -47,7 +47,7 @@ def cases():
         out.append(Paged(tuple(keys), page, spare, d, dv or d, rows, kv_heads, group, padded or group, splits, causal, window,
                          dtype, arch, tuple(flags)))
 
-    def grouped(groups, poisoned=None, around=(0, 0), k=96, n=72, dtype="bf16", tiles=(64, 64, 32), arch="sm_80", flags=()):
+    def grouped(groups, poisoned=None, around=(0, 0), k=96, n=72, dtype="bf16", tiles=(128, 64, 32), arch="sm_80", flags=()):
         out.append(Grouped(tuple(groups), poisoned, around, k, n, dtype, tiles, arch, tuple(flags)))
 
     for arch, ways in PLANS.items():
@@ -68,7 +68,10 @@ def cases():
     for page in [1, 2, 8, 16, 48, 256]:
         paged([2 * page + 1, page, 5], page, splits=1, d=64)
     paged([70, 9], 16, d=128, rows=9, group=3, padded=4, splits=2, arch="sm_90", causal=False, dtype="f16")
+    paged([300, 129, 0], 256, d=128, splits=3, arch="sm_90")
     grouped([129, 1, 1, 40], tiles=(128, 64, 64), k=130, n=136, dtype="f16", arch="sm_90")
+    grouped([70, 0, 200, 128], tiles=(128, 128, 64), k=136, n=264, around=(3, 1), arch="sm_90")
+    grouped([40, 64, 33], tiles=(64, 64, 32))
     return out
 
 
@@ -175,7 +178,9 @@ def run_backward(case, call, bits, shape, defines, options, sets):
     (rows, keys), out = shape, {}
     pick = lambda *names: {name: bits[name] for name in names}
     source = "attention_varlen_bwd"
-    bits.update(call(source, source + "_delta", defines, pick("O", "dO", "L"), ["delta", "L2"], {}))
+    room = {"R": rows + 4 * (len(case.queries) + 1)}
+    bits.update(call(source, source + "_delta", defines, pick("O", "dO", "L", "starts_q"), ["delta", "L2"],
+                     {**room, "longest": max(case.queries) + 1}))
     bits["dQ_sum"] = np.zeros((rows, case.heads, case.d), np.float32)
     before = lambda shape: ladder.to_bits(np.full(shape, 7.0), case.dtype)
     bits["dK"], bits["dV"] = before((keys, case.kv_heads, case.d)), before((keys, case.kv_heads, case.dv))

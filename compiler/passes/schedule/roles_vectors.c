@@ -16,8 +16,8 @@
 
 enum { STAGES = 2, ELEMENT_BITS = 32 };
 
-/* Whether an index can be computed for another iteration: from sizes, parameters, the grid and the
- * numbers of iterations. */
+/* Whether an index can be computed for another iteration: from sizes, parameters, the grid, numbers that are
+ * loaded and those of iterations. */
 static bool
 is_ahead(const Roles *r, const TirVal *value)
 {
@@ -25,8 +25,7 @@ is_ahead(const Roles *r, const TirVal *value)
 
     if (def == NULL)
         return value->block->owner != NULL && value == value->block->params.at[0];
-    if (value->type.rank != 0 || def->n_blocks > 0 || def->op == TIR_REDUCE ||
-        (tir_op_info(def->op)->flags & TF_PURE) == 0)
+    if (!scalar_can_be_again(def))
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (!is_ahead(r, def->args[k]))
