@@ -29,9 +29,13 @@ bool plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registe
 /* What depends on an axis, by value: of the grid; or, NO_AXIS, of the consumers that divide a tile. */
 typedef struct AxisDependence {
     uint32_t axis;
-    bool *depends;  /* on the index */
-    uint8_t *along; /* bit d: dimension d runs along the axis */
+    bool *depends;      /* on the index */
+    uint8_t *along;     /* bit d: dimension d runs along the axis */
+    uint32_t consumers; /* programs of a block */
 } AxisDependence;
+
+/* Whether an operation divides an index of the axis so that all programs of a block have the same. */
+bool plan_is_block_index(const TirOp *op, uint32_t axis, uint32_t consumers);
 
 /* One pass over a block; whether something new was found. */
 bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);

@@ -673,7 +673,7 @@ plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, 
                  .whole = arena_array(fn->arena, bool, n),
                  .parts = arena_array(fn->arena, TirVal **, n),
                  .b = {.fn = fn, .at = -1}};
-    AxisDependence dependence = {NO_AXIS, arena_array(fn->arena, bool, n), d.along};
+    AxisDependence dependence = {NO_AXIS, arena_array(fn->arena, bool, n), d.along, consumers};
 
     dependence.depends[d.body->params.at[0]->id] = true;
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, d.body);

@@ -5,6 +5,16 @@
 #include "compiler/passes/util/tir_util.h"
 
 bool
+plan_is_block_index(const TirOp *op, uint32_t axis, uint32_t consumers)
+{
+    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL,
+                *by = index != NULL ? op->args[1]->def : NULL;
+
+    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)axis &&
+           by->op == TIR_CONST && by->integer > 0 && by->integer % consumers == 0;
+}
+
+bool
 plan_axis_dependence(AxisDependence *p, const TirBlock *block)
 {
     bool news = false;
@@ -17,6 +27,8 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
         uint8_t along = 0;
         for (uint32_t k = 0; k < op->n_args; k++)
             dependent = dependent || p->depends[op->args[k]->id];
+        if (p->axis != NO_AXIS && plan_is_block_index(op, p->axis, p->consumers))
+            dependent = false;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             news |= plan_axis_dependence(p, op->blocks[k]);
         switch (op->op) {

@@ -108,6 +108,21 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+/* Whether something is the same for the programs of a block because they begin at a multiple of their number. */
+static bool
+has_block_index(const TirPlan *plan, const TirBlock *block)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        has = has || plan_is_block_index(op, plan->tiles.axis, tir_consumers(plan));
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            has = has || has_block_index(plan, op->blocks[k]);
+    }
+    return has;
+}
+
 /* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
  * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
  * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
@@ -118,7 +133,7 @@ plan_has_reversed_raster(const TirFn *fn)
     const TirPlan *plan = fn->plan;
 
     if (tir_is_cooperative(plan) || tir_is_clustered(plan) || plan->coop_k ||
-        tir_consumers(plan) == 1)
+        tir_consumers(plan) == 1 || has_block_index(plan, fn->body))
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->tiles.axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;

@@ -35,6 +35,21 @@ axes_of(const TirVal *value)
     return axes;
 }
 
+/* Of the place of a tile.  A single index that was loaded, as the number of a group that rows are of, is taken for the
+ * same in programs that follow each other. */
+static uint32_t
+axes_of_tile(const TirOp *load)
+{
+    uint32_t axes = 0, next = 0;
+
+    for (uint32_t d = 0; d < load->tensor->rank; d++) {
+        const TirVal *at = load->index[d].kind == INDEX_FULL ? NULL : load->args[next++];
+        bool number = at != NULL && load->index[d].kind == INDEX_SCALAR && tir_is_loaded(at);
+        axes |= at == NULL || number ? 0 : axes_of(at);
+    }
+    return axes;
+}
+
 /* Bytes that a block loads in an iteration and that depend on axis `on`, but not on `off`. */
 static int64_t
 bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
@@ -43,11 +58,9 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        uint32_t axes = 0;
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        for (uint32_t k = 0; k < op->n_args; k++)
-            axes |= axes_of(op->args[k]);
+        uint32_t axes = axes_of_tile(op);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
         int64_t consumers = op->shared->per_consumer ? tir_consumers(fn->plan) : 1;

@@ -65,17 +65,6 @@ list_pipelines(Roles *r, OpList *once)
     }
 }
 
-/* Whether an operation makes the index of the block, which its consumers have in common, of a consumer's. */
-static bool
-is_block_index(const TirPlan *plan, const TirOp *op)
-{
-    const TirOp *index = op->op == TIR_DIV ? op->args[0]->def : NULL,
-                *by = index ? op->args[1]->def : NULL;
-
-    return by != NULL && index->op == TIR_GRID && index->integer == (int64_t)plan->tiles.axis &&
-           by->op == TIR_CONST && by->integer == tir_consumers(plan);
-}
-
 /* Whether a scalar depends on the index of the consumer axis. */
 bool
 roles_depends_on_consumer(const Roles *r, const TirVal *value)
@@ -88,7 +77,7 @@ roles_depends_on_consumer(const Roles *r, const TirVal *value)
         return true;
     if (def->op == TIR_GRID)
         return def->integer == (int64_t)r->fn->plan->tiles.axis;
-    if (is_block_index(r->fn->plan, def))
+    if (plan_is_block_index(def, r->fn->plan->tiles.axis, tir_consumers(r->fn->plan)))
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (roles_depends_on_consumer(r, def->args[k]))
@@ -359,6 +348,7 @@ pass_roles(PassContext *px, TirFn *fn)
         roles_narrow_vectors(&r);
     list_pipelines(&r, &r.once);
     roles_find_places(&r);
+    roles_share_bounds(&r);
     /* Programs that go through the same tiles side by side: the axis may end between two of them. */
     bool beside = (tir_consumers(plan) > 1 || tir_is_clustered(plan)) && !tir_is_cooperative(plan);
     r.bounds_differ = (tir_consumers(plan) > 1 &&

@@ -144,6 +144,11 @@ Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
 /* The iteration that `number` stands for. */
 TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
 
+/* ---- roles_bounds.c ---- */
+
+/* Gives all consumers the same iterations, where programs that leave nothing are all that have others. */
+void roles_share_bounds(Roles *r);
+
 /* ---- roles_order.c ---- */
 
 /* Before the producer is made: the order in which it fills the pipelines of a loop that is not pipelined. */
