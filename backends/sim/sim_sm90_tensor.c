@@ -94,6 +94,7 @@ typedef struct Check {
     SimWarp *warp;
     uint32_t lane;
     SimOp *writer;
+    bool some; /* of the box lies inside */
 } Check;
 
 static bool
@@ -105,6 +106,7 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
     (void)at, (void)from;
     if (!count)
         return true;
+    check->some = true;
     if (!sim_memory_find(check->warp, check->lane, SIM_GLOBAL, address, bytes, 1, &m) ||
         !sim_sm90_note_global(check->warp, check->lane, c->form, check->writer, &m, bytes))
         return false;
@@ -135,9 +137,16 @@ check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
 bool
 sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
 {
-    Check check = {warp, lane, writer};
+    Check check = {warp, lane, writer, false};
+    SimMemory first;
+
     check_coordinates(warp, lane, copy);
-    return each_row(copy, check_row, &check);
+    if (!each_row(copy, check_row, &check))
+        return false;
+    /* A load of nothing asks for the first address of the map: where none of the box lies inside, an H200 stops with
+     * CUDA_ERROR_ILLEGAL_ADDRESS if that one is not mapped (docs/simulator.md).  A store of nothing does not. */
+    return check.some || copy->form->direction == SM90_STORE ||
+           sim_memory_find(warp, lane, SIM_GLOBAL, copy->map.address, 1, 1, &first);
 }
 
 static bool

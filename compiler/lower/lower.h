@@ -125,7 +125,9 @@ typedef struct Lowering {
     borrowed;
     Role *role;             /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the pipeline */
-    TileHead *head;         /* NULL: a tile is found when it begins */
+    /* of boxes that end at a number the program loads: the map for those of them that are whole, or empty */
+    const char **whole_map_names;
+    TileHead *head; /* NULL: a tile is found when it begins */
     /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
     const bool *at_once;
     LirReg **homes;     /* by value: the registers that a chain of products accumulates in; NULL */
@@ -309,8 +311,8 @@ Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
 /* Whether a value is less than it would be in any program where a consumer lies in front of its axis: tiles are
  * counted from the end, and it depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
-/* The address of the tensor map for copies to a pipeline, or from a staging buffer. */
-LirReg lower_map_address(Lowering *lo, const TirShared *shared);
+/* The address of a tensor map: lo->map_names[shared->id] for copies to a pipeline, or from a staging buffer. */
+LirReg lower_map_address(Lowering *lo, const char *name);
 /* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
  * dimension of the tensor map out. */
 typedef struct LowerBox {
@@ -320,10 +322,16 @@ typedef struct LowerBox {
     int32_t rows;
     uint32_t ended; /* that one of the map */
     Elem end, size;
+    /* lower_end_box: whether some elements lie in the tensor, and before the end; for a load, whether some do and some do
+     * not; else its place along `ended` for a map with each dimension once: where it begins, or behind the tensor */
+    LirReg some;
+    Elem whole;
 } LowerBox;
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* Once it lies where it should, and before its coordinates are asked for. */
-void lower_end_box(Lowering *lo, LowerBox *box);
+void lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box);
+/* box->some for the swizzle atom column that begins `column` behind the box's beginning; 0: always. */
+LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column);
 /* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);

@@ -533,7 +533,7 @@ atom_column_width(const TirShared *shared)
 
 /* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
 static LirTensorMap
-map_of(const Lowering *lo, const TirOp *copy)
+map_of(const Lowering *lo, const TirOp *copy, bool ends)
 {
     const TirTensor *tensor = copy->tensor;
     uint32_t order[TENSOR_MAX_RANK];
@@ -557,7 +557,7 @@ map_of(const Lowering *lo, const TirOp *copy)
         if (copy->shared->paired && !share.by_atom_columns && dim == share.dim)
             map.box[d] /= 2;
     }
-    if (copy->n_limits > 0) { /* the dimension once more: lower_end_box */
+    if (ends) { /* the dimension once more: lower_end_box */
         map.dim[map.rank] = box_ended_dimension(copy);
         map.box[map.rank++] = 1;
     }
@@ -575,28 +575,37 @@ same_map(const LirTensorMap *a, const LirTensorMap *b)
     return same;
 }
 
+/* The name of a map, which becomes a parameter if none is like it. */
+static const char *
+name_of_map(Lowering *lo, const LirTensorMap *map)
+{
+    uint32_t k = 0;
+
+    while (k < lo->out->maps.n && !same_map(&lo->out->maps.at[k], map))
+        k++;
+    const char *name = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name, map->tensor, k);
+    if (k == lo->out->maps.n)
+        lir_add_map(lo->out, name, map);
+    return name;
+}
+
 static void
-add_maps_of(Lowering *lo, const TirBlock *block, const char **names)
+add_maps_of(Lowering *lo, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            add_maps_of(lo, op->blocks[k], names);
+            add_maps_of(lo, op->blocks[k]);
         bool uses_map = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD ||
                         op->op == TIR_TMA_STORE;
-        if (!uses_map || names[op->shared->id] != NULL)
+        if (!uses_map || lo->map_names[op->shared->id] != NULL)
             continue;
-        LirTensorMap map = map_of(lo, op);
-        for (uint32_t k = 0; k < lo->out->maps.n; k++) {
-            if (same_map(&lo->out->maps.at[k], &map))
-                names[op->shared->id] = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name,
-                                                     op->tensor->name, k);
-        }
-        if (names[op->shared->id] != NULL)
+        LirTensorMap map = map_of(lo, op, op->n_limits > 0);
+        lo->map_names[op->shared->id] = name_of_map(lo, &map);
+        if (op->n_limits == 0 || op->op != TIR_TMA_LOAD)
             continue;
-        names[op->shared->id] = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name,
-                                             op->tensor->name, lo->out->maps.n);
-        lir_add_map(lo->out, names[op->shared->id], &map);
+        map = map_of(lo, op, false);
+        lo->whole_map_names[op->shared->id] = name_of_map(lo, &map);
     }
 }
 
@@ -632,7 +641,7 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     for (uint32_t d = 0; d < box->rank; d++)
         box->at[d] = place[order[d]];
     if (op->n_limits > 0) {
-        LirTensorMap map = map_of(lo, op);
+        LirTensorMap map = map_of(lo, op, true);
         while (order[box->ended] != map.dim[box->rank])
             box->ended++;
         box->rows = (int32_t)map.box[box->ended];
@@ -641,14 +650,36 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     }
 }
 
+/* Whether some of `length` indices from `start` on are those of a dimension. */
+static LirReg
+some_inside(Lowering *lo, Elem start, int32_t length, Elem size)
+{
+    Elem last = lower_add(lo, start, elem_int(length - 1));
+    Elem most = lower_add(lo, size, elem_int(length - 1));
+
+    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(lower_elem_reg(lo, last, LIR_B32)),
+                   lower_operand(lo, most));
+}
+
+static LirReg
+and_pred(Lowering *lo, LirReg a, LirReg b)
+{
+    return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
+}
+
 /* A box ends where its tensor does, and where its program says.  The map has the latter's dimension twice: with no
  * more elements than the box, where c of them lie inside if it begins at box - c, and with those of the tensor, one box
  * further back in memory, where it begins at the end of the c elements: so element i is that of the tensor with
- * index end - c + i.  In front of the tensor nothing is read or written. */
+ * index end - c + i.  In front of the tensor nothing is read or written.
+ *
+ * The memory where such a map begins belongs to others, or is not there, and the GPU asks for it when no element of
+ * a box lies inside of the map: CUDA_ERROR_ILLEGAL_ADDRESS, seen on an H200 (docs/lab/places.md).  So a load whose box is empty
+ * goes by the tensor's own map, and one whose box is whole, too; and nothing is stored from an empty one. */
 void
-lower_end_box(Lowering *lo, LowerBox *box)
+lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {
     LirBuilder *b = &lo->b;
+    uint32_t order[TENSOR_MAX_RANK];
 
     if (box->rows == 0)
         return;
@@ -662,8 +693,38 @@ lower_end_box(Lowering *lo, LowerBox *box)
     count = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(count), lir_int(0), lir_reg(in_front));
     LirReg less = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(count), lir_int(-1), lir_int(box->rows));
     LirReg last = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(count));
+    bool load = op->op == TIR_TMA_LOAD;
+    LirTensorMap map = map_of(lo, op, true);
+    LirReg above = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(count), lir_int(-1));
+    box->some = lir_op2(b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(above),
+                        lir_int(load ? box->rows - 1 : box->rows));
+    tir_box_order(op, order);
+    for (uint32_t d = 1; d < op->tensor->rank; d++) {
+        if (d != box->ended && op->index[order[d]].kind != INDEX_FULL)
+            box->some = and_pred(lo, box->some,
+                                 some_inside(lo, box->at[d], (int32_t)map.box[d],
+                                             lower_dim_size(lo, op->tensor, order[d])));
+    }
+    if (load) {
+        LirReg any = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(count), lir_int(1));
+        box->whole = elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(start),
+                                      lower_operand(lo, box->size), lir_reg(any)));
+    }
     box->at[box->ended] = elem_reg(less);
     box->at[box->rank++] = elem_reg(lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0)));
+}
+
+LirReg
+lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column)
+{
+    uint32_t last = op->tensor->rank - 1;
+
+    if (box->some == 0 || op->index[last].kind == INDEX_FULL)
+        return box->some;
+    Elem at = lower_add(lo, box->at[0], elem_int(column));
+    return and_pred(
+        lo, box->some,
+        some_inside(lo, at, atom_column_width(op->shared), lower_dim_size(lo, op->tensor, last)));
 }
 
 uint32_t
@@ -692,16 +753,17 @@ void
 lower_add_maps(Lowering *lo)
 {
     lo->map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
-    add_maps_of(lo, tir_program(lo->fn->plan, ROLE_PRODUCER), lo->map_names);
-    add_maps_of(lo, lo->fn->body, lo->map_names);
+    lo->whole_map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
+    add_maps_of(lo, tir_program(lo->fn->plan, ROLE_PRODUCER));
+    add_maps_of(lo, lo->fn->body);
     if (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL)
-        add_maps_of(lo, tir_program(lo->fn->plan, ROLE_REDUCE), lo->map_names);
+        add_maps_of(lo, tir_program(lo->fn->plan, ROLE_REDUCE));
 }
 
 LirReg
-lower_map_address(Lowering *lo, const TirShared *pipeline)
+lower_map_address(Lowering *lo, const char *name)
 {
-    LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(lo->map_names[pipeline->id]));
+    LirReg at = lir_op1(&lo->b, LIR_MAP_ADDRESS, LIR_B64, lir_symbol(name));
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
@@ -728,8 +790,10 @@ own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column, Lir
     return share.by_atom_columns ? 2 : 1;
 }
 
-void
-lower_tma_load(Lowering *lo, TirOp *op)
+/* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, where it does not hold. */
+static void
+ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int32_t column,
+             const LirOperand ends[2], LirReg guard, bool unless)
 {
     static const LirOpcode loads[] = {0,
                                       LIR_TENSOR_LOAD_1,
@@ -749,6 +813,23 @@ lower_tma_load(Lowering *lo, TirOp *op)
                                              LIR_TENSOR_LOAD_BOTH_3,
                                              LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
+    bool clusters = target_can(lo->px->target, CAN_CLUSTER), paired = op->shared->paired;
+    LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
+    uint32_t at = 2;
+
+    at += lower_box_coordinates(lo, box, column, operands + at);
+    operands[at++] = ends[1];
+    if (paired)
+        operands[at++] = lir_int(BOTH_BLOCKS);
+    const LirOpcode *row = paired ? shared_loads : clusters ? loads : own_loads;
+    LirInsn *load = lir_emit(&lo->b, row[box->rank], 0, at, operands);
+    load->guard = guard;
+    load->guard_not = unless;
+}
+
+void
+lower_tma_load(Lowering *lo, TirOp *op)
+{
     const TirShared *pipeline = op->shared;
     const TirTensor *tensor = op->tensor;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
@@ -782,23 +863,20 @@ lower_tma_load(Lowering *lo, TirOp *op)
     int32_t step = 1;
     if (pipeline->paired)
         step = own_share(lo, op, &box, atom_column, &start);
-    lower_end_box(lo, &box);
-    LirReg map = lower_map_address(lo, pipeline);
-    bool clusters = target_can(lo->px->target, CAN_CLUSTER);
+    lower_end_box(lo, op, &box);
+    LirReg map = lower_map_address(lo, lo->map_names[pipeline->id]), whole_map = 0;
+    LowerBox whole = box;
+    if (box.some != 0) {
+        whole_map = lower_map_address(lo, lo->whole_map_names[pipeline->id]);
+        whole.at[box.ended] = box.whole;
+        whole.rank--;
+    }
     for (int32_t p = 0; p < atom_columns; p += step) {
-        LirOperand operands[BOX_RANK + 4];
-        uint32_t at = 0;
-        operands[at++] = lir_address(start, offset + (int64_t)p * atom_column);
-        operands[at++] = lir_reg(map);
-        at += lower_box_coordinates(lo, &box, p * width, operands + at);
-        operands[at++] = full;
-        if (pipeline->paired)
-            operands[at++] = lir_int(BOTH_BLOCKS);
-        lir_emit(b,
-                 (pipeline->paired ? shared_loads
-                  : clusters       ? loads
-                                   : own_loads)[box.rank],
-                 0, at, operands);
+        LirOperand ends[] = {lir_address(start, offset + (int64_t)p * atom_column), full};
+        LirReg some = lower_box_some(lo, op, &box, p * width);
+        ask_for_load(lo, op, &box, map, p * width, ends, some, false);
+        if (some != 0)
+            ask_for_load(lo, op, &whole, whole_map, p * width, ends, some, true);
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)

@@ -156,9 +156,9 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
-    lower_end_box(lo, &box);
+    lower_end_box(lo, op, &box);
     Elem base = lower_stage_base(lo, staging, NULL);
-    LirReg map = lower_map_address(lo, staging);
+    LirReg map = lower_map_address(lo, lo->map_names[staging->id]);
     meet(lo, BARRIER_FULL, true);
     lir_emit(b, LIR_ELECT, 1, 1, &elected);
     for (int32_t p = 0; p < staging->layout->cols / width; p++) {
@@ -167,7 +167,10 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
         k += lower_box_coordinates(lo, &box, p * width, operands + k);
         Elem from = lower_add(lo, base, elem_int(p * atom_column));
         operands[k++] = lir_address(from.reg, from.integer);
-        lir_emit(b, adds[box.rank], 0, k, operands)->guard = asks;
+        LirReg some = lower_box_some(lo, op, &box, p * width);
+        if (some != 0)
+            some = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(asks), lir_reg(some));
+        lir_emit(b, adds[box.rank], 0, k, operands)->guard = some != 0 ? some : asks;
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */

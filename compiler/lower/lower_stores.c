@@ -125,9 +125,13 @@ static void
 ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column,
               Elem base, int64_t offset)
 {
-    LirOperand operands[BOX_RANK + 2] = {lir_reg(lower_map_address(lo, op->shared))};
+    LirOperand operands[BOX_RANK + 2] = {
+        lir_reg(lower_map_address(lo, lo->map_names[op->shared->id]))};
+    LirReg some = lower_box_some(lo, op, box, column);
     uint32_t k = 1;
 
+    if (some != 0)
+        asks = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(asks), lir_reg(some));
     k += lower_box_coordinates(lo, box, column, operands + k);
     operands[k++] = lir_address(base.reg, base.integer + offset);
     lir_emit(&lo->b, stores[box->rank], 0, k, operands)->guard = asks;
@@ -147,7 +151,7 @@ store_staged(Lowering *lo, TirOp *op)
     LowerBox box;
 
     lower_find_box(lo, op, &box);
-    lower_end_box(lo, &box);
+    lower_end_box(lo, op, &box);
     for (int32_t p = 0; p < atom_columns; p++) {
         /* what was stored from here before has been read; a tile begins at the first place again */
         LirOperand running = lir_int(p == 0 && atom_columns % places != 0 ? 0 : places - 1);
@@ -208,7 +212,7 @@ store_over(Lowering *lo, TirOp *op)
         if (op->index[order[d]].kind == INDEX_RANGE)
             box.at[d] = lower_add(lo, box.at[d], first);
     }
-    lower_end_box(lo, &box);
+    lower_end_box(lo, op, &box);
     if (!own)
         lower_barrier(lo);
     lower_tile_to_shared(lo, value, staging, base);
