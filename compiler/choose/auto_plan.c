@@ -66,6 +66,19 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 
 /* ---- candidates ---- */
 
+/* Whether a consumer's share of a product fits beside its sums and the operand of a product that follows (none is in
+ * flight then: roles_in_order.c), and its own results do.  A quarter of the sums is what ptxas wants beyond them before
+ * it runs products side by side: with less it says C7512, at some head dimensions (tests/ptx/head_dims.py). */
+static bool
+share_fits(const ConsumerWork *w, int64_t registers)
+{
+    enum { BESIDE_RESULTS = 24, ROUNDED = 4 };
+
+    return w->accumulators + w->share + w->fresh / 4 + BESIDE_SUMS <= registers + ROUNDED &&
+           w->accumulators + w->accumulators / 4 + w->fresh + w->vector <=
+               registers + BESIDE_RESULTS;
+}
+
 /* Registers of a thread, at least.  Where consumers share a product, one tile that is computed takes the
  * place of a result, and masks are made as they are used. */
 static int64_t
@@ -96,7 +109,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
                                  : target->role_registers[plan.consumers].consumer;
 
-    if (registers_needed(w) > registers)
+    if (registers_needed(w) > registers || (w->share > 0 && !share_fits(w, registers)))
         return false;
     if (s->n == MOST_CHOICES)
         return true;
@@ -257,7 +270,7 @@ try_values(PlanSearch *s, TileChoice *values)
 
 /* Plans in which consumers divide the tiles of the main loop: 64 rows for each consumer.  A program's sums are
  * then spread over all consumers, but so are the tiles that it loads: each is used for fewer products.  So
- * this is for kernels that have no other plan. */
+ * this is for kernels that have no other plan, or the least tiles alone. */
 static void
 try_divided(PlanSearch *s, const TileChoice *values)
 {
@@ -302,6 +315,17 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
         }
     }
     return false;
+}
+
+/* As small as products can be, where registers have no room for more beside the sums: one at a time. */
+static void
+try_least_values(PlanSearch *s, const TileChoice *values)
+{
+    for (uint32_t k = 0; k < s->autos && s->autos < 3; k++) {
+        TileChoice other = *values;
+        other.values[k] = target_role_mma(s->px->target, DT_BF16)->k;
+        try_values(s, &other);
+    }
 }
 
 /* Those that may be other than 64: one at a time, and of three the large ones together. */
@@ -487,8 +511,10 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         try_usual_values(&s, &values);
     else if (!try_pinned_rows(&s, &values))
         try_values(&s, &values);
-    if (s.n == 0 && !has_lists(asked))
+    if (s.n == 0 && !has_lists(asked)) {
+        try_least_values(&s, &values);
         try_divided(&s, &values);
+    }
     if (asked != NULL)
         make_plans(&s);
     sort_found(&s);

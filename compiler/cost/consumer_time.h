@@ -35,6 +35,7 @@ typedef struct ConsumerWork {
     int64_t once_bytes_shared, once_bytes_own;
     int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers share out */
     int64_t accumulators, fresh; /* registers of a thread */
+    int64_t share;               /* the same: its share of a product that consumers share out */
     int32_t widest, rows;        /* columns of a product; rows of a consumer's */
     int64_t kept;                /* registers: tiles that are computed and used more than once */
     /* registers: the largest vector of an iteration, of which a thread of a product with swap_ab

@@ -237,6 +237,8 @@ add_mma(const Sum *sum, const TirOp *op)
     add_waits(w, sum->body, op, use.clocks);
     w->multiplies += rows * n * depth;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
+    if (shares)
+        w->share += registers;
     if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))

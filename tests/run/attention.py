@@ -42,6 +42,9 @@ def cases():
     for d in [8, 16, 24, 40, 72, 80, 96, 112, 128, 192, 256]:
         out.append(make(70, 90, d=d, causal=True, arch="sm_90"))
     out += [make(70, 90, d=192, dv=128), make(70, 90, d=64, dv=128), make(70, 90, d=128, dv=64)]
+    # backward: a product is waited for before the one that consumers share; the least tiles; tiles divided
+    out += [make(130, 150, d=d, dv=dv, arch="sm_90", causal=d == dv, heads=2, kv_heads=1)
+            for d, dv in [(192, 128), (192, 192), (256, 96), (128, 256)]]
     for dtype in ["f16", "bf16"]:
         out.append(make(140, 140, dtype, heads=4, kv_heads=2, causal=True))
         out.append(make(100, 200, dtype, heads=2, kv_heads=1, window=40))

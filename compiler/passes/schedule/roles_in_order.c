@@ -486,10 +486,47 @@ start_mma(InOrder *s, TirOp *mma)
     vec_push(s->r->fn->arena, &s->in_flight, mma);
 }
 
-/* Before a product that the consumers share out: each writes its part of the left operand.  Products in `meanwhile`
- * run while they wait for each other. */
+/* Registers of a thread for the tile `value` that an operand is made of; 0: it was loaded. */
+static int64_t
+operand_registers(const Roles *r, const TirVal *value)
+{
+    const TirVal *tile = source_of(value);
+
+    if (tile->def == NULL || tile->def->parent != r->body || tile->def->op == TIR_LOAD)
+        return 0;
+    return tir_type_elements(tile->type) * dtype_bits(tile->type.dtype) / 32 / GROUP_LANES;
+}
+
+/* Whether a thread has registers for its share of product `mma` beside the operands of products in flight: with
+ * the sums that live over iterations, and the operands of products that come later. */
+static bool
+has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
+{
+    const Roles *r = s->r;
+    const TirPlan *plan = r->fn->plan;
+    int64_t registers = tir_type_elements(mma->results[0]->type) / GROUP_LANES /
+                        tir_consumers(plan);
+
+    for (uint32_t k = 0; k < r->loop->n_results; k++) {
+        if (r->loop->results[k]->type.rank == 2)
+            registers += tir_type_elements(r->loop->results[k]->type) / GROUP_LANES;
+    }
+    for (uint32_t k = 0; k < s->in_flight.n; k++) {
+        if (s->in_flight.at[k] != NULL)
+            registers += operand_registers(r, s->in_flight.at[k]->args[0]);
+    }
+    for (uint32_t i = at + 1; i < s->order.n; i++) {
+        if (s->order.at[i]->op == TIR_MMA && !s->order.at[i]->coop_k)
+            registers += operand_registers(r, s->order.at[i]->args[0]);
+    }
+    return registers + BESIDE_SUMS <= (int64_t)tir_role(plan, ROLE_CONSUMER)->registers;
+}
+
+/* Before the product at place `at` that the consumers share out: each writes its part of the left operand.  Products
+ * in `meanwhile` run while they wait for each other, and on under this one where registers suffice: else ptxas would
+ * run all products one after another. */
 static void
-share_out(InOrder *s, TirOp *mma)
+share_out(InOrder *s, TirOp *mma, uint32_t at)
 {
     roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma, 0);
     for (uint32_t k = 0; k < s->meanwhile.n; k++)
@@ -497,6 +534,8 @@ share_out(InOrder *s, TirOp *mma)
     s->meanwhile.n = 0;
     roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
     roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
+    if (!has_room_beside(s, mma, at))
+        wait_until(s, 0, at, NULL);
     if (s->r->fn->plan->pingpong)
         roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
 }
@@ -536,14 +575,16 @@ begin_next(InOrder *s)
 }
 
 static void
-add_operation(InOrder *s, TirOp *op)
+add_operation(InOrder *s, uint32_t at)
 {
+    TirOp *op = s->order.at[at];
+
     if (op->op == TIR_FROM) {
         write_part(s, op);
         return;
     }
     if (op->op == TIR_MMA && op->coop_k && s->shares_out)
-        share_out(s, op);
+        share_out(s, op, at);
     else if (op->op == TIR_MMA && op->coop_k && s->to_meet)
         meet(s);
     if (op->op == TIR_MMA)
@@ -614,7 +655,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
         if (is_begun(&s, op))
             continue;
         wait_before(&s, i);
-        add_operation(&s, op);
+        add_operation(&s, i);
         turn = turn || (op->op == TIR_MMA && op->coop_k && s.shares_out && r->fn->plan->pingpong);
         if (i == begin)
             begin_next(&s);
