@@ -243,41 +243,61 @@ print_if(const Stmt *stmt, int depth, Buf *out)
         print_block(block, depth, out);
 }
 
+/* The text of a message behind a condition, if there is one. */
 static void
-print_stmt(const Stmt *stmt, int depth, Buf *out)
+print_message(const Stmt *stmt, Buf *out)
 {
-    print_indent(depth, out);
+    if (stmt->text == NULL)
+        return;
+    buf_add(out, ", ");
+    buf_quoted(out, stmt->text);
+}
+
+static void
+print_grid(const Stmt *stmt, Buf *out)
+{
+    buf_add(out, "grid ");
+    for (uint32_t i = 0; i < stmt->axes.n; i++) {
+        buf_printf(out, "%s%s in ", i > 0 ? ", " : "", stmt->axes.at[i].name.text);
+        ast_print_expr(stmt->axes.at[i].value, out);
+    }
+}
+
+static void
+print_print(const Stmt *stmt, Buf *out)
+{
+    buf_add(out, "print(");
+    if (stmt->text != NULL)
+        buf_quoted(out, stmt->text);
+    for (uint32_t i = 0; i < stmt->args.n; i++) {
+        buf_add(out, i > 0 || stmt->text != NULL ? ", " : "");
+        ast_print_expr(stmt->args.at[i].value, out);
+    }
+    buf_char(out, ')');
+}
+
+/* A statement that a semicolon ends, without it. */
+static void
+print_simple(const Stmt *stmt, Buf *out)
+{
     switch (stmt->kind) {
     case STMT_REQUIRE:
         buf_add(out, "require ");
         ast_print_expr(stmt->a, out);
-        if (stmt->text != NULL) {
-            buf_add(out, ", ");
-            buf_quoted(out, stmt->text);
-        }
-        buf_char(out, ';');
+        print_message(stmt, out);
         break;
-    case STMT_GRID:
-        buf_add(out, "grid ");
-        for (uint32_t i = 0; i < stmt->axes.n; i++) {
-            buf_printf(out, "%s%s in ", i > 0 ? ", " : "", stmt->axes.at[i].name.text);
-            ast_print_expr(stmt->axes.at[i].value, out);
-        }
-        buf_char(out, ';');
-        break;
+    case STMT_GRID: print_grid(stmt, out); break;
     case STMT_LET:
     case STMT_VAR:
         buf_add(out, stmt->kind == STMT_LET ? "let " : "var ");
         print_names(stmt, out);
         buf_add(out, " = ");
         ast_print_expr(stmt->a, out);
-        buf_char(out, ';');
         break;
     case STMT_ASSIGN:
         ast_print_expr(stmt->b, out);
         buf_printf(out, " %s= ", op_text(stmt->op));
         ast_print_expr(stmt->a, out);
-        buf_char(out, ';');
         break;
     case STMT_STORE:
     case STMT_ATOMIC:
@@ -285,12 +305,29 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         print_index(&stmt->index, out);
         buf_add(out, stmt->kind == STMT_STORE ? " = " : " += ");
         ast_print_expr(stmt->a, out);
-        buf_char(out, ';');
         break;
-    case STMT_EXPR:
+    case STMT_RETURN:
+        buf_add(out, stmt->a != NULL ? "return " : "return");
+        if (stmt->a != NULL)
+            ast_print_expr(stmt->a, out);
+        break;
+    case STMT_PRINT: print_print(stmt, out); break;
+    case STMT_ASSERT:
+        buf_add(out, "assert(");
         ast_print_expr(stmt->a, out);
-        buf_char(out, ';');
+        print_message(stmt, out);
+        buf_char(out, ')');
         break;
+    default: ast_print_expr(stmt->a, out); break;
+    }
+    buf_char(out, ';');
+}
+
+static void
+print_stmt(const Stmt *stmt, int depth, Buf *out)
+{
+    print_indent(depth, out);
+    switch (stmt->kind) {
     case STMT_FOR:
         print_attributes(&stmt->attributes, out);
         buf_printf(out, "for %s in ", stmt->names.at[0].text);
@@ -302,34 +339,8 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         print_attributes(&stmt->attributes, out);
         print_if(stmt, depth, out);
         break;
-    case STMT_RETURN:
-        buf_add(out, "return");
-        if (stmt->a != NULL) {
-            buf_char(out, ' ');
-            ast_print_expr(stmt->a, out);
-        }
-        buf_char(out, ';');
-        break;
     case STMT_BLOCK: print_block(stmt->body, depth, out); break;
-    case STMT_PRINT:
-        buf_add(out, "print(");
-        if (stmt->text != NULL)
-            buf_quoted(out, stmt->text);
-        for (uint32_t i = 0; i < stmt->args.n; i++) {
-            buf_add(out, i > 0 || stmt->text != NULL ? ", " : "");
-            ast_print_expr(stmt->args.at[i].value, out);
-        }
-        buf_add(out, ");");
-        break;
-    case STMT_ASSERT:
-        buf_add(out, "assert(");
-        ast_print_expr(stmt->a, out);
-        if (stmt->text != NULL) {
-            buf_add(out, ", ");
-            buf_quoted(out, stmt->text);
-        }
-        buf_add(out, ");");
-        break;
+    default: print_simple(stmt, out); break;
     }
     buf_char(out, '\n');
 }

@@ -3,7 +3,8 @@
 
     house.py layers            who may include whom
     house.py circles LIBRARY.. no files that call one another but those that CIRCLES has a reason for
-    house.py sizes             no source file of more than 900 lines
+    house.py sizes             no source file of more than 900 lines, no function of more than 80; in compiler/ half of
+                               the functions have at most 13
     house.py format            C sources are as clang-format 14 writes them (other versions differ: skipped, 77)
     house.py mutable LIBRARY.. the libraries have no mutable data but what MUTABLE has a reason for
     house.py limits TILEC [COUNTED [update]]
@@ -162,14 +163,34 @@ def circles(*libraries):
     return bad + [f"no circle needs the row {patterns}" for k, (patterns, _) in enumerate(CIRCLES) if k not in used]
 
 
+def functions(lines):
+    """(name, lines of its body) of each function: clang-format leaves only their braces alone in the first column."""
+    begin = None
+    for number, line in enumerate(lines):
+        if line == "{":
+            begin = number
+        elif line == "}" and begin is not None:
+            above = (re.match(r"(\w+)\(", lines[k]) for k in range(begin - 1, -1, -1))
+            yield next((name[1] for name in above if name), "?"), number - begin - 1
+            begin = None
+
+
 def sizes():
-    bad = []
+    bad, bodies = [], []
     for path in sources(".c", ".h", ".l", ".y"):
-        with open(os.path.join(ROOT, path)) as file:
-            lines = sum(1 for _ in file)
-        if lines > 900:
-            bad.append(f"{path}: {lines} lines, at most 900")
-    return bad
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            lines = file.read().split("\n")
+        if len(lines) > 901:
+            bad.append(f"{path}: {len(lines) - 1} lines, at most 900")
+        for name, body in functions(lines) if path.endswith(".c") else []:
+            if body > 80:
+                bad.append(f"{path}: {name} has {body} lines, at most 80")
+            if path.startswith("compiler/"):
+                bodies.append(body)
+    median = sorted(bodies)[len(bodies) // 2]
+    if median > 13:
+        bad.append(f"compiler/: half of the functions have {median} lines or more, at most 13")
+    return bad if len(bodies) > 1000 else [*bad, "where are the functions?"]
 
 
 def formatted():

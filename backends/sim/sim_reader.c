@@ -421,50 +421,98 @@ read_memory(Reader *r)
     return m;
 }
 
+/* Elements up to `end`, which the first one stands before. */
+static PtxOperand
+read_elements(Reader *r, PtxOperandKind kind, char end)
+{
+    PtxOperand o = {.kind = kind};
+    size_t capacity = 0;
+
+    while (!reader_accept(r, end)) {
+        add_element(r, &o, &capacity, read_operand(r));
+        if (!reader_accept(r, ',') && reader_peek(r) != end)
+            fail(r, "expected ',' or '%c'", end);
+    }
+    return o;
+}
+
+/* %tid.x, a variable with a constant behind it, _ */
+static PtxOperand
+read_named_operand(Reader *r)
+{
+    PtxOperand o = {.kind = PTX_NAME};
+    const char *name = reader_name(r);
+
+    if (strcmp(name, "_") == 0)
+        return (PtxOperand){.kind = PTX_SINK};
+    if (*name == '%' && r->at < r->end && *r->at == '.') { /* %tid.x */
+        char whole[64];
+        r->at++;
+        snprintf(whole, sizeof whole, "%s.%s", name, reader_word(r));
+        name = sim_arena_copy(r->arena, whole, strlen(whole));
+    }
+    o.name = name;
+    char c = reader_peek(r);
+    if (c == '+' || c == '-')
+        o.value = reader_constant_unary(r) + 0;
+    while (o.value && (reader_peek(r) == '+' || reader_peek(r) == '-'))
+        o.value += reader_constant_unary(r);
+    return o;
+}
+
+/* A number, or a constant that begins with one. */
+static PtxOperand
+read_number_operand(Reader *r)
+{
+    const char *back = r->at;
+    PtxOperand o = {.kind = PTX_F64};
+
+    if (reader_peek(r) == '.') {
+        double number = strtod(r->at, (char **)(void *)&r->at);
+        memcpy(&o.value, &number, sizeof number);
+    } else {
+        o.kind = reader_number(r, &o.value);
+    }
+    char next = reader_peek(r);
+    if (o.kind == PTX_INT && next && strchr("+-*/%<>&^", next)) {
+        r->at = back;
+        o.value = reader_constant(r, 1); /* '|' separates operands of shfl and the like */
+    }
+    return o;
+}
+
+/* Whether an argument list begins here; its parenthesis is read then.  Else it is a constant in parentheses. */
+static bool
+begins_list(Reader *r)
+{
+    const char *back = r->at;
+    uint32_t line = r->line;
+
+    r->at++;
+    char next = reader_peek(r);
+    if (next == ')' || reader_is_name_start(next))
+        return true;
+    r->at = back;
+    r->line = line;
+    return false;
+}
+
 static PtxOperand
 read_simple_operand(Reader *r)
 {
     PtxOperand o = {0};
-    size_t capacity = 0;
     char c = reader_peek(r);
     if (reader_accept(r, '!')) {
         o = read_operand(r);
         o.negated = !o.negated;
         return o;
     }
-    if (reader_accept(r, '[')) {
+    if (reader_accept(r, '['))
         return read_memory(r);
-    }
-    if (reader_accept(r, '{')) {
-        o.kind = PTX_VECTOR;
-        while (!reader_accept(r, '}')) {
-            add_element(r, &o, &capacity, read_operand(r));
-            if (!reader_accept(r, ',') && reader_peek(r) != '}')
-                fail(r, "expected ',' or '}'");
-        }
-        return o;
-    }
-    if (reader_is_name_start(c)) {
-        const char *name = reader_name(r);
-        if (strcmp(name, "_") == 0) {
-            o.kind = PTX_SINK;
-            return o;
-        }
-        if (*name == '%' && r->at < r->end && *r->at == '.') { /* %tid.x */
-            char whole[64];
-            r->at++;
-            snprintf(whole, sizeof whole, "%s.%s", name, reader_word(r));
-            name = sim_arena_copy(r->arena, whole, strlen(whole));
-        }
-        o.kind = PTX_NAME;
-        o.name = name;
-        c = reader_peek(r);
-        if (c == '+' || c == '-')
-            o.value = reader_constant_unary(r) + 0;
-        while (o.value && (reader_peek(r) == '+' || reader_peek(r) == '-'))
-            o.value += reader_constant_unary(r);
-        return o;
-    }
+    if (reader_accept(r, '{'))
+        return read_elements(r, PTX_VECTOR, '}');
+    if (reader_is_name_start(c))
+        return read_named_operand(r);
     bool minus = false, invert = false;
     while (c == '-' || c == '+' || c == '~') {
         minus ^= c == '-';
@@ -473,37 +521,12 @@ read_simple_operand(Reader *r)
         c = reader_peek(r);
     }
     if (c == '(') {
-        if (!minus && !invert) { /* an argument list, or a constant in parentheses */
-            const char *back = r->at;
-            uint32_t line = r->line;
-            r->at++;
-            char next = reader_peek(r);
-            if (next == ')' || reader_is_name_start(next)) {
-                o.kind = PTX_LIST;
-                while (!reader_accept(r, ')')) {
-                    add_element(r, &o, &capacity, read_operand(r));
-                    if (!reader_accept(r, ',') && reader_peek(r) != ')')
-                        fail(r, "expected ',' or ')'");
-                }
-                return o;
-            }
-            r->at = back;
-            r->line = line;
-        }
+        if (!minus && !invert && begins_list(r))
+            return read_elements(r, PTX_LIST, ')');
         o.kind = PTX_INT;
         o.value = reader_constant(r, 0);
     } else if (isdigit((unsigned char)c) || c == '.') {
-        const char *back = r->at;
-        o.kind = c == '.' ? PTX_F64 : reader_number(r, &o.value);
-        if (c == '.') {
-            double number = strtod(r->at, (char **)(void *)&r->at);
-            memcpy(&o.value, &number, sizeof number);
-        }
-        char next = reader_peek(r);
-        if (o.kind == PTX_INT && next && strchr("+-*/%<>&^", next)) {
-            r->at = back;
-            o.value = reader_constant(r, 1); /* '|' separates operands of shfl and the like */
-        }
+        o = read_number_operand(r);
     } else {
         fail(r, c ? "expected an operand before '%c'" : "expected an operand%c", c ? c : ' ');
     }

@@ -129,7 +129,7 @@ add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
 /* ---- what every generated header shares, guarded so that several can be included ---- */
 
 static void
-write_shared_part(Buf *out)
+write_shared_types(Buf *out)
 {
     buf_add(
         out,
@@ -141,56 +141,62 @@ write_shared_part(Buf *out)
                    "typedef struct tilec_view%d {\n    CUdeviceptr data;\n    int64_t shape[%d], "
                    "stride[%d];\n} tilec_view%d;\n",
                    rank, rank, rank, rank);
+    buf_add(out,
+            "static inline int64_t\n"
+            "tilec_div(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? a / b : 0;\n"
+            "}\n"
+            "static inline int64_t\n"
+            "tilec_rem(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? a % b : 1; /* as if it did not divide */\n"
+            "}\n"
+            "static inline int64_t\n"
+            "tilec_cdiv(int64_t a, int64_t b)\n"
+            "{\n"
+            "    return b ? (a + b - 1) / b : 0;\n"
+            "}\n"
+            "/* Why a launch is refused, in `message` (which may be NULL). */\n"
+            "static inline CUresult\n"
+            "tilec_refuse(char *message, size_t bytes, const char *format, ...)\n"
+            "{\n"
+            "    va_list list;\n"
+            "\n"
+            "    va_start(list, format);\n"
+            "    if (message && bytes)\n"
+            "        vsnprintf(message, bytes, format, list);\n"
+            "    va_end(list);\n"
+            "    return CUDA_ERROR_INVALID_VALUE;\n"
+            "}\n"
+            "/* A thread that has no context, or another one, launches in that of the module. */\n"
+            "static inline CUresult\n"
+            "tilec_enter(CUcontext context, int *entered)\n"
+            "{\n"
+            "    CUcontext now = NULL;\n"
+            "    CUresult result = cuCtxGetCurrent(&now);\n"
+            "\n"
+            "    *entered = result == CUDA_SUCCESS && now != context;\n"
+            "    if (*entered)\n"
+            "        result = cuCtxPushCurrent(context);\n"
+            "    return result;\n"
+            "}\n"
+            "static inline CUresult\n"
+            "tilec_leave(CUresult result, int entered)\n"
+            "{\n"
+            "    CUcontext left;\n"
+            "\n"
+            "    if (entered)\n"
+            "        cuCtxPopCurrent(&left);\n"
+            "    return result;\n"
+            "}\n");
+}
+
+static void
+write_check_view(Buf *out)
+{
     buf_add(
         out,
-        "static inline int64_t\n"
-        "tilec_div(int64_t a, int64_t b)\n"
-        "{\n"
-        "    return b ? a / b : 0;\n"
-        "}\n"
-        "static inline int64_t\n"
-        "tilec_rem(int64_t a, int64_t b)\n"
-        "{\n"
-        "    return b ? a % b : 1; /* as if it did not divide */\n"
-        "}\n"
-        "static inline int64_t\n"
-        "tilec_cdiv(int64_t a, int64_t b)\n"
-        "{\n"
-        "    return b ? (a + b - 1) / b : 0;\n"
-        "}\n"
-        "/* Why a launch is refused, in `message` (which may be NULL). */\n"
-        "static inline CUresult\n"
-        "tilec_refuse(char *message, size_t bytes, const char *format, ...)\n"
-        "{\n"
-        "    va_list list;\n"
-        "\n"
-        "    va_start(list, format);\n"
-        "    if (message && bytes)\n"
-        "        vsnprintf(message, bytes, format, list);\n"
-        "    va_end(list);\n"
-        "    return CUDA_ERROR_INVALID_VALUE;\n"
-        "}\n"
-        "/* A thread that has no context, or another one, launches in that of the module. */\n"
-        "static inline CUresult\n"
-        "tilec_enter(CUcontext context, int *entered)\n"
-        "{\n"
-        "    CUcontext now = NULL;\n"
-        "    CUresult result = cuCtxGetCurrent(&now);\n"
-        "\n"
-        "    *entered = result == CUDA_SUCCESS && now != context;\n"
-        "    if (*entered)\n"
-        "        result = cuCtxPushCurrent(context);\n"
-        "    return result;\n"
-        "}\n"
-        "static inline CUresult\n"
-        "tilec_leave(CUresult result, int entered)\n"
-        "{\n"
-        "    CUcontext left;\n"
-        "\n"
-        "    if (entered)\n"
-        "        cuCtxPopCurrent(&left);\n"
-        "    return result;\n"
-        "}\n"
         "/* Address, rank, alignment and strides of one tensor. */\n"
         "static inline CUresult\n"
         "tilec_check_view(const char *name, CUdeviceptr data, const int64_t *shape,\n"
@@ -221,8 +227,16 @@ write_shared_part(Buf *out)
         "                                d, name, (long long)stride[d] * element_bytes, align);\n"
         "    }\n"
         "    return CUDA_SUCCESS;\n"
-        "}\n"
-        "#endif /* TILEC_GENERATED_COMMON */\n\n");
+        "}\n");
+}
+
+/* What the headers of several programs have in common, and include once. */
+static void
+write_shared_part(Buf *out)
+{
+    write_shared_types(out);
+    write_check_view(out);
+    buf_add(out, "#endif /* TILEC_GENERATED_COMMON */\n\n");
 }
 
 /* What headers with tensor maps share; it needs the cuda.h of CUDA 12. */
@@ -522,27 +536,14 @@ has_maps(const HeaderWriter *w)
     return false;
 }
 
+/* Of the function that loads the PTX: its variables, and what it asks of the GPU. */
 static void
-write_load(const HeaderWriter *w, bool embedded)
+write_load_facts(const HeaderWriter *w)
 {
     Buf *out = w->out;
-    uint32_t n = w->module->fns.n;
 
-    buf_printf(out,
-               "/* Loads the PTX into the current context%s.\n"
-               " * On failure `message` (which may be NULL) says why. */\n"
-               "static inline CUresult\n"
-               "%s_load(%s_module *out, const char *ptx, char *message, size_t bytes)\n{\n"
-               "    static const char *const entries[%u] = {",
-               embedded ? " (ptx NULL: the PTX below)" : "", w->stem, w->stem, (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i]->name);
-    buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
     buf_printf(
         out,
-        "};\n"
         "    char jit_log[2048] = \"\";\n"
         "    CUjit_option keys[2] = {CU_JIT_ERROR_LOG_BUFFER, "
         "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};\n"
@@ -572,6 +573,14 @@ write_load(const HeaderWriter *w, bool embedded)
         "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
         "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
         arch_condition(out->arena, w->facts->arch), w->facts->arch);
+}
+
+/* Of the same: the module and its kernels. */
+static void
+write_load_kernels(const HeaderWriter *w, bool embedded)
+{
+    Buf *out = w->out;
+
     if (embedded)
         buf_printf(out, "    if (!ptx)\n        ptx = (const char *)%s_ptx;\n", w->stem);
     buf_printf(
@@ -594,7 +603,30 @@ write_load(const HeaderWriter *w, bool embedded)
         "        if (result != CUDA_SUCCESS)\n"
         "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
         "entries[i]);\n    }\n",
-        (unsigned)n);
+        (unsigned)w->module->fns.n);
+}
+
+static void
+write_load(const HeaderWriter *w, bool embedded)
+{
+    Buf *out = w->out;
+    uint32_t n = w->module->fns.n;
+
+    buf_printf(out,
+               "/* Loads the PTX into the current context%s.\n"
+               " * On failure `message` (which may be NULL) says why. */\n"
+               "static inline CUresult\n"
+               "%s_load(%s_module *out, const char *ptx, char *message, size_t bytes)\n{\n"
+               "    static const char *const entries[%u] = {",
+               embedded ? " (ptx NULL: the PTX below)" : "", w->stem, w->stem, (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i]->name);
+    buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
+    buf_add(out, "};\n");
+    write_load_facts(w);
+    write_load_kernels(w, embedded);
     if (has_maps(w))
         buf_add(
             out,

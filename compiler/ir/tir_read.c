@@ -183,6 +183,74 @@ take_stage(Reader *r, ValueList *args)
 }
 
 /* The operands of an operation without blocks, and the attributes behind them. */
+/* "consumer(2)", if it comes next; what comes is counted from `first`. */
+static void
+take_consumer(Reader *r, TirOp *op, int64_t first)
+{
+    if (!reader_accept(r, "consumer"))
+        return;
+    reader_expect(r, "(");
+    op->integer = first + (int64_t)reader_u32(r);
+    reader_expect(r, ")");
+}
+
+/* What an operation on a buffer in shared memory names; false: it is none. */
+static bool
+take_shared_operands(Reader *r, TirOp *op, ValueList *args)
+{
+    switch (op->op) {
+    case TIR_COPY_ASYNC:
+        op->shared = take_stage(r, args);
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op, args);
+        return true;
+    case TIR_TMA_LOAD:
+        op->shared = take_shared(r);
+        take_consumer(r, op, 0);
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op, args);
+        return true;
+    case TIR_CONSUMER_WAIT:
+        op->shared = take_shared(r);
+        op->own = reader_accept(r, "own");
+        return true;
+    case TIR_CONSUMER_RELEASE:
+        op->shared = take_shared(r);
+        if (reader_accept(r, ","))
+            take_uses(r, args);
+        return true;
+    case TIR_STAGING_EMPTY: op->shared = take_shared(r); return true;
+    case TIR_STAGING_WRITE:
+        op->shared = take_shared(r);
+        reader_expect(r, ",");
+        take_uses(r, args);
+        return true;
+    case TIR_SHARED_READ:
+        op->shared = take_stage(r, args);
+        op->coop_k = reader_accept(r, "coop_k");
+        op->sliced = reader_accept(r, "sliced");
+        op->own = reader_accept(r, "own");
+        take_consumer(r, op, 1);
+        return true;
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_TMA_STORE:
+        op->shared = take_shared(r);
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op, args);
+        if (op->op == TIR_TMA_REDUCE_ADD)
+            return true;
+        reader_expect(r, ",");
+        take_uses(r, args);
+        return true;
+    case TIR_SHARED_WRITE:
+        op->shared = take_stage(r, args);
+        reader_expect(r, ",");
+        take_uses(r, args);
+        return true;
+    default: return false;
+    }
+}
+
 static void
 take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
 {
@@ -213,64 +281,11 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         take_uses(r, args);
         return;
-    case TIR_COPY_ASYNC:
-        op->shared = take_stage(r, args);
-        reader_expect(r, ",");
-        op->tensor = take_index(r, op, args);
-        return;
-    case TIR_TMA_LOAD:
-        op->shared = take_shared(r);
-        if (reader_accept(r, "consumer")) {
-            reader_expect(r, "(");
-            op->integer = reader_u32(r);
-            reader_expect(r, ")");
-        }
-        reader_expect(r, ",");
-        op->tensor = take_index(r, op, args);
-        return;
-    case TIR_CONSUMER_WAIT:
-        op->shared = take_shared(r);
-        op->own = reader_accept(r, "own");
-        return;
-    case TIR_CONSUMER_RELEASE:
-        op->shared = take_shared(r);
-        if (reader_accept(r, ","))
-            take_uses(r, args);
-        return;
-    case TIR_STAGING_EMPTY: op->shared = take_shared(r); return;
-    case TIR_STAGING_WRITE:
-        op->shared = take_shared(r);
-        reader_expect(r, ",");
-        take_uses(r, args);
-        return;
-    case TIR_SHARED_READ:
-        op->shared = take_stage(r, args);
-        op->coop_k = reader_accept(r, "coop_k");
-        op->sliced = reader_accept(r, "sliced");
-        op->own = reader_accept(r, "own");
-        if (reader_accept(r, "consumer")) {
-            reader_expect(r, "(");
-            op->integer = 1 + (int64_t)reader_u32(r);
-            reader_expect(r, ")");
-        }
-        return;
-    case TIR_TMA_REDUCE_ADD:
-    case TIR_TMA_STORE:
-        op->shared = take_shared(r);
-        reader_expect(r, ",");
-        op->tensor = take_index(r, op, args);
-        if (op->op == TIR_TMA_REDUCE_ADD)
-            return;
-        reader_expect(r, ",");
-        take_uses(r, args);
-        return;
-    case TIR_SHARED_WRITE:
-        op->shared = take_stage(r, args);
-        reader_expect(r, ",");
-        take_uses(r, args);
-        return;
     case TIR_REDUCE: op->reduce = take_reduce(r); break;
-    default: break;
+    default:
+        if (take_shared_operands(r, op, args))
+            return;
+        break;
     }
     if (r->token.kind == TOK_VALUE && !r->token.new_line) /* else it begins the next operation */
         take_uses(r, args);

@@ -233,6 +233,81 @@ take_choice(Reader *r)
         fn->chosen_plan = reader_take(r, TOK_STRING, "a plan, in quotes");
 }
 
+static void
+take_constant_line(Reader *r)
+{
+    TirConstant constant = {0};
+    constant.name = reader_take(r, TOK_NAME, "a name");
+    reader_expect(r, "=");
+    constant.value = reader_take(r, TOK_STRING, "a string");
+    vec_push(r->arena, &r->fn->constants, constant);
+}
+
+static void
+take_size_line(Reader *r)
+{
+    TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
+    if (reader_accept(r, "usual"))
+        size.usual = reader_integer(r, 1, INT32_MAX);
+    vec_push(r->arena, &r->fn->sizes, size);
+}
+
+static void
+take_scalar_line(Reader *r)
+{
+    TirScalar scalar = {.span = r->token.span};
+    scalar.name = reader_take(r, TOK_NAME, "a name");
+    reader_expect(r, ":");
+    scalar.dtype = reader_dtype(r);
+    vec_push(r->arena, &r->fn->scalars, scalar);
+}
+
+static void
+take_require_line(Reader *r, Span span)
+{
+    TirRequire require = {.span = span};
+    require.condition = reader_host(r);
+    reader_expect(r, ",");
+    require.message = reader_take(r, TOK_STRING, "the message, in quotes");
+    vec_push(r->arena, &r->fn->requires, require);
+}
+
+static void
+take_grid_line(Reader *r)
+{
+    TirGridAxis axis = {.span = r->token.span};
+    axis.name = reader_take(r, TOK_NAME, "a name");
+    reader_expect(r, "=");
+    axis.extent = reader_host(r);
+    axis.reversed = reader_accept(r, "reversed");
+    axis.variable_trips = reader_accept(r, "variable_trips");
+    axis.sliding = reader_accept(r, "sliding");
+    axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
+    axis.short_first = axis.sliding && reader_accept(r, "short_first");
+    vec_push(r->arena, &r->fn->grid, axis);
+}
+
+static void
+take_layout_line(Reader *r, Span span)
+{
+    reader_expect(r, "@");
+    if (reader_u32(r) != r->layouts.n)
+        reader_fail_at(r, span, "layouts are numbered in order");
+    reader_expect(r, "=");
+    const Layout *layout = reader_layout(r);
+    vec_push(r->arena, &r->layouts, layout);
+}
+
+static void
+take_blocks_line(Reader *r)
+{
+    for (uint32_t k = 0; k < 3; k++) {
+        r->fn->blocks[k] = reader_host(r);
+        if (k < 2)
+            reader_expect(r, ",");
+    }
+}
+
 void
 reader_head_line(Reader *r)
 {
@@ -240,41 +315,17 @@ reader_head_line(Reader *r)
     Span span = r->token.span;
 
     if (reader_accept(r, "constant")) {
-        TirConstant constant = {0};
-        constant.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, "=");
-        constant.value = reader_take(r, TOK_STRING, "a string");
-        vec_push(r->arena, &fn->constants, constant);
+        take_constant_line(r);
     } else if (reader_accept(r, "size")) {
-        TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
-        if (reader_accept(r, "usual"))
-            size.usual = reader_integer(r, 1, INT32_MAX);
-        vec_push(r->arena, &fn->sizes, size);
+        take_size_line(r);
     } else if (reader_accept(r, "tensor")) {
         take_tensor_line(r);
     } else if (reader_accept(r, "scalar")) {
-        TirScalar scalar = {.span = r->token.span};
-        scalar.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, ":");
-        scalar.dtype = reader_dtype(r);
-        vec_push(r->arena, &fn->scalars, scalar);
+        take_scalar_line(r);
     } else if (reader_accept(r, "require")) {
-        TirRequire require = {.span = span};
-        require.condition = reader_host(r);
-        reader_expect(r, ",");
-        require.message = reader_take(r, TOK_STRING, "the message, in quotes");
-        vec_push(r->arena, &fn->requires, require);
+        take_require_line(r, span);
     } else if (reader_accept(r, "grid")) {
-        TirGridAxis axis = {.span = r->token.span};
-        axis.name = reader_take(r, TOK_NAME, "a name");
-        reader_expect(r, "=");
-        axis.extent = reader_host(r);
-        axis.reversed = reader_accept(r, "reversed");
-        axis.variable_trips = reader_accept(r, "variable_trips");
-        axis.sliding = reader_accept(r, "sliding");
-        axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
-        axis.short_first = axis.sliding && reader_accept(r, "short_first");
-        vec_push(r->arena, &fn->grid, axis);
+        take_grid_line(r);
     } else if (reader_accept(r, "file")) {
         diag_named_file(r->diag, reader_take(r, TOK_STRING, "the path of a file"));
     } else if (reader_accept(r, "from")) {
@@ -297,12 +348,7 @@ reader_head_line(Reader *r)
     } else if (reader_accept(r, "plan")) {
         take_plan_line(r);
     } else if (reader_accept(r, "layout")) {
-        reader_expect(r, "@");
-        if (reader_u32(r) != r->layouts.n)
-            reader_fail_at(r, span, "layouts are numbered in order");
-        reader_expect(r, "=");
-        const Layout *layout = reader_layout(r);
-        vec_push(r->arena, &r->layouts, layout);
+        take_layout_line(r, span);
     } else if (reader_accept(r, "shared")) {
         take_shared_line(r);
     } else if (reader_accept(r, "shared_bytes")) {
@@ -312,11 +358,7 @@ reader_head_line(Reader *r)
     } else if (reader_accept(r, "workspace")) {
         take_memory_line(r, MEMORY_WORKSPACE);
     } else if (reader_accept(r, "blocks")) {
-        for (uint32_t k = 0; k < 3; k++) {
-            fn->blocks[k] = reader_host(r);
-            if (k < 2)
-                reader_expect(r, ",");
-        }
+        take_blocks_line(r);
     } else {
         reader_fail(
             r,

@@ -265,6 +265,99 @@ print_if(Printer *p, const TirOp *op)
     print_block(p, op->blocks[1]);
 }
 
+/* What an operation on a buffer in shared memory names, in the order of the text; false: it is none. */
+static bool
+print_shared_operands(Printer *p, const TirOp *op)
+{
+    Buf *out = p->out;
+
+    switch (op->op) {
+    case TIR_COPY_ASYNC:
+        print_stage(p, op);
+        buf_add(out, ", ");
+        print_index(p, op, op->args + 1);
+        return true;
+    case TIR_TMA_LOAD:
+        print_shared(p, op->shared);
+        if (op->shared != NULL && op->shared->per_consumer)
+            buf_printf(out, " consumer(%" PRId64 ")", op->integer);
+        buf_add(out, ", ");
+        print_index(p, op, op->args);
+        return true;
+    case TIR_CONSUMER_WAIT:
+        print_shared(p, op->shared);
+        buf_add(out, op->own ? " own" : "");
+        return true;
+    case TIR_STAGING_EMPTY: print_shared(p, op->shared); return true;
+    case TIR_STAGING_WRITE:
+        print_shared(p, op->shared);
+        buf_add(out, ", ");
+        print_value(p, op->args[0]);
+        return true;
+    case TIR_CONSUMER_RELEASE:
+        print_shared(p, op->shared);
+        if (op->n_args > 0) {
+            buf_add(out, ", ");
+            print_value(p, op->args[0]);
+        }
+        return true;
+    case TIR_SHARED_READ:
+        print_stage(p, op);
+        buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k"
+                     : op->own  ? " own"
+                                : "");
+        if (op->coop_k && op->integer > 0)
+            buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
+        return true;
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_TMA_STORE:
+        print_shared(p, op->shared);
+        buf_add(out, ", ");
+        print_index(p, op, op->args);
+        if (op->op == TIR_TMA_REDUCE_ADD)
+            return true;
+        buf_add(out, ", ");
+        print_value(p, op->args[op->n_args - 1]);
+        return true;
+    case TIR_SHARED_WRITE:
+        print_stage(p, op);
+        buf_add(out, ", ");
+        print_value(p, op->args[1]);
+        return true;
+    default: return false;
+    }
+}
+
+/* What stands behind the operands. */
+static void
+print_attributes(Printer *p, const TirOp *op)
+{
+    Buf *out = p->out;
+
+    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+        op->op == TIR_PART || op->op == TIR_OWN)
+        buf_printf(out, " axis(%" PRIu32 ")", op->axis);
+    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM || op->op == TIR_KEEP)
+        buf_printf(out, " number(%" PRId64 ")", op->integer);
+    if (op->op == TIR_REDUCE && op->partial)
+        buf_add(out, " partial");
+    if (op->op == TIR_REDUCE && op->vote_warp)
+        buf_add(out, " vote_warp");
+    if (op->op == TIR_BOUNDS_MASK) {
+        buf_add(out, " value(");
+        tir_print_number(out, op->number);
+        buf_char(out, ')');
+    }
+    if ((op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) && op->segments != UINT32_MAX)
+        buf_printf(out, " segments(%" PRIu32 ")", op->segments);
+    if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
+        buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
+    if (op->op == TIR_MMA && op->swap_ab)
+        buf_add(out, " swap_ab");
+    if (op->op == TIR_MMA && op->async)
+        buf_add(out, op->coop_k ? " async coop_k" : " async");
+}
+
 static void
 print_operands(Printer *p, const TirOp *op)
 {
@@ -290,58 +383,6 @@ print_operands(Printer *p, const TirOp *op)
         buf_add(out, ", ");
         print_value(p, op->args[op->n_args - 1]);
         return;
-    case TIR_COPY_ASYNC:
-        print_stage(p, op);
-        buf_add(out, ", ");
-        print_index(p, op, op->args + 1);
-        return;
-    case TIR_TMA_LOAD:
-        print_shared(p, op->shared);
-        if (op->shared != NULL && op->shared->per_consumer)
-            buf_printf(out, " consumer(%" PRId64 ")", op->integer);
-        buf_add(out, ", ");
-        print_index(p, op, op->args);
-        return;
-    case TIR_CONSUMER_WAIT:
-        print_shared(p, op->shared);
-        buf_add(out, op->own ? " own" : "");
-        return;
-    case TIR_STAGING_EMPTY: print_shared(p, op->shared); return;
-    case TIR_STAGING_WRITE:
-        print_shared(p, op->shared);
-        buf_add(out, ", ");
-        print_value(p, op->args[0]);
-        return;
-    case TIR_CONSUMER_RELEASE:
-        print_shared(p, op->shared);
-        if (op->n_args > 0) {
-            buf_add(out, ", ");
-            print_value(p, op->args[0]);
-        }
-        return;
-    case TIR_SHARED_READ:
-        print_stage(p, op);
-        buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k"
-                     : op->own  ? " own"
-                                : "");
-        if (op->coop_k && op->integer > 0)
-            buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
-        return;
-    case TIR_TMA_REDUCE_ADD:
-    case TIR_TMA_STORE:
-        print_shared(p, op->shared);
-        buf_add(out, ", ");
-        print_index(p, op, op->args);
-        if (op->op == TIR_TMA_REDUCE_ADD)
-            return;
-        buf_add(out, ", ");
-        print_value(p, op->args[op->n_args - 1]);
-        return;
-    case TIR_SHARED_WRITE:
-        print_stage(p, op);
-        buf_add(out, ", ");
-        print_value(p, op->args[1]);
-        return;
     case TIR_ASYNC_WAIT:
     case TIR_MMA_WAIT:
         buf_printf(out, "%" PRId64, op->integer);
@@ -351,33 +392,15 @@ print_operands(Printer *p, const TirOp *op)
         }
         return;
     case TIR_REDUCE: buf_printf(out, "%s ", reduce_names[op->reduce]); break;
-    default: break;
+    default:
+        if (print_shared_operands(p, op))
+            return;
+        break;
     }
     print_values(p, op->n_args, op->args);
     if (op->op == TIR_IOTA && op->index[0].rows > 0)
         print_range(p, &op->index[0]);
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-        op->op == TIR_PART || op->op == TIR_OWN)
-        buf_printf(out, " axis(%" PRIu32 ")", op->axis);
-    if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM || op->op == TIR_KEEP)
-        buf_printf(out, " number(%" PRId64 ")", op->integer);
-    if (op->op == TIR_REDUCE && op->partial)
-        buf_add(out, " partial");
-    if (op->op == TIR_REDUCE && op->vote_warp)
-        buf_add(out, " vote_warp");
-    if (op->op == TIR_BOUNDS_MASK) {
-        buf_add(out, " value(");
-        tir_print_number(out, op->number);
-        buf_char(out, ')');
-    }
-    if ((op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) && op->segments != UINT32_MAX)
-        buf_printf(out, " segments(%" PRIu32 ")", op->segments);
-    if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
-        buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
-    if (op->op == TIR_MMA && op->swap_ab)
-        buf_add(out, " swap_ab");
-    if (op->op == TIR_MMA && op->async)
-        buf_add(out, op->coop_k ? " async coop_k" : " async");
+    print_attributes(p, op);
 }
 
 /* Operations that name a buffer among their operands; others, which go through one, name it last. */

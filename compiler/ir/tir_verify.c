@@ -478,39 +478,33 @@ check_part(Verifier *v, const TirOp *op)
 }
 
 static void
-check_types(Verifier *v, const TirOp *op)
+check_iota(Verifier *v, const TirOp *op)
+{
+    want_type(v, op, "the start", op->args[0]->type, tir_scalar(DT_I32));
+    want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
+    want_type(v, op, "the result", op->results[0]->type,
+              tir_tile1(DT_I32, op->results[0]->type.dim[0]));
+    check_parts(v, op, 1);
+    if (op->index[0].rows != 0 && op->index[0].rows != op->results[0]->type.dim[0])
+        tir_fault(v, op, "is a part of another number of elements");
+}
+
+static void
+check_transpose(Verifier *v, const TirOp *op)
+{
+    if (op->args[0]->type.rank != 2)
+        tir_fault(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
+    else
+        want_type(
+            v, op, "the result", op->results[0]->type,
+            tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1], op->args[0]->type.dim[0]));
+}
+
+/* Operations on buffers in shared memory. */
+static void
+check_shared_types(Verifier *v, const TirOp *op)
 {
     switch (op->op) {
-    case TIR_CONST:
-    case TIR_PARAM:
-    case TIR_SIZE:
-    case TIR_GRID:
-    case TIR_GRID_FIRST: check_leaf(v, op); return;
-    case TIR_IOTA:
-        want_type(v, op, "the start", op->args[0]->type, tir_scalar(DT_I32));
-        want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
-        want_type(v, op, "the result", op->results[0]->type,
-                  tir_tile1(DT_I32, op->results[0]->type.dim[0]));
-        check_parts(v, op, 1);
-        if (op->index[0].rows != 0 && op->index[0].rows != op->results[0]->type.dim[0])
-            tir_fault(v, op, "is a part of another number of elements");
-        return;
-    case TIR_EXPAND: check_expand(v, op, op->args[0], op->results[0]); return;
-    case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;
-    case TIR_BROADCAST: check_broadcast(v, op); return;
-    case TIR_TRANSPOSE:
-        if (op->args[0]->type.rank != 2)
-            tir_fault(v, op, "operand 0 is %s, not of rank 2", type_text(v, op->args[0]->type));
-        else
-            want_type(v, op, "the result", op->results[0]->type,
-                      tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1],
-                                op->args[0]->type.dim[0]));
-        return;
-    case TIR_REDUCE: check_reduce(v, op); return;
-    case TIR_MMA: check_mma(v, op); return;
-    case TIR_LOAD: check_access(v, op, 0, 0); return;
-    case TIR_STORE:
-    case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
     case TIR_STAGING_EMPTY: check_staging(v, op); return;
     case TIR_STAGING_WRITE:
         if (check_staging(v, op))
@@ -525,10 +519,6 @@ check_types(Verifier *v, const TirOp *op)
         check_access(v, op, 0, 1);
         if (check_staging(v, op))
             check_atom_columns(v, op, op->args[op->n_args - 1]->type);
-        return;
-    case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
-    case TIR_CONSUMER:
-        want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32));
         return;
     case TIR_COPY_ASYNC:
         check_stage(v, op);
@@ -556,6 +546,33 @@ check_types(Verifier *v, const TirOp *op)
         check_stage(v, op);
         check_fits_shared(v, op, op->args[1]->type);
         return;
+    default: return;
+    }
+}
+
+static void
+check_types(Verifier *v, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_CONST:
+    case TIR_PARAM:
+    case TIR_SIZE:
+    case TIR_GRID:
+    case TIR_GRID_FIRST: check_leaf(v, op); return;
+    case TIR_IOTA: check_iota(v, op); return;
+    case TIR_EXPAND: check_expand(v, op, op->args[0], op->results[0]); return;
+    case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;
+    case TIR_BROADCAST: check_broadcast(v, op); return;
+    case TIR_TRANSPOSE: check_transpose(v, op); return;
+    case TIR_REDUCE: check_reduce(v, op); return;
+    case TIR_MMA: check_mma(v, op); return;
+    case TIR_LOAD: check_access(v, op, 0, 0); return;
+    case TIR_STORE:
+    case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
+    case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
+    case TIR_CONSUMER:
+        want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32));
+        return;
     case TIR_CONVERT:
         want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
         return;
@@ -570,6 +587,8 @@ check_types(Verifier *v, const TirOp *op)
     default:
         if (tir_op_info(op->op)->flags & TF_ELEMENTWISE)
             check_elementwise(v, op);
+        else
+            check_shared_types(v, op);
         return;
     }
 }

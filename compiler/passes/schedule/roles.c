@@ -326,6 +326,38 @@ choose_first_iteration(Roles *r)
         roles_visit_masks(r, r->body, true, &first, &last);
 }
 
+/* Programs that go through the same tiles side by side: the axis may end between two of them. */
+static bool
+are_beside(const TirPlan *plan)
+{
+    return (tir_consumers(plan) > 1 || tir_is_clustered(plan)) && !tir_is_cooperative(plan);
+}
+
+/* What consumers have in common, and what of the plan follows from that. */
+static void
+settle_consumers(Roles *r)
+{
+    TirPlan *plan = r->fn->plan;
+
+    r->bounds_differ = (tir_consumers(plan) > 1 &&
+                        (roles_depends_on_consumer(r, r->loop->args[0]) ||
+                         roles_depends_on_consumer(r, r->loop->args[1]))) ||
+                       (are_beside(plan) && r->has_effects);
+    choose_first_iteration(r);
+    /* Consumers that share out a product have the same iterations, and between barriers one product
+     * that is shared out. */
+    plan->pingpong = plan->pingpong &&
+                     (plan->coop_k ? coop_k_mmas(r) == 1 : plan->pipelined && !r->bounds_differ);
+    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
+    plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
+                              tir_consumers(plan) > 3 && !plan->pingpong && !plan->coop_k;
+    r->staggers = plan->tiles.alternating && plan->pipelined &&
+                  switch_is_on(r->px, "stagger-consumers");
+    plan->original = r->old;
+    if (plan->coop_k) /* cooperative consumers all have the same anyway */
+        r->span_all = tir_consumers(plan) > 1 && !tir_is_cooperative(plan);
+}
+
 bool
 pass_roles(PassContext *px, TirFn *fn)
 {
@@ -349,26 +381,8 @@ pass_roles(PassContext *px, TirFn *fn)
     list_pipelines(&r, &r.once);
     roles_find_places(&r);
     roles_share_bounds(&r);
-    /* Programs that go through the same tiles side by side: the axis may end between two of them. */
-    bool beside = (tir_consumers(plan) > 1 || tir_is_clustered(plan)) && !tir_is_cooperative(plan);
-    r.bounds_differ = (tir_consumers(plan) > 1 &&
-                       (roles_depends_on_consumer(&r, r.loop->args[0]) ||
-                        roles_depends_on_consumer(&r, r.loop->args[1]))) ||
-                      (beside && r.has_effects);
-    choose_first_iteration(&r);
-    /* Consumers that share out a product have the same iterations, and between barriers one product
-     * that is shared out. */
-    plan->pingpong = plan->pingpong &&
-                     (plan->coop_k ? coop_k_mmas(&r) == 1 : plan->pipelined && !r.bounds_differ);
-    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
-    plan->tiles.alternating = r.bounds_differ && tir_is_persistent(plan) &&
-                              tir_consumers(plan) > 3 && !plan->pingpong && !plan->coop_k;
-    r.staggers = plan->tiles.alternating && plan->pipelined &&
-                 switch_is_on(px, "stagger-consumers");
-    plan->original = r.old;
-    if (plan->coop_k)
-        r.span_all = tir_consumers(plan) > 1 &&
-                     !tir_is_cooperative(plan); /* which all have the same anyway */
+    bool beside = are_beside(plan);
+    settle_consumers(&r);
     if (!plan->pipelined)
         roles_order_pipelines(&r);
     plan->staggered = roles_can_stagger(&r);
