@@ -6,22 +6,29 @@
     docs.py flags --tilec T [--tilerun R]
     docs.py limits --tilec T
     docs.py speed --tilec T
+    docs.py names --tilec T
 
 An excerpt is a fenced block behind a comment:
 
     <!-- run: tilec attention.tile -arch sm_90 --dump-ir=plan -o %T/x.ptx -->      standard output
     <!-- messages: tilec attention.tile --remarks -o %T/x.ptx -->                  standard error
     <!-- file: examples/attention.tile -->                                        a file
+    <!-- layout @1, rows 0 1 8, columns 0 1 2 9: tilec .. -->    which lane and register of each warp has which element,
+                                                                  by the layout of that number in the output
+    <!-- swizzle $K_1, rows 0 1 2: tilec .. -->                  where the 16-byte pieces of a buffer's rows lie
 
 Commands run in examples/, %T is a fresh folder.  The lines of the block stand in the output in that
 order, one directly after the other; where a line is `..`, others may lie between, and `..` in a line
-stands for any text.  Blanks at the begin of lines do not count, nor do the numbers of values,
+stands for any text (more dots are dots).  Blanks at the begin of lines do not count, nor do the numbers of values,
 registers and labels, so that an excerpt lives as long as what it shows.
 
 flags: every option and every pass that --help and --list-passes show is in some document, and every
 option that a document gives to one of the programs exists.
 
 limits: numbers in the tables of docs/limits.md are the constants and the targets of the sources.
+
+names: files that docs/internals.md and docs/decisions name, in `..`, exist; so do the commits that they name as
+`hash` "subject" (where there is no history, that is skipped).
 
 speed: the table of speeds in README.md sums up the first table of docs/performance.md: smallest and greatest
 TFLOPS, the geometric means of the ratios to FlashAttention-3, to cuDNN and to the better, and the least of these.
@@ -37,8 +44,9 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-DOCUMENTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))
-EXCERPT = re.compile(r"^<!-- (run|messages|file): ([^\n]*) -->\n```\w*\n(.*?)^```$", re.M | re.S)
+INTERNALS = [os.path.join(ROOT, "docs", "internals.md")] + sorted(glob.glob(os.path.join(ROOT, "docs", "decisions", "*.md")))
+DOCUMENTS = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))) + INTERNALS[1:]
+EXCERPT = re.compile(r"^<!-- (run|messages|file|layout [^:\n]*|swizzle [^:\n]*): ([^\n]*) -->\n```\w*\n(.*?)^```$", re.M | re.S)
 
 
 def read(path):
@@ -56,7 +64,7 @@ def plain(line):
 
 
 def same(want, line):
-    return re.fullmatch(".*".join(re.escape(part) for part in plain(want).split("..")), line) is not None
+    return re.fullmatch(".*".join(re.escape(part) for part in re.split(r"(?<!\.)\.\.(?!\.)", plain(want))), line) is not None
 
 
 def place(block, text):
@@ -90,6 +98,39 @@ def place(block, text):
     return None, "\n".join(own)
 
 
+def picture(kind, text):
+    """The picture that a dump's text describes; see the head of this file."""
+    name, *lists = kind.split(", ")
+    numbers = [[int(number) for number in some.split()[1:]] for some in lists]
+    what, name = name.split()
+    if what == "layout":
+        return layout_picture(re.search(rf"layout {name} = {{(.*)}}", text)[1], *numbers)
+    bits, shift = map(int, re.search(rf"shared {re.escape(name)}: .* swizzle (\d+)>>(\d+)", text).groups())
+    rows = [[piece ^ (row >> shift) % (1 << bits) for piece in range(8)] for row in numbers[0]]
+    return "\n".join(f"row {row:2} |" + "".join(f"{have.index(place):4}" for place in range(8))
+                     for row, have in zip(numbers[0], rows))
+
+
+def layout_picture(text, rows, columns):
+    """The digits of register, lane and warp, least significant first: "2:0,1" steps by (0, 1) twice."""
+    held = {(0, 0): (0, 0, 0)}
+    for index, part in enumerate(re.split(r"\|", text.split(" ", 1)[1])):
+        weight = 1
+        for extent, r, c in re.findall(r"(\d+):(\d+),(\d+)", part):
+            old, held = held, {}
+            for k in range(int(extent)):
+                for (row, column), holder in old.items():
+                    new = list(holder)
+                    new[index] += k * weight
+                    held[row + k * int(r), column + k * int(c)] = tuple(new)
+            weight *= int(extent)
+    lines = ["       |" + "".join(f"{'col ' + str(c):>12}" for c in columns)]
+    for row in rows:
+        cells = ["w{2} l{1} r{0}".format(*held[row, column]) for column in columns]
+        lines.append(f"row {row:2} |" + "".join(f"{cell:>12}" for cell in cells))
+    return "\n".join(lines)
+
+
 def excerpts(options):
     problems, count, outputs = [], 0, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -100,8 +141,8 @@ def excerpts(options):
                 where = f"{os.path.relpath(path, ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
                 count += 1
                 if kind == "file":
-                    outputs[what] = read(os.path.join(ROOT, what))
-                elif (kind, what) not in outputs:
+                    outputs[kind, what] = read(os.path.join(ROOT, what))
+                elif ("run", what) not in outputs:
                     words = [w.replace("%T", folder) for w in shlex.split(what)]
                     words[0] = {"tilec": options.tilec}[words[0]]
                     done = subprocess.run(words, cwd=os.path.join(ROOT, "examples"), capture_output=True, text=True,
@@ -109,7 +150,8 @@ def excerpts(options):
                     outputs["run", what], outputs["messages", what] = done.stdout, done.stderr
                     if done.returncode != 0:
                         problems.append(f"{where}: exit status {done.returncode}\n{done.stderr}")
-                line, now = place(block, outputs[what] if kind == "file" else outputs[kind, what])
+                drawn = kind.startswith(("layout", "swizzle"))
+                line, now = place(block, picture(kind, outputs["run", what]) if drawn else outputs[kind, what])
                 if line is not None:
                     problems.append(f"{where}: there is no line like\n    {line}")
                 elif options.update:
@@ -210,6 +252,26 @@ def limits(_):
     return problems + [f"docs/limits.md: {name} is not in the table" for name in chips], f"{rows} rows"
 
 
+# ---- names ----
+
+
+def names(_):
+    problems, count = [], 0
+    log = subprocess.run(["git", "log", "--format=%h %s", "--abbrev=7"], capture_output=True, text=True, cwd=ROOT)
+    commits = dict(line.split(" ", 1) for line in log.stdout.split("\n") if line)
+    for path in INTERNALS:
+        text, here = re.sub(r"^```.*?^```$", "", read(path), flags=re.M | re.S), os.path.relpath(path, ROOT)
+        for name in re.findall(r"`((?:backends|bench|compiler|docs|dsl|examples|python|stdlib|tests)/[\w./*-]*)`", text):
+            count += 1
+            if not glob.glob(os.path.join(ROOT, name)):
+                problems.append(f"{here}: there is no {name}")
+        for commit, subject in re.findall(r'`([0-9a-f]{7})`\s"([^"]*)"', text):
+            count += 1
+            if len(commits) > 1 and not commits.get(commit, "").startswith(re.sub(r"\s+", " ", subject)):
+                problems.append(f"{here}: there is no commit {commit} {subject}")
+    return problems, f"{count} names"
+
+
 # ---- speed ----
 
 
@@ -234,13 +296,14 @@ def speed(_):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["excerpts", "flags", "limits", "speed"])
+    parser.add_argument("what", choices=["excerpts", "flags", "limits", "names", "speed"])
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun")
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     options.tilec = os.path.abspath(options.tilec)
-    problems, counted = {"excerpts": excerpts, "flags": flags, "limits": limits, "speed": speed}[options.what](options)
+    checks = {"excerpts": excerpts, "flags": flags, "limits": limits, "names": names, "speed": speed}
+    problems, counted = checks[options.what](options)
     for problem in problems:
         print(problem)
     print(f"{counted}, {len(problems)} problems")
