@@ -1,7 +1,7 @@
-/* target.h - what a target is: the record that passes ask about a GPU.
+/* target.h - a target is a record of facts about a GPU.
  *
- * Everything a pass wants to know about a chip is data here; only backends/ptx/sm*.c fills it in,
- * and nothing else in the compiler names a target.  Each fact's source stands beside it there.
+ * Passes read this record and never ask which target it is.  Only backends/ptx/sm*.c fill it in; the source
+ * of each fact is noted there.
  */
 #ifndef TILEC_TARGET_H
 #define TILEC_TARGET_H
@@ -15,7 +15,7 @@
 
 /* ---- what the instructions are ---- */
 
-/* What a target has beyond the common base (sm_80: cp.async, ldmatrix, mma.sync), besides its forms. */
+/* What a target can do beyond the common base (sm_80: cp.async, ldmatrix, mma.sync) and its forms below. */
 typedef enum Ability {
     CAN_STORE_MATRIX = 1 << 0, /* stmatrix */
     /* griddepcontrol: blocks are set up while the kernel before theirs ends */
@@ -37,7 +37,7 @@ typedef enum Completion {
     DONE_BY_BARRIER /* at a barrier in shared memory, for whoever waits there */
 } Completion;
 
-/* Where an operand may be, and which of its dimensions may lie along rows there: sets of these. */
+/* Sets of spaces in which an operand may be, and of dimensions that may run along its rows there. */
 enum { IN_REGISTERS = 1, IN_SHARED = 2, IN_TENSOR_MEMORY = 4 };
 enum { MAJOR_K = 1, MAJOR_MN = 2 };
 
@@ -50,7 +50,7 @@ typedef struct MmaForm {
     int32_t n_step;
     uint8_t a, b, d; /* spaces */
     uint8_t a_major, b_major;
-    bool exact;           /* it takes the architecture's own .target */
+    bool exact;           /* needs the architecture's own .target (sm_90a) */
     const char *mnemonic; /* one that has %d takes n there */
 } MmaForm;
 
@@ -61,79 +61,80 @@ typedef struct CopyForm {
     CopyKind kind;
     Issuer issuer;
     Completion done;
-    int32_t unit;  /* bytes: what it moves begins at a multiple of these, and is one */
-    int32_t most;  /* bytes of an instruction; 0: a box of a tensor .. */
-    int32_t box;   /* .. with at most so many indices along a dimension .. */
-    uint32_t rank; /* .. of so many, at most */
+    int32_t unit;  /* bytes: addresses and sizes are multiples of it */
+    int32_t most;  /* bytes of an instruction; 0: it copies a box of a tensor, with .. */
+    int32_t box;   /* .. at most so many indices along a dimension .. */
+    uint32_t rank; /* .. and at most so many dimensions */
 } CopyForm;
 
 /* ---- what they take ---- */
 
-/* Registers of a thread that are left for what is not counted one by one, as ptxas 13.0 was seen to want them. */
+/* Registers of a thread that are reserved for values that are not counted one by one.  Observed: with fewer,
+ * ptxas 13.0 spilled. */
 enum {
-    /* where operands stay in registers over a loop: fragments, addresses, statistics */
+    /* besides operands kept in registers over a loop: fragments, addresses, statistics */
     BESIDE_KEPT = 72,
-    BESIDE_SUMS = 32,  /* in a role, beside the results of products: the same without fragments */
-    BESIDE_RESULT = 30 /* before roles part, beside the result of one product of a warp group */
+    BESIDE_SUMS = 32,  /* in a role, besides accumulators: the same without fragments */
+    BESIDE_RESULT = 30 /* before the roles part, besides the result of one wgmma */
 };
 
 enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
 
-/* What products of warp groups take beside the time of the units: fitted, see there. */
+/* Constants of the estimate in cost/group_time.c, besides the rates of the units: fitted, see the target's file. */
 typedef struct GroupTimes {
-    double power_pipelined, power_plain; /* how well arithmetic hides behind products */
-    double power_mmas; /* how well they and their operands' way hide behind each other, alone */
-    double iteration;  /* clocks: of a loop that has nothing but products, each time around */
-    double chain;      /* clocks: latencies of what one warp group does one after the other */
-    double exchange;   /* clocks: a value goes from warp group to warp group */
-    double start;      /* clocks: to begin and end a tile, beside one more iteration */
+    double power_pipelined, power_plain; /* exponents: how well arithmetic hides behind products */
+    double power_mmas;                   /* exponent: how well operand reads hide behind products */
+    double iteration; /* clocks of overhead for each iteration of a loop of nothing but products */
+    double chain;     /* clocks of latency in a warp group's chain of dependent operations */
+    double exchange;  /* clocks for a value to go from one warp group to another */
+    double start;     /* clocks to begin and end a tile, besides one more iteration */
 } GroupTimes;
 
-/* What planned kernels take beside the time of the units: clocks, and how units share (consumer_time.c);
- * fitted, see there. */
+/* Constants of the time of planned kernels (cost/consumer_time.c), besides the rates of the units: clocks, and
+ * how units overlap.  Fitted, see the target's file. */
 typedef struct ConsumerTimes {
-    double port_power;   /* products that read much wait for the port: a norm of the two */
-    double issue;        /* of a clock, for an instruction of tile arithmetic */
+    double port_power;   /* exponent: how tensor core time and operand reads combine */
+    double issue;        /* share of a clock for one instruction of tile arithmetic */
     double round;        /* arithmetic of an iteration that does not grow with its tiles */
-    double gap;          /* in which a consumer needs no unit, an iteration .. */
-    double gap_in_order; /* .. and that much more in in-order loops */
+    double gap;          /* latency in an iteration during which a consumer uses no unit .. */
+    double gap_in_order; /* .. and what in-order loops have in addition */
     double under;        /* of products that run under arithmetic: the part that is waited for */
-    /* where consumers wait for one another, an iteration and other consumer */
+    /* clocks of waiting for one other consumer, in an iteration with a shared product */
     double coop_k;
-    double vector; /* an element of a vector that each consumer loads itself */
-    double added;  /* an element that is added to memory from registers */
-    double tile;   /* to begin and end a tile of the grid, .. */
-    double fill;   /* .. iterations in which nothing runs beside it .. */
+    double vector; /* for an element of a vector that each consumer loads itself */
+    double added;  /* for an element that is added to memory from registers */
+    double tile;   /* to begin and end a work tile, .. */
+    double fill;   /* .. with this share of an iteration that nothing overlaps .. */
     double block;  /* .. and to begin a block */
-    /* of what a tile's first copy takes, where its stage is the only one */
+    /* share of the first copy's time that is waited for when a pipeline has a single stage */
     double stage;
-    double idle;         /* of an iteration that other consumers of the block do not have */
-    double store_bytes;  /* that one SM of a busy chip writes in a clock */
-    double mask;         /* instructions for an element that is masked .. */
-    double mask_coop_k;  /* .. of which so much counts where consumers wait for one another */
-    double copy_latency; /* of a tile that nothing runs ahead of .. */
-    /* .. of which so much counts where its stage is read in a part of an iteration */
+    double idle;        /* share of an iteration that other consumers of the block do not have */
+    double store_bytes; /* bytes that one SM of a busy chip writes in a clock */
+    double mask;        /* instructions to mask an element .. */
+    double mask_coop_k; /* .. and the share of them that counts when consumers wait for one another */
+    double copy_latency; /* of a copy that is not started ahead .. */
+    /* .. and the share that counts when its stage is read in a part of the iteration only */
     double copy_part;
-    double pair; /* an iteration of blocks that run in pairs */
-    double launch;
-    /* loops that have nothing but products: how well units hide behind the busiest, what an iteration
-     * takes beside them, and how much longer it takes where results are transposed */
+    double pair;   /* for an iteration of blocks that run in pairs */
+    double launch; /* to launch the kernel */
+    /* loops of nothing but products: exponent of how units overlap, clocks of overhead for an
+     * iteration, and the factor for results that are transposed */
     double mmas_power, mmas, swap_ab;
 } ConsumerTimes;
 
-/* What loops without roles take beside the time of the units, in clocks and as shares of what else they
- * take: fitted, see there. */
+/* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and
+ * shares of other times.  Fitted, see the target's file. */
 typedef struct LoopTimes {
-    double not_hidden; /* of the less busy one of tensor unit and shared memory */
-    /* of special functions and lanes, where 1, 2 or more blocks share an SM */
+    double not_hidden; /* share of min(tensor cores, shared memory) that is not overlapped with the larger */
+    /* share of special functions and lanes that is not overlapped, with 1, 2 or more blocks on an SM */
     double rest_not_hidden[3];
-    double barrier_wait, copy_wait; /* of a block that is alone on its SM */
-    /* of others, an iteration, and for a copy that had a part of one */
+    double barrier_wait, copy_wait; /* clocks, when a block is alone on its SM */
+    /* clocks when it is not: for an iteration, and for a copy that was started within it */
     double round_wait, turn_wait;
-    double few_warps;   /* factor where they are too few to take turns well */
-    double masked_more; /* of an iteration that has masks */
-    double spill;       /* a register that is spilled */
-    /* where nearly all are alive at once, and where it may come to that */
+    double few_warps;   /* factor when an SM has too few warps to hide latency */
+    double masked_more; /* share added to an iteration that has masks */
+    double spill;       /* share added for each spilled register */
+    /* share added when nearly all registers are alive at once, and when that is close */
     double may_spill, near_spill;
 } LoopTimes;
 
@@ -154,11 +155,11 @@ typedef struct Chip {
     int32_t shared_bytes;
     int32_t global_bytes; /* of loads and stores, through the L2 cache */
     int32_t copy_bytes;   /* that one SM of a busy chip gets from the L2 cache */
-    int32_t copy_clocks;  /* from the question for a tile until it is there */
+    int32_t copy_clocks;  /* latency of a copy from the L2 cache */
 
-    int32_t sm_count, clock_mhz; /* of the whole chip, under a heavy load: for predictions */
-    int32_t burst_mhz;           /* of a chip that is not at its power limit */
-    /* bytes of the L2 cache that programs at work should share, at most */
+    int32_t sm_count, clock_mhz; /* SMs of the chip; clock under heavy load: for predictions */
+    int32_t burst_mhz;           /* clock of a chip that is below its power limit */
+    /* bytes of the L2 cache that the tiles in use by running programs should fit into */
     int32_t cache_share;
     LoopTimes loop_times;
 } Chip;
@@ -178,8 +179,8 @@ typedef struct Target {
     uint32_t n_mma;
     const CopyForm *copies;
     uint32_t n_copies;
-    /* behind .target when a kernel has instructions of this architecture alone (and no other chip runs it);
-     * NULL: it gets none of those */
+    /* the .target of kernels that use instructions of this architecture alone (no other chip runs them);
+     * NULL: such instructions are not used */
     const char *ptx_target_exact;
 
     /* ---- kernels that have roles ---- */
@@ -189,21 +190,21 @@ typedef struct Target {
     struct {
         uint32_t producer, consumer;
     } dynamic_registers[TARGET_GROUPS];           /* the same, with the dynamic tile scheduler */
-    int32_t group_other_registers[TARGET_GROUPS]; /* of those, not for accumulators */
-    int32_t group_tile_bytes; /* of shared memory, for tiles; the rest is for barriers and such */
+    int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
+    int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;
     ConsumerTimes consumer_times;
 
     /* ---- additions to memory ---- */
-    int32_t addition_bytes; /* that a lane adds to memory at once: red.global.add.v2.f32, .v4.f32 */
-    /* bytes of a row that lanes should add together: longer pieces take less of the L2 cache's
-       time, and exchanges between lanes */
+    int32_t addition_bytes; /* the most a lane adds at once: red.global.add.v2.f32, .v4.f32 */
+    /* bytes of a row that lanes should add together: longer pieces cost the L2 cache less, but take
+       exchanges between lanes */
     int32_t addition_piece;
-    double addition_clocks; /* of an SM, for 4 bytes, beside everything else: fitted */
+    double addition_clocks; /* of an SM, for 4 bytes: fitted */
 
-    /* A padding mask is left out where a mask of the program hides the same (imply-masks).  With a mask
-     * less in the last iterations, ptxas 13.0 spills 4 bytes in the others for sm_80 (attention, 112
-     * keys a tile), and for sm_90 nothing. */
+    /* Whether imply-masks leaves out a padding mask when a mask of the program hides the same elements.  Off
+     * for sm_80: without that mask in the last iterations ptxas 13.0 spills 4 bytes in the others
+     * (attention, 112 keys a tile). */
     bool drops_hidden_padding;
 } Target;
 
@@ -213,23 +214,22 @@ extern const uint32_t tilec_target_count;
 /* Finds a target by what the user says after -arch: its name, or the name with the letter `a`.
  * NULL when there is none. */
 const Target *target_find(const char *name);
-/* The instructions of `target` on the chip of another; NULL: it does not run them. */
+/* The instructions of `target` with the chip facts of `chip` (-mtune); NULL: that chip does not run them. */
 const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
 /* Whether it has all of a set of abilities. */
 bool target_can(const Target *target, uint32_t abilities);
 /* The product of an element type that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
-/* Registers of a thread when a block with so many computing warp groups starts, before one gives some to
- * the others: ptxas lets no instruction have more. */
+/* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
+ * more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
-/* The product of a role that computes: a warp group's, else that of each of its four warps, done in line. */
+/* The MMA form that a consumer uses: a warp group's, else that of each of its four warps, done in line. */
 const MmaForm *target_role_mma(const Target *target, DType dtype);
-/* Whether blocks can be divided into roles: one fetches tiles by tensor copies, whose end is known at barriers,
- * the others take its registers and compute. */
+/* Whether blocks can have roles: needs tensor copies that complete at barriers, and setmaxnreg. */
 bool target_has_roles(const Target *target);
-/* Whether it is known how long kernels with roles take, so that `auto` may choose them. */
+/* Whether the record has the times of kernels with roles, so that `auto` may choose them. */
 bool target_predicts_roles(const Target *target);
 
 #endif

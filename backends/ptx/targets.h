@@ -12,8 +12,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 /* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \
     {                                                                                              \
-        .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = 16, .n = 8, .n_step = 8,     \
-        .k = 16, .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS,                          \
+        .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS, .n = MMA_COLS,     \
+        .n_step = MMA_COLS, .k = MMA_DEPTH, .a = IN_REGISTERS, .b = IN_REGISTERS,                  \
+        .d = IN_REGISTERS,                                                                         \
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
     }
 #define WARP_MMAS WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16")
@@ -23,9 +24,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define GROUP_MMA(DTYPE, NAME)                                                                     \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, .n = 256, \
-        .n_step = 8, .k = 16, .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS,    \
-        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
-        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
+        .n_step = 8, .k = MMA_DEPTH, .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED,                \
+        .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN,           \
+        .exact = true, .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME     \
     }
 #define GROUP_MMAS GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16")
 

@@ -22,10 +22,10 @@ typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
     Allocator allocator;
     ArenaBlock *blocks;   /* newest first */
-    ArenaBlock *spare;    /* of before arena_reset */
+    ArenaBlock *spare;    /* kept by arena_reset, to be used again */
     char *cursor, *limit; /* free part of the newest block */
     size_t total_bytes;   /* taken from the allocator so far */
-    jmp_buf *on_failure;  /* where out-of-memory lands; must be set before the first use */
+    jmp_buf *on_failure;  /* jumped to when memory runs out; set it before the first use */
 } Arena;
 
 /* The allocator of the C library. */
@@ -78,8 +78,8 @@ void buf_char(Buf *buf, char c);
 void buf_cut(Buf *buf, uint32_t n);    /* back to its first n characters */
 const char *buf_text(const Buf *buf);  /* "" of an empty one */
 void buf_int(Buf *buf, int64_t value); /* decimal */
-void buf_quoted(Buf *buf,
-                const char *text); /* in quotes, as programs and tile IR write strings: \" \\ \n */
+/* A string in quotes, with \" \\ \n escaped, as in programs and in tile IR. */
+void buf_quoted(Buf *buf, const char *text);
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -21,7 +21,8 @@ typedef struct SourceFile {
     uint32_t n;       /* bytes of text */
     uint32_t base;    /* Span offset of its first byte */
     uint32_t index;   /* 1.. in order of addition */
-    bool is_ir;       /* the text of tile IR; where it comes from stands in `origins`, by offset */
+    /* the file is tile IR as text; `origins` has the places in the program that it was made from */
+    bool is_ir;
     VEC(SourceOrigin) origins;
 } SourceFile;
 
@@ -31,7 +32,7 @@ typedef struct SourcePlace {
     uint32_t line, column;
 } SourcePlace;
 
-/* What stands at offset `at` was made from something in a program that is not at hand. */
+/* The text at offset `at` of a tile IR file was made from this place in a program. */
 struct SourceOrigin {
     uint32_t at;
     SourcePlace place;
@@ -54,7 +55,7 @@ typedef struct Diag {
     uint32_t errors;
     bool show_remarks; /* remarks are dropped unless asked for */
     bool muted;        /* nothing is recorded: for trial evaluation */
-    /* tile IR as text says of each operation where it comes from, not of loops alone */
+    /* printed tile IR names the source place of every operation, not only of loops */
     bool all_places;
 } Diag;
 
@@ -64,8 +65,8 @@ void diag_init(Diag *diag, Arena *arena);
 /* Adds a file; the text is copied. */
 SourceFile *diag_add_file(Diag *diag, const char *path, const char *text, size_t n);
 
-/* Messages start in lower case and carry no full stop.  What is before the message itself, as in "E-SHAPE: the shapes
- * ..", is its name: docs/errors.md has a row for each.  A note belongs to the message before. */
+/* Messages start in lower case and have no full stop.  A message may begin with its name, as in
+ * "E-SHAPE: the shapes .."; docs/errors.md explains each name.  A note belongs to the message before. */
 void diag_error(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warning(Diag *diag, Span span, const char *format, ...)
@@ -76,25 +77,24 @@ void diag_note(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 SourcePlace diag_place(const Diag *diag, uint32_t offset);
-/* The same of the program that it comes from: as the text of tile IR says, or nowhere if that says it of other
- * offsets only.  Offsets are told in ascending order. */
+/* The same, but for an offset in tile IR text the place in the program that it was made from; nowhere if
+ * none was recorded for it.  Call diag_add_origin with ascending offsets. */
 SourcePlace diag_origin(const Diag *diag, uint32_t offset);
 void diag_add_origin(Diag *diag, uint32_t offset, SourcePlace place);
-/* The file of this path, which is added without a text if there is none. */
+/* The file with this path; if there is none, it is added without text. */
 const SourceFile *diag_named_file(Diag *diag, const char *path);
-/* Which one this is of the files that programs come from: the file number of `.loc`; 0: text that says where it comes
- * from. */
+/* The file's number in `.file` and `.loc` lines; 0 for tile IR text that names its source. */
 uint32_t diag_file_number(const Diag *diag, const SourceFile *file);
 /* The path without its folders. */
 const char *file_base_name(const char *path);
 
-/* Takes remarks away again, with their notes. */
+/* Removes all remarks and their notes. */
 void diag_drop_remarks(Diag *diag);
 
 /* All messages as text: `path:line:column: error: ... [E-NAME]`, the line, a caret line. */
 void diag_print(const Diag *diag, Buf *out);
 
-/* The letters of the name that a text begins with, as in "E-SHAPE: ..", without the colon; 0: it has none. */
+/* The length of the name that a message begins with, "E-SHAPE" in "E-SHAPE: .."; 0: it has no name. */
 size_t diag_name_length(const char *text);
 
 static inline Span

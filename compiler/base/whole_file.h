@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A piece of what a file has. */
+/* A part of a file's contents. */
 typedef struct FilePart {
     const void *bytes;
     size_t n;
 } FilePart;
 
-/* Writes the parts beside the place of the file and renames that: on a full disk, say, a file of that name
- * stays what it was.  A device, a pipe or a link (/dev/stdout) is written to in place.  False with errno. */
+/* Writes the parts to a temporary file in the same folder and renames it, so that a failure (a full disk)
+ * leaves an older file as it was.  Devices, pipes and links (/dev/stdout) are written directly.  On failure
+ * returns false with errno set. */
 bool whole_file_write(const char *path, const FilePart *parts, size_t n_parts);
 
 #endif

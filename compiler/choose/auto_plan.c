@@ -17,14 +17,19 @@
 #include "compiler/passes/passrun.h"
 
 enum {
-    MOST_STAGES = 4,
-    ENOUGH_STAGES = 3, /* for a fourth one to be worth less than what follows the loop */
-    MOST_CHOICES = 160,
-    SHOWN = 8,           /* in a report */
-    USUAL_TILE = 64,     /* what divides most sizes of tensors */
-    OTHER_SHARED = 1024, /* barriers, alignment */
-    COOP_K_SHARED = 512  /* the same where all large buffers are counted */
+    MOST_STAGES = 4,     /* more take shared memory from larger tiles; not tried */
+    ENOUGH_STAGES = 3,   /* a fourth stage gains less than a staging buffer for the result */
+    MOST_CHOICES = 160,  /* candidates, a bound on work; the examples have at most 60 */
+    SHOWN = 8,           /* rows of a report */
+    USUAL_TILE = 64,     /* divides most sizes of tensors */
+    OTHER_SHARED = 1024, /* shared memory besides tiles: barriers, vectors, alignment */
+    COOP_K_SHARED =
+        512 /* the same for plans that share a product: all their large buffers are counted */
 };
+
+/* For sizes that are not known, how much longer a launch counts if a tile size does not divide USUAL_TILE: the
+ * last tile of a dimension is mostly padding then.  A round figure. */
+static const double ragged = 1.015;
 
 typedef struct PlanSearch {
     Front front;
@@ -80,7 +85,11 @@ share_fits(const ConsumerWork *w, int64_t registers)
 }
 
 /* Registers of a thread, at least.  Where consumers share a product, one tile that is computed takes the
- * place of a result, and masks are made as they are used. */
+ * place of a result, and masks are made as they are used.
+ *
+ * The constants, and the quarter of the new results that is added, are round figures that keep plans which
+ * ptxas 13.0 spills out of the list: addresses and counters; the same in loops with a shared product; a mask's
+ * index vectors; a vector that a consumer loads itself. */
 static int64_t
 registers_needed(const ConsumerWork *w)
 {
@@ -120,7 +129,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
                              .clocks = consumer_time(target, w, trips, &plan, true),
                              .pipelined = consumer_pipelines(target, w, &plan)};
     found->work.n_loops = 0;
-    found->choice.warps = 4;
+    found->choice.warps = GROUP_WARPS;
     found->choice.plan = plan;
     found->shared_bytes = plan.stages *
                               (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
@@ -136,8 +145,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     }
     /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
-        if (values->values[k] % USUAL_TILE != 0) /* the last tile of a size is mostly padding */
-            found->choice.cost.per_work *= 1.015;
+        if (values->values[k] % USUAL_TILE != 0)
+            found->choice.cost.per_work *= ragged;
     }
     return true;
 }
@@ -575,7 +584,7 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
 TileChoices
 auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
 {
-    enum { TRIED = 3 };
+    enum { TRIED = 3 }; /* plans to build, if the ones before them can not be built */
     Diag *diag = px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice *choices = arena_array(px->arena, TileChoice, TRIED + 1);

@@ -26,16 +26,16 @@ typedef struct PlanCandidates {
     AutoTiles open;
 } PlanCandidates;
 
-/* All plans of kernel `name`, for tensors of these sizes; `asked` has the values to try for parameters that are
- * `auto`, and the numbers of consumers: then each plan has been made, and the list is in the order of their times.
- * Where it is NULL the values are the usual ones, and the order is that of estimates: what one consumer does alone
- * stands for each of several, and the last wave of blocks is full where the sizes are not known. */
+/* All plans of kernel `name` for tensors of these sizes, the best first.  With `asked`, which has the values to
+ * try for `auto` parameters and the numbers of consumers, each plan is built and the list is ordered by their
+ * times.  Without it (NULL) the usual values are tried and the list is ordered by quicker estimates: the work of
+ * one consumer stands for that of each, and if sizes are not known the last wave counts as full. */
 PlanCandidates auto_plan_candidates(const Front *front, PassContext *px, Arena *trials,
                                     const char *name, const struct TilecSearch *asked,
                                     const int64_t *sizes);
-/* Ways to compile kernel `name` with warp groups that share a block, the best first: what was
- * measured (tuning.h) before what is predicted.  None when the target has no such products, when no
- * plan fits (a remark says why), when something else was measured to be better, or `px` pins none. */
+/* Ways to compile kernel `name` with roles, the best first: measured ones (tuning.h) before predicted ones.
+ * None if the target predicts no roles, if no plan fits (a remark says why), if something else was measured to
+ * be better, or if `px` pins no plan. */
 TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name);
 
 #endif

@@ -16,12 +16,12 @@
 #include "compiler/passes/passrun.h"
 
 enum {
-    MAX_TRIED = 64,
-    FULL_WARPS = 8,   /* of an SM, at least */
-    COARSE_TRIED = 8, /* of the grid, after the guess */
-    MAX_SETTLED = 4,  /* choices whose code is made */
-    NOTCH = 16,
-    SMALL_TILE = 1024 /* elements; one or two warps are enough for a product of so few */
+    /* bounds on the work of a compilation (tests/work.txt) */
+    MAX_TRIED = 64,   /* choices that are compiled as far as the estimate needs */
+    COARSE_TRIED = 8, /* of them, those from the coarse grid: the best guesses */
+    MAX_SETTLED = 4,  /* choices that are lowered to count their registers */
+    NOTCH = 16,       /* the step between tile sizes, the rows of an mma.sync */
+    SMALL_TILE = 1024 /* elements of a product for which one or two warps are enough */
 };
 
 TirFn *

@@ -1,8 +1,8 @@
-/* auto_tiles.h - choosing what a kernel leaves open: the values of parameters whose default is
- * `auto`, the number of warps, and how many buffers a pipelined load gets.
+/* auto_tiles.h - chooses the values of `auto` parameters, the number of warps, and the stages of pipelined
+ * loads, for kernels without roles.
  *
- * Candidates are compiled as far as the plan of shared memory and compared by the cost model
- * (cost.h); what the user pinned, with -D, --warps, --stages or an attribute, stays as it is.
+ * Candidates are compiled up to the plan of shared memory and compared by the cost model (cost.h).  What
+ * the user pinned (-D, --warps, --stages, an attribute) stays.
  */
 #ifndef TILEC_AUTO_TILES_H
 #define TILEC_AUTO_TILES_H
@@ -13,15 +13,15 @@
 
 /* One way to compile a kernel. */
 typedef struct TileChoice {
-    /* of the `auto` parameters, in the order in which they are asked for; the last one holds for
-       all further ones, too */
+    /* of the `auto` parameters, in the order in which they are asked for; the last value is used
+       for all further ones */
     int32_t values[MAX_AUTO];
     uint32_t warps, stages;             /* 0: as pinned, or the passes' own choice */
     PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
-    TirFn *fn;   /* what the passes made of it, .. */
-    LirFn *code; /* .. and its code, if both were made already and there was nothing to say */
+    TirFn *fn;   /* the kernel after the passes .. */
+    LirFn *code; /* .. and lowered, if that was done already and gave no messages */
 } TileChoice;
 
 typedef struct TileChoices {
@@ -37,7 +37,7 @@ TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice
  * products, and when nothing fits. */
 TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name);
 
-/* Says in the program itself that its loops have one stage, where they say nothing: two is what they have unsaid. */
+/* Sets loops without a stage count to one stage; their default is two. */
 void tile_choice_say_one_stage(const TirBlock *block);
 
 #endif

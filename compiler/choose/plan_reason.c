@@ -1,5 +1,6 @@
-/* plan_reason.c - asks the pass `plan` for the plan that was given, else for two consumers, with middling sizes for
- * what is open, and keeps what it says.  What the search for plans hears from its trials is dropped. */
+/* plan_reason.c - runs the passes up to `plan` once more, with the plan that was given (else two consumers) and
+ * middling sizes for `auto` parameters, and keeps the reason that `plan` gives for refusing.  The search for
+ * plans drops the messages of its trials. */
 #include "compiler/choose/plan_reason.h"
 
 #include <string.h>

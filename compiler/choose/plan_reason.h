@@ -6,12 +6,12 @@
 #include "compiler/front/front.h"
 #include "compiler/passes/pass.h"
 
-/* What stands against a plan for kernel `name`, and where: "no loop has products (a.tile:12)".  NULL
- * when nobody looked for one. */
+/* Why kernel `name` has no plan, and where: "no loop has products (a.tile:12)".  NULL when no plan was
+ * looked for. */
 const char *plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name);
-/* The same as a warning, or what the options make of that, or, where they are shown, a remark at that place; none
- * where nobody looks for one: no loop of the kernel has products, or it keeps warp groups out.  `error`: what the best
- * plan failed with; NULL: there was none.  How many warnings it gave. */
+/* Gives the same as a warning (-Wplan), or as a remark if remarks are shown; returns the number of warnings.
+ * None for a kernel whose loops have no products, or that pins no plan.  `error`: why the best plan could not
+ * be built; NULL: there was no plan. */
 uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
                       const char *error);
 

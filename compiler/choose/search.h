@@ -6,15 +6,15 @@
 #include "compiler/front/front.h"
 #include "compiler/passes/pass.h"
 
-/* Tries the tile sizes of `search` on a kernel, with all divisions among warp groups; the list goes
- * to `out`.  `trials` is emptied again and again.  What stands against it goes to px->diag. */
+/* Tries the tile sizes of `search` on a kernel with all divisions among warp groups and prints the list to
+ * `out`.  `trials` is reset for each trial.  Reasons for an empty list go to px->diag. */
 void search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch *search,
                 Buf *out);
 
 /* The list of plans that can be built, as a table or as JSON. */
 void search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
                         const TilecSearch *search, const int64_t *sizes, Buf *out);
-/* What a line of the tuning database is about: "{..,"tiles":{..}", to be gone on with. */
+/* The beginning of a line of the tuning database, which says what it is about: "{..,"tiles":{..}". */
 void search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
                       const int64_t *sizes, const int32_t *values, Buf *out);
 

@@ -6,20 +6,19 @@
  * station takes its time times one more than the customers that n - 1 leave in it on average.  That
  * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers more.
  *
- * A consumer does not wait for all of its products: others run under its own arithmetic, and only keep the
- * tensor cores from the other consumers.  In a pipelined loop (products of stage 1 run into the next iteration) it
- * waits for the products of stage 0; in an in-order loop for the first product of each stage; with lookahead for
- * the first product of stage 1 only.  In an in-order loop two chains of products begin, each with a gap.  Consumers that share a product wait for one another
- * instead, the longer the more there are, and with that for most of the products of all.
+ * A consumer waits for some of its products only; the others run under its own arithmetic and just keep the
+ * tensor cores busy for the other consumers.  In a pipelined loop (products of stage 1 run into the next
+ * iteration) it waits for the products of stage 0; in an in-order loop for the first product of each of two
+ * dependent chains, each with a gap; with lookahead for the first product of the second chain.  Consumers that
+ * share a product wait for each other instead, longer the more there are, and so for most products of all.
  *
- * In a loop of nothing but products there is nobody to wait for: products, the port of shared memory and
- * copies work at the same time, each well enough to hide behind the busiest but not perfectly (a norm);
- * a stage is filled while others are read, the more evenly the more there are.  A product that is computed with swap_ab
- * leaves its result transposed, which costs more to store.  Of the last tiles of a launch there may be
- * fewer than the chip has room for.
+ * In a loop of nothing but products, tensor cores, the port of shared memory and copies work at the same
+ * time.  They overlap well but not perfectly: their times are combined by a norm with a high exponent.  More
+ * stages make copies and reads overlap more evenly.  swap_ab leaves a result transposed, which costs more
+ * to store.  The last wave of a launch may have fewer tiles than the chip has room for.
  *
- * What pairs of blocks fetch once for both comes to each of them all the same: the way into an SM is what
- * copies take.  A stage that both must give back comes a little later.
+ * A pair of blocks fetches shared tiles once, but each SM still receives all its bytes, and the way into the
+ * SM is the limit.  A stage that both blocks must release is free a little later.
  *
  * The constants are in the target's record, with their source.
  */

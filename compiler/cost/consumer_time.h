@@ -1,8 +1,8 @@
 /* consumer_time.h - how long a kernel with a plan for warp groups takes, as this compiler builds it.
  *
- * group_time.h's question is what the best code for a division could do; here a plan exists, and the
- * answer is what its code does.  Three steps: what an iteration asks of the units (consumer_work), how
- * many iterations there are (trips.h), how long that takes (consumer_time).
+ * Three steps: what an iteration asks of the units (consumer_work), how many iterations there are
+ * (trips.h), how long that takes (consumer_time).  (group_time.c estimates divisions for which there need
+ * be no code.)
  */
 #ifndef TILEC_CONSUMER_TIME_H
 #define TILEC_CONSUMER_TIME_H
@@ -12,48 +12,48 @@
 
 enum { CONSUMER_LOOPS = 8 };
 
-/* What one consumer asks for. */
+/* The work of one consumer. */
 typedef struct ConsumerWork {
-    /* clocks of the units that an SM has, in an iteration of the loop that masks least */
+    /* clocks of the SM's units for an iteration of the loop with the fewest masks */
     double tensor;       /* products */
     double shared;       /* the port of shared memory */
     double special;      /* exp2, .. */
     double issue;        /* instructions of tile arithmetic, for each of four schedulers */
-    double stage0;       /* shares of the products: those of loaded tiles alone, .. */
-    double first, after; /* .. the first of these, and of all others */
+    double stage0;       /* shares of `tensor`: products of loaded tiles alone, .. */
+    double first, after; /* .. the first of these, and the first of the others */
     /* elements of vectors that a consumer loads itself, an iteration */
     double vectors;
     double added;      /* elements that it adds to memory from registers */
     double multiplies; /* of an iteration */
     double stored;     /* bytes that leave after the loop */
-    /* of what may leave through shared memory: 128 bytes of each row; 0: none */
+    /* staging bytes for results that leave by TMA: 128 bytes of each row; 0: none do */
     int64_t atom_column_bytes;
-    /* it fits the stage of a tile that a consumer loads once (roles_store.c) */
+    /* the result fits into the stage of a tile that a consumer loads once (roles_store.c) */
     bool leaves_over;
-    /* of a stage, of pipelines the loop goes around */
+    /* bytes of a stage of the loop's pipelines, and of those filled once for a work tile: shared by
+       the consumers, and each consumer's own */
     int64_t pipeline_bytes_shared, pipeline_bytes_own;
     int64_t once_bytes_shared, once_bytes_own;
-    int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers share out */
+    int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers divide */
     int64_t accumulators, fresh; /* registers of a thread */
-    int64_t share;               /* the same: its share of a product that consumers share out */
-    int32_t widest, rows;        /* columns of a product; rows of a consumer's */
-    int64_t kept;                /* registers: tiles that are computed and used more than once */
-    /* registers: the largest vector of an iteration, of which a thread of a product with swap_ab
-       has one element in four */
+    int64_t share;               /* the same: its share of a product that consumers divide */
+    int32_t widest, rows;        /* the most columns of a product; rows of a consumer's products */
+    int64_t kept;                /* registers: computed tiles that are used more than once */
+    /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of it) */
     int64_t vector;
-    bool positions;                 /* it computes with the elements' places, as numbers */
-    bool swap_ab;                   /* some sum is computed with swap_ab */
+    bool positions;                 /* index vectors are computed with (iota) */
+    bool swap_ab;                   /* some accumulator is computed with swap_ab */
     bool coop_k;                    /* consumers share a product: all have all iterations */
-    bool cooperative;               /* consumers divide the tiles */
+    bool cooperative;               /* consumers divide the tiles of one program */
     bool lookahead;                 /* an iteration's first product begins in the one before */
     bool held;                      /* a tile is read from the first products to the last */
-    bool program_masks;             /* the program masks elements itself */
+    bool program_masks;             /* the program has masks of its own */
     bool pairs;                     /* blocks can run in pairs that share loads */
-    bool variable_trips;            /* tiles of the grid differ in length */
-    bool sliding;                   /* those at the ends of an axis are shorter than others */
-    TripLoop loops[CONSUMER_LOOPS]; /* those with products; masks in clocks of issue */
+    bool variable_trips;            /* work tiles differ in their number of iterations */
+    bool sliding;                   /* only those at the ends of an axis are shorter */
+    TripLoop loops[CONSUMER_LOOPS]; /* loops with products; masks in clocks of issue */
     uint32_t n_loops;
-    uint32_t axis; /* of the grid, which consumers divide */
+    uint32_t axis; /* the consumer axis of the grid */
 } ConsumerWork;
 
 /* Of a kernel on which the passes up to `plan` have run, for `consumers` consumers. */
@@ -66,20 +66,20 @@ bool consumer_only_mmas(const ConsumerWork *work);
 
 /* Clocks of an SM. */
 typedef struct ConsumerClocks {
-    double mmas, arithmetic; /* of one consumer and iteration, alone */
-    double iteration;        /* of all consumers */
-    double wait;             /* of that, for copies; not in a tile's first one */
-    double start;            /* to begin and end a tile */
-    double tile;             /* of the grid, on average */
-    double total;            /* the launch */
+    double mmas, arithmetic; /* of one consumer and iteration, if it had the SM to itself */
+    double iteration;        /* of all consumers together */
+    double wait;             /* the part of it that waits for copies; not in a tile's first one */
+    double start;            /* to begin and end a work tile */
+    double tile;             /* of a work tile, on average */
+    double total;            /* of the launch */
 } ConsumerClocks;
 
-/* Iterations of the SM that has the most, when SM i goes through tiles i, i + SMs, .. */
+/* The most iterations of any SM under the static scheduler: SM i has tiles i, i + SMs, .. */
 double consumer_most_static(const Target *target, const ConsumerTrips *trips);
 /* How many tiles have at least as many iterations as sample `k`. */
 double consumer_as_long(const ConsumerTrips *trips, uint32_t k);
-/* Of a launch with such `trips`; `whole_waves`: the last tiles leave SMs idle (that needs sizes that
- * are known). */
+/* The time of a launch with these `trips`; `whole_waves`: count the idle SMs of the last wave (only for known
+ * sizes). */
 ConsumerClocks consumer_time(const Target *target, const ConsumerWork *work,
                              const ConsumerTrips *trips, const PlanHints *plan, bool whole_waves);
 

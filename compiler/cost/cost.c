@@ -16,18 +16,22 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
+/* Registers of a thread: round figures for ptxas 13.0, chosen together with the chips' LoopTimes
+ * (backends/ptx/targets.h, tests/api/unit/test_cost.c). */
 enum {
-    NOMINAL_EXTENT = 4096, /* of a range that a loop steps through */
-    PLAIN_REGISTERS = 28,  /* addresses, counters, fragments still under way */
-    FULL_WARPS = 8,
-    SPILL_MARGIN = 8,  /* registers that ptxas wants beyond those to schedule well */
-    LEFT_ALIVE = 7,    /* of all registers, those that code should not keep alive */
-    SAFE_ALIVE = 24,   /* and those with which it is on the safe side */
-    TIGHT = 35,        /* the estimate may be so far off */
-    MOST_SPILLED = 64, /* more than this is never worth it */
+    PLAIN_REGISTERS = 28, /* besides tiles: addresses, counters, fragments */
+    SPILL_MARGIN = 8,     /* free registers that ptxas needs to schedule well */
+    LEFT_ALIVE = 7,       /* if fewer stay free in the lowered code, it is likely to spill */
+    SAFE_ALIVE = 24,      /* if so many stay free, it does not */
+    TIGHT = 35, /* the estimate may be so much too low: closer to the limit, lower and count */
+    MOST_SPILLED = 64 /* kernels that spill more are never the best */
 };
 
-/* A branch that rows decide to take for themselves is taken rarely. */
+/* The extent of a range that a loop steps through, where it is not known: long enough for the steady state to
+ * count most. */
+enum { NOMINAL_EXTENT = 4096 };
+
+/* How often a branch that rows take by themselves (@by_rows) is taken: seldom; a round figure. */
 static const double rare = 0.15;
 
 typedef struct Interval {
@@ -400,7 +404,7 @@ cost_op(Model *m, const TirOp *op)
             units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
         return;
     case TIR_REDUCE:
-        /* shuffles */
+        /* two shuffles over a row's four lanes, each at a quarter of the rate of f32 operations */
         units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops;
         break;
     default: break;

@@ -10,50 +10,52 @@
 #include "compiler/ir/tir.h"
 #include "compiler/passes/pass.h"
 
-/* What a block asks of its SM, in clocks of the unit that does it. */
+/* Warps of an SM below which latency shows: two for each of its four schedulers. */
+enum { FULL_WARPS = 8 };
+
+/* The work of a block, in clocks of the unit that does it, or counted. */
 typedef struct CostUnits {
     double tensor;   /* products */
     double shared;   /* bytes to and from shared memory */
     double special;  /* exp2, rcp, .. */
-    double lanes;    /* f32 arithmetic and all else that goes through the lanes */
+    double lanes;    /* f32 arithmetic and all other instructions of the lanes */
     double global;   /* bytes to and from global memory */
     double atomic;   /* additions to memory */
-    double barriers; /* how many */
-    double rounds;   /* iterations of loops with products */
-    double waits;    /* how many, for copies that nothing runs ahead of */
-    double turns;    /* how many, for copies that a product ran ahead of */
+    double barriers; /* number of barriers */
+    double rounds;   /* number of iterations of loops with products */
+    double waits;    /* number of waits for copies that were just started */
+    double turns;    /* number of waits for copies that a product ran in front of */
 } CostUnits;
 
 typedef struct Cost {
-    bool fits;            /* within the limits of the target */
-    const char *misfit;   /* why not */
-    int32_t registers;    /* that a thread would like to have */
-    int32_t kept;         /* of these: operands of products that stay in registers over a loop */
-    int32_t spilled;      /* beyond what a thread can have */
-    int32_t alive;        /* at once in the code that was made of it; 0: none was made */
+    bool fits;            /* it is within the limits of the target */
+    const char *misfit;   /* if not: which limit */
+    int32_t registers;    /* of a thread, without a limit */
+    int32_t kept;         /* how many of these hold operands over a loop */
+    int32_t spilled;      /* how many exceed the limit */
+    int32_t alive;        /* alive at once in the lowered code; 0: it was not lowered */
     int32_t shared_bytes; /* of a block */
     int32_t blocks;       /* on an SM at once */
     CostUnits units;      /* of one block */
-    /* of one block, with `blocks` of them on each SM: the time of the SM over the blocks it runs in
-       that time */
+    /* of one block: the time in which an SM runs `blocks` blocks, divided by `blocks` */
     double clocks;
-    double work;     /* multiply-adds that the program asked for; without products elements */
-    double per_work; /* clocks for 1024 units of work: what is compared */
+    double work;     /* multiply-adds of the program; elements if it has no products */
+    double per_work; /* clocks for 1024 units of work: the figure that is compared */
 } Cost;
 
 /* Of a kernel on which the passes up to place_sync have run. */
 void cost_estimate(PassContext *px, TirFn *fn, Cost *cost);
-/* Of a kernel as the front end made it, for `warps` warps and `stages` buffers: a guess that needs
- * no pass.  Registers and shared memory are lower bounds: what does not fit here does not fit. */
+/* A guess that needs no pass, from the front end's tile IR, for `warps` warps and `stages` stages.
+ * Registers and shared memory are lower bounds: a kernel that does not fit here does not fit. */
 void cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost);
 
-/* Whether a kernel needs so many registers, by the estimate, that its code should be made to see. */
+/* Whether the estimated registers are so close to the limit that the kernel should be lowered to count them. */
 bool cost_is_tight(const Target *target, const Cost *cost);
-/* Takes account of the registers that are alive at once in the code that was made. */
+/* Corrects the cost by the number of registers that are alive at once in the lowered code. */
 void cost_settle(const Target *target, uint32_t alive, Cost *cost);
 
-/* How often a block of an operation is gone through, whenever the operation is: rows seldom take a
- * branch for themselves. */
+/* How often a block of an operation runs for each time the operation does: branches that rows take by
+ * themselves (@by_rows) are rare. */
 double cost_share(const TirOp *op, uint32_t block);
 
 #endif

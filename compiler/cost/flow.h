@@ -1,9 +1,8 @@
 /* flow.h - the products of a kernel's main loop, and what flows between them.
  *
- * A search for plans asks little of a kernel: how large its products are, which operands come from
- * memory and which from other products, what lives from one iteration to the next, what must
- * be alive together, and which products have to be divided in the same way.  This is it; what the
- * kernel computes does not matter.
+ * All that `tilec search` needs to know of a kernel: the sizes of its products, which operands come from
+ * memory and which from other products, what lives from one iteration to the next, which results are
+ * alive together, and which products must be divided in the same way.
  */
 #ifndef TILEC_FLOW_H
 #define TILEC_FLOW_H
@@ -12,7 +11,7 @@
 
 enum { FLOW_MMAS = 16, FLOW_TILES = 24, FLOW_TIES = 16 };
 
-/* A tile that is brought from memory to be an operand: of 16-bit elements, in shared memory. */
+/* A tile of 16-bit elements that is loaded into shared memory to be an operand. */
 typedef struct FlowTile {
     const TirVal *value;
     const char *name;
@@ -24,11 +23,11 @@ typedef struct FlowTile {
 
 enum { FLOW_ROUND = 32 }; /* elements: the least box of a swizzle with 64 bytes */
 
-/* A tile of 16-bit elements computed of products, for others to read. */
+/* A tile of 16-bit elements that is computed from products and is an operand of others. */
 typedef struct FlowValue {
     const TirVal *value;
     int32_t rows, cols;
-    uint32_t mmas;   /* bits: those it is computed of */
+    uint32_t mmas;   /* bits: the products that it is computed from */
     uint32_t mma;    /* one of them, with the same rows and columns .. */
     bool transposed; /* .. or with rows and columns exchanged */
 } FlowValue;
@@ -46,13 +45,13 @@ typedef struct FlowMma {
     const char *name;
     int32_t m, n, k;
     FlowOperand a, b;
-    bool open_depth;      /* k is a piece of a longer sum: the loop goes along it */
+    bool open_depth;      /* k is a tile of a longer contraction, which the loop goes along */
     bool carried;         /* accumulates over the loop */
     bool onto;            /* accumulates onto another product of the same iteration */
-    int32_t output_bytes; /* of an element, when it goes to memory in each iteration; else 0 */
-    bool reduced[2];      /* some reduction runs along this dimension of the result */
-    uint32_t division;    /* products of one division are divided among warp groups alike */
-    uint32_t alive;       /* fresh results of one set are alive together */
+    int32_t output_bytes; /* of an element, if the result goes to memory in each iteration; else 0 */
+    bool reduced[2];      /* a reduction runs along this dimension of the result */
+    uint32_t division;    /* products with the same number are divided among warp groups alike */
+    uint32_t alive;       /* new results with the same number are alive together */
 } FlowMma;
 
 typedef struct Flow {
@@ -64,8 +63,8 @@ typedef struct Flow {
     FlowValue values[FLOW_TILES];
     uint32_t n_values;
     uint32_t divisions;
-    /* pairs of products, the rows of the one with statistics of the columns of the other: they are
-     * divided alike when one of them is transposed */
+    /* pairs of products: the rows of one meet statistics of the columns of the other, so that they are
+     * divided alike if exactly one of them is transposed */
     uint32_t ties[FLOW_TIES][2];
     uint32_t n_ties;
     int64_t final_bytes;   /* tiles of products that are stored after the loop */

@@ -1,15 +1,15 @@
-/* group_plans.c - enumerates plans, and counts what they take.
+/* group_plans.c - enumerates plans, and counts their registers, shared memory and traffic.
  *
- *   registers   accumulators that live over the loop, and the largest set of fresh results that is
- *               alive together; with `pipelined` half as much again, for while the next result is
- *               computed the last one is still an operand, of 16 bits
- *   memory      tiles of the loop have two stages; the one that is needed last may have a single
- * one where two do not fit, in loops of which no iteration can run ahead.  Tiles that stay have
- * one, and what is stored after the loop takes their place.  Values that products read from shared
- * memory have one place; results that leave in each iteration one, of the elements in which they
- * leave traffic     a product reads, for every 64 rows and every part of its columns, its left
- * operand (64 rows) unless that is in registers, and its right one; values are written once,
- *               results that leave are written and read
+ *   registers   accumulators that live over the loop, and the largest set of new results that are alive
+ *               together; half as much again with `pipelined`, because the last result is still an
+ *               operand, of 16 bits, while the next one is computed
+ *   memory      tiles of the loop have two stages; the one that is needed last may have one if two do not
+ *               fit and no iteration runs ahead.  Tiles loaded before the loop have one, and results stored
+ *               after the loop reuse it.  Values that products read from shared memory have one place, and
+ *               so have results that leave in each iteration, in the type in which they leave
+ *   traffic     for every 64 rows and every part of its columns a product reads its left operand, unless
+ *               that is in registers, and its right one; values are written once, results that leave
+ *               are written and read
  *
  * A left operand can stay in registers when each warp group has just the rows that it needs: its
  * maker's warp groups lie along the same dimension, each with all of the other one.

@@ -1,5 +1,5 @@
-/* group_plans.h - the ways in which warp groups can share the products of a loop, and what each
- * takes of registers, shared memory, its port, and time.
+/* group_plans.h - the ways in which warp groups can share the products of a loop, and the registers, shared
+ * memory, shared memory traffic and time of each.
  *
  * One warp group copies tiles into shared memory, `consumers` others compute.  A product of a warp
  * group has 64 rows, its left operand in shared memory or in registers, its right one in shared
@@ -52,16 +52,15 @@ typedef VEC(GroupPlan) GroupPlans;
 
 /* Why there is no plan: what the nearest ones would need. */
 typedef struct GroupNeeds {
-    uint32_t divisions; /* how many there are that the instructions can do */
-    /* of the plan that is least over its limit; both 0: some plan has enough */
+    uint32_t divisions; /* how many the instructions can do */
+    /* of the plan that exceeds its limit the least; both 0: some plan has enough registers */
     int32_t registers, register_limit;
     int64_t shared_bytes; /* of the smallest plan that has enough registers */
-    bool cut;             /* there were too many ways to divide the products for all to be tried */
+    bool cut;             /* there were too many divisions to try them all */
 } GroupNeeds;
 
-/* Adds all plans for `consumers` warp groups that are within the limits of the target; `stages` is
- * that of the tiles of the loop, 0: as it suits.  `needs` is kept up to date over calls; it begins
- * as all zeros. */
+/* Adds all plans for `consumers` warp groups within the limits of the target; `stages`: of the loop's tiles, 0:
+ * chosen here.  `needs` accumulates over calls; set it to zeros before the first. */
 void group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
                  uint32_t stages, GroupPlans *out, GroupNeeds *needs);
 /* Fills in the clocks. */

@@ -1,14 +1,13 @@
-/* group_time.c - an estimate of an iteration of a division among warp groups, for which there need be no code.
- * What was built has a time (kernel_time.h); this is how `search` orders what might be.
+/* group_time.c - estimates the time of an iteration for a division among warp groups that need not be built.
+ * `search` orders its list by it.  Plans that were built have a time of their own (kernel_time.h).
  *
  * An instruction of a product reads its operands from shared memory while it runs, so products take
  * the time of the tensor cores or that of the port, whichever is longer.  Tile arithmetic (its
  * busiest unit) runs under them, but not perfectly: the two add up as a norm with a power p between
  * 1 (one after the other) and infinity (perfectly hidden); p is larger when the next iteration's
- * first product is under way during the arithmetic.  Nor can an iteration be quicker than what one
- * warp group has to do one after the other, where one product needs what another one gave.  In a loop
- * of nothing but products, tensor cores and port add up as such a norm.  A value that goes from warp
- * group to warp group costs a barrier of all of them.
+ * first product runs during the arithmetic.  An iteration also takes at least as long as one warp group's
+ * chain of dependent products and arithmetic.  In a loop of nothing but products, tensor cores and port are
+ * combined by such a norm.  A value that goes from one warp group to another costs a barrier of all.
  */
 #include "compiler/cost/group_plans.h"
 

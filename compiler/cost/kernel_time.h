@@ -19,8 +19,8 @@ typedef struct KernelTime {
 
 /* Microseconds of a launch that takes so many clocks. */
 double kernel_microseconds(const Target *target, const ConsumerClocks *clocks);
-/* Of a kernel on which the passes up to `plan` have run with `hints`; `sizes` NULL: those that it says it has most
- * often.  NULL: it has no plan, or how long such kernels take on the target is not known. */
+/* The time of a kernel on which the passes up to `plan` have run with `hints`, for these sizes (NULL: its usual
+ * ones).  NULL: it has no plan, or the target has no times for such kernels. */
 KernelTime *kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints *hints,
                         const int64_t *sizes);
 /* "an iteration takes 1988 clocks, a launch for B=8 S=4096 384.3 us" */

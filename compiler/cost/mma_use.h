@@ -11,8 +11,8 @@ typedef struct MmaUse {
     double bytes;  /* of operands, through the port of shared memory */
 } MmaUse;
 
-/* Of a product of warp groups (or of the four warps of a role), as its instructions see it: a[rows, depth]
- * b[depth, cols], b in shared memory, which each group of 64 rows reads anew; a in registers or there, too. */
+/* The use of a product a[rows, depth] b[depth, cols] by warp groups (or by the four warps of a role).  b is in
+ * shared memory and is read once for every 64 rows; a is in registers or in shared memory. */
 MmaUse mma_use(const Target *target, double rows, double cols, double depth, bool left_in_shared);
 /* The form of the products of one warp. */
 const MmaForm *mma_of_warp(const Target *target);

@@ -14,21 +14,22 @@ typedef struct Trips {
 Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4 };
 
-/* A loop, and what masks cost in an iteration of each segment of it (of the last for all beyond). */
+/* A loop, and the cost of its masks in an iteration of each of its segments (the last entry stands for all
+ * further ones). */
 typedef struct TripLoop {
     const TirOp *op;
     double masks[TRIP_SEGMENTS];
 } TripLoop;
 
-/* The same for programs of which some share a block: consumers, along one axis of the grid. */
+/* The same for kernels with consumers: neighbouring programs along an axis share a block. */
 typedef struct ConsumerTrips {
     double blocks; /* of the launch */
-    double each;   /* iterations of a consumer, on average over all places in all blocks */
-    /* iterations of the consumer that has the most in its block, on average over blocks */
+    double each;   /* iterations of a consumer, on average over all consumers of all blocks */
+    /* the most iterations of any consumer of a block, on average over blocks */
     double most;
-    double masks; /* what masks cost in all of these */
+    double masks; /* the cost of masks in these iterations */
     double along; /* blocks along the axis, .. */
-    /* .. and iterations of n of them, evenly spaced: averages of consumers */
+    /* .. and the iterations of n of them, evenly spaced, averaged over consumers */
     double block[TRIP_SAMPLES];
     uint32_t n;
 } ConsumerTrips;
@@ -38,8 +39,8 @@ ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_
                                  uint32_t axis, uint32_t consumers, const int64_t *sizes);
 /* Points of one axis of the grid. */
 int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
-/* Sizes for a prediction when none are given: what the kernel says they are most often, else 4096 for
- * what is gone through in tiles, 8 for all else, by index. */
+/* Sizes for a prediction when none are given, by index: the kernel's usual size, else 4096 for dimensions
+ * that are divided into tiles and 8 for others. */
 int64_t *trips_usual_sizes(Arena *arena, const TirFn *fn);
 /* Whether some range over this size is cut into tiles: a loop or an axis of the grid goes over it
  * in steps. */

@@ -11,11 +11,18 @@ enum {
     GROUP_WARPS = 4,
     GROUP_LANES = GROUP_WARPS * WARP_LANES,
     GROUP_ROWS = 64,
+    /* "mma.sync.m16n8k16", of 16-bit elements; a wgmma has the same depth */
+    MMA_ROWS = 16,
+    MMA_COLS = 8,
+    MMA_DEPTH = 16,
+    /* "ldmatrix": a matrix has so many rows of 16 bytes */
+    MATRIX_ROWS = 8,
     /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16
      * bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024 */
     SWIZZLE_PIECE = 16,
     SWIZZLE_BYTES = 128,
     SWIZZLE_ROWS = 8,
+    SWIZZLE_BITS = 3, /* of a piece's number in its row */
     SWIZZLE_SPAN = SWIZZLE_BYTES * SWIZZLE_ROWS,
     /* "mbarrier": an object; how many arrivals a phase may expect */
     MBARRIER_BYTES = 8,

@@ -128,7 +128,7 @@ layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_
 {
     Layout *layout = arena_new(arena, Layout);
     int32_t wm = (int32_t)warps_m, wn = (int32_t)warps_n;
-    int32_t all_rows = round_up(rows, 16 * wm), all_cols = round_up(cols, 8 * wn);
+    int32_t all_rows = round_up(rows, MMA_ROWS * wm), all_cols = round_up(cols, MMA_COLS * wn);
 
     layout->rank = 2;
     layout->shape[0] = all_rows;
@@ -203,7 +203,7 @@ layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t w
 {
     Layout *layout = arena_new(arena, Layout);
     int32_t wn = (int32_t)warps_n;
-    int32_t all_k = round_up(k, 16), all_cols = round_up(cols, 8 * wn);
+    int32_t all_k = round_up(k, MMA_DEPTH), all_cols = round_up(cols, MMA_COLS * wn);
 
     layout->rank = 2;
     layout->shape[0] = all_k;

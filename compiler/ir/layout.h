@@ -59,8 +59,8 @@ const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps
  * other, the warps next to each other in each. */
 const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);
 const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k);
-/* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  Warps
- * are stacked along the rows in consumers (`warps` of them). */
+/* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  The `warps`
+ * warps are stacked along the rows. */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
@@ -79,16 +79,16 @@ const Layout *layout_collapse(Arena *arena, const Layout *layout, TirType shape)
  * thread, ignoring axes where `from` has extent 1 (broadcast).  NULL when some element would have
  * to move between threads. */
 const int32_t *layout_register_map(Arena *arena, const Layout *from, const Layout *to);
-/* `layout` after one bit of the lane and the lowest bit of register digit `digit` change places;
- * the new register bit follows the digits below `at`.  NULL when the digit is odd or the lane bit
- * tells copies apart. */
+/* `layout` after an exchange of one lane bit with the lowest bit of register digit `digit`; the new
+ * register bit is placed behind the digits below `at`.  NULL when the digit's extent is odd or lanes that
+ * differ in this bit hold copies. */
 const Layout *layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit, uint32_t digit,
                               uint32_t at);
-/* `layout` after the exchange that doubles the run of neighbouring elements along `axis` with which
- * a thread's registers begin; NULL when there is none. */
+/* `layout` after an exchange that doubles the number of neighbouring elements along `axis` in a thread's
+ * first registers; NULL when no exchange does. */
 const Layout *layout_widen(Arena *arena, const Layout *layout, uint32_t axis);
-/* How many neighbouring elements along `axis` a thread's registers begin with, and how many all lanes
- * cover together when each takes these, but no more than `most`. */
+/* How many neighbouring elements along `axis` a thread's first registers hold, and how many neighbouring
+ * elements all lanes hold together in them; at most `most`. */
 int32_t layout_own_run(const Layout *layout, uint32_t axis, int32_t most);
 int32_t layout_run(const Layout *layout, uint32_t axis, int32_t most);
 /* `layout` after the exchange that doubles this run, with lanes that lie along the other axis; NULL
@@ -100,8 +100,8 @@ bool layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, ui
                           uint32_t *digit);
 /* True when going from one layout to the other moves elements only inside a warp. */
 bool layout_warp_local(const Layout *from, const Layout *to);
-/* Whether thread (lane, warp) is the first of those that hold its elements, as masks over the
- * lane bits that only make copies; warp digits likewise.  A store is done by the first alone. */
+/* The lane bits in which lanes that hold copies of the same elements differ.  Only the lane with zeros in
+ * them stores.  layout_copies_warps: whether warps hold copies. */
 uint32_t layout_copy_lanes(const Layout *layout);
 /* Whether warps hold different parts of `axis`; no layout: they do not. */
 bool layout_crosses_warps(const Layout *layout, uint32_t axis);
@@ -110,8 +110,8 @@ bool layout_copies_warps(const Layout *layout);
 /* ---- shared memory ---- */
 
 /* A row-major buffer of `rows` x `pitch` bytes whose 16-byte chunks are permuted inside each row:
- * chunk c of row r lies at c ^ ((r >> shift) & (2^bits - 1)).  A pitch of p chunks permits up to
- * log2 of the largest power of two dividing p bits. */
+ * chunk c of row r lies at c ^ ((r >> shift) & (2^bits - 1)).  2^bits must divide the number of chunks
+ * in a row. */
 typedef struct SharedLayout {
     int32_t rows, cols; /* physical extents, elements */
     int32_t pitch;      /* bytes from row to row, a multiple of 16 */

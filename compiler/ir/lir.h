@@ -19,8 +19,8 @@ typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
 typedef struct LirRegInfo {
     LirClass class;
     bool is_mutable;
-    /* written by products at their own pace: what is computed from it is computed where it is asked
-       for, never shared or moved */
+    /* an accumulator that asynchronous products write: instructions that read it stay where they
+       are, they are neither shared nor hoisted */
     bool is_home;
     uint32_t depth; /* of the region that defines it: 0 is the kernel's body */
     /* the pure instruction that makes it; NULL: another one, or several */
@@ -42,11 +42,11 @@ typedef enum LirFlags {
     LF_EFFECT = 2,   /* must stay, in order */
     LF_LOAD = 4,     /* reads memory */
     LF_COMMUTES = 8, /* the two operands may change places */
-    LF_KEEP = 16,    /* pure, but not worth a register over a loop: not hoisted */
-    LF_NO_DST = 32,  /* the first group is an operand, not a result */
-    LF_IN_OUT = 64,  /* the results are read, too, and written later: registers with a home */
-    LF_DEAR = 256,   /* worth a register over a loop also where they are short */
-    LF_ROLES = 128   /* of one architecture only: Target.ptx_target_roles */
+    LF_KEEP = 16,    /* pure, but cheaper to repeat than to keep in a register: not hoisted */
+    LF_NO_DST = 32,  /* the first operand group is not a result */
+    LF_IN_OUT = 64,  /* accumulators: the results are operands, too, and are written later */
+    LF_DEAR = 256,   /* expensive: hoisted even where registers are short */
+    LF_ROLES = 128   /* needs the architecture's own .target (Target.ptx_target_exact) */
 } LirFlags;
 
 typedef struct LirOpInfo {
@@ -86,19 +86,19 @@ typedef struct LirInsn {
 
 /* What the launcher puts into a parameter (docs/metadata.md). */
 typedef enum LirParamKind {
-    LIR_PARAM_PLAIN,   /* nobody says (lane IR written by hand); has no metadata */
+    LIR_PARAM_PLAIN,   /* unknown (lane IR written by hand); no metadata */
     LIR_PARAM_POINTER, /* b64: address of tensor `index` of the TirFn */
     LIR_PARAM_STRIDE,  /* b64: its stride of dimension `dim`, in elements */
     LIR_PARAM_SIZE,    /* b32: size `index` */
     LIR_PARAM_SCALAR,  /* b32 or f32: scalar `index` */
     LIR_PARAM_MEMORY,  /* b64: address of memory `index` */
-    LIR_PARAM_ZERO,    /* b32: 0, which ptxas cannot know */
+    LIR_PARAM_ZERO,    /* b32: always 0, but ptxas does not know that */
     LIR_PARAM_MAP      /* LirFn.maps.at[index]: 128 bytes, aligned to 128, used by its address */
 } LirParamKind;
 
 typedef struct LirParam {
     const char *name;
-    LirClass class; /* B64: .u64, B32: .s32, F32: .f32; of no account for a map */
+    LirClass class; /* B64: .u64, B32: .s32, F32: .f32; unused for a map */
     LirParamKind kind;
     uint32_t index, dim;
 } LirParam;
@@ -206,7 +206,8 @@ LirReg lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x);
 LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
 LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
                LirOperand z);
-/* What follows computes everything anew: registers are not kept for it over what stands before. */
+/* Instructions made from here on do not reuse results of earlier ones, so that no register stays alive for
+ * them over what stands in between. */
 void lir_forget(LirBuilder *b);
 void lir_label(LirBuilder *b, uint32_t label);
 void lir_branch(LirBuilder *b, uint32_t label, LirReg guard, bool guard_not);
@@ -242,7 +243,8 @@ typedef struct LirLoops {
     uint32_t n, cap;
 } LirLoops;
 LirLoops lir_loops(const LirFn *fn);
-/* Makes pure instructions again around loops that do not need them (lir_remake.c). */
+/* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer registers
+ * (lir_remake.c). */
 void lir_remake(LirFn *fn);
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */

@@ -1,8 +1,8 @@
 /* lir_fold.c - integer arithmetic on constants, done while lane IR is built.
  *
- * What can be computed now is; what follows from one constant operand is made simpler.  A division
- * by a constant becomes shifts and a multiplication: ptxas makes some 20 instructions of one, and a
- * trip to the unit for special functions.
+ * Operations on constants are computed; operations with one constant operand are simplified.  A division
+ * by a constant becomes shifts and a multiplication: ptxas makes some 20 instructions of a division, one of
+ * them on the special function unit.
  *
  * The quotient of 0 <= x <= 2^31 by d, 2^(s - 1) < d <= 2^s, is x * m >> (31 + s) with
  * m = 2^(31 + s) / d, rounded up: m d exceeds 2^(31 + s) by less than d, so that x times the excess
@@ -15,7 +15,10 @@
 
 #include <string.h>
 
-enum { DEEPEST = 8, INT_BITS = 32 };
+enum {
+    DEEPEST = 8, /* how far definitions are followed: a bound on work, deeper chains stay as they are */
+    INT_BITS = 32
+};
 
 static bool
 constant(const LirBuilder *b, const LirOperand *operand, int64_t *value)

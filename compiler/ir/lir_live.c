@@ -5,7 +5,7 @@
 
 enum {
     WARP_BITS = 32,
-    MASK_USES = 8 /* of a predicate that masks elements: they lie on a diagonal */
+    MASK_USES = 8 /* a predicate with so many uses masks the elements of a diagonal */
 };
 
 typedef struct Walk {

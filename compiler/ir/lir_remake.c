@@ -1,9 +1,9 @@
-/* lir_remake.c - what only code around a loop needs is computed there, not kept over the loop.
+/* lir_remake.c - values used only before and after a loop are recomputed after it, not kept in registers.
  *
- * The builder makes a pure instruction once and hoists it as far as it goes.  An address that is
- * needed before a loop and behind it, or in an outer loop but not in the inner one, then takes a
- * register of the inner loop.  Such instructions are made again where they are read, when they
- * follow from constants, parameters and registers that the loop reads anyway.
+ * The builder makes a pure instruction once and hoists it as far as possible.  An address that is
+ * used before a loop and after it, or in an outer loop but not in the inner one, then occupies a
+ * register during the inner loop.  Such an instruction is repeated where it is read if its operands are
+ * constants, parameters and registers that the loop reads anyway.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum {
     DEEPEST = 6,
-    WAIT = 3 /* a label, a test, a branch back: that waits, and is no loop */
+    WAIT = 3 /* instructions: label, test, branch back; so short a loop waits for a barrier */
 };
 
 static const uint32_t nowhere = UINT32_MAX;

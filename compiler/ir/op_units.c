@@ -1,8 +1,8 @@
 /* op_units.c - the table of operations and units.
  *
- * Arithmetic is counted as the lowering makes it (lower/lower_value.c): exp is a product and ex2, log is lg2
- * and a product; a float is rounded to 16 bits together with its neighbour, by one instruction.  Arithmetic
- * that has no row of its own is one instruction of the ALU.
+ * The counts follow the lowering (lower/lower_value.c): exp is a multiplication and ex2, log is lg2 and a
+ * multiplication; one instruction rounds two neighbouring floats to 16 bits.  Arithmetic without a row of
+ * its own counts as one ALU instruction.
  */
 #include "compiler/ir/op_units.h"
 

@@ -13,6 +13,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
 typedef struct TirVal TirVal;
@@ -86,12 +87,12 @@ typedef struct TirGridAxis {
     Span span;
     bool reversed;       /* set by launch_order: the axis runs from its last index down */
     bool variable_trips; /* likewise: programs along the axis have more or less to do */
-    /* Likewise, of axes without variable trips: what a program goes through moves along with its index, and
-     * is cut short for those at one end of the axis or both. */
+    /* Likewise, of axes without variable trips: the range of a program's loop moves with its index (a
+     * window), and is shorter at one end of the axis or both. */
     bool sliding;
-    /* more so for the first ones: the axis is reversed under the dynamic scheduler */
+    /* it is shorter at the beginning: the dynamic scheduler takes the axis in reverse */
     bool short_first;
-    uint32_t sliding_trips; /* iterations of such a program at most; 0: no number bounds them */
+    uint32_t sliding_trips; /* the most iterations of such a program; 0: not known */
 } TirGridAxis;
 
 typedef struct TirRequire {
@@ -100,7 +101,7 @@ typedef struct TirRequire {
     Span span;
 } TirRequire;
 
-/* Global memory that a kernel needs beside its tensors; the launcher gives it (docs/metadata.md). */
+/* Global memory that a kernel needs besides its tensors; the launcher allocates it (docs/metadata.md). */
 typedef enum TirMemoryKind {
     MEMORY_SCRATCH,  /* zero when a launch begins, and again when it ends */
     MEMORY_WORKSPACE /* undefined; kernels of the module that use the same name share it */
@@ -167,22 +168,21 @@ typedef enum IndexKind {
     INDEX_FULL    /* all of a compile-time extent (`length`).  Takes no operand */
 } IndexKind;
 
-/* Ranges may be parts of a pack: together they make one dimension of the tile, of `rows` elements,
- * that stands where the first of them does.  Element r has the index start + r / inner % length in
- * the dimension of a part.  Each part's `inner` is the number of elements that the faster ones have
- * together: 1 for the fastest. */
+/* Several ranges may form a pack, which is one dimension of the tile with `rows` elements, at the position
+ * of the first of them.  Element r of the pack has index start + r / inner % length in the dimension of a
+ * part; `inner` is the product of the lengths of the parts that vary faster (1 for the fastest). */
 typedef struct TirIndex {
     IndexKind kind;
     int32_t length;
     int32_t inner, rows; /* 0: a dimension of its own */
-    /* RANGE of a load: the range does not end with the tensor's dimension.  What lies past the
-       dimension is no padding then, but zeros like those in front of it */
+    /* RANGE of a load: elements past the end of the tensor's dimension are zeros, not padding, like
+       those before its beginning */
     bool open;
 } TirIndex;
 
-/* What a load or store leaves out along `axis` of its tile, wherever its tensor ends: element r when
- * r / inner % length (r, where `part` is no part of a pack) is at least the limit's i32 operand.  A load
- * gives zero there, and it is padding. */
+/* A limit of a load or store along `axis` of its tile, besides the end of the tensor: element r is left out
+ * when r / inner % length (plain r if `part` is not part of a pack) is at least the limit's i32 operand.  A
+ * load gives zero there, and the element is padding. */
 typedef struct TirLimit {
     uint32_t axis;
     TirIndex part;
@@ -193,7 +193,7 @@ typedef struct LoopHints {
     int32_t stages; /* @stages(n): buffers of each pipelined load */
     bool no_split;  /* @no_split */
     bool any_order; /* @any_order */
-    bool backwards; /* roles: of the loop as it was written, is done from its end */
+    bool backwards; /* roles: the loop runs from its last iteration to its first */
 } LoopHints;
 
 /* The segments of a split loop (split_loops): iterations [bound[k], bound[k+1]) are segment k,
@@ -212,8 +212,8 @@ struct TirOp {
 
     /* attributes; which ones an operation has stands beside it in tir.def */
     double number; /* CONST of a float */
-    /* CONST of i32 or bool; PARAM, SIZE, GRID, PART, FROM: the index; ASYNC_WAIT: n; KEEP: the
-       loops around the variable's declaration */
+    /* CONST of i32 or bool: the value; PARAM, SIZE, GRID, PART, FROM: an index; ASYNC_WAIT: n; KEEP:
+       the number of loops around the variable's declaration */
     int64_t integer;
     uint32_t axis; /* REDUCE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
@@ -225,7 +225,7 @@ struct TirOp {
     LoopHints hints;   /* FOR */
 
     /* filled in by passes */
-    /* stages, in the main loop: done in the iteration that many behind */
+    /* stages, in the main loop: the operation of iteration i runs during iteration i + stage */
     uint8_t stage;
     /* MASK: bit k: needed in segment k of the loop around it (all when new) */
     uint32_t segments;
@@ -234,19 +234,19 @@ struct TirOp {
     uint32_t n_segments;
     struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
-    bool vote_warp;            /* REDUCE to a scalar bool: may be decided for each warp alone */
+    bool vote_warp;            /* REDUCE to a scalar bool: each warp may decide by itself */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
-    bool by_rows;              /* IF: @by_rows, rows may decide for themselves (from the source) */
+    bool by_rows;              /* IF: @by_rows in the source: rows may decide by themselves */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
     bool uniform;              /* GRID: for bounds of loops and branches of a role alone */
-    /* MMA: the consumers' shares of one sum; SHARED_READ: of all consumers */
+    /* MMA: the consumers divide the contraction; SHARED_READ: of the parts of all consumers */
     bool coop_k;
     bool sliced; /* SHARED_READ: this consumer's share of the rows or columns */
-    /* CONSUMER_WAIT, SHARED_READ: of this consumer, of pipelines for parts of a tile */
+    /* CONSUMER_WAIT, SHARED_READ: of the pipeline for this consumer's part of a tile */
     bool own;
-    bool async; /* MMA: of a role, its result is there after a MMA_WAIT, or sooner */
-    /* of a scalar in the plan's `next_tile`, 1 + its number: it becomes that of the same number in
-       the body when the next tile begins; 0: not */
+    bool async; /* MMA: asynchronous, the result is complete after an MMA_WAIT */
+    /* links a scalar of the plan's `next_tile` to one of the body: both have the same number, and
+       the body's takes the other's value when the next tile begins.  1 + the number; 0: none */
     uint32_t kept;
 };
 
@@ -269,21 +269,21 @@ typedef struct TirShared {
     /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
      * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
     bool is_pipeline, per_consumer;
-    bool paired; /* each block of a pair fills half of every stage, in both */
-    /* a pipeline for the part that belongs to consumer of_consumer - 1; 0: it is for no part */
+    bool paired; /* each block of a pair fills half of every stage, in both blocks */
+    /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
-    /* a consumer gives a stage back after it waited for the next one */
+    /* a consumer releases a stage after it has waited for the next one */
     bool release_lag;
-    bool lookahead; /* what is waited for in an iteration is read in the next, too */
-    /* a consumer gives a stage back in the tile behind the one that it was filled for; one is held
-       when a block begins */
+    bool lookahead; /* a stage is read in the iteration after its wait, too */
+    /* a consumer releases a stage during the next work tile, so one is already held when a block
+       begins */
     bool deferred_release;
-    /* no pipeline; each consumer writes a part, all read it in products */
+    /* not a pipeline: each consumer writes its part, and products of all consumers read it */
     bool is_coop_k;
     bool is_vector;  /* a pipeline of vectors: not swizzled */
-    bool is_staging; /* no pipeline; read by TMA, a consumer each */
-    /* of a staging buffer: 1 + the pipeline with deferred release in whose stage of this tile it
-       lies, 0: it has bytes of its own */
+    bool is_staging; /* not a pipeline: TMA reads it, each consumer has its own */
+    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; 0: it has
+       bytes of its own */
     uint32_t aliases;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
@@ -291,8 +291,13 @@ typedef struct TirShared {
     uint32_t shares_barrier;
 } TirShared;
 
-/* The pipeline of tile numbers: TILE_STAGES of 16 bytes, then as many full and empty barriers. */
-enum { TILE_STAGES = 2, TILE_PIPELINE_BYTES = TILE_STAGES * (16 + 8 + 8) };
+/* The pipeline of work tile indices: stages (three indices and a word each), then the full barriers, then the
+ * empty ones. */
+enum {
+    TILE_STAGES = 2,
+    TILE_INDEX_BYTES = 16,
+    TILE_PIPELINE_BYTES = TILE_STAGES * (TILE_INDEX_BYTES + 2 * MBARRIER_BYTES)
+};
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
 

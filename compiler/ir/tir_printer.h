@@ -13,7 +13,7 @@ typedef struct Printer {
     uint32_t next;
     uint32_t depth;
     VEC(const Layout *) layouts; /* the different ones, in order of first appearance */
-    /* where the kernel stands in a program; no file: it does not come from one */
+    /* the kernel's place in its program; no file: it was not made from a program */
     SourcePlace from;
 } Printer;
 
@@ -27,8 +27,8 @@ void tir_print_place(Printer *p, Span span);
 const char *tir_size_name(const TirFn *fn, int64_t k);
 const char *tir_scalar_name(const TirFn *fn, int64_t k);
 const char *tir_axis_name(const TirFn *fn, int64_t k);
-/* What stands in front of the blocks: constants, sizes, tensors, scalars, the grid; then what the schedule says of
- * the kernel, layouts and buffers (tir_text_head.c). */
+/* The head of a kernel (tir_text_head.c): constants, sizes, tensors, scalars, the grid; then the plan, layouts
+ * and buffers. */
 void tir_print_interface(Printer *p);
 void tir_print_schedule(Printer *p);
 

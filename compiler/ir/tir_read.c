@@ -1,9 +1,8 @@
 /* tir_read.c - reads tile IR back from the text that tir_text.c writes.
  *
- * A hand-written recursive descent over one pass of the text.  Definitions come before uses, so no
- * second pass is needed.  The first error ends the reading: this text is written by programs and
- * by people who work on the compiler.  What a single line can not show (types that disagree,
- * dominance) is the verifier's to find.
+ * A recursive descent parser that reads the text once: definitions come before uses.  It stops at the
+ * first error, since this text is written by programs and by people who work on the compiler.  Errors
+ * that one line does not show (types that disagree, dominance) are found by the verifier.
  */
 #include "compiler/ir/tir_reader.h"
 

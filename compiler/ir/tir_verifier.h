@@ -24,7 +24,7 @@ void tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
  * operands and definitions have been checked. */
 void tir_check_plan(Verifier *v);
 
-/* What a kernel says in front of its body: names, tensors, grid, warps, shared buffers. */
+/* The kernel's interface: names, tensors, grid, warps, shared buffers. */
 void tir_check_interface(Verifier *v);
 /* Of a value: no more elements than a tile may have. */
 void tir_check_tile(Verifier *v, const TirOp *op, TirType type);

@@ -1,8 +1,7 @@
-/* tir_verify_interface.c - the invariants of what a kernel says in front of its body.
+/* tir_verify_interface.c - the invariants of a kernel's interface, which stands before its body.
  *
- * Names that its parameters in lane IR and the launcher tell apart, tensors, scalars, the grid, host
- * expressions, and the limits within which passes count without overflow: warps of a block, elements of
- * a tile, bytes of shared memory.
+ * Checked are: distinct names, tensors, scalars, the grid, host expressions, and the limits within which
+ * passes count without overflow (warps of a block, elements of a tile, bytes of shared memory).
  */
 #include "compiler/ir/tir_verifier.h"
 

@@ -1,9 +1,9 @@
-/* tir_verify_plan.c - the invariants of plans, pipelines and products that run on by themselves.
+/* tir_verify_plan.c - the invariants of plans, pipelines and asynchronous products.
  *
- * What the producer may do, and a walk over the program of the computing warp groups that keeps
- * track of the stages of pipelines that are waited for and not given back, of products that may still
- * run, and of ping-pong.  Loops and branches must leave of that what they found.  Whether the roles fit
- * together is not looked at here.
+ * Checks which operations each role may have, and walks over the consumers' program with the set of stages
+ * that are waited for and not yet released, the products that may still run, and the ping-pong turn.  Each
+ * loop and each branch must leave these as it found them.  Whether the roles fit together is checked by
+ * pass check-roles.
  */
 #include "compiler/ir/tir_verifier.h"
 
@@ -12,6 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Products that may run at once in a verified program (the passes make fewer); registers of a thread, the most of
+ * any target's roles. */
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
 /* A stage that a product reads: `behind` waits of the pipeline ago. */

@@ -1,8 +1,11 @@
 /* lower.h - what the files of the lowering share: tile IR to lane IR.
  *
- * A tile in registers becomes the elements that one thread holds.  Elements of elementwise values
- * are made when somebody asks for them, one at a time, so that a chain of operations on a tile
- * becomes interleaved chains on its elements and ends in the instruction that uses them.
+ * A tile in registers becomes the elements that one thread holds.  Elements of elementwise values are
+ * computed lazily, one at a time, when an instruction needs them: a chain of operations on a tile becomes
+ * chains on its elements, each ending in the instruction that uses the element.
+ *
+ * A "home" is a register of a fixed role over loops: the registers of an accumulator's register class
+ * (passes/util/acc_classes.h), or a cursor or index that a role keeps.
  */
 #ifndef TILEC_LOWER_LOWER_H
 #define TILEC_LOWER_LOWER_H
@@ -11,7 +14,7 @@
 #include "compiler/ir/lir.h"
 #include "compiler/passes/pass.h"
 
-/* One element: a register plus, for i32, a constant; or a constant. */
+/* One element: a register (for i32 plus a constant), or a constant. */
 typedef enum ElemKind { ELEM_REG, ELEM_INT, ELEM_FLOAT, ELEM_BOOL } ElemKind;
 
 typedef struct Elem {
@@ -37,35 +40,35 @@ typedef struct Borrowed {
     bool packed;
 } Borrowed;
 
-/* Where a role is on its way around a pipeline. */
+/* A role's position in a pipeline. */
 typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
-    bool follows;        /* they are another pipeline's, which moves on for both */
-    /* of a pipeline with a release lag: at the stage to be released next; NULL: it is the one
-       waited for last, and a release moves on */
+    bool follows;        /* stage and phase are another pipeline's, which advances both */
+    /* with release lag: the cursor of the stage to be released next; NULL: the stage waited for last
+       is released, and a release advances this cursor */
     struct PipelineCursor *oldest;
     LirReg base;          /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
 
-/* A scalar that a tile begins with, found before the tile does. */
+/* A scalar at the beginning of a work tile that is computed during the tile before. */
 typedef struct HeadValue {
-    TirVal *value, *again; /* in the program; the same computed from the grid's indices */
+    TirVal *value, *again; /* in the body; the same in the program `next_tile` */
     LirReg home;
 } HeadValue;
 
-/* What a consumer finds out about its next tile before this one ends (lower_next.c). */
+/* What a consumer computes about its next work tile before this one ends (lower_next.c). */
 typedef struct TileHead {
-    TirBlock *block; /* computes it */
+    TirBlock *block; /* the program that computes it */
     VEC(HeadValue) values;
-    LirReg grid[3];   /* homes: the indices of the program */
+    LirReg grid[3];   /* homes: the indices of the next program */
     LirReg none;      /* home, 1: there is no further tile */
-    LirReg known;     /* home, 1: all this has been found out */
-    LirReg reversed;  /* home: whether consumers are in reverse order in that tile */
-    LirReg reversing; /* .. in the tile found last */
+    LirReg known;     /* home, 1: all of this is known already */
+    LirReg reversed;  /* home: consumers are in reverse order in that tile */
+    LirReg reversing; /* .. in the tile fetched last */
 } TileHead;
 
-/* Where a thread's part of a tile begins in a staging buffer, known from the beginning of a role. */
+/* The address of a thread's part of a tile in a staging buffer, computed once at the beginning of a role. */
 typedef struct KeptPlace {
     const TirShared *staging;
     const Layout *layout;
@@ -77,29 +80,28 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
     bool producer;
-    /* a warp that adds a consumer's tiles to memory: `group` is the consumer's */
+    /* the reduce role: a warp that adds a consumer's tiles to memory; `group` is the consumer's */
     bool reduces;
-    LirReg group;      /* the warp group's number, known to be the same in the whole warp */
-    LirReg first_lane; /* predicate */
-    LirReg warp;       /* of the warp group, known to be the same in the whole warp */
-    LirReg pair_lane;  /* predicate: lanes that each arrive in one block of the pair */
-    LirReg pair_start; /* of shared memory, in that block */
-    /* of the warp group: predicate, known to be the same in the whole warp */
-    LirReg first_warp;
-    LirReg reversed;      /* 1: in this tile warp groups have consumers in reverse order; else 0 */
-    LirReg next_pingpong; /* number of the barrier that the next consumer waits at for its turn */
-    Elem grid[3];         /* the indices of this program, known to be the same in the whole warp */
-    Elem lane_grid[3];    /* the same, but not known to be */
+    LirReg group;         /* number of the warp group, warp-uniform */
+    LirReg first_lane;    /* predicate */
+    LirReg warp;          /* number of the warp in its group, warp-uniform */
+    LirReg pair_lane;     /* predicate: the lanes that each arrive in one block of the pair */
+    LirReg pair_start;    /* the beginning of shared memory in that block */
+    LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
+    LirReg reversed;      /* 1: in this tile the consumers are in reverse order; else 0 */
+    LirReg next_pingpong; /* the named barrier at which the next consumer waits for its turn */
+    Elem grid[3];         /* the indices of this program, in a form that ptxas sees as uniform */
+    Elem lane_grid[3];    /* the same in plain registers */
     PipelineCursor *pipelines;   /* by number of the buffer */
     PipelineCursor tiles;        /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
-    bool tiles_stay; /* it moves on at the end of a tile, for pipelines that follow it */
+    bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
 } Role;
 
-/* What a vote has found out about the elements that a thread holds: the largest or smallest of each
- * row.  A branch that the vote decides may go on from there. */
+/* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The branch that the
+ * vote decides can use it. */
 typedef struct Extremes {
     const TirOp *vote;
     const TirVal *of; /* whose elements; NULL: nothing is known */
@@ -119,21 +121,20 @@ typedef struct Lowering {
     uint32_t segment;      /* of the innermost split loop */
     const TirBlock *block; /* whose operations are being lowered */
     VEC(TirVal *) kept;    /* operands whose fragments loops keep, the outermost loop's first */
-    VEC(Borrowed)
-    /* known in `block` and the blocks around it only: code after a loop or branch must not use what
-       was computed inside */
-    borrowed;
+    /* elements computed in `block` or around it: forgotten behind a loop or branch, where they need
+       not have been computed */
+    VEC(Borrowed) borrowed;
     Role *role;             /* NULL: the kernel has no roles */
     const char **map_names; /* of parameters, by number of the pipeline */
     /* of boxes that end at a number the program loads: the map for those of them that are whole, or empty */
     const char **whole_map_names;
-    TileHead *head; /* NULL: a tile is found when it begins */
-    /* by value: is made where it stands (passes/util/acc_classes.h); NULL: nothing has a home */
+    TileHead *head; /* NULL: a tile's indices are found when it begins */
+    /* by value: evaluated where it stands (passes/util/acc_classes.h); NULL: no value has a home */
     const bool *at_once;
-    LirReg **homes;     /* by value: the registers that a chain of products accumulates in; NULL */
+    LirReg **homes;     /* by value: the registers of its register class; NULL: none */
     Extremes extremes;  /* of the last vote */
-    const TirOp *voted; /* that vote, in what is lowered under it; NULL */
-    bool whole_sums;    /* lanes combine each sum at once: partial ones are whole */
+    const TirOp *voted; /* the vote that decides the branch being lowered; NULL */
+    bool whole_sums;    /* partial sums are combined across lanes at once */
     bool fast;          /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
@@ -155,10 +156,10 @@ LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
 /* A scalar of the program as an operand. */
 LirOperand lower_scalar(Lowering *lo, TirVal *value);
 LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
-/* Records elements of a value that is computed at its place. */
+/* Records an element of a value that is computed where it stands. */
 void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
-/* Forgets what was borrowed since there were `n`. */
+/* Forgets the elements borrowed after the first `n`. */
 void lower_forget(Lowering *lo, uint32_t n);
 /* Makes every element of a value now. */
 void lower_force(Lowering *lo, TirVal *value);
@@ -188,7 +189,7 @@ Elem lower_part(Lowering *lo, Elem row, const TirIndex *part);
 LirReg lower_lane(Lowering *lo);
 LirReg lower_warp(Lowering *lo);
 LirReg lower_thread(Lowering *lo);
-/* The part of a coordinate that lane and warp decide. */
+/* The part of a coordinate that depends on lane and warp. */
 Elem lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis);
 /* The bits of a coordinate that lane and warp may set, an upper bound. */
 uint32_t lower_lane_mask(const Layout *layout, uint32_t axis);
@@ -196,7 +197,7 @@ uint32_t lower_lane_mask(const Layout *layout, uint32_t axis);
 /* ---- reductions (lower_reduce.c) ---- */
 
 void lower_reduce(Lowering *lo, TirOp *op);
-/* The sum of what the lanes have that hold the same element. */
+/* The sum over the lanes that hold parts of the same element. */
 void lower_combine(Lowering *lo, TirOp *op);
 
 /* ---- shared memory (lower_shared.c) ---- */
@@ -211,8 +212,8 @@ typedef struct SharedPlace {
     uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
 } SharedPlace;
 LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte);
-/* Where lanes and constants set different bits of a place, the swizzle splits: the lane's part, XORed with what this
- * returns of the constants, and `*offset` bytes. */
+/* Splits a swizzled address whose lane part and constant part have no bits in common: the address is the lane's
+ * part XOR the value returned, plus `*offset` bytes. */
 int32_t lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64_t *offset);
 void lower_convert(Lowering *lo, TirOp *op);
 void lower_shared_write(Lowering *lo, TirOp *op);
@@ -231,8 +232,8 @@ void lower_barrier(Lowering *lo);
 void lower_mma(Lowering *lo, TirOp *op);
 /* Loads the fragments of loop-invariant operands before the loop, if they fit; how many were kept before. */
 uint32_t lower_keep_operands(Lowering *lo, TirOp *loop);
-/* Keeps `n` of them: behind their loop a product may want the same tile in other fragments (on its other
- * side, or with other warps beside each other). */
+/* Drops all but the first `n`: after the loop a product may need the same tile as other fragments (as its other
+ * operand, or with another division among the warps). */
 void lower_drop_operands(Lowering *lo, uint32_t n);
 
 /* ---- products of warp groups (lower_group.c) ---- */
@@ -258,48 +259,50 @@ void lower_pingpong(Lowering *lo, bool pass);
 void lower_delay(Lowering *lo, const TirOp *op);
 /* All consumers are here, and their writes to shared memory are there for products. */
 void lower_consumer_barrier(Lowering *lo);
-/* lower_next.c: what tiles begin with, if some operation finds it out before. */
+/* lower_next.c: the head of the next tile; NULL when no operation computes it ahead. */
 TileHead *lower_find_head(Lowering *lo);
-/* Finds the first tile; the next one, if it has been told by now; that, where it was not. */
+/* Finds the head of the first tile; of the next one, if its index has been broadcast by now; and, at the end of a
+ * tile, of the next one if it had not been. */
 void lower_find_first(Lowering *lo);
 void lower_next_tile(Lowering *lo);
 void lower_find_late(Lowering *lo);
-/* The tile begins: its indices are those kept, and so is what follows from them.  Returns the predicate
- * that there is none. */
+/* Begins the tile with the indices and scalars found ahead.  Returns the predicate that there is no tile. */
 LirReg lower_take_head(Lowering *lo);
 /* lower_roles.c: the indices of the program from those of the block, or themselves. */
 void lower_set_place(Lowering *lo, uint32_t axis, LirReg index);
 void lower_set_program(Lowering *lo, uint32_t axis, LirReg index);
 /* A register of its own for what `home` holds now. */
 LirReg lower_copy_of(Lowering *lo, LirReg home);
-/* The place of the tile behind the one at hand, or of the first; returns the word, 1: there is none. */
+/* Advances to the next tile, or to the first; returns a word that is 1 when there is none. */
 LirReg lower_count_on(Lowering *lo, bool first);
 void lower_alternate(Lowering *lo);
-/* lower_scheduler.c: the producer fetches a tile number, leaves the counter as it was, and broadcasts the indices
- * that it found; `none`: there is no further tile. */
+/* lower_scheduler.c, of the producer: fetch a tile number from the counter; reset the counter at the end of the
+ * launch; broadcast the tile's indices, or (`none`) that there is no further tile. */
 void lower_fetch_tile(Lowering *lo, LirReg drawn);
 void lower_clear_counter(Lowering *lo, LirReg blocks);
 void lower_tell_tile(Lowering *lo, LirReg none);
-/* The others wait for that, or ask; read it; both, for the predicate that there is none. */
+/* Of the others: wait for the broadcast; test whether it is there; read it; wait and read.  The last two return
+ * the predicate that there is no further tile. */
 void lower_await_tile(Lowering *lo);
 LirReg lower_is_told(Lowering *lo);
 LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
-/* lower_staging.c.  At the beginning of a consumer: computes where its threads leave tiles in loops of `block`, to
- * keep it. */
+/* lower_staging.c.  At the beginning of a consumer: computes the addresses to which its threads write tiles in
+ * loops of `block`, and keeps them. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 void lower_staging_write(Lowering *lo, TirOp *op);
 void lower_staging_empty(Lowering *lo);
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* lower_stores.c: stores a tile through its staging buffer, swizzle atom column by swizzle atom column, or over a stage of a pipeline. */
+/* lower_stores.c: stores a tile by TMA, through its staging buffer or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
-/* A predicate that one lane of the warp has, always the same. */
+/* A predicate that is true in one lane of the warp, always the same one. */
 LirReg lower_elect(Lowering *lo);
 /* A role goes on to its next tile. */
 void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
-/* Pairs of blocks: this block's number in the pair, and what a consumer and the producer do for the other. */
+/* Pairs of blocks: this block's number in the pair, and the synchronisation with the other block at the beginning and
+ * at the end. */
 LirReg lower_pair_rank(Lowering *lo);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
@@ -308,8 +311,8 @@ Elem lower_lane_grid(Lowering *lo, uint32_t axis);
 Elem lower_first_program(Lowering *lo, const TirOp *op);
 /* The size of a tensor's dimension. */
 Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
-/* Whether a value is less than it would be in any program where a consumer lies in front of its axis: tiles are
- * counted from the end, and it depends on the index. */
+/* Whether a value may be smaller than in any program because a consumer lies before the beginning of its axis
+ * (reversed raster) and the value depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
 /* The address of a tensor map: lo->map_names[shared->id] for copies to a pipeline, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const char *name);
@@ -318,9 +321,10 @@ LirReg lower_map_address(Lowering *lo, const char *name);
 typedef struct LowerBox {
     uint32_t rank;
     Elem at[BOX_RANK];
-    /* of the box, along the dimension where it ends at `end`, before its tensor of `size`; 0: nowhere */
+    /* if the box ends at `end`, before the end `size` of its tensor, along one dimension: its rows
+       there; else 0 */
     int32_t rows;
-    uint32_t ended; /* that one of the map */
+    uint32_t ended; /* the number of that dimension in the map */
     Elem end, size;
     /* lower_end_box: whether some elements lie in the tensor, and before the end; for a load, whether some do and some do
      * not; else its place along `ended` for a map with each dimension once: where it begins, or behind the tensor */
@@ -328,16 +332,16 @@ typedef struct LowerBox {
     Elem whole;
 } LowerBox;
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
-/* Once it lies where it should, and before its coordinates are asked for. */
+/* Call when the box has its place, and before its coordinates are used. */
 void lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box);
-/* box->some for the swizzle atom column that begins `column` behind the box's beginning; 0: always. */
+/* The predicate box->some for the swizzle atom column that begins `column` after the box's beginning; 0: always. */
 LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column);
 /* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
 void lower_consumer_wait(Lowering *lo, TirOp *op);
 void lower_consumer_release(Lowering *lo, TirOp *op);
-/* Keeps what comes next behind half of what makes `value`, which ptxas would move below. */
+/* Makes ptxas compute half of `value` before what comes next; else it would move that arithmetic below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_tma_load(Lowering *lo, TirOp *op);
 /* The cursors of all pipelines for the role being lowered, at the first stages. */
@@ -353,16 +357,16 @@ void lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages);
 void lower_add_maps(Lowering *lo);
 /* A launcher's expression on sizes, computed by the kernel. */
 LirReg lower_host(Lowering *lo, const HostExpr *expr);
-/* A parameter that is always 0, which ptxas does not know. */
+/* A parameter that is always 0, though ptxas does not know that. */
 LirReg lower_zero(Lowering *lo);
 
 /* ---- global memory (lower_memory.c) ---- */
 
-/* A predicate that this thread is the one of those holding copies that stores; 0: no copies. */
+/* Of threads that hold copies of the same elements, the predicate of the one that stores; 0: no copies. */
 LirReg lower_first_copy(Lowering *lo, const Layout *layout);
 void lower_load(Lowering *lo, TirOp *op);
 void lower_store(Lowering *lo, TirOp *op);
-/* Several copies at once: they share the test that their tiles lie inside. */
+/* Lowers several copies together, with one test that their tiles lie inside. */
 void lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops);
 
 #endif

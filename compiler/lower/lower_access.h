@@ -1,4 +1,4 @@
-/* lower_access.h - a tile of a tensor in global memory: its address and what of it is there.
+/* lower_access.h - a tile of a tensor in global memory: its address, and which of its elements exist.
  *
  * An address is a base (the tensor, the scalar indices, the starts of the ranges), a part that
  * depends on the thread, and constants.
@@ -37,7 +37,7 @@ typedef struct Axis {
     Elem size;         /* of the dimension */
     bool full;         /* always inside: the whole of a compile-time extent */
     bool not_negative; /* the start is known to be >= 0 */
-    bool counts_up;    /* the same, but for consumers that have no program */
+    bool counts_up;    /* .. in all consumers that have a program */
     uint32_t n_parts;  /* 0: a range, or all of a dimension */
     Part part[TENSOR_MAX_RANK];
     uint32_t n_limits; /* of elements along the axis, wherever the tensor ends */
@@ -69,15 +69,15 @@ LirReg access_plus(Lowering *lo, LirReg sum, Term term);
 LirReg access_both(Lowering *lo, LirReg a, LirReg b);
 /* Takes an access apart; `first` is the position of its first index operand. */
 Access access_begin(Lowering *lo, TirOp *op, uint32_t first);
-/* A predicate that lane + constant lies inside both the tensor and the tile; 0: always.  `count`
- * neighbours are asked about together. */
+/* The predicate that lane + constant, and the `count` - 1 indices after it, lie inside both the tensor and the
+ * tile; 0: they always do. */
 LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
                          int32_t extent);
-/* Whether a limit may fall between neighbours along the axis, and whether it does so anywhere. */
+/* Whether the axis has limits besides the end of the tensor; whether one of them is of a part of a pack. */
 bool access_is_cut(const Axis *axis);
 bool access_is_cut_by_parts(const Axis *axis);
-/* A uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`:
- * whether there is such a test. */
+/* The uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable` is set to
+ * whether such a test exists. */
 LirReg access_tile_guard(Lowering *lo, const Access *access, bool *testable);
 /* Where element `row` of a pack lies, from the address of the first on. */
 LirReg access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes);

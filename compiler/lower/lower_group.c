@@ -84,7 +84,8 @@ is_zero(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
 }
 
-enum { STEP = 16, ATOM_ELEMENTS = SWIZZLE_BYTES / 2 };
+/* Elements of 16 bits: the depth of one wgmma, and a row of a swizzle atom. */
+enum { STEP = MMA_DEPTH, ATOM_ELEMENTS = SWIZZLE_BYTES / 2 };
 
 /* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, swizzle of
  * 128 bytes (bits 62 and 63 are 1). */
@@ -257,8 +258,8 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
     return out;
 }
 
-/* Steps whose descriptors are made before the product: they take uniform registers, of which there
- * are 63.  ptxas does not move them to where they are used, but takes other registers. */
+/* The most steps whose descriptors are made ahead of the product.  They occupy uniform registers, of which a
+ * warp has 63; when these run out, ptxas does not move the descriptors down but uses vector registers. */
 enum { MOST_AHEAD = 8 };
 
 /* Products in `block` and the blocks in it that read `pipeline`; the wait of another stage ends it. */

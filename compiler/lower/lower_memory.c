@@ -2,7 +2,9 @@
 #include "compiler/lower/lower_access.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { MANY_ROWS = 16 }; /* of a thread: more addresses than a few registers hold */
+/* From so many rows of a thread on, each row's address is computed from the one before, since addresses kept for
+ * all rows take too many registers. */
+enum { MANY_ROWS = 16 };
 
 /* ---- registers ---- */
 

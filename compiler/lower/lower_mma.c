@@ -12,7 +12,7 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { ATOM_M = 16, ATOM_N = 8, ATOM_K = 16 };
+enum { ATOM_M = MMA_ROWS, ATOM_N = MMA_COLS, ATOM_K = MMA_DEPTH };
 
 /* One operand of a product, as the instruction sees it. */
 typedef struct Operand {

@@ -240,9 +240,10 @@ lower_init_barriers(Lowering *lo)
     for (uint32_t i = 0; tir_is_dynamic(lo->fn->plan) && i < 2 * TILE_STAGES; i++) {
         int32_t readers = (warps + (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL ? 1 : 0)) *
                           (int32_t)tir_consumers(lo->fn->plan);
-        LirOperand operands[] = {
-            lir_address(start, lo->fn->plan->tiles.offset + 16 * TILE_STAGES + MBARRIER_BYTES * i),
-            lir_int(i < TILE_STAGES ? 1 : readers)};
+        LirOperand operands[] = {lir_address(start, lo->fn->plan->tiles.offset +
+                                                        TILE_INDEX_BYTES * TILE_STAGES +
+                                                        MBARRIER_BYTES * i),
+                                 lir_int(i < TILE_STAGES ? 1 : readers)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
 }
@@ -501,7 +502,7 @@ lower_consumer_release(Lowering *lo, TirOp *op)
 void
 lower_hold(Lowering *lo, TirVal *value)
 {
-    enum { SOME = 8 }; /* any one could come early */
+    enum { SOME = 8 }; /* a single element could be computed early, without the others */
     LirBuilder *b = &lo->b;
     int32_t half = lower_registers(value) / 2;
     LirReg bits = 0;

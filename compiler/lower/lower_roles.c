@@ -5,13 +5,15 @@
  *                        run the reduce role
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
- * What decides a branch or a descriptor must be the same for a warp in a way ptxas can see:
- * block indices, parameters and arithmetic on them, and a lane's value given to all by shfl.
- * Otherwise descriptors go through vector registers.
+ * Conditions of branches and descriptors must be warp-uniform in a way that ptxas can see: block indices,
+ * parameters, arithmetic on these, and values broadcast by shfl.  Otherwise descriptors go through vector
+ * registers.
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
 
+/* From so many pipelines on, hoisted addresses and the tile scheduler's values together exceed the producer's
+ * registers (Target.dynamic_registers). */
 enum { MANY_PIPELINES = 4 };
 
 LirReg

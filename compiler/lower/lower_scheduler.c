@@ -1,10 +1,12 @@
 /* lower_scheduler.c - the dynamic tile scheduler: a counter in global memory, and the pipeline through which the
  * producer broadcasts the tile indices that it has fetched.
  *
- *     counter   the next tile's number, without those of the first tiles; blocks that have ended
- *     pipeline  TILE_STAGES times the indices and a word, 1: there is no further tile; full, empty barriers
+ *     counter   two words: how many tiles were fetched (each block's first tile is its own number and is not
+ *               fetched), and how many blocks have ended
+ *     pipeline  TILE_STAGES times three indices and a word that is 1 when there is no further tile; then the full
+ *               and the empty barriers
  *
- * The producer finds the indices, by itself: they are many instructions, and it has little else to do.
+ * Only the producer computes the indices: that takes many instructions, and it has little else to do.
  */
 #include "compiler/lower/lower.h"
 
@@ -16,7 +18,10 @@ tile_stage(Lowering *lo, int32_t bytes, uint32_t offset)
     return lir_address(at, lo->fn->plan->tiles.offset + offset);
 }
 
-enum { TILE_FULL = 16 * TILE_STAGES, TILE_EMPTY = TILE_FULL + 8 * TILE_STAGES };
+enum {
+    TILE_FULL = TILE_INDEX_BYTES * TILE_STAGES,
+    TILE_EMPTY = TILE_FULL + MBARRIER_BYTES * TILE_STAGES
+};
 
 /* The producer broadcasts the indices that it found; `none`: there is no further tile. */
 void
@@ -25,13 +30,13 @@ lower_tell_tile(Lowering *lo, LirReg none)
     LirBuilder *b = &lo->b;
     LirOperand words[5] = {{0}};
 
-    lower_wait_barrier(lo, tile_stage(lo, 8, TILE_EMPTY), lo->role->tiles.phase);
-    words[0] = tile_stage(lo, 16, 0);
+    lower_wait_barrier(lo, tile_stage(lo, MBARRIER_BYTES, TILE_EMPTY), lo->role->tiles.phase);
+    words[0] = tile_stage(lo, TILE_INDEX_BYTES, 0);
     for (uint32_t k = 0; k < 3; k++)
         words[k + 1] = k < lo->fn->grid.n ? lower_operand(lo, lo->role->grid[k]) : lir_int(0);
     words[4] = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(none)));
     lir_emit(b, LIR_ST_SHARED_V4, 0, 5, words);
-    LirOperand full = tile_stage(lo, 8, TILE_FULL);
+    LirOperand full = tile_stage(lo, MBARRIER_BYTES, TILE_FULL);
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full);
     if (!lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_STAGES);
@@ -47,14 +52,14 @@ lower_read_tile(Lowering *lo)
 
     for (uint32_t k = 0; k < 4; k++)
         words[k] = lir_reg(lir_new_reg(b, LIR_B32));
-    words[4] = tile_stage(lo, 16, 0);
+    words[4] = tile_stage(lo, TILE_INDEX_BYTES, 0);
     lir_emit(b, LIR_LD_SHARED_V4, 4, 5, words);
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         same[k] = lir_new_reg(b, LIR_B32);
         LirOperand from_first[] = {lir_reg(same[k]), words[k], lir_int(0)};
         lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
     }
-    empty = tile_stage(lo, 8, TILE_EMPTY);
+    empty = tile_stage(lo, MBARRIER_BYTES, TILE_EMPTY);
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &empty)->guard = lo->role->first_lane;
     if (!lo->role->tiles_stay)
         lower_advance(lo, &lo->role->tiles, TILE_STAGES);
@@ -67,7 +72,7 @@ lower_read_tile(Lowering *lo)
 void
 lower_await_tile(Lowering *lo)
 {
-    lower_wait_barrier(lo, tile_stage(lo, 8, TILE_FULL), lo->role->tiles.phase);
+    lower_wait_barrier(lo, tile_stage(lo, MBARRIER_BYTES, TILE_FULL), lo->role->tiles.phase);
 }
 
 /* Whether it is there, in a form that says that the warp stays together. */
@@ -76,7 +81,7 @@ lower_is_told(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     LirReg there = lir_new_reg(b, LIR_PRED), agreed = lir_new_reg(b, LIR_PRED);
-    LirOperand test[] = {lir_reg(there), tile_stage(lo, 8, TILE_FULL),
+    LirOperand test[] = {lir_reg(there), tile_stage(lo, MBARRIER_BYTES, TILE_FULL),
                          lir_reg(lo->role->tiles.phase)};
 
     lir_emit(b, LIR_MBARRIER_TEST_WAIT, 1, 3, test);

@@ -5,33 +5,33 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
-/* What a plan for warp groups is to look like; passes/schedule/plan.c finds the rest. */
+/* The plan for warp groups that was asked for; passes/schedule/plan.c decides the rest. */
 typedef struct PlanHints {
     uint32_t consumers; /* warp groups that compute; 0: no plan */
-    uint32_t stages;    /* stages of pipelines that the main loop goes around */
-    uint32_t q_stages;  /* of pipelines that are filled once for a tile of the grid */
-    bool persistent;    /* blocks go through several tiles of the grid */
-    bool dynamic;       /* .. drawn from a counter where they differ in length */
-    /* consumers that have equally many iterations start products one after the other */
+    uint32_t stages;    /* stages of pipelines filled in the main loop */
+    uint32_t q_stages;  /* stages of pipelines filled once for a work tile */
+    bool persistent;    /* a block goes through several work tiles */
+    bool dynamic;       /* .. by the dynamic tile scheduler, where they differ in length */
+    /* consumers with the same number of iterations take turns to start their products */
     bool pingpong;
-    bool paired; /* blocks run in clusters of two, which share what they load */
-    /* consumers divide the tiles of one program, not the programs among them */
+    bool paired; /* blocks run in clusters of two and share loads */
+    /* the consumers divide the tiles of one program; else each has a program of its own */
     bool cooperative;
-    bool pipelined; /* products under the arithmetic of the next iteration, if registers allow */
-    uint32_t given; /* bits: what was asked for by name, see plan_is_given */
+    bool pipelined; /* products run under the arithmetic of the next iteration, if registers allow */
+    uint32_t given; /* bits: which of these were asked for by name, see plan_is_given */
 } PlanHints;
 
 /* Reads the text of --plan; false, and why, when it is wrong.  "none" gives no consumers. */
 bool plan_hints_read(const char *text, PlanHints *out, const char **fault);
 /* The same as text; defaults are left out. */
 const char *plan_hints_text(Arena *arena, const PlanHints *hints);
-/* What a key of that text may be, and its name; NULL: there is no such key. */
+/* The range of a key's values, and its name; NULL: there is no such key. */
 const char *plan_key_range(const char *name, uint32_t *least, uint32_t *most);
 /* The names of the keys; NULL behind the last one. */
 const char *plan_key_name(uint32_t k);
 bool plan_is_given(const PlanHints *hints, const char *name);
 
-/* What is said of roles that nothing could be proved of. */
+/* What to do when check-roles can prove nothing of a kernel's roles. */
 typedef enum Unproved { UNPROVED_ERROR, UNPROVED_WARNING, UNPROVED_UNSAID } Unproved;
 
 /* What -f and -fno- say, whatever the level: bit i is row i of passes.def or of switches.def. */
@@ -49,20 +49,20 @@ typedef struct PassContext {
     Switched switched;
     uint32_t warps, stages; /* pinned on the command line; 0: not */
     PlanHints plan;
-    /* where the source pins the plan: what can not be had of it is an error; {0, 0}: the source
+    /* where the source pins the plan (@plan): wishes that cannot be met are errors there; {0, 0}: it
        does not */
     Span plan_span;
-    const char *no_plan; /* set by pass `plan`: why there is none, and where */
+    const char *no_plan; /* set by pass `plan`: why there is no plan, and where */
     Span no_plan_at;
     Unproved unproved;
-    bool in_sequence; /* the module has other kernels, which run before this one or behind it */
-    bool trial;       /* only the cost is wanted: what cost.c does not look at may be left out */
+    bool in_sequence; /* the module has other kernels, which run before or after this one */
+    bool trial;       /* only the cost is wanted: passes may skip what cost.c does not read */
     Buf *report;      /* facts for --report; NULL: not wanted */
-    Buf *bugs;        /* where a pass writes what it finds to be wrong with another one's work */
+    Buf *bugs;        /* faults that a pass finds in the work of another pass */
 } PassContext;
 
-/* Says that `what` of a plan that the source pins can not be had: an error at the plan with a note
- * at `where`.  Does nothing for a plan that came from elsewhere. */
+/* Reports that `what` of a plan pinned in the source cannot be met: an error at the plan with a note at
+ * `where`.  Does nothing for other plans. */
 void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what);
 
 /* The passes, each in a file of its name; each returns whether it changed something. */

@@ -26,7 +26,7 @@ int32_t pass_find(const char *name, size_t n);
 void pass_is_missing(Diag *diag, const char *name);
 /* Passes and switches, a line each. */
 void pass_list(Buf *out);
-/* Takes what stands behind -f, "swizzle" or "no-swizzle"; the last word about a name counts. */
+/* Takes the text after -f: "swizzle" or "no-swizzle".  The last one for a name wins. */
 void switched_read(Switched *switched, Diag *diag, const char *text);
 
 /* Which passes of a function are shown, and what was shown last. */
@@ -44,19 +44,18 @@ typedef struct PassRun {
     bool verify;    /* check the function after each pass */
     PassDump *dump; /* NULL: nothing is shown */
     Buf *bugs;      /* broken invariants, with the pass that broke them */
-    /* what pass roles leaves is verified always; if it is not valid, that is an error: the kernel
-       can have another plan, or none */
+    /* always verify the result of pass `roles`; if it is not valid that is an error, not a bug: the
+       caller tries another plan, or none */
     bool roles_may_fail;
     /* called after each; or NULL */
     void (*seen)(void *seen_by, PassContext *px, const TirFn *fn, const char *pass);
     void *seen_by;
-    /* by row, summed up; NULL: not measured.  The last one, [pass_count], is the checks and dumps
-       */
+    /* by row, summed over kernels; NULL: not measured.  [pass_count]: verifying and dumping */
     double *seconds;
 } PassRun;
 
-/* Runs all passes of the table that are on and stand behind the one that ran last (fn->after), in order.  False after
- * errors or bugs. */
+/* Runs the passes that are on, in order, from the one after fn->after (the pass that ran last).  False
+ * after errors or bugs. */
 bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
 /* The same as far as the pass `last`. */
 bool passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last);

@@ -5,8 +5,6 @@
 
 #include <stdio.h>
 
-enum { WARPS = 4, CHUNK = 16, BARRIER_BYTES = 8, TILE_BYTES = 16 };
-
 static uint32_t
 parts_of(const TirFn *fn, const TirShared *pipeline)
 {
@@ -33,7 +31,8 @@ print_roles(const TirFn *fn, Buf *out)
             tir_role(plan, ROLE_PRODUCER)->registers);
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         char warps[24];
-        snprintf(warps, sizeof warps, "%u-%u", WARPS * (1 + consumer), WARPS * (2 + consumer) - 1);
+        snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS * (1 + consumer),
+                 GROUP_WARPS * (2 + consumer) - 1);
         buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
                    tir_role(plan, ROLE_CONSUMER)->registers);
         if (tir_is_cooperative(plan))
@@ -73,8 +72,8 @@ swizzle_text(Arena *arena, const SharedLayout *layout)
     if (layout->bits == 0)
         return "none";
     if (layout->shift == 0)
-        return arena_printf(arena, "%d bytes", CHUNK << layout->bits);
-    return arena_printf(arena, "%d bytes >> %d", CHUNK << layout->bits, layout->shift);
+        return arena_printf(arena, "%d bytes", SWIZZLE_PIECE << layout->bits);
+    return arena_printf(arena, "%d bytes >> %d", SWIZZLE_PIECE << layout->bits, layout->shift);
 }
 
 static void
@@ -151,7 +150,7 @@ print_barriers(const TirFn *fn, Buf *out)
         if (!pipeline->is_pipeline)
             continue;
         uint32_t parts = parts_of(fn, pipeline),
-                 readers = WARPS * (pipeline->per_consumer ? 1 : tir_consumers(plan));
+                 readers = GROUP_WARPS * (pipeline->per_consumer ? 1 : tir_consumers(plan));
         readers *= pipeline->paired ? 2 : 1;
         const TirOp *copy = find_copy(tir_program(plan, ROLE_PRODUCER), pipeline);
         const char *name = timeline_buffer_name(arena, pipeline);
@@ -163,24 +162,24 @@ print_barriers(const TirFn *fn, Buf *out)
                                    pipeline->paired ? ", half of them from the other block" : "",
                                    who, pipeline->per_consumer ? "s" : ""));
         print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
-                      pipeline->barriers + BARRIER_BYTES * pipeline->stages * parts, readers,
+                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
                                    pipeline->paired ? " in both blocks" : ""));
     }
     if (tir_is_dynamic(plan)) {
         print_barrier(out, "next tile index", TILE_STAGES, 1,
-                      plan->tiles.offset + TILE_BYTES * TILE_STAGES, 1,
+                      plan->tiles.offset + TILE_INDEX_BYTES * TILE_STAGES, 1,
                       "the producer; all consumers wait");
         print_barrier(
             out, "next tile heard", TILE_STAGES, 1,
-            plan->tiles.offset + (TILE_BYTES + BARRIER_BYTES) * TILE_STAGES,
-            (WARPS + (tir_program(plan, ROLE_REDUCE) != NULL ? 1u : 0u)) * tir_consumers(plan),
+            plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES,
+            (GROUP_WARPS + (tir_program(plan, ROLE_REDUCE) != NULL ? 1u : 0u)) * tir_consumers(plan),
             tir_program(plan, ROLE_REDUCE) != NULL
                 ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
                 : "a lane of each warp of all consumers; the producer waits");
     }
     if (tir_program(plan, ROLE_REDUCE) != NULL) {
-        uint32_t threads = (WARPS + 1) * WARP_LANES;
+        uint32_t threads = (GROUP_WARPS + 1) * WARP_LANES;
         buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n",
                    "staging empty", tir_consumers(plan), threads);
         buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n",
@@ -190,10 +189,10 @@ print_barriers(const TirFn *fn, Buf *out)
         buf_printf(
             out,
             "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
-            "pingpong", tir_consumers(plan), 2 * WARPS * WARP_LANES);
+            "pingpong", tir_consumers(plan), 2 * GROUP_LANES);
     if (plan->coop_k)
         buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n",
-                   "of all consumers", 1, tir_consumers(plan) * WARPS * WARP_LANES);
+                   "of all consumers", 1, tir_consumers(plan) * GROUP_LANES);
 }
 
 static void

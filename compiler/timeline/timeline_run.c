@@ -13,7 +13,10 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
-enum { TILES = 2, MOST_IN_FLIGHT = 32 };
+enum {
+    TILES = 2,          /* that a persistent block goes through: one, and what follows it */
+    MOST_IN_FLIGHT = 32 /* asynchronous spans that a wait looks back at */
+};
 
 typedef struct Moment {
     double at;

@@ -10,7 +10,12 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
-enum { MOST_BLOCKS = 20000, SPARE_ITERATIONS = 6, LEAST_ITERATIONS = 12, DEEPEST = 24 };
+enum {
+    MOST_BLOCKS = 20000,   /* runs of blocks, before a launch counts as too long */
+    LEAST_ITERATIONS = 12, /* of the launch that is drawn: enough for a steady state, .. */
+    SPARE_ITERATIONS = 6,  /* .. which begins when each pipeline has gone around twice */
+    DEEPEST = 24           /* loops and branches around an operation */
+};
 
 typedef struct Tracer {
     Arena *arena;

@@ -7,20 +7,20 @@
  * run in order.  A register class holds one live value.  Reading a value after its class was reassigned,
  * even by the next iteration, reads the wrong data.
  *
- * What consumers do together.  Between two barriers of all consumers (an epoch) nothing is known of the
- * others' order.  So data that all consumers have a part in is read in a later epoch than the one in which
- * it was written or waited for, and is written again or released in a later epoch than the one in which
- * the last product that reads it ended.  Consumers that meet at barriers take the same branches
- * (check_roles.c), so what one does in an epoch they all do.
+ * What consumers do together.  The time between two barriers of all consumers is an epoch; within one, the order of
+ * different consumers is unknown.  Data to which all consumers contribute must be read in a later epoch than it was
+ * written or waited for in, and must be written again or released in a later epoch than the last product that
+ * reads it ended in.  Consumers that meet at barriers take the same branches (check_roles.c), so each epoch
+ * has the same operations for all of them.
  *
- * A pipeline with deferred release has one stage held when a tile begins, that of the tile before, which is stage 1
- * here; the tile gives that back, and leaves the one that it waited for.
+ * A pipeline with deferred release holds one stage when a tile begins: that of the tile before, numbered 1 here.
+ * The tile releases it, and leaves its own stage held.
  *
- * When a tile is computed.  The lowering makes what is pure when it is asked for (lower_value.c): by
- * reductions, products, stores, conversions, a yield, or to be in its register class.  It keeps it until the
- * block is run again.  So an operation reads its operands not where it stands but where its result is
- * first asked for, unless acc_classes.c has it made at once.  What only renames registers, or may turn out to, is
- * not kept: who asks for it reads the registers themselves.
+ * When a tile is computed.  The lowering evaluates pure operations lazily (lower_value.c): when a reduction, a
+ * product, a store, a conversion or a yield first needs the result, or to place it in its register class.  The
+ * result is kept until the block runs again.  So an operation reads its operands where its result is first
+ * needed, not where it stands, unless acc_classes.c has it evaluated at once.  Operations that only rename
+ * registers keep nothing: their readers read the original registers.
  */
 #include <string.h>
 

@@ -1,35 +1,36 @@
-/* check_roles.h - one role's run over one tile, as pass check-roles sees it. */
+/* check_roles.h - what the files of pass check-roles share: a role's run over one work tile, and the roles together. */
 #ifndef TILEC_PASSES_CHECK_ROLES_H
 #define TILEC_PASSES_CHECK_ROLES_H
 
 #include "compiler/ir/isa.h"
 #include "compiler/passes/check/role_walk.h"
 
-/* How many stages of a pipeline a consumer may hold at once: the lowering has one cursor for each pipeline, which
- * a release moves on; of those that lag, one for waits and one for releases. */
+/* How many stages of a pipeline a consumer may hold at once.  The lowering has one cursor for each pipeline, which a
+ * release advances; a pipeline with release lag has one for waits and one for releases. */
 enum { PIPELINE_HELD_MOST = 1, PIPELINE_HELD_WITH_LAG = 2 };
 
-/* What a role does to others, in order: copies; or waits, shared_reads of what
- * they bring, releases, ping-pong, tiles left in staging buffers; or these said to be empty and added from. */
+/* A role's operations that concern other roles, in order.  Producer: copies.  Consumer: waits, shared_reads of the
+ * stages, releases, ping-pong, writes to staging buffers.  Reduce role: staging_empty and the additions. */
 typedef VEC(const TirOp *) RoleEvents;
 
 typedef struct RoleFault {
-    const char *text;        /* NULL: all is well */
-    const TirOp *op, *other; /* where it shows; what it is about, or NULL */
+    const char *text; /* NULL: no fault */
+    const TirOp *op,
+        *other; /* the operation at which it shows; another one that it involves, or NULL */
 } RoleFault;
 
 /* What stays the same over all runs of the consumer's program. */
 typedef struct ConsumerFacts ConsumerFacts;
 ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 
-/* Runs a consumer's program, everything kept, over one tile and checks what depends on the consumer alone.
- * False, and why, when something is wrong; `events` then end where it shows.  False without a reason
- * when the run is too long. */
+/* Runs a consumer's program (with all operations) over one tile and checks the rules that concern this consumer
+ * alone.  On a fault returns false and fills `fault`; `events` then end at the fault.  Returns false without a
+ * fault when the run is too long. */
 bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
-/* Only lists what a consumer, or a reduce warp, does to others. */
+/* Lists the events of a consumer or a reduce warp, without checks. */
 bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
-/* Likewise the producer's: the parts of a stage are filled in order. */
+/* Lists the producer's, and checks that the parts of a stage are filled in order. */
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
@@ -47,17 +48,17 @@ enum {
 /* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
-/* The consumer that it is, or whose tiles it adds; 0 of the producer. */
+/* The consumer that a role is, or whose tiles it adds to memory; 0 for the producer. */
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
 
-/* One way through a role's program: what it does to others. */
+/* One way through a role's program, and its events. */
 typedef struct RoleRun {
     WalkWay way;
     WalkWay class; /* the same with long loops cut short */
     RoleEvents events;
-    /* by pipeline: stages that it fills, or waits for; by staging buffer: tiles that go through */
+    /* by pipeline: how many stages it fills or waits for; by staging buffer: how many tiles */
     uint32_t *counts;
-    /* by pipeline, of a consumer: the shared_read of each stage; NULL: let pass */
+    /* of a consumer, by pipeline: the shared_read of each stage; NULL: drained unread */
     RoleEvents *stages;
 } RoleRun;
 
@@ -73,8 +74,8 @@ typedef struct Sequence {
     uint32_t n;
 } Sequence;
 
-/* How far each role is, and what has gone through each pipeline; a role's number is that in its block, and
- * as many more as a block has in a pair's second one. */
+/* How far each role is, and what has gone through each pipeline.  In the second block of a pair a role's number is
+ * its number in the block plus the number of roles of a block. */
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
@@ -92,7 +93,7 @@ typedef struct Together {
     uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS];
 } Together;
 
-/* Runs them until nothing moves. */
+/* Runs all roles until none can take a step. */
 Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence);
 /* The next event of a role in its tile; NULL when it is through with it. */
 const TirOp *role_next_event(const Together *t, uint32_t role);

@@ -1,9 +1,9 @@
 /* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a pair, run
  * against each other.
  *
- * All roles take steps in turn as long as one can be taken (check_roles.c: why one order is enough).  In a
- * pair each producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when
- * both have, and neither fills it again before the consumers of both blocks have given it back.
+ * All roles take steps in turn until none can (check_roles.c explains why one order is enough).  In a pair each
+ * producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when both halves have
+ * arrived, and is filled again only after the consumers of both blocks have released it.
  */
 #include "compiler/passes/check/check_roles.h"
 

@@ -1,4 +1,4 @@
-/* role_cases.h - small launches that take the roles of a kernel through all they can do. */
+/* role_cases.h - small launches that cover the ways through a kernel's roles. */
 #ifndef TILEC_PASSES_ROLE_CASES_H
 #define TILEC_PASSES_ROLE_CASES_H
 
@@ -6,8 +6,8 @@
 
 typedef struct RoleCases RoleCases;
 
-/* Launches whose main loops have from none to `trips` iterations and more, for each consumer that can
- * have its own number.  `programs` decide what matters. */
+/* Launches in which main loops have 0 to `trips` iterations and more, for each consumer whose count can
+ * differ from the others'.  `programs` say which sizes and axes matter. */
 RoleCases *role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs,
                       uint32_t n_programs, uint32_t trips);
 /* On to the next launch, or the first; false after the last.  `setting` gets sizes and scalars. */

@@ -1,5 +1,5 @@
-/* role_walk.h - runs a program of tile IR for given sizes, as far as its scalars go: which loops turn
- * how often, which branches are taken, where tiles lie.  Tiles themselves have no values. */
+/* role_walk.h - runs the scalars of a tile IR program for given sizes: trip counts, branches taken, the places of
+ * tiles.  Tiles have no values here. */
 #ifndef TILEC_PASSES_ROLE_WALK_H
 #define TILEC_PASSES_ROLE_WALK_H
 
@@ -19,16 +19,16 @@ typedef struct WalkSetting {
     int64_t grid[WALK_AXES];
     int64_t first; /* the tile's first program on the consumer axis; may be less than 0 */
     int64_t consumer;
-    int64_t data, most_data; /* which numbers tensors hold, and the largest */
+    int64_t data, most_data; /* which set of numbers integer tensors hold, and their largest one */
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
 typedef VEC(int32_t) WalkWay;
 
-/* What of a program is looked at, beside what decides which way it goes. */
+/* Which operations a run visits, besides those that decide the way through the program. */
 typedef enum WalkKeep {
-    WALK_CHANNELS = 1, /* what roles do to each other, products, loads that became pipelines */
-    WALK_PLACES = 2,   /* the places of copies and of such loads are computed */
+    WALK_CHANNELS = 1, /* operations at which roles meet, products, loads that became pipelines */
+    WALK_PLACES = 2,   /* also compute the places of copies and of such loads */
     WALK_TILES = 4     /* everything */
 } WalkKeep;
 
@@ -48,14 +48,14 @@ typedef enum WalkMoment {
     WALK_AFTER  /* a loop or branch is done */
 } WalkMoment;
 
-/* A run.  Loops and branches with channels that depend on data go as `choices` says; other branches
- * that do go both ways, one after the other, and such loops once. */
+/* A run.  Where loops or branches depend on data: those with channels follow `choices`; other branches run both
+ * sides, one after the other, and other loops run once. */
 typedef struct Walk {
     const WalkSetting *setting;
     Scalar *values;   /* by id; at least `next_id` + 1 */
-    uint32_t choices; /* bits, the lowest for the first unknown condition; used again after 32 */
-    uint32_t unknown; /* how many were met */
-    uint32_t blocks;  /* how many runs of blocks are left: too long a run ends early */
+    uint32_t choices; /* bits, the lowest for the first unknown condition; reused after 32 */
+    uint32_t unknown; /* how many unknown conditions were met */
+    uint32_t blocks;  /* how many more blocks may run: a run that is too long is given up */
     WalkWay *way;     /* may be NULL */
     Arena *arena;     /* of `way` */
     bool (*visit)(void *user, const TirOp *op, WalkMoment moment, uint32_t block); /* may be NULL */
@@ -63,10 +63,10 @@ typedef struct Walk {
     const WalkProgram *program; /* the one that runs */
 } Walk;
 
-/* False when it was too long or the visitor gave false. */
+/* False when the run was too long or the visitor returned false. */
 bool walk_run(Walk *walk, const WalkProgram *program);
 Scalar walk_value(const Walk *walk, const TirVal *value);
-/* An expression of the launcher; unknown when it has parts that are no integers. */
+/* The value of a launcher's expression; unknown if a part of it is not an integer. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
 /* The first program of tile `tile` of the consumer axis, which has so many programs; it may be less than 0. */
 int64_t walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs);

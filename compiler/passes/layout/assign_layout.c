@@ -128,7 +128,8 @@ list_choices(const Chooser *c, const TirOp *op, Choice *out)
     for (uint32_t swap_ab = 0; swap_ab < 2; swap_ab++) {
         int32_t rows = op->results[0]->type.dim[swap_ab],
                 cols = op->results[0]->type.dim[1 - swap_ab];
-        uint32_t atoms_m = (uint32_t)(rows + 15) / 16, atoms_n = (uint32_t)(cols + 7) / 8;
+        uint32_t atoms_m = (uint32_t)(rows + MMA_ROWS - 1) / MMA_ROWS;
+        uint32_t atoms_n = (uint32_t)(cols + MMA_COLS - 1) / MMA_COLS;
         for (uint32_t wm = warps; wm >= 1; wm /= 2) {
             if (atoms_m % wm != 0)
                 continue;

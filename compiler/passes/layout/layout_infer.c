@@ -7,7 +7,12 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { LOOP_ROUNDS = 16, SYNC_COST = 4096, VECTOR_BYTES = 16, SECTOR_BYTES = 32 };
+enum {
+    LOOP_ROUNDS = 16,  /* iterations that a loop counts as; a round figure */
+    SYNC_COST = 4096,  /* a barrier, in bytes through shared memory: 32 clocks; a round figure */
+    VECTOR_BYTES = 16, /* the widest load of a lane */
+    SECTOR_BYTES = 32  /* of the L2 cache: what one access costs at least */
+};
 
 /* Elements of a row that a warp should add to memory together: a whole piece.  Where there is room for
  * another block on the SM, additions hide behind its products, and short pieces do. */

@@ -14,7 +14,7 @@
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { DEEPEST = 24 };
+enum { DEEPEST = 24 }; /* definitions followed: a bound on work; deeper, the mask stays */
 
 static bool
 runs_along(const TirOp *iota, PaddedRange range)

@@ -4,14 +4,12 @@
 
 #include "compiler/ir/tir.h"
 
-/* A range that an axis of a tile runs along: it begins at `start`, and what lies at or past `bound`
- * is padding. */
+/* The range of an axis of a tile: it begins at `start`; elements at or after `bound` are padding. */
 typedef struct PaddedRange {
     const TirVal *start, *bound; /* NULL: no padding */
 } PaddedRange;
 
-/* Whether elements of `value` that are padding along `axis` are all `fill`, as far as they are not
- * padding along the other axis as well. */
+/* Whether every element of `value` that is padding along `axis`, and not along the other axis, is `fill`. */
 bool padding_is_masked(Arena *arena, const TirFn *fn, const TirVal *value, uint32_t axis,
                        PaddedRange along, PaddedRange across, double fill);
 

@@ -35,7 +35,7 @@ typedef struct Implier {
     VEC(Masked) masked;
 } Implier;
 
-enum { DEEPEST_WAY = 16 };
+enum { DEEPEST_WAY = 16 }; /* definitions followed: a bound on work */
 
 /* Whether a value is zero wherever it is padding by itself. */
 static bool

@@ -1,7 +1,7 @@
 /* padding.c - which elements of tiles are padding, and how many are not (see padding.h).
  *
- * Loops hand tiles on, so that what is known of one follows from others and in the end from itself: first all pads
- * that a tile may have are found, from none on until nothing is new; then those that it has on every way, from all on.
+ * Tiles carried by loops depend on themselves, so both sets are fixpoints: first the pads that a tile may have,
+ * growing from none; then the pads that it has on every way, shrinking from all.
  */
 #include "compiler/passes/masks/padding.h"
 

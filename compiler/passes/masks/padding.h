@@ -1,9 +1,9 @@
 /* padding.h - which elements of a tile are padding, of which ranges and along which axis.
  *
  * Element r along an axis is padding of a range when start + r >= bound; of a part of a pack it is r / inner % length
- * that counts (TirIndex).  A tile has the padding of all ranges that went into it, so along an axis it has a set of
- * Pads.  Where branches and loops bring tiles together that have different ones, it depends on the way that the
- * program took: such a pad is not `sure`, and count_padding makes the program say how many elements there are.
+ * that counts (TirIndex).  A tile has the padding of all ranges that it was computed from, so along each axis it
+ * has a set of Pads.  Where branches or loops merge tiles with different sets, a pad may depend on the way taken: it
+ * is not `sure`, and padding_count makes the program count the elements before it.
  */
 #ifndef TILEC_PASSES_PADDING_H
 #define TILEC_PASSES_PADDING_H
@@ -11,7 +11,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
 
-enum { PADDING_AXES = 2 }; /* of tiles that code is made for: others are refused later */
+enum { PADDING_AXES = 2 }; /* tiles of higher rank are refused by a later pass */
 
 typedef struct Pad {
     /* i32 scalars; what is in no block is a size or a constant, see padding_value */
@@ -63,8 +63,8 @@ TirVal *padding_zero(const Padding *p);
 /* A start or bound as a value that the kernel can use: at the builder, or at the kernel's head. */
 TirVal *padding_value(const Padding *p, TirBuilder *b, TirVal *value);
 
-/* How many elements `tile` has in front of its padding of this `part`, by ranges with `least` to `most` loops around
- * them, found out by the program itself, right behind the tile; NULL: it has no such padding. */
+/* A scalar, computed by the program right behind the tile: how many elements `tile` has before its padding of this
+ * `part`, of ranges inside `least` to `most` loops.  NULL: it has no such padding. */
 TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least,
                       uint32_t most);
 

@@ -22,8 +22,8 @@
 #include "compiler/passes/util/tir_util.h"
 
 enum {
-    MANY = 3,  /* products of a round */
-    ALONE = 8, /* warps: there is rarely room for two such blocks on an SM */
+    MANY = 3,  /* products of a loop, see may_delay */
+    ALONE = 8, /* warps of a block that rarely leaves room for a second one on its SM */
 };
 
 typedef struct Orderer {
@@ -225,9 +225,9 @@ lets_copies_pass(const TirOp *op)
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
 }
 
-/* Where there are many products, the first ones are a small part of a round, and addresses for
- * copies amid them only take registers: unless the block is large enough to be alone, and its warps
- * wait for one another in an exchange. */
+/* Whether copies for later iterations are worth moving behind the first products.  In a loop with many products
+ * the first ones are a small part of an iteration, and addresses computed among them only take registers; it still
+ * pays if the block is so large that it is alone on its SM and its warps wait for each other in an exchange. */
 static bool
 may_delay(const Orderer *o, const TirBlock *block)
 {

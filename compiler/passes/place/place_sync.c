@@ -17,6 +17,8 @@
 
 typedef VEC(TirOp *) OpList;
 
+enum { OPEN_BUFFERS = 64 }; /* bits of a set */
+
 /* Buffers touched since the last barrier, as bits by id. */
 typedef struct Open {
     uint64_t read, written;
@@ -30,7 +32,7 @@ typedef struct Syncer {
 static bool
 conflicts(const Syncer *s, uint64_t open, const TirShared *shared, bool is_pipeline)
 {
-    for (uint32_t k = 0; k < s->fn->shared.n && k < 64; k++) {
+    for (uint32_t k = 0; k < s->fn->shared.n && k < OPEN_BUFFERS; k++) {
         const TirShared *other = s->fn->shared.at[k];
         if ((open >> k & 1) == 0 || (other == shared && is_pipeline))
             continue;
@@ -163,10 +165,10 @@ pass_place_sync(PassContext *px, TirFn *fn)
     Syncer s = {.fn = fn};
     Open open = {0};
 
-    if (fn->shared.n > 64) {
+    if (fn->shared.n > OPEN_BUFFERS) {
         diag_error(px->diag, fn->span,
-                   "E-SHARED: kernel '%s' needs %u shared buffers; 64 are supported", fn->name,
-                   fn->shared.n);
+                   "E-SHARED: kernel '%s' needs %u shared buffers; %d are supported", fn->name,
+                   fn->shared.n, OPEN_BUFFERS);
         return false;
     }
     sync_block(&s, fn->body, &open);

@@ -14,7 +14,7 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { BUFFER_ALIGN = 128, MATRIX_ROWS = 8 };
+enum { BUFFER_ALIGN = BOX_ALIGN };
 
 typedef struct Usage {
     TirShared *shared;
@@ -184,10 +184,10 @@ matrix_conflicts(Planner *p, const SharedLayout *layout)
         if (had->pitch == counted.pitch && had->bits == counted.bits && had->shift == counted.shift)
             return had->conflicts;
     }
-    for (int32_t chunk = 0; chunk < layout->pitch / 16; chunk++) {
+    for (int32_t chunk = 0; chunk < layout->pitch / SWIZZLE_PIECE; chunk++) {
         for (int32_t row = 0; row < MATRIX_ROWS; row++)
-            at[row] = shared_offset(layout, row, chunk * 16);
-        counted.conflicts += shared_conflicts(at, MATRIX_ROWS, 16);
+            at[row] = shared_offset(layout, row, chunk * SWIZZLE_PIECE);
+        counted.conflicts += shared_conflicts(at, MATRIX_ROWS, SWIZZLE_PIECE);
     }
     vec_push(p->px->arena, &p->matrix, counted);
     return counted.conflicts;
@@ -218,12 +218,12 @@ choose_swizzle(Planner *p, const Usage *usage, SharedLayout *layout)
     int32_t least = count_conflicts(p, usage, &accesses, layout, INT32_MAX);
     bool swizzle = switch_is_on(p->px, "swizzle");
 
-    for (int32_t bits = 1; swizzle && bits <= 3; bits++) {
-        for (int32_t shift = 0; shift <= 3 && least > 0; shift++) {
+    for (int32_t bits = 1; swizzle && bits <= SWIZZLE_BITS; bits++) {
+        for (int32_t shift = 0; shift <= SWIZZLE_BITS && least > 0; shift++) {
             SharedLayout trial = *layout;
             trial.bits = bits;
             trial.shift = shift;
-            if ((trial.pitch / 16) % (1 << bits) != 0)
+            if ((trial.pitch / SWIZZLE_PIECE) % (1 << bits) != 0)
                 continue;
             int32_t conflicts = count_conflicts(p, usage, &accesses, &trial, least);
             if (conflicts < least) {
@@ -345,10 +345,10 @@ place_pipelines(Planner *p)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
-        *layout = (SharedLayout){.rows = round_up(pipeline->rows, 8),
+        *layout = (SharedLayout){.rows = round_up(pipeline->rows, SWIZZLE_ROWS),
                                  .cols = round_up(pipeline->cols, atom_column),
                                  .pitch = SWIZZLE_BYTES,
-                                 .bits = 3,
+                                 .bits = SWIZZLE_BITS,
                                  .atom_columns = true};
         pipeline->layout = layout;
         if (pipeline->aliases != 0) {
@@ -405,7 +405,7 @@ place_pipelines(Planner *p)
         offset += MBARRIER_BYTES;
     }
     if (tir_is_dynamic(plan)) {
-        plan->tiles.offset = offset = (offset + 15) / 16 * 16;
+        plan->tiles.offset = offset = (uint32_t)round_up((int32_t)offset, TILE_INDEX_BYTES);
         offset += TILE_PIPELINE_BYTES;
     }
     return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;

@@ -209,6 +209,7 @@ carry(Carrier *c, TirVal *value)
 static bool
 carry_branch(Carrier *c)
 {
+    /* operations that move, at least, to pay for a carried value; carried values, which are registers */
     enum { WORTH_IT = 2, MOST_CARRIED = 4 };
     ValueList values = {0};
 

@@ -1,11 +1,11 @@
-/* acc_classes.c - sums of products that live in one set of registers.
+/* acc_classes.c - accumulators: values of products that share one set of registers.
  *
- * A product of a warp group runs on after its instruction, and its accumulator may be neither copied
- * nor moved meanwhile.  So every chain of values that a product adds to - carried by loops, passed
- * through branches, scaled in between - lives in one set of registers, its register class.
+ * A wgmma runs on after its instruction, and its accumulator must be neither copied nor moved meanwhile.
+ * So all values of a chain that a product adds to - carried by loops, passed through branches, scaled in
+ * between - live in one set of registers, their register class.
  *
  * A value that is computed from a result alone, while other products run, takes over the registers of the
- * result.  ptxas does not find that by itself when nearly all registers are taken.
+ * result: ptxas does not find that by itself when nearly all registers are in use.
  *
  * Two values share a register class only if neither overwrites the other while that may still be read: a sum
  * that is used again after more was added to it is copied first, and products that begin with the copy have a

@@ -6,12 +6,12 @@
 
 typedef struct MmaAccClasses {
     uint32_t *of; /* by value's id: the number of its register class, from 1 on; 0: it has none */
-    /* by value's id: is made where it stands, and not when it is asked for: something that it is
-       made of is in its register class, and another value is by then */
+    /* by value's id: evaluated where it stands, not lazily, because by the time it is needed the
+       register class of an operand holds another value */
     bool *at_once;
 } MmaAccClasses;
 
-/* Whether a value with a register class is in its registers from the start, and not moved there. */
+/* Whether a value is computed directly in the registers of its class, without a move. */
 bool is_made_at_acc_class(const TirVal *value);
 
 MmaAccClasses mma_acc_classes(Arena *arena, const TirFn *fn);

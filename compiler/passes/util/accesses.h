@@ -7,7 +7,7 @@
 /* An access, and another one that comes later in the program. */
 typedef struct AccessPair {
     const TirOp *earlier, *later;
-    /* the outermost loop that goes on to another iteration in between; NULL: none */
+    /* the outermost loop that starts another iteration between them; NULL: none */
     const TirOp *around;
 } AccessPair;
 
@@ -15,13 +15,13 @@ typedef struct AccessPair {
  * other. */
 bool access_same_place(const AccessPair *pair);
 
-/* Walks over a block, and those in it, with the accesses that nothing orders yet. */
+/* A walk over a block and its inner blocks that finds conflicting accesses with no barrier between them. */
 typedef struct AccessWalk {
     TirFn *fn;
-    /* Whether a pair that may touch the same element, one of them to write it, needs no order. */
+    /* Whether a conflicting pair needs no barrier. */
     bool (*settled)(const TirFn *fn, const AccessPair *pair);
-    bool insert;      /* puts a barrier before the later one; else .. */
-    AccessPair found; /* .. this is the first pair; `earlier` is NULL: there is none */
+    bool insert;      /* insert a barrier before the later access; else .. */
+    AccessPair found; /* .. report the first pair here; `earlier` is NULL: there is none */
     bool changed;
 } AccessWalk;
 void access_walk(AccessWalk *walk, TirBlock *block);

@@ -1,7 +1,7 @@
 /* linear.c - integers as sums of sizes, scalars and ranges (see linear.h). */
 #include "compiler/passes/util/linear.h"
 
-enum { DEEPEST = 24 };
+enum { DEEPEST = 24 }; /* definitions followed: a bound on work; deeper, the sum is not known */
 
 bool
 linear_same_value(const TirVal *a, const TirVal *b)

@@ -1,4 +1,4 @@
-/* linear.h - integers as sums, to find out which are equal whatever the sizes are. */
+/* linear.h - integers as linear sums, to prove that two are equal for all sizes. */
 #ifndef TILEC_PASSES_LINEAR_H
 #define TILEC_PASSES_LINEAR_H
 
@@ -6,7 +6,8 @@
 
 enum { LINEAR_TERMS = 12 };
 
-/* A sum of named sizes, other scalars and ranges, with integer coefficients; not `ok`: it is none. */
+/* A sum of named sizes, other scalars and ranges with integer coefficients; `ok` is false if the integer has no
+ * such form. */
 typedef struct Linear {
     bool ok;
     int64_t constant;

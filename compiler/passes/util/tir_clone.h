@@ -4,7 +4,7 @@
 
 #include "compiler/ir/tir.h"
 
-/* What stands for each value that existed when the map was made; others stand for themselves. */
+/* Replacements for the values that existed when the map was made; all other values stay. */
 typedef struct CloneMap {
     TirVal **to; /* by id; NULL: the value itself */
     uint32_t n;
@@ -22,10 +22,10 @@ TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
 TirBlock *clone_body(TirFn *fn, const TirBlock *body);
 /* Whether the scalar that `op` computes is the same wherever it is computed again from the same operands. */
 bool scalar_can_be_again(const TirOp *op);
-/* The scalar `value` computed again by `b`, as far as `map` does not say what it is: every operation that it
- * depends on is copied.  NULL when it depends on something else. */
+/* Computes the scalar `value` again at `b`, by copying every operation that it depends on and that `map` does not
+ * replace.  NULL when it depends on an operation that cannot be repeated. */
 TirVal *clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value);
-/* A launcher's expression as a run-time i32 scalar; NULL when it has parts that are no integers. */
+/* A launcher's expression as a run-time i32 scalar; NULL if a part of it is not an integer. */
 TirVal *clone_host(TirBuilder *b, const HostExpr *expr);
 
 #endif

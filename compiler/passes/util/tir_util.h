@@ -53,23 +53,22 @@ uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
-/* Whether a store or an addition in a program past the end of grid axis `axis`, or in front of it, writes nothing:
- * where it writes begins outside of the tensor, or past a limit, as the axis counts what that is made of. */
+/* Whether a store or an addition writes nothing when it runs for an index outside of grid axis `axis`: its place
+ * then begins outside of the tensor or past a limit. */
 bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
-/* Whether what is read or written of a tensor's rows begins at a multiple of BOX_UNIT bytes, where a box
- * of TMA must begin. */
+/* Whether the part of a row that is accessed begins at a multiple of BOX_UNIT bytes, as a TMA box must. */
 bool box_begins_aligned(const TirOp *access);
-/* .. and whether it may be written: PTX ISA has no boxes that begin before their tensor but in loads. */
+/* The same for a write; besides, only boxes of loads may begin before their tensor (PTX ISA). */
 bool box_may_be_written(const TirOp *write);
-/* Whether a box of TMA can end where the access does: before its tensor, along one dimension but the last, for
- * which the box takes a dimension more of `most_rank`. */
+/* Whether a TMA box can end where the access does if that is before the end of the tensor.  That works for one
+ * dimension other than the last, and takes one more of the box's `most_rank` dimensions. */
 bool box_may_end(const TirOp *access, uint32_t most_rank);
 /* That dimension of the tensor; its rank: there is none. */
 uint32_t box_ended_dimension(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
-/* Elements of the accumulators that are alive together, a bound: carried ones and the largest
- * that is not. */
+/* An upper bound of the accumulator elements that are alive together: all carried ones, and the largest of
+ * the others. */
 int64_t accumulator_elements(const TirBlock *block);
 /* Whether an i32 index is known to be at least 0: grid indices, sizes, loop counters from such, and
  * sums, products, quotients of them. */
