@@ -26,7 +26,7 @@ extern "C" {
 
 #define TILEC_VERSION "0.1.0"
 
-/* What a shared library shows. */
+/* Exported from the shared library. */
 #if defined(__GNUC__)
 #define TILEC_API __attribute__((visibility("default")))
 #else
@@ -44,12 +44,13 @@ typedef enum TilecStatus {
 typedef enum TilecEmit {
     TILEC_EMIT_PTX,
     TILEC_EMIT_HEADER, /* a C header that launches the kernels */
-    TILEC_EMIT_JSON,   /* what the PTX says of itself */
-    TILEC_EMIT_AST,    /* the program as the parser understood it */
+    TILEC_EMIT_JSON,   /* the metadata of the PTX file (docs/metadata.md) */
+    TILEC_EMIT_AST,    /* the parsed program, printed in the language */
     TILEC_EMIT_TIR,    /* tile IR before any pass */
     TILEC_EMIT_LIR,    /* lane IR */
-    TILEC_EMIT_FORMATTED /* the text itself, laid out in the style of the examples, with its comments; only the syntax
-                            is checked, and no module is looked for */
+    /* the source text, formatted in the style of the examples, with its comments; only the syntax is
+       checked, and no module is imported */
+    TILEC_EMIT_FORMATTED
 } TilecEmit;
 
 /* NAME=VALUE for a compile-time parameter. */
@@ -63,50 +64,51 @@ typedef struct TilecAllocator {
     void *user;
 } TilecAllocator;
 
-/* Finds the module `name` of `use name;`: its text, and the path to show in messages; both must
- * live until tilec_compile returns.  False: not found (the built-in library is looked at then). */
+/* Finds the module `name` of `use name;`: its text, and its path for messages.  Both must live until
+ * tilec_compile returns.  False: not found; the built-in library is searched next. */
 typedef bool (*TilecImport)(void *user, const char *name, const char **path, const char **text,
                             size_t *n);
 
-/* What is done about a kind of warning. */
+/* What to do with a kind of warning. */
 typedef enum TilecAction { TILEC_AS_USUAL, TILEC_WARN, TILEC_IGNORE, TILEC_FAIL } TilecAction;
 
 typedef struct TilecOptions {
     const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", also "sm_90a" .. */
-    const char *tune; /* the target whose chip the code is for; NULL: that of `arch` */
+    const char *tune; /* -mtune: the target whose chip the code is tuned for; NULL: `arch` */
     TilecEmit emit;
     int level; /* 0 .. 3 */
     const TilecDefine *defines;
     size_t n_defines;
-    const TilecDefine *sizes; /* of the tensors, what they are most often: Sq=16384 */
+    const TilecDefine *sizes; /* usual sizes of the tensors, for predictions: Sq=16384 */
     size_t n_sizes;
     const char *kernel;          /* compile this one only; NULL: all */
     const char *const *switches; /* "swizzle" or "no-swizzle": -fNAME, -fno-NAME */
     size_t n_switches;
-    uint32_t warps, stages; /* of every kernel; 0: what the source or the compiler says */
-    const char *plan;       /* "consumers=3,stages=3", "none"; NULL: what the compiler finds */
+    uint32_t warps, stages; /* of every kernel; 0: the source or the compiler decides */
+    const char *plan;       /* "consumers=3,stages=3", "none"; NULL: the compiler decides */
     bool line_info;         /* .loc and .file lines */
     bool warnings_are_errors;
-    bool remarks;                    /* say what was and was not done, and why */
+    bool remarks;                    /* remarks: what was done or not, and why */
     bool verify;                     /* check the IR after each pass */
-    bool report, time_report;        /* fill those texts of the result */
+    bool report, time_report;        /* fill these texts of the result */
     const char *dump_ir;             /* NULL: no; "": after every pass; "a,b": after these */
-    bool schedule, schedule_picture; /* fill those texts of the result */
-    bool page;                       /* and that one; the PTX has line numbers then */
-    /* "a,b": run these passes only, and print tile IR (TILEC_EMIT_TIR) or go on behind the last of
-       them to what `emit` says */
+    bool schedule, schedule_picture; /* fill these texts of the result */
+    bool page;                       /* fill `page` of the result; implies line_info */
+    /* "a,b": run these passes only and print tile IR (TILEC_EMIT_TIR), or continue after the last of
+       them to `emit` */
     const char *run_pass;
     const char *header_name; /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;    /* TILEC_EMIT_HEADER: the PTX is in it */
-    bool ignore_debug;       /* `print` and `assert` are left out; else they are errors */
+    bool ignore_debug;       /* leave out `print` and `assert`; otherwise they are errors */
     const char *tuning;      /* the text of a tuning database (docs/search.md); NULL: none */
     const char *tuning_path; /* its name, for messages */
     TilecImport import;      /* NULL: the built-in library only */
     void *import_user;
     const TilecAllocator *allocator; /* NULL: malloc and free */
-    TilecAction unproved; /* roles of warp groups that nothing could be proved of; usually TILEC_FAIL */
-    TilecAction
-        no_plan; /* a kernel without warp groups on a target that has them; usually TILEC_WARN */
+    /* for roles of which check-roles can prove nothing; TILEC_AS_USUAL: TILEC_FAIL */
+    TilecAction unproved;
+    /* for a kernel without roles on a target that has them; TILEC_AS_USUAL: TILEC_WARN */
+    TilecAction no_plan;
 } TilecOptions;
 
 typedef struct TilecResult {
@@ -118,17 +120,17 @@ typedef struct TilecResult {
     const char *report, *time_report;
     const char *schedule;         /* roles, buffers, barriers and a timeline of each kernel */
     const char *schedule_picture; /* the same as SVG */
-    const char *page; /* HTML: source, tile IR and PTX side by side; it has room for machine code */
+    const char *page; /* HTML: source, tile IR and PTX side by side, with a pane for machine code */
     unsigned errors, warnings;
     size_t memory_bytes; /* taken from the allocator */
-    void *storage;       /* ours */
+    void *storage;       /* private */
 } TilecResult;
 
 /* sm_80, -O3, PTX. */
 TILEC_API TilecOptions tilec_default_options(void);
 
-/* Compiles `n` bytes of text.  `path` stands in messages; a name that ends in ".tir" says that the
- * text is tile IR.  Always fills `result`, which must be freed whatever the status. */
+/* Compiles `n` bytes of text.  `path` is used in messages; if it ends in ".tir", the text is tile IR.
+ * Always fills `result`, which must be freed whatever the status. */
 TILEC_API TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
                                     size_t n, TilecResult *result);
 TILEC_API void tilec_result_free(TilecResult *result);
@@ -143,8 +145,8 @@ typedef struct TilecArray {
     int64_t shape[TILEC_MAX_RANK];
     size_t total; /* bytes of all elements */
     const void *data;
-    /* of a result, where asked for: how far a compiled kernel may be from it by rounding alone, for
-       each element; infinite: nothing is known */
+    /* of a result, if TilecRun.tolerance: for each element, how far a compiled kernel may differ by
+       rounding alone; infinite: not bounded */
     const double *tolerance;
 } TilecArray;
 
@@ -154,7 +156,7 @@ typedef enum TilecNan {
     TILEC_NAN_ERROR
 } TilecNan;
 
-/* What the reference interpreter is asked (docs/interpreter.md). */
+/* A run of the reference interpreter (docs/interpreter.md). */
 typedef struct TilecRun {
     const TilecArray *inputs;
     size_t n_inputs;
@@ -162,11 +164,11 @@ typedef struct TilecRun {
     size_t n_sets;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    bool tolerance;      /* of the results, too */
-    uint64_t seed;       /* the order of the programs; 0: that of the grid */
-    TilecNan nan;        /* what an operation that makes a NaN is */
-    uint64_t work_limit; /* elements computed, about; 0: minutes of them */
-    void (*print)(void *user, const char *text, size_t n); /* what `print` says; NULL: nowhere */
+    bool tolerance;      /* also compute the tolerances of the results */
+    uint64_t seed;       /* draws the order of the programs; 0: the order of the grid */
+    TilecNan nan;        /* for operations that make a NaN */
+    uint64_t work_limit; /* elements to compute, about; 0: some minutes' worth */
+    void (*print)(void *user, const char *text, size_t n); /* output of `print`; NULL: dropped */
     void *print_user;
 } TilecRun;
 
@@ -177,14 +179,14 @@ typedef struct TilecRunResult {
     void *storage;             /* ours */
 } TilecRunResult;
 
-/* Runs the kernels of a program, one after the other, by walking it: what they mean, and nothing of how
- * they are compiled.  Of the options it takes defines, kernel, import and the allocator.  Always fills
- * `result`, which must be freed whatever the status. */
+/* Interprets the kernels of a program, one after the other.  This is what they mean, whatever the compiler does
+ * with them.  Uses the options defines, kernel, import and allocator.  Always fills `result`, which must be
+ * freed whatever the status. */
 TilecStatus tilec_run(const TilecOptions *options, const TilecRun *run, const char *path,
                       const char *text, size_t n, TilecRunResult *result);
 void tilec_run_free(TilecRunResult *result);
 
-/* What `tilec search` is asked beside the options of a compilation. */
+/* The options of `tilec search`, besides those of a compilation. */
 typedef enum TilecOrder {
     TILEC_BY_TRAFFIC, /* bytes through the port of shared memory for each element */
     TILEC_BY_TIME     /* estimated */
@@ -193,8 +195,8 @@ typedef enum TilecOrder {
 enum { TILEC_OPEN = 3 };
 
 typedef struct TilecSearch {
-    /* sizes to try for the parameters that are `auto`, in the order of their declaration; none: the
-     * usual ones.  The last list holds for all further parameters, too */
+    /* sizes to try for the `auto` parameters, in the order of their declaration; none: the usual
+     * ones.  The last list is used for all further parameters */
     const int32_t *tiles[TILEC_OPEN];
     size_t n_tiles[TILEC_OPEN];
     const uint32_t *groups;   /* numbers of warp groups that compute, 1 to 4 */
@@ -204,8 +206,8 @@ typedef struct TilecSearch {
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
     bool json; /* a line of JSON for each plan, not a table */
-    /* only plans that tilec builds, by the time they take; the order does not count.  A line of
-       JSON has the options of tilec that give this plan */
+    /* only plans that tilec builds, ordered by their time (`order` is ignored).  A line of JSON has
+       the options that compile this plan */
     bool built;
     bool clusters; /* `built`: also plans whose blocks run in pairs */
 } TilecSearch;

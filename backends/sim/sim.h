@@ -1,9 +1,9 @@
 /* sim.h - the public interface of the PTX simulator (library `tilec_sim`).
  *
- * The simulator reads PTX text, anybody's, and runs it on the CPU with the semantics of the PTX
- * ISA.  While it runs it watches for races, hangs, reads of data that has not arrived, accesses out
- * of bounds and the like, and reports each as a finding.  It needs no GPU, depends on libc, libm
- * and pthreads only, never calls exit() and never writes to stdout or stderr by itself.
+ * The simulator reads PTX text from any compiler and runs it on the CPU with the semantics of the PTX ISA.
+ * It reports races, hangs, reads of data that has not arrived, accesses out of bounds and other faults as
+ * findings.  It needs no GPU, depends only on libc, libm and pthreads, never calls exit() and never writes
+ * to stdout or stderr by itself.
  *
  *     SimDevice *dev = sim_device_new();
  *     SimError err;
@@ -60,8 +60,8 @@ void sim_device_free(SimDevice *dev); /* also frees every allocation and module 
  * Returns 0 when out of memory. */
 uint64_t sim_alloc(SimDevice *dev, size_t bytes, const char *name);
 bool sim_free(SimDevice *dev, uint64_t address);
-/* From now on the device has so many bytes left, for sim_alloc and for the variables of modules; what
- * is freed does not come back.  Else there is no limit but the host's. */
+/* Limits further allocations (sim_alloc and variables of modules) to `bytes` in total; freed memory is not
+ * credited.  Without a call the only limit is the host's memory. */
 void sim_device_limit(SimDevice *dev, uint64_t bytes);
 
 /* Copies to or from device memory.  False if the range is not inside one allocation. */
@@ -134,9 +134,9 @@ typedef struct SimTensorMap {
     uint32_t fill; /* 0 zeros, 1 NaN */
 } SimTensorMap;
 
-/* Checks the driver's rules and writes the 128 bytes to pass as the kernel's parameter.  The bytes
- * are the simulator's own form: a map made by the CUDA driver is not readable here, nor the other
- * way round.  On failure returns false and fills `*err` (which may be NULL). */
+/* Checks the driver's rules and writes 128 bytes to pass as the kernel's parameter.  They are in the
+ * simulator's own format, which the CUDA driver does not read, nor does the simulator read the driver's.
+ * On failure returns false and fills `*err` (which may be NULL). */
 bool sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err);
 
 /* ------------------------------------------------------------------------ launching */
@@ -149,13 +149,13 @@ typedef struct SimLaunch {
     uint32_t dynamic_shared; /* bytes */
     void *const *args;       /* pointers to the values, in order, as for cuLaunchKernel */
     size_t arg_count;
-    const void *param_bytes; /* or: the packed parameter block (SimParam.offset); wins over args */
+    const void *param_bytes; /* the packed parameter block (SimParam.offset); if set, replaces args */
     size_t param_size;
 
     uint64_t seed;    /* schedules and asynchronous completion times are drawn from it */
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
-    /* kept of each kind and level: different pairs of lines (all are counted) */
+    /* findings (pairs of lines) to keep of each kind and level; all are counted */
     uint32_t max_findings;
     /* warp instructions a cluster may run before it counts as hung; 0: a generous default */
     uint64_t step_limit;
@@ -204,8 +204,8 @@ const char *sim_level_name(SimLevel level); /* "fault", "note" */
 typedef struct SimFinding {
     SimFindingKind kind;
     SimLevel level;
-    uint64_t count;          /* how often, over the launch, by the same pair of lines */
-    char *message;           /* one or several lines of text, complete with every place below */
+    uint64_t count;          /* occurrences of this pair of lines in the launch */
+    char *message;           /* one or several lines of text that name all places below */
     uint32_t ptx_line;       /* 0 if none */
     const char *source_file; /* from .loc; NULL if none */
     uint32_t source_line;
@@ -221,7 +221,7 @@ typedef struct SimFinding {
 /* Of one kind and level. */
 typedef struct SimFindingCount {
     uint64_t total;    /* occurrences */
-    uint64_t left_out; /* of them, those of pairs of lines beyond SimLaunch.max_findings */
+    uint64_t left_out; /* how many belong to pairs of lines beyond SimLaunch.max_findings */
 } SimFindingCount;
 
 /* Counts of one PTX line over the launch (only lines that ran). */
@@ -231,8 +231,8 @@ typedef struct SimLine {
     uint32_t source_line;
     const char *mnemonic;
     uint64_t executed;   /* warp instructions */
-    uint64_t wavefronts; /* shared memory passes that it took, 0 if it does not touch it */
-    uint64_t ideal;      /* passes without any bank conflict */
+    uint64_t wavefronts; /* passes through shared memory; 0 if it does not access it */
+    uint64_t ideal;      /* the passes it would take without bank conflicts */
 } SimLine;
 
 typedef struct SimReport {
@@ -240,19 +240,19 @@ typedef struct SimReport {
     SimError error;             /* when status is SIM_STATUS_ERROR */
     const SimFinding *findings; /* faults first, then by PTX line */
     size_t finding_count;
-    uint64_t finding_total; /* occurrences, also of those not kept, faults and notes */
+    uint64_t finding_total; /* occurrences of faults and notes, including those not kept */
     SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
     const SimLine *lines; /* when count_banks */
     size_t line_count;
     uint64_t instructions; /* warp instructions executed */
 } SimReport;
 
-/* Runs a kernel to its end.  Never NULL but when out of memory at once. */
+/* Runs a kernel to its end.  NULL only if there is no memory for the report. */
 SimReport *sim_launch(SimModule *mod, const SimLaunch *launch);
 void sim_report_free(SimReport *report);
 
-/* Prints the error and the findings, one paragraph each beginning with its level, and then how many
- * there are; for people. */
+/* Prints the error, the findings (a paragraph each, beginning with its level) and their number, as text for
+ * people. */
 void sim_report_print(const SimReport *report, FILE *out);
 
 #ifdef __cplusplus

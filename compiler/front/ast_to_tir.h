@@ -22,7 +22,7 @@ typedef struct AstToTir {
     const Ast *ast;
     const Define *defines;
     uint32_t n_defines;
-    const Define *sizes; /* of tensors, what they are most often; more than what the source says */
+    const Define *sizes; /* usual sizes of tensors; they take precedence over the source's */
     uint32_t n_sizes;
     /* Only this kernel; NULL: all of the main file, in order. */
     const char *kernel;
@@ -32,14 +32,15 @@ typedef struct AstToTir {
     void *user;
     /* The module of the library that has such a function; NULL: none has. */
     const char *(*module_of)(void *user, const char *function);
-    /* Is told of each name that is declared, with its value in words; NULL: nobody is.  Then compile-time parameters
-     * without a value get one: somebody looks at a program that is not compiled. */
+    /* Called for each declared name, with its value in words; or NULL.  If set, compile-time parameters without a
+     * value get one: the caller is an editor, and nothing is compiled. */
     void (*declared)(void *user, Span span, const char *text);
     void *declared_user;
     bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
 
-/* The built-in functions: their names, NULL behind the last; how one is used, NULL: it is none. */
+/* The built-in functions: the name of a row (NULL after the last), and how one is called (NULL: no such
+ * function). */
 const char *builtin_name(uint32_t row);
 const char *builtin_usage(const char *name);
 

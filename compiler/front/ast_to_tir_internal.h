@@ -25,8 +25,8 @@ enum {
 typedef struct Value Value;
 
 typedef enum ValueKind {
-    VALUE_ERROR,   /* said already: whatever uses it stays silent */
-    VALUE_NOTHING, /* what a function without `return` gives */
+    VALUE_ERROR,   /* an error was reported; its users report nothing more */
+    VALUE_NOTHING, /* the result of a function without `return` */
     VALUE_INT,
     VALUE_FLOAT,
     VALUE_BOOL,
@@ -57,7 +57,8 @@ struct Value {
     const char *const *names; /* of the fields; an entry, or all, may be NULL */
 };
 
-/* Ranges that are packed: together they count `rows` elements.  What is padding of one of them is padding of all. */
+/* A pack of ranges: together they count `rows` elements.  An element that is padding of one of them is padding of the
+ * pack. */
 typedef struct Pack {
     uint32_t n;
     const Range *parts;
@@ -117,7 +118,7 @@ typedef struct Frame {
     Value result;
 } Frame;
 
-/* Along each axis of a tile, the innermost loop over whose ranges it may be padding, as the number of loops around its
+/* For each axis of a tile, the innermost loop from whose ranges it may have padding, as the depth of that loop's
  * body; 0: none. */
 enum { PAD_AXES = 2, PAD_UNKNOWN = UINT16_MAX };
 typedef struct PadLoops {
@@ -208,11 +209,11 @@ void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
 void note_carried(Lower *low, const TirVal *param);
 /* A tile that is padding where `like` is, too. */
 TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
-/* What a variable that is declared inside `loops` loops becomes when it is assigned `value`: elements that are padding
- * of ranges of loops further in keep what they had. */
+/* The new value of a variable, declared inside `loops` loops, that is assigned `value`: elements that are padding from
+ * ranges of loops further in keep their old value. */
 Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
-/* Behind a kernel's last statement, where it is known what loops carry: assignments of tiles that turned out not to be
- * over ranges further in are plain. */
+/* Call after the kernel's last statement, when it is known what loops carry: removes `keep` operations of tiles that
+ * have no padding from inner loops after all. */
 void drop_keeps(Lower *low);
 
 /* ---- ast_to_tir_expr.c ---- */

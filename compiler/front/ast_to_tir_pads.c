@@ -1,9 +1,9 @@
-/* ast_to_tir_pads.c - assignments inside of loops leave alone what is padding there.
+/* ast_to_tir_pads.c - assignments inside a loop do not change elements that are padding there.
  *
- * A variable that is declared outside of a loop has no padding by the ranges of that loop: where a tile that is
- * assigned to it has some, the variable keeps its elements.  An operation `keep` says so, and is made only where the
- * tile may have such padding.  How that is told from elements is the business of passes/masks/imply_masks.c; this file only
- * knows of which loops there may be padding, axis by axis.
+ * A variable that is declared outside a loop has no padding from that loop's ranges: where a tile assigned to it is
+ * such padding, the variable keeps its old elements.  An operation `keep` expresses this; it is made only where the
+ * tile may have such padding.  This file tracks, axis by axis, from which loops padding may come;
+ * passes/masks/imply_masks.c decides which elements are padding.
  */
 #include <string.h>
 

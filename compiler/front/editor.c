@@ -1,4 +1,4 @@
-/* editor.c - one reading of a program for an editor: the front end, with an ear for what is declared. */
+/* editor.c - reads a program for an editor: runs the front end and records every declaration. */
 #include "compiler/front/editor.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* editor.h - what an editor wants to know about a program while it is written: its messages, what each name means, where
- * it is declared, and what values have turned out to be.  Not part of the public API. */
+/* editor.h - facts about a program for an editor: messages, the meaning and declaration of each name, and values as far
+ * as they are known.  Not part of the public API. */
 #ifndef TILEC_FRONT_EDITOR_H
 #define TILEC_FRONT_EDITOR_H
 

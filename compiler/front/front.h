@@ -10,8 +10,8 @@ enum { MAX_AUTO = 8 };
 
 /* What parameters get whose default is `auto`. */
 typedef struct OpenValues {
-    /* in the order in which they are declared, the last one of MAX_AUTO for all further ones; NULL:
-       middling ones */
+    /* in the order of declaration; the last of MAX_AUTO values is used for all further parameters;
+       NULL: middling values */
     const int32_t *values;
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
 } OpenValues;

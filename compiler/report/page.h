@@ -1,8 +1,8 @@
 /* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each other, linked line by
  * line; the schedule as a picture; shared memory; what --report and --remarks say.  For --emit=html.
  *
- * The page needs nothing but a browser: styles and the script are in it, and nothing is fetched.  Everything is read off
- * texts that name the place in the source of each line, so that what the page shows is what the files have.
+ * The page is self-contained: styles and script are in it, and nothing is fetched.  It is made from the texts
+ * themselves, each of which names the source place of its lines, so it shows exactly what the files contain.
  */
 #ifndef TILEC_REPORT_PAGE_H
 #define TILEC_REPORT_PAGE_H
@@ -23,10 +23,10 @@ typedef struct Page {
     const char *report;
 } Page;
 
-/* All but the machine code, for which room is left. */
+/* Prints the page with an empty pane for the machine code. */
 void page_print(const Page *page, Buf *out);
 
-/* What is known only behind ptxas. */
+/* What only ptxas can provide. */
 typedef struct PageCode {
     const char *listing;   /* of nvdisasm -g; NULL: there is none, */
     const char *missing;   /* and why */
@@ -34,7 +34,7 @@ typedef struct PageCode {
     const char *report;    /* what it comes to, as text; NULL: nothing */
 } PageCode;
 
-/* `page` with the machine code in its room. */
+/* Prints `page` with the machine code in that pane. */
 void page_add_code(const char *page, const PageCode *code, Buf *out);
 
 /* ---- parts (page_text.c) ---- */

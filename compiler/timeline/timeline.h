@@ -1,9 +1,9 @@
 /* timeline.h - what the roles of a planned kernel do, and when: for --dump-schedule.
  *
- * All of it is read off the tile IR behind the last pass: the operations that the roles meet at, and
- * what computes between them.  How long it takes is cost/kernel_time.h's to say; what is drawn is each unit
- * at its full rate, with the latencies of the target record, but without what makes units wait for one another
- * more than that.
+ * Everything is derived from the tile IR after the last pass: the operations at which roles meet, and the
+ * computation between them.  The timeline shows an order, with every unit at its full rate and the
+ * latencies of the target record.  The time of the kernel is that of cost/kernel_time.h, which also counts
+ * imperfect overlap.
  */
 #ifndef TILEC_TIMELINE_TIMELINE_H
 #define TILEC_TIMELINE_TIMELINE_H
@@ -26,7 +26,7 @@ typedef enum StepKind {
 typedef struct RoleStep {
     StepKind kind;
     const TirOp *op;
-    double weight; /* how often it is done: less than once behind a branch that depends on data */
+    double weight; /* how often it runs: below 1 inside a branch that depends on data */
 } RoleStep;
 
 typedef VEC(RoleStep) RoleSteps;
@@ -38,7 +38,7 @@ typedef struct RoleTrace {
     const char *launch;         /* the sizes, and which tile: "Sq=384 Sk=1024, tile m=0 h=0" */
 } RoleTrace;
 
-/* A launch with iterations enough to show a steady state.  False: none can be found. */
+/* Traces a launch with enough iterations to show a steady state; false if none can be found. */
 bool timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out);
 /* Whether a value was computed from products. */
 bool timeline_is_computed(const TirVal *value);
@@ -53,10 +53,10 @@ typedef struct OpCost {
 } OpCost;
 
 OpCost timeline_cost(const Target *target, const TirOp *op, double weight);
-/* Clocks of each unit in one iteration of the main loop.  Whether some product waits for arithmetic. */
+/* Fills in the clocks of each unit in one iteration of the main loop; returns whether some product waits for
+ * arithmetic. */
 bool timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COUNT]);
-/* Whether an operation writes a tile to shared memory, for TMA to take it from
- * there. */
+/* Whether an operation writes a tile to shared memory, from where TMA copies it. */
 bool timeline_goes_through_shared(const TirOp *op);
 /* Bytes that one copy into a pipeline brings. */
 int64_t timeline_copy_bytes(const TirOp *copy);
@@ -103,7 +103,7 @@ const char *timeline_unit_name(OpUnit unit);
 const char *timeline_role_name(Arena *arena, uint32_t role);
 /* "$K_1" */
 const char *timeline_buffer_name(Arena *arena, const TirShared *shared);
-/* What an operation is to a reader: "s = mma(Q, K.T)". */
+/* An operation in words: "s = mma(Q, K.T)". */
 const char *timeline_op_text(Arena *arena, const TirOp *op);
 
 /* ---- what is printed ---- */

@@ -1,9 +1,9 @@
 /* timeline_cost.c - how long an operation keeps which unit of an SM busy.
  *
- * The tables are those of the other models (ir/op_units.h, cost/mma_use.h), for the operations as they stand
- * behind the passes, at the units' full rates: a product takes the time of the tensor cores, or that of the
- * port of shared memory through which its operands come; arithmetic on tiles of products takes MUFU or the
- * ALU, masks are left to the few iterations that keep them; copies take the way from the L2 cache.
+ * Uses the tables of the other models (ir/op_units.h, cost/mma_use.h) at the units' full rates.  A product
+ * takes the longer of tensor core time and the time to read its operands from shared memory; arithmetic on
+ * tiles takes MUFU or the ALU; masks count nothing, since few iterations keep them; copies take the bandwidth
+ * from the L2 cache.
  */
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"

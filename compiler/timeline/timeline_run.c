@@ -1,14 +1,13 @@
 /* timeline_run.c - runs the roles side by side, with each unit at its full rate.
  *
- * Each role goes through its steps in order.  A step that needs another role - a full stage, an empty
- * one, the turn, the other consumers - starts when that has happened; a step on a unit that all share
- * starts when the unit is through with what was asked of it before.  Of the steps that can be taken,
- * the earliest is: what happens later can not change it.  A role's copies and products go on by
- * themselves; what waits for a product gets it a latency later (the gap of an iteration,
- * in equal parts for each wait in it).
+ * Each role takes its steps in order.  A step that waits for another role (a full stage, an empty stage,
+ * the turn, the other consumers) starts when that has happened; a step on a shared unit starts when the unit
+ * has finished the work requested before.  Among the possible steps the earliest is taken, since later ones
+ * cannot change it.  Copies and products are asynchronous; the result of a product is available one latency
+ * after its end (the gap of an iteration, divided equally among its waits).
  *
- * A block goes through two tiles with the same program, so that where persistent blocks begin the
- * next tile shows.
+ * A block runs two tiles with the same program, so that the picture shows where a persistent block begins
+ * the next tile.
  */
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"

@@ -1,8 +1,8 @@
-/* timeline_trace.c - runs the programs of the roles over one tile and writes down what they do.
+/* timeline_trace.c - runs the programs of the roles over one tile and records their steps.
  *
- * The launch is one of the small ones that pass check-roles proves the roles with: the first in which
- * every consumer has iterations enough for each pipeline to go around, so that what is shown is steady.
- * Branches that depend on data are counted as seldom as the cost model takes them to be.
+ * The launch is one of the small launches of pass check-roles: the first in which every consumer has enough
+ * iterations for each pipeline to go around more than twice, so that a steady state is reached.  Branches that
+ * depend on data are weighted as in the cost model.
  */
 #include "compiler/cost/cost.h"
 #include "compiler/passes/check/role_cases.h"

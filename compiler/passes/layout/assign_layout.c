@@ -1,15 +1,15 @@
 /* assign_layout.c - decide which thread holds which element of every tile.
  *
  *   level    tile IR, scheduled
- *   does     divides every mma among the warps (and chooses its orientation), lets the layouts of
- *            the accumulators spread over the values computed from them, gives the rest blocked
- *            layouts, and inserts `convert` (or a trip through a shared buffer, for an operand of
- *            an mma) where a value is wanted in another layout than it has
+ *   does     divides every mma among the warps (and chooses its orientation), propagates the layouts of the
+ *            accumulators to the values computed from them, gives the other values blocked layouts, and
+ *            inserts `convert` (for an operand of an mma: a write to a shared buffer) where a value is needed
+ *            in another layout
  *   leaves   a layout on every tile in registers; mma ops with warps_m, warps_n, swap_ab
  *
- * The divisions are chosen by trial: layouts are inferred for a choice, and the choice costs the
- * bytes that go through shared memory: operands that products read, values that conversions move.
- * Products whose results meet element by element are decided together.
+ * Divisions are chosen by trial: layouts are inferred for each choice, whose cost is the number of bytes
+ * through shared memory, for operands that products read and for conversions.  Products whose results are
+ * combined element by element are decided together.
  */
 #include <string.h>
 

@@ -1,14 +1,14 @@
-/* defer_reductions.c - sums over rows that a loop adds up are combined across lanes after the loop.
+/* defer_reductions.c - row sums accumulated by a loop are combined across lanes once, after the loop.
  *
  *   level    tile IR with layouts
- *   does     a sum along an axis that lies over the lanes of a warp costs an exchange for every bit
- *            of the lane.  Where sums only take part in sums and in products with values that the
- *            lanes agree on, each lane may go on with its own part: those reductions become
- *            `partial`, and a `combine` behind the loop adds the parts up
+ *   does     a sum along an axis that is spread over the lanes of a warp takes a shuffle for each lane bit.
+ *            If sums are only used in further sums, and in products with values that are the same in all
+ *            these lanes, each lane can go on with its own part: the reduction becomes `partial`, and a
+ *            `combine` after the loop adds up the parts
  *   leaves   partial reductions, combine operations
  *
- * Which values may be partial is the largest set that agrees with itself: all candidates are in it
- * at first, and those that something contradicts leave it until nothing changes.
+ * The set of values that may be partial is the greatest fixpoint: it begins with all candidates, and those
+ * that some use contradicts are removed until nothing changes.
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"

@@ -1,5 +1,5 @@
-/* layout_infer.c - layouts spread forwards from products and reductions, and backwards to the
- * operands of values that have one; what is left gets a blocked layout. */
+/* layout_infer.c - propagates layouts forwards from products and reductions, and backwards to operands of values
+ * that have one; all other values get a blocked layout. */
 #include "compiler/passes/layout/layout_infer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* layout_infer.h - how layouts spread from products over the values around them. */
+/* layout_infer.h - propagates layouts from products to the values around them. */
 #ifndef TILEC_PASSES_LAYOUT_INFER_H
 #define TILEC_PASSES_LAYOUT_INFER_H
 
@@ -20,31 +20,31 @@ typedef struct LayoutPass {
 
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
 
-/* Sets the layout of every tile in registers, from the divisions of the products (warps_m,
- * warps_n, swap_ab of each mma).  Inserts nothing: operands may disagree with what is required. */
+/* Sets the layout of every tile in registers, from the divisions of the products (warps_m, warps_n,
+ * swap_ab of each mma).  Inserts no conversions: an operand may have another layout than required. */
 void layout_infer(LayoutPass *lp);
-/* What the present layouts cost, in bytes through shared memory, loops counted as 16 rounds. */
+/* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS times. */
 int64_t layout_cost(LayoutPass *lp);
-/* What product `mma`, inside `loops` loops, adds to that whatever the layouts are. */
+/* A lower bound of the part of product `mma`, inside `loops` loops, for any layouts. */
 int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops);
 
 /* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
 const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);
-/* What is added to memory in another layout, one exchange between lanes nearer to the best; NULL: it
- * is there. */
+/* For a value that is added to memory: the layout after one more exchange between lanes towards the best
+ * one; NULL: `layout` is the best. */
 const Layout *layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout);
 /* The layout operand `k` of a cheap or elementwise `op` has when the result has `want`. */
 const Layout *layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want);
-/* Operand `k` (0 or 1) of an mma can be used where it is: in shared memory, or in the registers of
+/* Whether operand `k` (0 or 1) of an mma can be used as it is: it is in shared memory, or in the registers of
  * the right threads. */
 bool layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k);
 /* The register layout an mma wants its operand in. */
 const Layout *layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k);
-/* A tile that lies in shared memory (shared_read, or a transpose of one). */
+/* Whether a tile is in shared memory (a shared_read, or a transpose of one). */
 bool layout_is_view(const TirVal *value);
-/* Computed anew for each user rather than moved: constants, index vectors, broadcasts of such. */
+/* Whether a value is recomputed for each user, never converted: constants, index vectors, broadcasts of these. */
 bool layout_is_cheap(LayoutPass *lp, const TirVal *value);
-/* For values that nothing else decides. */
+/* The layout of values to which none is propagated. */
 const Layout *layout_default(LayoutPass *lp, TirType type);
 
 #endif

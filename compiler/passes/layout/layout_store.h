@@ -1,8 +1,8 @@
 /* layout_store.h - the layouts of one function, each made once.
  *
- * Inference tries many divisions of the products, and derives the same few layouts again and again.
- * The store keeps what it made by how it was made, and one copy of layouts that are equal: two of
- * its layouts are equal exactly when they are the same object.
+ * Inference tries many divisions of the products and derives the same few layouts again and again.  The store
+ * remembers each layout by the call that made it, and keeps one copy of equal layouts: two layouts of a store
+ * are equal exactly if their pointers are.
  */
 #ifndef TILEC_PASSES_LAYOUT_STORE_H
 #define TILEC_PASSES_LAYOUT_STORE_H

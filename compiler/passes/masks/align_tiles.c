@@ -5,19 +5,18 @@
  *
  *                for i in 0 .. cdiv(S, L)       rows i * L + (0 .. L)
  *
- *            would begin with the tile that x lies in, and do its rows before x in vain.  It becomes
+ *            would begin with the tile that contains x and compute its rows before x in vain.  It becomes
  *
  *                origin = max(x, 0) & -16
  *                for i in 0 .. cdiv(S - origin, L)       rows origin + i * L + (0 .. L)
  *
- *   needs    that the rows may be parted into tiles in any way: each is loaded, computed and written by
- *            itself, and what all rows have in common are sums of products over them
- *   leaves   the loop as it found it, where x lies at a tile's edge, or tiles at edges of each other
+ *   needs    that the rows can be divided into tiles in any way: each row is loaded, computed and written
+ *            by itself, and only sums of products run over all rows
+ *   leaves   the loop unchanged where x is a multiple of L anyway
  *
- * Programs that share a block share its tiles, too, so that x is that of the first one: the index of
- * a program along an axis of the grid is taken to be that of the first program of its block
- * (GRID_FIRST), which a plan for warp groups makes a number (plan.c).  So x may not fall from one
- * program to the next.
+ * Programs that share a block share its tiles, so x must be that of the first of them: the program's index is
+ * replaced by that of the first program of its block (GRID_FIRST), which a plan for warp groups makes a
+ * number (plan.c).  Therefore x must not decrease from one program to the next.
  */
 #include "compiler/passes/masks/affine.h"
 #include "compiler/passes/pass.h"

@@ -1,12 +1,12 @@
 /* implied_padding.c - padding that a mask of the program hides already.
  *
- * A causal mask keeps key n of query m where n <= m + Sk - Sq.  A query that is there, m < Sq, then
- * sees no key past the end: n < Sk.  What a query sees that is padding itself does not matter, since
- * whatever adds up along that axis leaves it out.  So two things are to be proved of a value:
+ * A causal mask keeps key n for query m where n <= m + Sk - Sq.  For an existing query, m < Sq, that implies
+ * n < Sk: it hides all keys past the end.  Queries that are padding themselves do not matter, since reductions
+ * along their axis leave them out.  Two things must be proved of a value:
  *
- *   1. where a mask in it keeps an element, that element is no padding: the condition and the bounds
- *      of the ranges are sums of coordinates and sizes, and the sizes cancel;
- *   2. where the mask hides an element, the value is what padding ought to be (noop_proof.h).
+ *   1. every element that a mask in it keeps is not padding: the condition and the bounds of the ranges are
+ *      sums of coordinates and sizes, and the sizes cancel;
+ *   2. every element that the mask hides has the value that padding should have (noop_proof.h).
  */
 #include "compiler/passes/masks/implied_padding.h"
 

@@ -1,18 +1,18 @@
 /* imply_masks.c - keep padding out of reductions, and out of memory and variables.
  *
  *   level    tile IR, from the front end
- *   does     what a tile holds where it is padding (padding.h) means nothing.  Wherever a reduction (or the
- *            contraction of an mma) runs along such an axis, a bounds_mask puts the reduction's
- *            neutral value there, unless a mask of the program's own has done so
- *            (implied_padding.c), or the tile is zero there as it is.  A store or an atomic addition whose value has
- *            padding that is not that of its subscripts gets a limit.  A `keep` becomes a select between what a
- *            variable is assigned and what it was, where the one is padding of ranges of loops further in than the
+ *   does     the padding of a tile (padding.h) has no defined value.  Wherever a reduction (or the contraction
+ *            of an mma) runs along an axis with padding, a bounds_mask puts the reduction's neutral value
+ *            there, unless a mask of the program does so already (implied_padding.c) or the tile is known to be
+ *            zero there.  A store or an atomic addition whose value has padding besides that of its
+ *            subscripts gets a limit.  A `keep` becomes a select between the assigned value and the variable's
+ *            old one, which stays where the assigned value is padding of ranges of loops inside the
  *            variable's declaration
- *   leaves   bounds_mask ops, with conditions that are affine in the range's start: split_loops
- *            removes them from all tiles but the last.  No `keep`
+ *   leaves   bounds_mask ops whose conditions are affine in the range's start: split_loops removes them
+ *            from all tiles but the last.  No `keep`
  *
- * Where it depends on branches and loops whether a tile has some padding, these hand on how many elements have none
- * (padding_count); but not if what they would have without it is the neutral value already.
+ * Where a tile's padding depends on branches and loops, the program computes how many elements come before it
+ * (padding_count), unless those elements hold the neutral value anyway.
  */
 #include <math.h>
 

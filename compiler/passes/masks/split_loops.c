@@ -12,17 +12,17 @@
  *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
  *
  *            Masks that keep elements from some i on are live in the first part, those that keep them
- *            up to some i in the last; where both may cut a tile, all are, in the first, or for warp groups
- *            in the last if only padding is there, which few tiles of the grid have.  A mask that provably
- *            keeps all that the first part has, as the diagonal does under a window longer than the tile's
- *            sides together, is live in the last part alone.
+ *            up to some i in the last.  If both kinds may cut the same tile, all masks are live in the first
+ *            part, or, for warp groups when only padding is at that end, in the last, since few tiles of the
+ *            grid have padding.  A mask that provably keeps everything in the first part (a diagonal under a
+ *            window longer than the two sides of a tile) is live in the last part alone.
  *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
  *
  * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
  * for all iterations: when it does not, the middle segment is empty.
  *
- * Iterations that a mask hides wholly are left out only when the body is proved to do nothing then
+ * Iterations in which a mask hides everything are left out only if the body is proved to do nothing then
  * (noop_proof.h).  Masks that are not affine, or do not move with the loop, stay live everywhere.
  */
 #include <string.h>

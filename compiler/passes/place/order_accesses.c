@@ -5,8 +5,8 @@
  *            (accesses.c), unless each element is touched by the same thread in both.  A barrier of the
  *            program's threads orders what they do to global memory, too: what was stored or added before it
  *            is seen by loads behind it, and loads before it see nothing of stores behind it
- *   leaves   barrier operations; no conflict in a branch that warps take by themselves: it has no stores, and
- *            the barrier for its loads stands before it
+ *   leaves   barrier operations.  A branch that warps take by themselves has no stores, and the barrier for its
+ *            loads stands before it
  *
  * Additions by `red` are relaxed operations at the scope of the GPU, and bar.sync synchronizes the threads of a
  * block (PTX ISA, memory consistency model: barriers are morally strong with one another, causality order is

@@ -10,10 +10,10 @@
  *            becomes
  *                s = mma; t = mma; p = ..; ds = ..; write p; write ds | dv = mma(p); dk = mma(ds)
  *
- *            Then additions to memory move up to the products they come from, and these before the
- *            other products of the level: memory works while those run.
- *            Then the copies for later iterations, which stand at the head of a loop's body, move
- *            behind the first products: their addresses are computed while those run.
+ *            Then additions to memory move up to the products that compute them, and these products before the
+ *            others of the same level, so that memory works while the others run.  Then copies for later
+ *            iterations move from the head of the loop's body behind the first products, so that their
+ *            addresses are computed while those run.
  *
  *   leaves   the same operations in another order; place_sync puts the barriers
  */

@@ -1,10 +1,10 @@
 /* place_sync.c - barriers between conflicting uses of shared memory.
  *
  *   level    tile IR, buffers placed
- *   does     walks the program with the bytes read and written since the last barrier, and puts a
- *            barrier before every operation that would write what others may still read, or touch
- *            what others may still write.  A loop is walked twice, the second time with what the
- *            first left open; so is the program of warp groups that go from tile to tile.
+ *   does     walks over the program with the sets of buffers read and written since the last barrier, and
+ *            inserts a barrier before an operation that writes bytes which others may still read, or touches
+ *            bytes which others may still write.  A loop is walked twice, the second time with the sets that
+ *            the first left; so is the program of warp groups that go from tile to tile.
  *   leaves   barrier operations
  *
  * Stages of one pipeline are kept apart by the schedule and are not looked at here.

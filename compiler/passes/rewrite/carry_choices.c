@@ -1,13 +1,13 @@
-/* carry_choices.c - what follows from a branch's results alone is computed in the branch.
+/* carry_choices.c - arithmetic that depends only on a branch's results moves into the branch.
  *
  *   level    tile IR, fused
- *   does     in a loop, a branch may leave carried values as they were, and arithmetic behind it may
- *            depend on those values alone:
+ *   does     in a loop, a branch may leave carried values unchanged, and arithmetic after it may depend on
+ *            these values alone:
  *
  *                m = if .. { new } else { m_before };  c = f(m)
  *
- *            Unless the branch is taken, f(m) is what it was in the iteration before.  So f moves
- *            into the branch, and c becomes a carried value as well
+ *            If the branch is not taken, f(m) is the same as in the iteration before.  So f moves into the
+ *            branch, and c becomes a carried value, too
  *   leaves   a branch and a loop with more results
  */
 #include "compiler/passes/pass.h"

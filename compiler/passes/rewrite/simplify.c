@@ -1,9 +1,9 @@
 /* simplify.c - fold constants, share equal operations, drop what nobody uses.
  *
  *   level    tile IR, any time
- *   does     scalar arithmetic on constants; x * 1, x + 0; branches on constants are left to the
- *            lowering; equal pure operations of enclosing blocks become one; unused pure
- *            operations and loads disappear
+ *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges equal pure operations of the same
+ *            or enclosing blocks; removes unused pure operations and loads.  Branches on constants are left to
+ *            the lowering
  */
 #include <string.h>
 

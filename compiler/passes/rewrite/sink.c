@@ -1,10 +1,10 @@
-/* sink.c - what only one side of a branch reads is computed there.
+/* sink.c - operations whose results only one side of a branch reads move into that side.
  *
  *   level    tile IR, any time before layouts
- *   does     moves elementwise operations on tiles to the beginning of the block of an `if` in the
- *            same block, when nothing else reads them
- *   leaves   the same program; a branch that is rarely taken costs its operations only then, and
- *            its operands rather than copies of them are alive before it
+ *   does     moves elementwise operations on tiles to the beginning of a block of an `if`, when nothing else
+ *            reads their results
+ *   leaves   the same program; a branch that is rarely taken costs these operations only when it is taken,
+ *            and before it their operands are alive instead of their results
  */
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
