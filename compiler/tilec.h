@@ -192,14 +192,15 @@ typedef enum TilecOrder {
     TILEC_BY_TIME     /* estimated */
 } TilecOrder;
 
-enum { TILEC_OPEN = 3 };
+/* Lists of tile sizes; warp groups that compute, at most. */
+enum { TILEC_OPEN = 3, TILEC_MOST_GROUPS = 4 };
 
 typedef struct TilecSearch {
     /* sizes to try for the `auto` parameters, in the order of their declaration; none: the usual
      * ones.  The last list is used for all further parameters */
     const int32_t *tiles[TILEC_OPEN];
     size_t n_tiles[TILEC_OPEN];
-    const uint32_t *groups;   /* numbers of warp groups that compute, 1 to 4 */
+    const uint32_t *groups;   /* numbers of warp groups that compute, 1 to TILEC_MOST_GROUPS */
     size_t n_groups;          /* 0: all */
     const TilecDefine *sizes; /* of the tensors, for the prediction: Sq=16384 */
     size_t n_sizes;

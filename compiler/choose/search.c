@@ -219,10 +219,12 @@ keep_names(Search *s, Flow *flow)
     flow->loop = NULL;
 }
 
+_Static_assert((int)TILEC_MOST_GROUPS == (int)MOST_CONSUMERS, "the API says how many there are");
+
 static void
 try_candidate(Search *s, const TileChoice *choice)
 {
-    static const uint32_t all[] = {1, 2, 3, 4};
+    static const uint32_t all[MOST_CONSUMERS] = {1, 2, 3, 4};
     Diag *diag = s->px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     PassContext px = *s->px;

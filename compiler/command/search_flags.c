@@ -84,7 +84,7 @@ read_list(const FlagRow *row, const char *text, int32_t least, int32_t most, int
 int
 search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
 {
-    enum { LARGEST_TILE = 4096, MOST_GROUPS = 4, MOST_RUNS = 10000, LONGEST = 3600 };
+    enum { LARGEST_TILE = 4096, MOST_RUNS = 10000, LONGEST = 3600 };
     TilecSearch *asked = &flags->search;
     int32_t groups[MOST_LISTED];
     int status;
@@ -99,7 +99,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         return read_list(row, value, 1, LARGEST_TILE, flags->tiles[k], &asked->n_tiles[k]);
     }
     case FLAG_GROUPS:
-        status = read_list(row, value, 1, MOST_GROUPS, groups, &asked->n_groups);
+        status = read_list(row, value, 1, TILEC_MOST_GROUPS, groups, &asked->n_groups);
         for (size_t k = 0; k < asked->n_groups; k++)
             flags->groups[k] = (uint32_t)groups[k];
         asked->groups = flags->groups;

@@ -11,9 +11,15 @@ typedef struct HintRow {
 } HintRow;
 
 static const HintRow rows[] = {
-    {"consumers", 1, 4},  {"stages", 1, 8},      {"q_stages", 1, 4},
-    {"persistent", 0, 1}, {"pipelined", 0, 1},   {"dynamic", 0, 1},
-    {"pingpong", 0, 1},   {"cooperative", 0, 1}, {"cluster", 1, 2},
+    {"consumers", 1, MOST_CONSUMERS},
+    {"stages", 1, 8},
+    {"q_stages", 1, 4},
+    {"persistent", 0, 1},
+    {"pipelined", 0, 1},
+    {"dynamic", 0, 1},
+    {"pingpong", 0, 1},
+    {"cooperative", 0, 1},
+    {"cluster", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1};
