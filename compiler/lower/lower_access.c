@@ -1,7 +1,7 @@
-/* lower_access.c - where a tile lies in global memory, and predicates that its elements are there.
+/* lower_access.c - the addresses of a tile in global memory, and predicates that its elements exist.
  *
- * Elements outside the tensor load as zero and are not stored; a scalar index outside its dimension
- * makes the whole tile lie outside.  So do those at a limit (TirLimit), which is independent of where the tensor ends.
+ * Elements outside the tensor load as zero and are not stored, and so are elements past a limit (TirLimit),
+ * wherever the tensor ends.  A scalar index outside its dimension puts the whole tile outside.
  */
 #include "compiler/lower/lower_access.h"
 
@@ -56,7 +56,7 @@ access_both(Lowering *lo, LirReg a, LirReg b)
     return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
 }
 
-/* Whether a scalar index is one of the grid over the very size of its dimension. */
+/* Whether a scalar index is a grid axis whose extent is the size of this dimension. */
 static bool
 known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const TirVal *index)
 {
@@ -75,7 +75,7 @@ known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const Ti
     return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
 }
 
-/* Terms that loops leave alone come first in the sum. */
+/* Loop-invariant terms come first in the sum, so that their sum can be hoisted. */
 typedef struct Terms {
     Term at[TENSOR_MAX_RANK];
     uint32_t n;
@@ -193,7 +193,7 @@ add_limits(Access *access)
     }
 }
 
-/* A predicate that `count` neighbours, from `place` on, are in front of all limits of an axis; 0: they are. */
+/* A predicate that `count` neighbours from `place` on are before all limits of an axis; 0: they always are. */
 static LirReg
 limit_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count)
 {
@@ -325,8 +325,8 @@ access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, i
     return guard;
 }
 
-/* A predicate that no limit of an axis leaves out anything; 0: there is none.  The last element of a pack is the last
- * one of each part. */
+/* A predicate that no limit of an axis leaves out an element; 0: there are no limits.  The last element of a pack is
+ * the last one of each part. */
 static LirReg
 whole_limits(Lowering *lo, const Axis *axis)
 {

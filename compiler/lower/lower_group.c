@@ -2,10 +2,9 @@
  * registers, results in registers that keep their names.  A product of several blocks of 64 rows is an
  * instruction for each block and step.
  *
- * A product of a warp group runs on after its instruction.  Its accumulator may be neither read nor
- * written until a wait, and ptxas gives up on running products side by side when an
- * accumulator is copied.  So every chain of values that a product adds to lives in one set of
- * registers, its home (passes/util/acc_classes.c finds them).
+ * A wgmma runs on after its instruction.  Its accumulator must be neither read nor written until a wait, and
+ * ptxas serialises all products of a kernel in which an accumulator is copied.  So every chain of values that
+ * a product adds to lives in one set of registers, its home (passes/util/acc_classes.c finds them).
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
@@ -58,8 +57,8 @@ lower_has_home(const Lowering *lo, const TirVal *value)
     return lo->homes != NULL && lo->homes[value->id] != NULL;
 }
 
-/* Makes a value before a home that it is made of gets another one.  What is only another name for registers of the
- * home is copied from them. */
+/* Evaluates a value now, because the home of an operand is about to receive another value.  A value that only
+ * renames registers of the home is copied from them. */
 void
 lower_at_once(Lowering *lo, TirVal *value)
 {
@@ -295,8 +294,8 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     uint32_t at = 0;
 
     cursor->described[0] = cursor->described[1] = NULL;
-    /* Where registers are short, what is kept over the loop must be worth it: not what the loop's own
-     * stages are, which are read once, and not the several operands of a loop with a cooperative-K product. */
+    /* When registers are short, only what pays is kept over the loop: not the descriptors of the loop's own
+     * stages, which are read once, nor those of the several operands of a cooperative-K product. */
     const TirOp *loop = wait->parent->owner;
     if (tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 0 &&
         (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
@@ -306,9 +305,8 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     describe_for(lo, wait->parent, at + 1, wait->shared);
 }
 
-/* Whether `block` has something that may read a fragment's registers while a product has them, until that
- * is waited for.  Other products may, and what has been written by then is behind its reading; what is made
- * of them element by element is made when it is asked for. */
+/* Whether `block` has an operation that may read a fragment's registers while a product reads them, before the
+ * wait for that product.  Other products may do so, and elementwise operations are evaluated lazily. */
 static bool
 is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *mma)
 {

@@ -261,8 +261,8 @@ lower_load(Lowering *lo, TirOp *op)
         load->guard = guard;
         int32_t per_word = 4 / ra.access.bytes;
         if (ra.vector > 1 && may_straddle(&ra)) {
-            /* The last vector of a row may be cut: its elements one by one, when the whole did
-             * not load.  A pair's halves are merged into its word. */
+            /* The end of a row may cut its last vector: then load its elements one by one, and merge the
+             * halves of a pair into its word. */
             for (int32_t k = 0; k < ra.vector; k++) {
                 LirReg one = register_guard(&ra, r + k, 1);
                 LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(guard));
@@ -476,7 +476,7 @@ lower_store(Lowering *lo, TirOp *op)
         lo->failed = true;
         return;
     }
-    /* When the whole tile lies inside, one uniform test replaces a guard on every instruction. */
+    /* One uniform test whether the whole tile is inside replaces a guard on every instruction. */
     LirReg whole = access_tile_guard(lo, &ra.access, &testable);
     if (layout->rank < 2 || whole == 0 || !testable || !lo->b.share) {
         write_tile(lo, op, &ra, value, owner);
@@ -536,8 +536,8 @@ limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest
     return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
 }
 
-/* Bytes of chunk `first + chunk` that lie inside the tile: a copy reads no more, as there may be no memory
- * behind a tensor's last row.  What is left of the chunk is filled with zeros. */
+/* Bytes of chunk `first + chunk` inside the tile.  A copy must not read more, since there may be no memory behind
+ * a tensor's last row; the rest of the chunk is filled with zeros. */
 static LirOperand
 tile_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, Elem chunk)
 {

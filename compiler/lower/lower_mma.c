@@ -20,7 +20,7 @@ typedef struct Operand {
     bool left;           /* 16-row blocks, four registers a fragment; else 8 columns, two */
     uint32_t blocks;     /* blocks of a warp along rows (left) or columns (right) */
     uint32_t steps;      /* blocks along the contracted dimension */
-    int32_t padded_from; /* contracted indices from here on may hold anything; 0: none do */
+    int32_t padded_from; /* from this contracted index on elements are undefined; 0: none are */
     /* from registers */
     const int32_t *map;
     /* from shared memory */
@@ -194,8 +194,8 @@ load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t bloc
     lir_emit(&lo->b, op, n, n + 1, operands);
 }
 
-/* Clears what a fragment's registers hold past the contracted dimension: register k of a lane has
- * two neighbours of it, from 2 * (lane % 4) of their 8-wide block on. */
+/* Clears the elements of a fragment past the end of the contracted dimension.  Register k of a lane holds two
+ * neighbours along it, from 2 * (lane % 4) of an 8-wide block on. */
 static void
 clear_padding(Lowering *lo, const Operand *operand, uint32_t step, uint32_t n, LirReg *out)
 {

@@ -1,10 +1,10 @@
-/* lower_next.c - what a tile begins with, found at `next_tile` of the tile before.
+/* lower_next.c - computes a tile's index and first scalars at `next_tile` of the tile before.
  *
  *     before the first tile:  indices, bounds -> kept
  *     tile:    indices, bounds <- kept
  *              ..
  *              next_tile      indices, bounds of the next tile -> kept
- *              the last product ends; results leave; other iterations pass by
+ *              the last product ends; results are stored; stages of other consumers are drained
  *
  * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must not wait for it
  * while it holds stages that the producer needs first; it then reads the index after the end of this tile.

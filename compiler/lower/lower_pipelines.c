@@ -496,9 +496,9 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
 }
 
-/* ptxas moves arithmetic below a wait for products, where it does not run under them, and
- * keeps its operands in registers until then.  It does not do so with what an arrival at a barrier
- * depends on.  Half of it is enough: the rest may fill gaps behind the wait. */
+/* ptxas moves arithmetic below a wait for products, where it no longer overlaps them, and keeps its operands in
+ * registers until then.  It does not move what an arrival at a barrier depends on.  Holding half of it is enough:
+ * the rest may fill gaps after the wait. */
 void
 lower_hold(Lowering *lo, TirVal *value)
 {

@@ -229,8 +229,8 @@ typedef struct Extreme {
     Elem elem, bound;
 } Extreme;
 
-/* `any(x > bound)` asks for the largest x: a chain of maxima takes less time than one of predicates,
- * which wait long for one another. */
+/* `any(x > bound)` is computed from the largest x: a chain of maxima is faster than one of predicates, whose
+ * latency is long. */
 static Extreme
 extreme_of(const TirOp *rows)
 {
@@ -248,8 +248,7 @@ extreme_of(const TirOp *rows)
     return none;
 }
 
-/* The value whose elements these are in this segment of a loop: masks that are not live there make
- * no difference. */
+/* The value under masks that are not live in this segment of the loop: its elements are the same. */
 static const TirVal *
 unmasked(const Lowering *lo, const TirVal *value)
 {
@@ -277,8 +276,8 @@ keep_extreme(Lowering *lo, const TirOp *vote, const TirOp *rows, const Extreme *
         kept->rows[row] = extreme->elem;
 }
 
-/* Whether the vote that decides over the code being lowered has reduced this thread's elements
- * already: half the work of a maximum that is raised where the vote found a greater element. */
+/* Whether the vote that guards the code being lowered has already reduced this thread's elements: that is half
+ * the work of a maximum inside the branch. */
 static bool
 is_known(const Lowering *lo, const TirOp *op)
 {
@@ -310,8 +309,8 @@ take_in(Lowering *lo, Extreme *extreme, int32_t r, bool begun)
     return true;
 }
 
-/* What this thread knows of element `row` of the voted values: elements that other lanes hold of
- * the same row are left to the vote. */
+/* This thread's extreme of row `row` of the voted values; elements of the row in other lanes are combined by
+ * the vote. */
 static Elem
 partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
 {
@@ -416,7 +415,7 @@ lower_reduce(Lowering *lo, TirOp *op)
     Layout scalar = {.rank = 0};
     const Layout *to = result->type.rank == 0 ? &scalar : result->layout;
     int32_t n = layout_registers(layout), m = lower_registers(result);
-    /* Two chains for each result: half the latency, and no code is held up behind a long chain. */
+    /* Two chains for each result halve the latency, so that less code waits for a long chain. */
     uint32_t *count = arena_array(lo->arena, uint32_t, m);
     Elem *totals = arena_array(lo->arena, Elem, m), *others = arena_array(lo->arena, Elem, m);
 

@@ -1,4 +1,4 @@
-/* lower_roles.c - a kernel with a plan: barriers, then each warp group goes its way.
+/* lower_roles.c - a kernel with a plan: sets up barriers, then branches to the program of each role.
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
@@ -81,8 +81,8 @@ axis_counts(Lowering *lo, LirReg counts[3])
     }
 }
 
-/* What is only used after the loop, for addresses, must not take up uniform registers, which the
- * descriptors need: adds a zero that differs by lane, as far as anybody knows. */
+/* Addresses used only after the loop must not occupy uniform registers, which the descriptors need: adds a zero
+ * that ptxas must assume to differ by lane. */
 static Elem
 lane_index(Lowering *lo, LirReg index)
 {
@@ -234,8 +234,8 @@ divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
     return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(less), lir_reg(left), lir_reg(more));
 }
 
-/* The index on axis `axis`, which has `count` of them, of what comes there with rank `rank`; of tiles that
- * are counted from the end, that of the first program: consumers times the tiles from it on before the end. */
+/* The index on axis `axis`, of extent `count`, that has rank `rank` in the order of tiles.  With a reversed raster it
+ * is that of the tile's first program: consumers times the number of tiles from this one to the end. */
 static LirReg
 index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
 {
@@ -327,9 +327,9 @@ power_below(LirBuilder *b, LirReg n)
     return lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(n), lir_reg(half));
 }
 
-/* How many indices of the other axes run together: what their programs share fits the cache.  `even`: a
- * power of two.  So are most sizes of these axes, and a narrow section at the end shares little, or ends
- * late: where only some programs are shorter than the others, they should all come last. */
+/* The size of a section: how many indices of the other axes run together, so that what their programs share
+ * fits the cache.  `even`: a power of two, as most sizes of these axes are.  Otherwise the last section is narrow
+ * and shares little; and where only some programs are short, those of each section should come last. */
 static LirReg
 section_size(Lowering *lo, LirReg others, bool even)
 {
@@ -371,8 +371,8 @@ find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg co
     }
 }
 
-/* Consumers that differ in how much they have to do go to warp groups in reverse order in every other
- * tile: each then has about as much. */
+/* Where consumers differ in their number of iterations, warp groups have them in reverse order in every other
+ * tile, so that all have about the same work. */
 static void
 begin_alternating(Lowering *lo)
 {
@@ -415,8 +415,8 @@ is_of_launch(const TirVal *value, uint32_t depth)
     return true;
 }
 
-/* Quotients that are the same in all tiles are computed once: a division is many instructions.  What
- * else is the same is cheap. */
+/* Quotients that are the same in all tiles are computed once, since a division is many instructions.  Other
+ * tile-invariant values are cheap to recompute. */
 static void
 lower_quotients(Lowering *lo, const TirBlock *block)
 {
@@ -610,8 +610,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
 
 /* ---- turns ---- */
 
-/* The consumer that has its turn passes it on by arriving at the next one's barrier; the last one does
- * so for the first at the beginning. */
+/* Ping-pong: a consumer passes its turn on by arriving at the next one's named barrier.  At the beginning the last
+ * consumer passes the turn to the first. */
 static void
 begin_pingpong(Lowering *lo)
 {

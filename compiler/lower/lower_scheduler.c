@@ -114,7 +114,7 @@ counter_address(Lowering *lo)
     return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
 }
 
-/* The next number, without those below the number of blocks, which are taken already. */
+/* Fetches the next number.  The counter does not count the first tiles, which blocks take by their own number. */
 void
 lower_fetch_tile(Lowering *lo, LirReg drawn)
 {

@@ -481,8 +481,8 @@ lower_shared_write(Lowering *lo, TirOp *op)
     lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
 
-/* Elements change places with the neighbour that differs in one bit of the lane: a lane whose bit
- * is 0 keeps the first of each two registers and sends the second. */
+/* Exchanges elements between lanes that differ in one bit: a lane whose bit is 0 keeps the first of each two
+ * registers and sends the second; the other lane the reverse. */
 static void
 exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
 {

@@ -56,8 +56,8 @@ kept_place(const Role *role, const TirOp *op)
     return 0;
 }
 
-/* ptxas computes what is cheap again in each iteration, some 25 instructions here: as far as it
- * knows, a parameter is in this. */
+/* ptxas would recompute this cheap address (some 25 instructions) in each iteration.  That it depends on a parameter,
+ * which is always zero, keeps ptxas from doing so. */
 static void
 keep_place(Lowering *lo, const TirOp *op)
 {

@@ -1,14 +1,14 @@
 /* lower_stores.c - results that leave through shared memory, by TMA
  * (passes/schedule/roles_store.c).
  *
- * Through a staging buffer: a lane of the first warp waits until what left before has been read, the warp
- * group writes some swizzle atom columns and meets, the lane asks for the stores.  Over a stage of a pipeline: each warp
- * writes its own rows and asks for them itself, since it need not wait for anybody; it waits until they
- * have been read when it gives the stage back (lower_pipelines.c).
+ * Through a staging buffer: a lane of the first warp waits until TMA has read the tile before, the warp group
+ * writes some swizzle atom columns and synchronises, and the lane issues the stores.  Over a stage of a pipeline:
+ * each warp writes its own rows and issues their store, without waiting for other warps; it waits until TMA has
+ * read them when it releases the stage (lower_pipelines.c).
  *
- * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": what a thread writes is there
- * for asynchronous operations behind a fence.proxy.async, and the end of a wgmma or of a copy to shared
- * memory, as it is waited for, is such a fence by itself.
+ * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": a thread's writes are visible to
+ * asynchronous operations after a fence.proxy.async; waiting for a wgmma or for a copy to shared memory implies
+ * such a fence.
  */
 #include "compiler/lower/lower.h"
 #include "compiler/lower/lower_access.h"
@@ -31,9 +31,9 @@ lower_elect(Lowering *lo)
     return elected;
 }
 
-/* One thread of the warp group asks for stores, and knows when they have read: a lane of the first
- * warp that the machine elects, always the same.  Between begin and end only that one's instructions
- * are guarded; the branch around keeps the other warps out, and every warp together. */
+/* One thread of the warp group issues the stores and waits until they have read: an elected lane of the first
+ * warp, always the same.  Between begin and end only its instructions are guarded; a branch around them keeps
+ * the other warps out and every warp converged. */
 static LirReg
 begin_asking(Lowering *lo, uint32_t *end)
 {
@@ -189,8 +189,8 @@ has_own_rows(const Lowering *lo, const TirVal *value)
     return own;
 }
 
-/* Over a stage of a pipeline: nothing has left from there since it was filled, and there is room for all.  Where
- * a warp writes rows of others, whose products have read them, these must be there, too. */
+/* Over a stage of a pipeline, which has room for the whole result, and from which no store has been issued since it
+ * was filled.  A warp that writes rows which other warps' products have read must wait for these warps. */
 static void
 store_over(Lowering *lo, TirOp *op)
 {

@@ -1,8 +1,8 @@
-/* tir_to_lir.c - tile IR, all fields filled in, to the program of one thread.
+/* tir_to_lir.c - lowers tile IR, with all fields filled in, to the program of one thread.
  *
- * Operations are taken in order.  Those with an effect, and products, reductions and loads, are
- * lowered at their place; elements of the rest are made when something asks for them (see
- * lower.h).  Before a loop or branch, everything it needs from outside is made.
+ * Operations are taken in order.  Those with an effect, products, reductions and loads are lowered where
+ * they stand; elements of all other values are computed when an instruction needs them (lower.h).  Values
+ * that a loop or branch needs from outside are computed before it.
  */
 #include "compiler/lower/tir_to_lir.h"
 
@@ -207,9 +207,9 @@ read_behind(const TirOp *op, const TirVal *value, uint32_t depth)
     return false;
 }
 
-/* The carried value of the loop around `branch` in whose registers result `k` may live: one side
- * passes it on, and it is not read any more.  That side then moves nothing, and ptxas, which does
- * not find such chains of copies by itself, has no copies in the iterations that leave it alone. */
+/* The carried value of the loop around `branch` whose registers result `k` may share: one side of the branch yields
+ * that value unchanged, and nothing reads it afterwards.  That side then needs no moves, which ptxas would not
+ * remove by itself. */
 static TirVal *
 replaced_by(const Lowering *lo, const TirOp *branch, uint32_t k)
 {
@@ -552,9 +552,9 @@ add_params(Lowering *lo)
                       arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k, 0);
 }
 
-/* Nothing stands in front of the wait but what the block itself has: no memory is read or written that
- * an earlier kernel of the stream may still write or read.  As all blocks of a kernel wait, one that has
- * ended is behind all that were before it, and the next one need only wait for this one. */
+/* Before the wait for earlier kernels of the stream only the block's own set-up runs: no memory is touched that they
+ * may still read or write.  All blocks of every kernel wait, so a kernel that has ended implies that all earlier ones
+ * have, and the next kernel need only wait for this one. */
 void
 lower_early_start(Lowering *lo)
 {
@@ -594,10 +594,9 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     return lo.failed ? NULL : lo.out;
 }
 
-/* What is hoisted is kept over a loop: too much of it, where the loop itself needs nearly all
- * registers, makes ptxas spill.  It hoists by itself as far as it finds room.  Sums that each
- * lane goes on with by itself make it spill, too: what is summed up stays alive into the next
- * products, where an exchange between lanes has it done before. */
+/* Hoisted values occupy registers during the loop, so that ptxas spills if the loop itself needs nearly all of them;
+ * it hoists by itself as far as it finds room.  Partial sums of lanes make it spill, too: their terms stay alive into
+ * the next products, where an exchange between lanes would have forced the sum. */
 LirFn *
 lower_kernel(PassContext *px, TirFn *fn)
 {
