@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -120,15 +121,28 @@ def run_one(program, name, limit):
     return {"check": name, "seconds": round(time.perf_counter() - start, 1), **record, "rows": found["ROW"]}
 
 
+def say_where(main_thread, ended):
+    """Says now and then where the threads are.  faulthandler.dump_traceback_later() does it without the interpreter's
+    lock, and now and then ends a process with a segmentation fault whose frames torch.compile is changing."""
+    while not ended.wait(STUCK_S):
+        for thread, frame in sys._current_frames().items():
+            if thread != threading.get_ident():
+                print(f"after {STUCK_S} s more, {'main thread' if thread == main_thread else hex(thread)}:", file=sys.stderr)
+                traceback.print_stack(frame, file=sys.stderr)
+        sys.stderr.flush()
+
+
 def run_here(name):
     faulthandler.enable()
-    faulthandler.dump_traceback_later(STUCK_S, repeat=True)
+    ended = threading.Event()
+    threading.Thread(target=say_where, args=(threading.get_ident(), ended), daemon=True).start()
     record = {"ok": True, "error": ""}
     try:
         CHECKS[name]()
     except BaseException as error:  # noqa: BLE001
         record = {"ok": False, "error": f"{type(error).__name__}: {error}"[:1500],
                   "trace": traceback.format_exc()[-3000:]}
+    ended.set()
     print("RECORD " + json.dumps(record), flush=True)
 
 
