@@ -16,8 +16,9 @@ rm -rf "$kit/site" "$kit/run.sh"
 mkdir -p "$kit/site/tilec/lib" "$kit/site/tilec/torch/kernels"
 cp -L "$build"/libtilec.so.?.? "$kit/site/tilec/lib/libtilec.so"
 cp "$build"/python/_launch.abi3.so "$kit/site/tilec/"
-(cd "$root/python/tilec" && find . -name '*.py' | tar cf - -T -) | tar xf - -C "$kit/site/tilec"
+(cd "$root/python/tilec" && find . -name "*.py" -o -name "*.cpp" | tar cf - -T -) | tar xf - -C "$kit/site/tilec"
 cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/examples/attention_decode.tile \
+    "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
     "$kit/site/tilec/torch/kernels/"
 cp "$root"/tests/gpu/torch_*.py "$kit/"
 cat >"$kit/run.sh" <<'END'

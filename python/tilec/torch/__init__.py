@@ -16,5 +16,6 @@ except ImportError as error:
 from tilec.torch.attend import attention
 from tilec.torch.error import Error
 from tilec.torch.kernel import Kernel, kernel
+from tilec.torch.packed import attention_varlen
 
-__all__ = ["Error", "Kernel", "attention", "kernel"]
+__all__ = ["Error", "Kernel", "attention", "attention_varlen", "kernel"]

@@ -2,12 +2,15 @@
 
     from tilec.torch.flash_attn import flash_attn_func        # in place of: from flash_attn import ..
 
-Arguments mean what they mean there: tensors are [B, S, H, D], the mask is aligned at the ends of queries and
+Arguments mean what they mean there: tensors are [B, S, H, D], or [T, H, D] of packed sequences, the mask is aligned at the ends of queries and
 keys, a window has so many keys to its left and right beside the one in its middle.  What kernels do not have is
 refused by a tilec.torch.Error.
 """
+import torch
+
 from tilec.torch.attend import attention
 from tilec.torch.error import Error
+from tilec.torch.packed import attention_varlen
 
 __all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
            "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache"]
@@ -17,14 +20,18 @@ def _refuse(function, what):
     raise Error(f"{function}: {what}")
 
 
+def _refuse_options(function, dropout_p, alibi_slopes):
+    if dropout_p:
+        _refuse(function, f"kernels have no dropout, and dropout_p is {dropout_p}")
+    if alibi_slopes is not None:
+        _refuse(function, "kernels take no alibi_slopes; tilec.torch.attention(alibi=True) has slopes "
+                "2 ** (-8 (h + 1) / heads)")
+
+
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
                     alibi_slopes=None, deterministic=False, return_attn_probs=False):
     """O, or with return_attn_probs (O, L, None): kernels keep no probabilities."""
-    if dropout_p:
-        _refuse("flash_attn_func", f"kernels have no dropout, and dropout_p is {dropout_p}")
-    if alibi_slopes is not None:
-        _refuse("flash_attn_func", "kernels take no alibi_slopes; tilec.torch.attention(alibi=True) has slopes "
-                "2 ** (-8 (h + 1) / heads)")
+    _refuse_options("flash_attn_func", dropout_p, alibi_slopes)
     left, right = window_size
     out = attention(q, k, v, causal=causal, window=None if left < 0 else left + 1, right=None if right < 0 else right,
                     softcap=softcap, scale=softmax_scale, deterministic=deterministic, return_lse=return_attn_probs)
@@ -41,20 +48,33 @@ def flash_attn_qkvpacked_func(qkv, *arguments, **options):
     return flash_attn_func(*qkv.unbind(2), *arguments, **options)
 
 
-def flash_attn_varlen_func(*arguments, **options):
-    """Refused: there are no kernels for sequences of several lengths in one tensor."""
-    _refuse("flash_attn_varlen_func", "there are no kernels for sequences of several lengths in one tensor; call "
-            "flash_attn_func for each sequence, or for those of one length")
+def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
+                           softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+                           deterministic=False, return_attn_probs=False, block_table=None):
+    """q [Tq, H, D], k and v [Tk, Hk, D]; O, or with return_attn_probs (O, L [H, Tq], None)."""
+    name = "flash_attn_varlen_func"
+    _refuse_options(name, dropout_p, alibi_slopes)
+    if block_table is not None:
+        _refuse(name, "kernels take no block_table")
+    if deterministic and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+        _refuse(name, "there are no deterministic gradients of packed sequences: dQ is summed in any order")
+    left, right = window_size
+    if right > 0 and not causal:
+        _refuse(name, f"kernels of packed sequences have no window to the right, and window_size is {tuple(window_size)}")
+    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, longest_q=max_seqlen_q, longest_k=max_seqlen_k,
+                           causal=causal or right == 0, window=None if left < 0 else left + 1, softcap=softcap,
+                           scale=softmax_scale, return_lse=return_attn_probs)
+    return (*out, None) if return_attn_probs else out
 
 
-def flash_attn_varlen_kvpacked_func(*arguments, **options):
-    """Refused, as flash_attn_varlen_func."""
-    flash_attn_varlen_func()
+def flash_attn_varlen_kvpacked_func(q, kv, *arguments, **options):
+    """kv [Tk, 2, Hk, D]."""
+    return flash_attn_varlen_func(q, *kv.unbind(1), *arguments, **options)
 
 
-def flash_attn_varlen_qkvpacked_func(*arguments, **options):
-    """Refused, as flash_attn_varlen_func."""
-    flash_attn_varlen_func()
+def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, *arguments, **options):
+    """qkv [T, 3, H, D]."""
+    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **options)
 
 
 def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None,

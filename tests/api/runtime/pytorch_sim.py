@@ -36,7 +36,7 @@ def exact(q, k, v, scale, causal=False, window=0, softcap=0.0):
     if window:
         there = there & (key > place - window)
     s = np.where(there, s, -np.inf)
-    most = np.maximum(s.max(-1, keepdims=True), -1e300)
+    most = s.max(-1, keepdims=True, initial=-1e300)
     p = np.exp(s - most)
     total = p.sum(-1, keepdims=True)
     p = np.divide(p, total, out=np.zeros_like(p), where=total > 0)
@@ -194,9 +194,62 @@ def flash_names():
     o = flash.flash_attn_with_kvcache(one, cache, cache, new, new, cache_seqlens=80, causal=True)
     near(o.numpy(), exact(one64, cache64[:, :81], cache64[:, :81], 0.125)[0], 0.01)
     refused("no dropout", lambda: flash.flash_attn_func(q, q, q, 0.1))
-    refused("sequences of several lengths", lambda: flash.flash_attn_varlen_func(q, q, q, q, q, 100, 100))
     refused("no room for 1 new keys behind 200", lambda: flash.flash_attn_with_kvcache(one, cache, cache, new, new, cache_seqlens=200))
     refused("cache_seqlens must be an int", lambda: flash.flash_attn_with_kvcache(one, cache, cache, cache_seqlens=new))
+
+
+def packed_exact(q, k, v, starts, others, scale, *mask):
+    """(O, L, probabilities of each sequence) of packed sequences."""
+    parts = [exact(q[None, a:b], k[None, c:d], v[None, c:d], scale, *mask)
+             for a, b, c, d in zip(starts, starts[1:], others, others[1:])]
+    return np.concatenate([o[0] for o, _, _ in parts]), np.concatenate([l[0] for _, l, _ in parts], 1), [p[0] for *_, p in parts]
+
+
+def packed():
+    """Several sequences in one tensor: a long one, none, one of one row, few queries of many keys."""
+    from tilec.torch import flash_attn as flash
+    from tilec.torch import packed as module
+
+    empty = torch.empty
+    starts, others = np.array([0, 70, 70, 71, 80], np.int32), np.array([0, 70, 75, 76, 176], np.int32)
+    at, there = torch.from_numpy(starts), torch.from_numpy(others)
+    (q, q64), (k, k64), (v, v64), (g, g64) = (operand(n, h, 64) for n, h in ((80, 2), (176, 1), (176, 1), (80, 2)))
+    for mask, options in (((False,), {}), ((True,), {"causal": True}), ((True, 20, 5.0), {"causal": True, "window": 20, "softcap": 5.0})):
+        o, l = tilec.torch.attention_varlen(q, k, v, at, there, longest_q=70, longest_k=100, return_lse=True, **options)
+        want, lse, _ = packed_exact(q64, k64, v64, starts, others, 0.125, *mask)
+        near(o.numpy(), want, 0.01)
+        near(l.numpy(), lse, 1e-3)
+    (qkv, all64) = operand(80, 3, 2, 64)
+    o, l, none = flash.flash_attn_varlen_qkvpacked_func(qkv, at, 70, 0.0, 0.3, True, (29, -1), return_attn_probs=True)
+    near(o.numpy(), packed_exact(*np.moveaxis(all64, 1, 0), starts, starts, 0.3, True, 30)[0], 0.01)
+    (kv, both64) = operand(176, 2, 1, 64)
+    o = flash.flash_attn_varlen_kvpacked_func(q, kv, at, there, 70, 100, window_size=(-1, 0))
+    near(o.numpy(), packed_exact(q64, *np.moveaxis(both64, 1, 0), starts, others, 0.125, True)[0], 0.01)
+    kernel = module.packed_kernel()
+    torch.empty = lambda *shape, **how: empty(*shape, **how).fill(0xFF)  # between sequences nobody writes, and masks hide it
+    values = {"longest": 100, "scale": 0.125, "softcap": 0.0, "CAUSAL": True}
+    values = [values.get(name) for name in kernel.values]
+    o, l = kernel.run(q, k, v, at, there, *values)
+    table = tilec.torch.gradient.links(kernel)
+    tilec.torch.gradient.fit = lambda grad: grad
+    made = kernel.backward.run(*table.arguments(table.keep((q, k, v, at, there), (o, l)), (g, None), values))
+    torch.empty = empty
+    out, _, ps = packed_exact(q64, k64, v64, starts, others, 0.125, True)
+    want = np.zeros((80, 2, 64)), np.zeros((176, 1, 64)), np.zeros((176, 1, 64))
+    for p, a, b, c, d in zip(ps, starts, starts[1:], others, others[1:]):
+        dp = np.einsum("qhd,khd->hqk", g64[a:b], np.repeat(v64[c:d], 2, 1))
+        ds = p * (dp - (out[a:b] * g64[a:b]).sum(-1).T[..., None])
+        want[0][a:b] = np.einsum("hqk,khd->qhd", ds, np.repeat(k64[c:d], 2, 1)) * 0.125
+        want[1][c:d, 0] = np.einsum("hqk,qhd->kd", ds, q64[a:b]) * 0.125
+        want[2][c:d, 0] = np.einsum("hqk,qhd->kd", p, g64[a:b])
+    for have, exactly in zip(made, want):
+        near(have.numpy(), exactly, 0.02)
+    refused("no window to the right", lambda: flash.flash_attn_varlen_func(q, k, v, at, there, 70, 100, window_size=(3, 3)))
+    refused("no dropout", lambda: flash.flash_attn_varlen_func(q, k, v, at, there, 70, 100, 0.1))
+    refused("no block_table", lambda: flash.flash_attn_varlen_func(q, k, v, at, there, 70, 100, block_table=at))
+    refused("dimension 0 of starts_k is 4", lambda: tilec.torch.attention_varlen(q, k, v, at, there[1:], longest_q=70))
+    refused("starts_q must be a tensor", lambda: tilec.torch.attention_varlen(q, k, v, [0, 80], longest_q=70))
+    refused("starts_q has no number", lambda: tilec.torch.attention_varlen(q, k, v, at[:0], longest_q=70))
 
 
 def of_mask(b, sq, sk, heads, mask, seen, **options):
@@ -259,7 +312,7 @@ def models():
 
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "machine": machine, "masks": masks,
-         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "models": models,
+         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
          "refusals": refusals}
 
 

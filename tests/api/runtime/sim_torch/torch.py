@@ -100,6 +100,11 @@ class Tensor:
             assert _cuda.cuMemcpyDtoH_v2(raw.ctypes.data, other.data_ptr(), raw.nbytes) == 0
             assert _cuda.cuMemcpyHtoD_v2(mine.data_ptr(), raw.ctypes.data, raw.nbytes) == 0
 
+    def fill(self, byte):
+        assert _cuda.cuMemsetD8_v2(ctypes.c_uint64(self.data_ptr()), ctypes.c_ubyte(byte),
+                                   ctypes.c_size_t(self.numel() * self.dtype.itemsize)) == 0
+        return self
+
     def new_zeros(self, *shape):
         return zeros(*shape, dtype=self.dtype)
 

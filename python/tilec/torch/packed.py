@@ -1,0 +1,85 @@
+"""packed.py - attention over sequences that lie one behind the other in one tensor, by the kernels of examples/."""
+import functools
+
+import torch
+
+from tilec.torch import attend, gradient
+from tilec.torch.error import Error
+from tilec.torch.gpu import DEVICE_TYPE
+from tilec.torch.kernel import Kernel, is_eager
+
+BACKWARD = ("attention_varlen_bwd_delta", "attention_varlen_bwd", "attention_varlen_bwd_convert")
+VALUES = ("longest", "scale", "softcap", "CAUSAL", "WINDOW", "SOFTCAP")
+
+
+def _choose(kernel, code, gpu, tensors, values):
+    if len(tensors["starts_q"].shape) == 1 and not tensors["starts_q"].shape[0]:
+        raise Error("starts_q has no number: it begins with 0 and has one for the end of each sequence")
+    names, values = attend._with_scale(kernel, code, gpu, tensors, values)
+    # R: what lies between the backward's kernels begins each sequence at a multiple of 4
+    return names, {**values, "R": -(-tensors["Q"].shape[0] // 4) * 4 + 4 * tensors["starts_q"].shape[0]}
+
+
+@functools.lru_cache(maxsize=None)
+def packed_kernel():
+    backward = Kernel(attend.program("attention_varlen_bwd.tile"), BACKWARD, types=attend.TYPES, values=VALUES,
+                      choose=_choose, returns=("dQ", "dK", "dV"), name="attention_varlen_backward")
+    return Kernel(attend.program("attention_varlen.tile"), returns=("O", "L"), backward=backward, types=attend.TYPES,
+                  values=VALUES, choose=_choose, name="attention_varlen")
+
+
+_operator = []
+
+
+@torch.compiler.assume_constant_result
+def _prepare():
+    """As attend.py's: what torch.compile does when it traces, and traces nothing of."""
+    _operator[:] = [packed_kernel().registered()]
+    return True
+
+
+def _starts(starts, what):
+    if not isinstance(starts, torch.Tensor):
+        raise Error(f"{what} must be a tensor of the places where sequences start, not {type(starts).__name__}")
+    return starts if starts.dtype == torch.int32 else starts.to(torch.int32)
+
+
+def _longest(given, starts):
+    if given is not None:
+        return int(given)
+    return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
+
+
+def attention_varlen(q, k, v, starts_q, starts_k=None, *, longest_q=None, longest_k=None, causal=False, window=None,
+                     softcap=0.0, scale=None, return_lse=False):
+    """softmax(scale q k^T + mask) v of each sequence by itself, differentiable once.
+
+    q [Tq, Hq, D], k [Tk, Hk, D], v [Tk, Hk, DV], float16 or bfloat16, Hq a multiple of Hk: the rows of all
+    sequences one behind the other.  Sequence b has the queries starts_q[b] .. starts_q[b + 1] - 1 and the keys
+    starts_k[b] .. starts_k[b + 1] - 1, so that both (on the GPU, int32) have a number more than there are sequences;
+    without starts_k they are the same.  Lengths may be 0.  Rows in no sequence have no defined result.
+
+    longest_q, longest_k  at least the most queries and keys of a sequence; None: read from the tensors, for which
+                          the host waits.  What a sequence has beyond them is not computed
+    causal .. return_lse  as of attention(), by the ends of each sequence's queries and keys; L is [Hq, Tq]
+    """
+    if torch.is_autocast_enabled(DEVICE_TYPE):
+        q, k, v = attend._autocast((q, k, v))
+    same = starts_k is None or starts_k is starts_q
+    starts_q = _starts(starts_q, "starts_q")
+    starts_k = starts_q if same else _starts(starts_k, "starts_k")
+    longest = _longest(longest_q, starts_q)
+    tensors = q, k, v, starts_q, starts_k
+    compiled = torch.compiler.is_compiling() or not is_eager()
+    recorded = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v))
+    if compiled or recorded:  # one number serves both directions
+        longest = max(longest, longest if same and longest_k is None else _longest(longest_k, starts_k))
+    values = (longest, scale, softcap, causal, window or 0, softcap > 0)
+    if compiled:
+        _prepare()
+        out = _operator[0](*tensors, *values)
+    elif recorded:
+        return gradient.apply(packed_kernel(), tensors, values, not return_lse)
+    else:
+        out = packed_kernel().run(*tensors, *values)
+    return out if return_lse else out[0]
