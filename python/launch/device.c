@@ -65,6 +65,7 @@ device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     d->module = Py_NewRef(module);
     d->number = number;
     d->zeros = Py_NewRef(zeros);
+    pthread_mutex_init(&d->lock, NULL);
     Result result = st->cu.cuDeviceGet(&d->handle, number);
     if (result == 0)
         result = st->cu.cuDevicePrimaryCtxRetain(&d->context, d->handle);
@@ -80,7 +81,8 @@ device_free(Device *d)
 {
     PyTypeObject *type = Py_TYPE(d);
 
-    PyMem_Free(d->scratch);
+    pthread_mutex_destroy(&d->lock);
+    free(d->scratch);
     Py_XDECREF(d->zeros);
     Py_XDECREF(d->module);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(d);
@@ -174,26 +176,42 @@ device_function(Device *d, PyObject *args)
 }
 
 uint64_t
-scratch_of(Device *d, void *stream, uint64_t capture, uint64_t bytes)
+known_scratch(Device *d, void *stream, uint64_t capture, uint64_t bytes)
 {
-    for (size_t i = 0; i < d->n_scratch; i++) {
+    uint64_t address = 0;
+
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; i < d->n_scratch && address == 0; i++) {
         Scratch *s = &d->scratch[i];
         if (s->stream == stream && s->capture == capture && s->bytes == bytes)
-            return s->address;
+            address = s->address;
     }
+    pthread_mutex_unlock(&d->lock);
+    return address;
+}
+
+uint64_t
+scratch_of(Device *d, void *stream, uint64_t capture, uint64_t bytes)
+{
+    uint64_t address = known_scratch(d, stream, capture, bytes);
+
+    if (address != 0)
+        return address;
     PyObject *made = PyObject_CallFunction(d->zeros, "iK", d->number, (unsigned long long)bytes);
-    uint64_t address = made ? PyLong_AsUnsignedLongLong(made) : 0;
+    address = made ? PyLong_AsUnsignedLongLong(made) : 0;
     Py_XDECREF(made);
     if (PyErr_Occurred())
         return 0;
-    Scratch *bigger = PyMem_Realloc(d->scratch, (d->n_scratch + 1) * sizeof *bigger);
-    if (bigger == NULL) {
-        PyErr_NoMemory();
-        return 0;
+    pthread_mutex_lock(&d->lock);
+    Scratch *bigger = realloc(d->scratch, (d->n_scratch + 1) * sizeof *bigger);
+    if (bigger != NULL) {
+        d->scratch = bigger;
+        d->scratch[d->n_scratch++] = (Scratch){stream, capture, bytes, address};
     }
-    d->scratch = bigger;
-    d->scratch[d->n_scratch++] = (Scratch){stream, capture, bytes, address};
-    return address;
+    pthread_mutex_unlock(&d->lock);
+    if (bigger == NULL)
+        PyErr_NoMemory();
+    return bigger ? address : 0;
 }
 
 static PyMethodDef device_methods[] = {

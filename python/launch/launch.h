@@ -10,6 +10,7 @@
  *   tensor.c   what a tensor is: address, shape, strides, type, device
  *   plan.c     Plan, the launches that one call comes to, with all parameters but the addresses
  *   plans.c    Plans, the plans of a kernel by key; calls `miss` for one that is not there
+ *   native.c   running a plan without the interpreter's lock, for the gradient node in C++
  *   module.c   open(), and the module
  *
  * A tensor is read through DLPack's exchange API, a table of C functions that its type has (PyTorch
@@ -23,8 +24,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -36,6 +39,7 @@ enum {
     MAX_SCRATCH = 8,  /* of a plan */
     MAX_KEY = 256,    /* words */
     MAX_TYPES = 4,
+    MAX_VALUES = 32,  /* of a call, beside tensors */
     MAX_PLANS = 4096, /* of a kernel; then it starts anew */
     MAP_BYTES = 128,
     DL_CUDA = 2
@@ -125,6 +129,7 @@ typedef struct State {
     int n_types;
     PyObject *stream; /* current stream of a device's number; NULL: the default one */
     bool replace;     /* addresses in tensor maps are replaced, not encoded anew */
+    uint64_t plans;   /* how many there were */
     PyObject *names[5];
     PyTypeObject *device_type, *plan_type, *plans_type;
 } State;
@@ -150,8 +155,9 @@ typedef struct Device {
     PyObject *module;
     int number, handle;
     void *context;
-    PyObject *zeros;  /* callable: the address of so many bytes that are zero */
-    Scratch *scratch; /* of each stream, or of each graph that was captured */
+    PyObject *zeros;      /* callable: the address of so many bytes that are zero */
+    pthread_mutex_t lock; /* of what follows */
+    Scratch *scratch;     /* of each stream, or of each graph that was captured */
     size_t n_scratch;
 } Device;
 
@@ -164,6 +170,8 @@ void leave(Device *d, bool pushed);
  * set. Launches of a stream run one after the other and may share it; a captured graph has one of
  * its own. */
 uint64_t scratch_of(Device *d, void *stream, uint64_t capture, uint64_t bytes);
+/* The same where it is known, else 0; without the interpreter's lock. */
+uint64_t known_scratch(Device *d, void *stream, uint64_t capture, uint64_t bytes);
 
 /* ---- tensor.c ---- */
 
@@ -229,6 +237,8 @@ typedef struct Plan {
     unsigned n_inputs, n_made, n_pieces, n_returns, n_steps, n_scratch;
     bool single;                 /* the one result, not a tuple */
     bool asks;                   /* whether the stream is being captured matters */
+    bool ran;                    /* once at least: its maps are encoded */
+    uint64_t serial;             /* of all plans of the process; from 1 */
     uint64_t mask[MAX_TENSORS];  /* an argument's address and this: 0 */
     PyObject *made[MAX_TENSORS]; /* (callable, arguments, keywords) */
     Piece pieces[MAX_TENSORS];
@@ -242,9 +252,31 @@ extern PyType_Spec plan_spec;
 Py_ssize_t count(PyObject *tuple, Py_ssize_t most, const char *what);
 /* Makes the new tensors, runs, returns what the call gives. */
 PyObject *plan_run(Plan *p, PyObject *const *args, const View *views);
+/* Whether the stream is captured, and by which graph. */
+uint64_t capture_of(Plan *p, void *stream, bool *capturing);
+/* The launches; the context is current. */
+Result launch_steps(Plan *p, const uint64_t *address, const uint64_t *scratch, void *stream,
+                    bool capturing);
 
 /* ---- plans.c ---- */
 
 extern PyType_Spec plans_spec;
+
+/* ---- native.c ---- */
+
+enum { NATIVE_VERSION = 1 };
+enum { NATIVE_DONE, NATIVE_NOT_READY, NATIVE_FAILED };
+
+/* What the gradient node calls (python/tilec/torch/node.cpp has the same); it needs no lock. */
+typedef struct Native {
+    uint32_t version, max_tensors;
+    /* Launches.  `address` has those of the arguments and of what is made, and room for max_tensors.
+     * Unless it is NATIVE_DONE the caller takes the way through Python, which says what is wrong. */
+    int (*run)(void *plan, uint64_t *address);
+    void (*keep)(void *plan);
+    void (*drop)(void *plan);
+} Native;
+
+const Native *native_functions(void);
 
 #endif

@@ -96,6 +96,15 @@ launch_relax(PyObject *module, PyObject *nothing)
     return Py_NewRef(Py_None);
 }
 
+/* native(): the address of a struct Native. */
+static PyObject *
+launch_native(PyObject *module, PyObject *nothing)
+{
+    (void)module;
+    (void)nothing;
+    return PyLong_FromVoidPtr((void *)(uintptr_t)native_functions());
+}
+
 static int
 launch_exec(PyObject *module)
 {
@@ -120,6 +129,7 @@ static PyMethodDef launch_methods[] = {
     {"open", launch_open, METH_VARARGS, "open(error, types, exchange, stream)"},
     {"replace", launch_replace, METH_O, "replace(flag)"},
     {"relax", launch_relax, METH_NOARGS, "captures do not bind this thread"},
+    {"native", launch_native, METH_NOARGS, "the address of functions for code in C++"},
     {"driver_version", launch_version, METH_NOARGS, "13000, say"},
     {NULL, NULL, 0, NULL}};
 static PyModuleDef_Slot launch_slots[] = {{Py_mod_exec, launch_exec}, {0, NULL}};

@@ -199,6 +199,7 @@ plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (p == NULL)
         return NULL;
     p->st = st;
+    p->serial = ++st->plans;
     p->device = (Device *)Py_NewRef(device);
     p->single = single != 0;
     Py_ssize_t n_made = count(made, MAX_TENSORS, "tensors"),
@@ -250,7 +251,43 @@ wrong:
     return NULL;
 }
 
-static PyType_Slot plan_slots[] = {{Py_tp_new, plan_new}, {Py_tp_dealloc, plan_free}, {0, NULL}};
+static PyObject *
+plan_made(Plan *p, void *nothing)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)p->n_made);
+
+    (void)nothing;
+    for (unsigned i = 0; tuple != NULL && i < p->n_made; i++)
+        PyTuple_SetItem(tuple, (Py_ssize_t)i, Py_NewRef(p->made[i]));
+    return tuple;
+}
+
+/* Which of the arguments, and then of what is made, a call gives. */
+static PyObject *
+plan_returns(Plan *p, void *nothing)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)p->n_returns);
+
+    (void)nothing;
+    for (unsigned i = 0; tuple != NULL && i < p->n_returns; i++)
+        PyTuple_SetItem(tuple, (Py_ssize_t)i, PyLong_FromUnsignedLong(p->returns[i]));
+    return tuple;
+}
+
+static PyObject *
+plan_serial(Plan *p, void *nothing)
+{
+    (void)nothing;
+    return PyLong_FromUnsignedLongLong(p->serial);
+}
+
+static PyGetSetDef plan_properties[] = {
+    {"made", (getter)plan_made, NULL, "how new tensors are made", NULL},
+    {"returns", (getter)plan_returns, NULL, "places of what a call gives", NULL},
+    {"serial", (getter)plan_serial, NULL, "which plan of the process it is", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot plan_slots[] = {
+    {Py_tp_new, plan_new}, {Py_tp_dealloc, plan_free}, {Py_tp_getset, plan_properties}, {0, NULL}};
 PyType_Spec plan_spec = {"tilec._launch.Plan", sizeof(Plan), 0, Py_TPFLAGS_DEFAULT, plan_slots};
 
 /* ---- running ---- */
@@ -334,9 +371,8 @@ launch(State *st, const Step *s, const uint64_t *address, const uint64_t *scratc
     return st->cu.cuLaunchKernelEx(&config, s->function, parameters, NULL);
 }
 
-/* The scratch of all steps in order, for launches in `stream`. */
-static bool
-find_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
+uint64_t
+capture_of(Plan *p, void *stream, bool *capturing)
 {
     Driver *cu = &p->st->cu;
     uint64_t capture = 0;
@@ -349,6 +385,15 @@ find_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
         (cu->cuStreamGetCaptureInfo_v2 == NULL ||
          cu->cuStreamGetCaptureInfo_v2(stream, &status, &capture, NULL, NULL, NULL) != 0))
         capture = UINT64_MAX;
+    return capture;
+}
+
+/* The scratch of all steps in order, for launches in `stream`. */
+static bool
+find_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
+{
+    uint64_t capture = capture_of(p, stream, capturing);
+
     for (unsigned i = 0; i < p->n_steps; i++)
         for (unsigned k = 0; k < p->steps[i].n_scratch; k++) {
             *scratch = scratch_of(p->device, stream, capture, p->steps[i].scratch[k].bytes);
@@ -358,12 +403,23 @@ find_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
     return true;
 }
 
+Result
+launch_steps(Plan *p, const uint64_t *address, const uint64_t *scratch, void *stream, bool capturing)
+{
+    Result result = 0;
+
+    for (unsigned i = 0; i < p->n_steps && result == 0; i++) {
+        result = launch(p->st, &p->steps[i], address, scratch, stream, capturing);
+        scratch += p->steps[i].n_scratch;
+    }
+    return result;
+}
+
 static bool
 run_steps(Plan *p, const uint64_t *address)
 {
     State *st = p->st;
     uint64_t scratch[MAX_SCRATCH];
-    const uint64_t *next = scratch;
     bool pushed = false, capturing = false;
     void *stream;
 
@@ -375,15 +431,14 @@ run_steps(Plan *p, const uint64_t *address)
     if (result == 0) {
         result = encode_new_maps(p, address);
         /* a full queue of launches waits for the GPU */
-        Py_BEGIN_ALLOW_THREADS for (unsigned i = 0; i < p->n_steps && result == 0; i++)
-        {
-            result = launch(st, &p->steps[i], address, next, stream, capturing);
-            next += p->steps[i].n_scratch;
-        }
+        Py_BEGIN_ALLOW_THREADS if (result == 0)
+            result = launch_steps(p, address, scratch, stream, capturing);
         Py_END_ALLOW_THREADS leave(p->device, pushed);
     }
     if (result != 0)
         fail(st, result, "launching a kernel");
+    else
+        p->ran = true;
     return result == 0;
 }
 

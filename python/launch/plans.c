@@ -202,36 +202,51 @@ refuse(Plans *ps, PyObject *const *args, Py_ssize_t n)
     return NULL;
 }
 
-/* run(*tensors, *values): what the plan of these gives; NotImplemented for a tensor of a type that
- * open() was not told of. */
-static PyObject *
-plans_run(Plans *ps, PyObject *const *args, Py_ssize_t n)
+/* Adds what a tensor is to the key; false: it is not `plain`, of a type that open() was told of, or an
+ * error is set. */
+static bool
+add_tensor(Plans *ps, PyObject *tensor, View *v, uint64_t *key, unsigned *words, bool *plain)
 {
     State *st = ps->st;
-    View views[MAX_TENSORS];
+
+    *plain = st->n_types == 0;
+    for (int t = 0; t < st->n_types && !*plain; t++)
+        *plain = Py_TYPE(tensor) == st->types[t];
+    if (!*plain || !read_tensor(st, tensor, v))
+        return false;
+    uint64_t *at = key + *words;
+    *at++ = (uint64_t)v->type;
+    *at++ = (uint64_t)v->device;
+    *at++ = (uint64_t)v->rank;
+    for (int d = 0; d < v->rank; d++) {
+        *at++ = (uint64_t)v->shape[d];
+        *at++ = (uint64_t)v->stride[d];
+    }
+    *words = (unsigned)(at - key);
+    return true;
+}
+
+/* The plan of a call, and what its tensors are; NULL: `*answer` is what the call gives. */
+static Plan *
+plan_of_call(Plans *ps, PyObject *const *args, Py_ssize_t n, View *views, PyObject **answer)
+{
     uint64_t key[MAX_KEY], hash = 0x9E3779B97F4A7C15u;
     unsigned words = 0;
+    bool plain;
 
-    if (n < (Py_ssize_t)ps->n_tensors || n - ps->n_tensors > 32)
-        return PyErr_Format(PyExc_TypeError, "%u tensors and their values are expected",
-                            ps->n_tensors);
+    *answer = NULL;
+    if (n < (Py_ssize_t)ps->n_tensors || n - ps->n_tensors > MAX_VALUES) {
+        PyErr_Format(PyExc_TypeError, "%u tensors and their values are expected", ps->n_tensors);
+        return NULL;
+    }
     for (unsigned i = 0; i < ps->n_tensors; i++) {
-        bool plain = st->n_types == 0;
-        for (int t = 0; t < st->n_types && !plain; t++)
-            plain = Py_TYPE(args[i]) == st->types[t];
-        if (!plain)
-            return Py_NewRef(Py_NotImplemented);
-        if (!read_tensor(st, args[i], &views[i]))
-            return refuse(ps, args, n);
-        if (words + 3 + 2 * MAX_RANK + 2 * 32 > MAX_KEY)
-            return PyErr_Format(PyExc_TypeError, "the tensors have too many dimensions in all");
-        View *v = &views[i];
-        key[words++] = (uint64_t)v->type;
-        key[words++] = (uint64_t)v->device;
-        key[words++] = (uint64_t)v->rank;
-        for (int d = 0; d < v->rank; d++) {
-            key[words++] = (uint64_t)v->shape[d];
-            key[words++] = (uint64_t)v->stride[d];
+        if (words + 3 + 2 * MAX_RANK + 2 * MAX_VALUES > MAX_KEY) {
+            PyErr_SetString(PyExc_TypeError, "the tensors have too many dimensions in all");
+            return NULL;
+        }
+        if (!add_tensor(ps, args[i], &views[i], key, &words, &plain)) {
+            *answer = plain ? refuse(ps, args, n) : Py_NewRef(Py_NotImplemented);
+            return NULL;
         }
     }
     for (Py_ssize_t i = ps->n_tensors; i < n; i++, words += 2)
@@ -247,12 +262,45 @@ plans_run(Plans *ps, PyObject *const *args, Py_ssize_t n)
     if (plan == NULL || !is_aligned(plan, views)) {
         Py_XDECREF(plan);
         plan = plans_miss(ps, args, n, hash, key, words);
-        if (plan == NULL)
-            return NULL;
     }
-    PyObject *result = plan_run(plan, args, views);
+    return plan;
+}
+
+/* run(*tensors, *values): what the plan of these gives; NotImplemented for a tensor of a type that
+ * open() was not told of. */
+static PyObject *
+plans_run(Plans *ps, PyObject *const *args, Py_ssize_t n)
+{
+    View views[MAX_TENSORS];
+    PyObject *answer;
+    Plan *plan = plan_of_call(ps, args, n, views, &answer);
+
+    if (plan == NULL)
+        return answer;
+    answer = plan_run(plan, args, views);
     Py_DECREF(plan);
-    return result;
+    return answer;
+}
+
+/* record(*tensors, *values): the same, and which plan it was: (result, plan). */
+static PyObject *
+plans_record(Plans *ps, PyObject *const *args, Py_ssize_t n)
+{
+    View views[MAX_TENSORS];
+    PyObject *answer;
+    Plan *plan = plan_of_call(ps, args, n, views, &answer);
+
+    if (plan == NULL)
+        return answer;
+    answer = plan_run(plan, args, views);
+    PyObject *both = answer ? PyTuple_New(2) : NULL;
+    if (both != NULL) {
+        PyTuple_SetItem(both, 0, Py_NewRef(answer));
+        PyTuple_SetItem(both, 1, Py_NewRef((PyObject *)plan));
+    }
+    Py_XDECREF(answer);
+    Py_DECREF(plan);
+    return both;
 }
 
 static PyObject *
@@ -273,6 +321,8 @@ plans_count(Plans *ps, void *nothing)
 static PyMethodDef plans_methods[] = {
     {"run", (PyCFunction)(void (*)(void))plans_run, METH_FASTCALL,
      "run(*tensors, *values): launches"},
+    {"record", (PyCFunction)(void (*)(void))plans_record, METH_FASTCALL,
+     "record(*tensors, *values): launches, and gives the plan, too"},
     {"forget", (PyCFunction)plans_forget, METH_NOARGS, "forgets all plans"},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef plans_properties[] = {

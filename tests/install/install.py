@@ -158,6 +158,7 @@ else:
     raise SystemExit("a wrong program was taken")
 import tilec._launch
 assert tilec._launch.Plans and os.path.isfile(os.path.join(os.path.dirname(tilec.__file__), "torch", "kernels", "attention.tile"))
+assert os.path.isfile(os.path.join(os.path.dirname(tilec.__file__), "torch", "node.cpp"))
 try:
     import tilec.torch
 except ImportError as error:

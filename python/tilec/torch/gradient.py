@@ -1,13 +1,14 @@
 """gradient.py - gradients of kernels for which a backward is named.
 
 The backward's arguments are found by their names among the inputs and outputs of the forward; `dO` is the
-gradient of the output O.  What it returns as `dX` is the gradient of X.  Eager calls go through one
-torch.autograd.Function here; the operators of operators.py use the same tables.
+gradient of the output O.  What it returns as `dX` is the gradient of X.  Eager calls go through a node in C++
+(node.py), or else through one torch.autograd.Function here; the operators of operators.py use the same tables.
 """
 from operator import itemgetter
 
 import torch
 
+from tilec.torch import node
 from tilec.torch.error import Error
 
 NO_SECOND = "the gradients of {} cannot be differentiated: there are no second derivatives"
@@ -91,6 +92,26 @@ class Once(torch.autograd.Function):
         raise Error(NO_SECOND.format(ctx.name))
 
 
+def backward(kernel, values, saved, given):
+    """The gradients of a kernel's inputs; with them the tensors that the backward took, and its plan (None: it went
+    through its operator)."""
+    table = kernel.links
+    for i in table.grads:
+        if given[i] is None:
+            raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing: use all "
+                        "outputs that have one")
+    tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
+    if not table.same_values:
+        values = [None if i is None else values[i] for i in table.values]
+    made, plan = kernel.backward.record(*tensors, *values)
+    made = as_tuple(made)
+    if torch.is_grad_enabled():  # create_graph=True
+        made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
+    if not table.same_results:
+        made = tuple(None if i is None else made[i] for i in table.results)
+    return made, tensors, plan
+
+
 class Differentiable(torch.autograd.Function):
     """`alone`: of several outputs the first is the only one that is given, and the only one with a gradient."""
 
@@ -109,21 +130,8 @@ class Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *given):
-        kernel, saved, values = ctx.kernel, ctx.saved_tensors, ctx.values
-        table = kernel.links
-        for i in table.grads:
-            if given[i] is None:
-                raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing: use all "
-                            "outputs that have one")
-        tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
-        if not table.same_values:
-            values = [None if i is None else values[i] for i in table.values]
-        made = as_tuple(kernel.backward.run(*tensors, *values))
-        if torch.is_grad_enabled():  # create_graph=True
-            made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
-        if table.same_results:
-            return (None, None, None, *made)
-        return (None, None, None, *[None if i is None else made[i] for i in table.results])
+        made, _, _ = backward(ctx.kernel, ctx.values, ctx.saved_tensors, given)
+        return (None, None, None, *made)
 
 
 # Function.apply() without what it does for transforms, of which none is active where a call is eager.
@@ -131,5 +139,16 @@ _apply = super(torch.autograd.Function, Differentiable).apply
 
 
 def apply(kernel, tensors, values, alone=False):
+    """Launches a kernel and records it for autograd: by the node in C++ where there is one."""
     table = links(kernel)
-    return _apply(kernel, values, alone and table.grads == [0], *tensors)
+    alone = alone and table.grads == [0]
+    if node.attach is None:
+        node.start()
+    if node.attach is None:
+        return _apply(kernel, values, alone, *tensors)
+    out, plan = kernel.record(*tensors, *values)
+    if plan is None:
+        return out[0] if alone else out
+    outputs = out if out.__class__ is tuple else (out,)
+    node.record(kernel, values, plan, tensors, outputs)
+    return outputs[0] if alone else out

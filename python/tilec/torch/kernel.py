@@ -133,6 +133,14 @@ class Kernel:
             return self._other(arguments)
         return out
 
+    def record(self, *arguments):
+        """Launches: what `run` gives, and the plan; None in place of it where the call went through the operator."""
+        plans = self.plans or self._open()
+        both = plans.record(*arguments)
+        if both is NotImplemented:
+            return self._other(arguments), None
+        return both
+
     def _open(self):
         self.plans = launcher().Plans(len(self.inputs), self._miss)
         return self.plans

@@ -77,21 +77,29 @@ def run_delta(a, dtype):
     view(l2, (b, hq, sq), torch.float32).copy_(view(l, (b, hq, sq), torch.float32) * 1.4426950408889634)
 
 
+def gradients(q, k, v, g, l2, delta, scale):
+    """dQ / scale, dK and dV of [B, S, H, D], from rows' L in base 2 and delta [B, H, S]."""
+    group, heads = q.shape[2] // k.shape[2], k.shape[2]
+    q, g = (x.double().transpose(1, 2) for x in (q, g))
+    k, v = (x.double().transpose(1, 2).repeat_interleave(group, 1) for x in (k, v))
+    s = scale * 1.4426950408889634 * q @ k.transpose(2, 3)
+    there = torch.ones(s.shape[2:], dtype=torch.bool).tril(s.shape[3] - s.shape[2])
+    p = torch.exp2(s - l2.double()[..., None]).masked_fill(~there, 0)
+    ds = p * (g @ v.transpose(2, 3) - delta.double()[..., None])
+    summed = lambda x: x.reshape(x.shape[0], heads, group, *x.shape[2:]).sum(2).transpose(1, 2)  # noqa: E731
+    return (ds @ k).transpose(1, 2), scale * summed(ds.transpose(2, 3) @ q), summed(p.transpose(2, 3) @ g)
+
+
 def run_backward(a, dtype):
     q, k, v, g, l2, delta = (a.tensor(rank) for rank in (4, 4, 4, 4, 3, 3))
     dq, dk, dv = (a.tensor(4) for _ in range(3))
     b, sq, hq, sk, hk = (a.number(ctypes.c_int32) for _ in range(5))
-    scale = a.number(ctypes.c_float)
-    q, g = (view(x, (b, sq, hq, D), dtype).double().transpose(1, 2) for x in (q, g))
-    k, v = (view(x, (b, sk, hk, D), dtype).double().transpose(1, 2).repeat_interleave(hq // hk, 1) for x in (k, v))
-    s = scale * 1.4426950408889634 * q @ k.transpose(2, 3)
-    there = torch.ones(sq, sk, dtype=torch.bool).tril(sk - sq)
-    p = torch.exp2(s - view(l2, (b, hq, sq), torch.float32).double()[..., None]).masked_fill(~there, 0)
-    ds = p * (g @ v.transpose(2, 3) - view(delta, (b, hq, sq), torch.float32).double()[..., None])
-    heads = lambda x: x.reshape(b, hk, hq // hk, sk, D).sum(2).transpose(1, 2)  # noqa: E731
-    view(dq, (b, sq, hq, D), torch.float32).add_((ds @ k).transpose(1, 2))
-    view(dk, (b, sk, hk, D), dtype).copy_(scale * heads(ds.transpose(2, 3) @ q))
-    view(dv, (b, sk, hk, D), dtype).copy_(heads(p.transpose(2, 3) @ g))
+    made = gradients(view(q, (b, sq, hq, D), dtype), view(k, (b, sk, hk, D), dtype), view(v, (b, sk, hk, D), dtype),
+                     view(g, (b, sq, hq, D), dtype), view(l2, (b, hq, sq), torch.float32),
+                     view(delta, (b, hq, sq), torch.float32), a.number(ctypes.c_float))
+    view(dq, (b, sq, hq, D), torch.float32).add_(made[0])
+    view(dk, (b, sk, hk, D), dtype).copy_(made[1])
+    view(dv, (b, sk, hk, D), dtype).copy_(made[2])
 
 
 def run_convert(a, dtype):
@@ -101,7 +109,67 @@ def run_convert(a, dtype):
     view(dq, (b, sq, hq, D), dtype).copy_(view(total, (b, sq, hq, D), torch.float32) * scale)
 
 
-RUN = {"attention": run_attention, "attention_bwd_delta": run_delta, "attention_bwd": run_backward,
+def sequences(starts_q, starts_k, places):
+    """Slices of queries and keys of packed sequences."""
+    starts = [view(starts, (places,), torch.int32).tolist() for starts in (starts_q, starts_k)]
+    return [(slice(*q), slice(*k)) for q, k in zip(*(zip(these, these[1:]) for these in starts))]
+
+
+def run_packed(a, dtype):
+    q, k, v, starts_q, starts_k, o, l = (a.tensor(rank) for rank in (3, 3, 3, 1, 1, 3, 2))
+    tq, hq, tk, hk, places, longest = (a.number(ctypes.c_int32) for _ in range(6))
+    q, o = view(q, (tq, hq, D), dtype), view(o, (tq, hq, D), dtype)
+    k, v, l = view(k, (tk, hk, D), dtype), view(v, (tk, hk, D), dtype), view(l, (hq, tq), torch.float32)
+    scale = a.number(ctypes.c_float)
+    for m, n in sequences(starts_q, starts_k, places):
+        assert m.stop - m.start <= longest
+        out, lse, _ = exact(q[None, m], k[None, n], v[None, n], scale)
+        o[m].copy_(out[0])
+        l[:, m].copy_(lse[0])
+
+
+def rows_between(m, index):
+    """Where the rows of a sequence are in what lies between the kernels of the backward."""
+    begin = (m.start // 4 + index) * 4
+    return slice(begin, begin + m.stop - m.start)
+
+
+def run_packed_delta(a, dtype):
+    o, g, l, starts, delta, l2 = (a.tensor(rank) for rank in (3, 3, 2, 1, 2, 2))
+    tq, hq, places, rows, longest = (a.number(ctypes.c_int32) for _ in range(5))
+    o, g = view(o, (tq, hq, D), dtype), view(g, (tq, hq, D), dtype)
+    l, delta, l2 = view(l, (hq, tq), torch.float32), *(view(x, (hq, rows), torch.float32) for x in (delta, l2))
+    for i, (m, _) in enumerate(sequences(starts, starts, places)):
+        assert m.stop - m.start <= longest
+        delta[:, rows_between(m, i)].copy_((o[m].double() * g[m].double()).sum(-1).T)
+        l2[:, rows_between(m, i)].copy_(l[:, m] * 1.4426950408889634)
+
+
+def run_packed_backward(a, dtype):
+    q, k, v, g, l2, delta, starts_q, starts_k, dq, dk, dv = (a.tensor(rank) for rank in (3, 3, 3, 3, 2, 2, 1, 1, 3, 3, 3))
+    tq, hq, tk, hk, rows, places, longest = (a.number(ctypes.c_int32) for _ in range(7))
+    q, g = view(q, (tq, hq, D), dtype), view(g, (tq, hq, D), dtype)
+    k, v, dk, dv = (view(x, (tk, hk, D), dtype) for x in (k, v, dk, dv))
+    l2, delta = view(l2, (hq, rows), torch.float32), view(delta, (hq, rows), torch.float32)
+    dq, scale = view(dq, (tq, hq, D), torch.float32), a.number(ctypes.c_float)
+    for i, (m, n) in enumerate(sequences(starts_q, starts_k, places)):
+        assert n.stop - n.start <= longest
+        r = rows_between(m, i)
+        made = gradients(q[None, m], k[None, n], v[None, n], g[None, m], l2[None, :, r], delta[None, :, r], scale)
+        dq[m].add_(made[0][0])
+        dk[n].copy_(made[1][0])
+        dv[n].copy_(made[2][0])
+
+
+def run_packed_convert(a, dtype):
+    total, dq = a.tensor(3), a.tensor(3)
+    tq, hq = (a.number(ctypes.c_int32) for _ in range(2))
+    view(dq, (tq, hq, D), dtype).copy_(view(total, (tq, hq, D), torch.float32) * a.number(ctypes.c_float))
+
+
+RUN = {"attention_varlen": run_packed, "attention_varlen_bwd_delta": run_packed_delta,
+       "attention_varlen_bwd": run_packed_backward, "attention_varlen_bwd_convert": run_packed_convert,
+       "attention": run_attention, "attention_bwd_delta": run_delta, "attention_bwd": run_backward,
        "attention_bwd_convert": run_convert}
 failures = []
 
@@ -169,6 +237,53 @@ def eager():
         assert attention(*these).is_inference()
     half = [torch.nn.Parameter(x.detach()) for x in operands()]
     check(attention, half)
+
+
+def packed():
+    """Packed sequences: gradients, operators, the names of flash_attn."""
+    from tilec.torch import flash_attn as flash
+    from tilec.torch.packed import packed_kernel
+
+    at, there = torch.tensor([0, 70, 70, 80]), torch.tensor([0, 90, 99, 120], dtype=torch.int32)
+
+    def wanted(q, k, v, starts, others):
+        parts = [exact(q[None, a:b], k[None, c:d], v[None, c:d], D ** -0.5)[0][0]
+                 for a, b, c, d in zip(starts, starts[1:], others, others[1:])]
+        return torch.cat(parts)
+
+    def check_packed(function, starts, others, heads):
+        shapes = [(int(starts[-1]), heads[0], D), (int(others[-1]), heads[1], D), (int(others[-1]), heads[1], D)]
+        these = [torch.randn(shape).bfloat16().requires_grad_() for shape in shapes]
+        want, out = wanted(*these, starts.tolist(), others.tolist()), function(*these)
+        grad = torch.randn(want.shape).bfloat16()
+        near(out, want)
+        for have, exactly in zip(torch.autograd.grad(out, these, grad), torch.autograd.grad(want, these, grad.double())):
+            near(have, exactly)
+
+    def ours(q, k, v):
+        return tilec.torch.attention_varlen(q, k, v, at, there, causal=True)
+
+    def named(q, k, v):
+        return flash.flash_attn_varlen_func(q, k, v, there, there, 90, 90, causal=True)
+
+    for _ in range(2):
+        check_packed(ours, at, there, (4, 2))
+    check_packed(named, there, there, (2, 2))
+    assert packed_kernel().plans.count == 2 and launched.count("attention_varlen_bwd") == 3
+    torch.compiler.reset()
+    check_packed(torch.compile(named, fullgraph=True, backend="aot_eager"), there, there, (2, 2))
+    q = torch.randn(120, 2, D).bfloat16()
+    near(named(q, q, q), wanted(q, q, q, there.tolist(), there.tolist()))
+    both = tilec.torch.attention_varlen(q, q, q, there, causal=True)  # the longest is read from the tensor
+    near(both, wanted(q, q, q, there.tolist(), there.tolist()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert tilec.torch.attention_varlen(q.float(), q, q, there).dtype == torch.bfloat16
+    operator = packed_kernel().registered()
+    several = [torch.randn(120, 2, D).bfloat16().requires_grad_() for _ in range(3)]
+    torch.library.opcheck(operator, (*several, there, there, 90, 0.125, 0.0, True))
+    q.requires_grad_()
+    refused("no deterministic gradients", lambda: flash.flash_attn_varlen_func(q, q, q, there, there, 90, 90, deterministic=True))
+    refused("Q must have 3 dimensions", lambda: tilec.torch.attention_varlen(*[q.detach()[None]] * 3, there))
 
 
 def compiled():
@@ -246,6 +361,99 @@ def twice():
     out = operator(*these, 0.125, 0.0, True)[0]
     grads = torch.autograd.grad(out, these, torch.ones_like(out), create_graph=True)
     refused("no second derivatives", lambda: grads[0].float().square().sum().backward())
+
+
+def node_in_c():
+    """The node in C++: Python sees the first backward of each kind, and what the node leaves to it."""
+    from tilec.torch import gradient, node
+
+    assert node.wait() is None, node.why_not()
+    in_python, of_python = [], gradient.backward
+
+    def watched_backward(*arguments):
+        in_python.append(arguments[0].name)
+        return of_python(*arguments)
+
+    gradient.backward = watched_backward
+    for seed in range(3):
+        check(attention, operands(seed=seed))
+    assert in_python == ["attention"] and len(node._records) == 1, in_python
+    assert attention(*operands()).grad_fn.name() == "TilecBackward"
+    these = operands()
+    weight = torch.randn(2, 2, 80, D).bfloat16()
+    for _ in range(2):  # a gradient of strides 0 is made contiguous; one with heads first has a plan of its own
+        attention(*these).sum().backward()
+        attention(*these).transpose(1, 2).mul(weight).sum().backward()
+    assert len(in_python) == 2, in_python
+    out = attention(*these)
+    first = torch.autograd.grad(out, these, torch.ones_like(out), retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(out, these, torch.ones_like(out))):
+        assert torch.equal(a, b)
+    refused("second time", lambda: torch.autograd.grad(out, these, torch.ones_like(out)), RuntimeError)
+    del in_python[:]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
+        check(attention, operands())
+    with torch.no_grad():
+        changed = operands()
+    out = attention(*changed)
+    with torch.no_grad():
+        changed[0].mul_(2)
+    refused("modified by an inplace operation", lambda: out.sum().backward(), RuntimeError)
+    out, lse = tilec.torch.attention(*operands(), causal=True, return_lse=True)
+    assert out.requires_grad and not lse.requires_grad
+    assert not in_python, in_python
+    some = operands()  # gradients of some inputs only
+    some[1].requires_grad_(False)
+    attention(*some).sum().backward()
+    assert some[1].grad is None and some[2].grad is not None
+    node.RECORDS = 2  # what was forgotten is known again at its next forward, and until then where it is needed
+    for rows in (72, 88, 96, 72, 80):
+        check(attention, operands(rows))
+    before = [(these, attention(*these)) for these in map(operands, (72, 88, 96))]
+    for these, out in before:
+        out.sum().backward()
+        assert these[0].grad is not None
+    del before, these, out
+    assert len(node._records) == 2, list(node._records)
+    with torch.autograd.forward_ad.dual_level():
+        q, k, v = operands()
+        dual = torch.autograd.forward_ad.make_dual(q, torch.ones_like(q))
+        refused("no forward-mode derivatives", lambda: attention(dual, k, v), NotImplementedError)
+
+
+def no_node():
+    import os
+
+    from tilec.torch import node
+
+    eager()
+    checkpointed()
+    twice()
+    assert os.environ["REASON"] in node.why_not() and node.wait() == node.why_not()
+    assert "Differentiable" in type(attention(*operands()).grad_fn).__name__
+
+
+def model():
+    import transformers
+
+    import tilec.torch.transformers
+
+    config = dict(vocab_size=100, hidden_size=128, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+                  num_key_value_heads=1, head_dim=D)
+    ids, found = torch.randint(1, 100, (2, 80)), []
+    for kind in ("eager", "tilec"):
+        torch.manual_seed(0)
+        made = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**config), attn_implementation=kind,
+                                                             dtype=torch.bfloat16)
+        for function in (made, torch.compile(made)) if kind == "tilec" else (made,):
+            made.zero_grad()
+            out = function(ids, use_cache=False).logits.float()
+            (out * torch.linspace(-1, 1, out.numel()).view(out.shape).sin()).sum().backward()
+            found.append((out.detach(), made.model.layers[0].self_attn.q_proj.weight.grad.float()))
+    for have in found[1:]:
+        for a, b in zip(have, found[0]):
+            assert (a - b).norm() < 0.03 * b.norm(), (a - b).norm() / b.norm()
+    assert launched.count("attention") == launched.count("attention_bwd") == 4, launched
 
 
 def autocast():
@@ -327,9 +535,9 @@ def any_kernel():
 def main():
     fake = ctypes.CDLL("libcuda.so.1")
     fake.fake_cuda_on_launch(runner)
-    case = {"eager": eager, "compiled": compiled, "exported": exported, "checkpointed": checkpointed,
+    case = {"eager": eager, "packed": packed, "compiled": compiled, "exported": exported, "checkpointed": checkpointed,
             "watched": watched, "twice": twice, "autocast": autocast, "threads": threads, "refusals": refusals,
-            "any": any_kernel}[sys.argv[2]]
+            "any": any_kernel, "node": node_in_c, "no_node": no_node, "model": model}[sys.argv[2]]
     case()
     assert not failures, failures[0]
     assert gpu.DEVICE_TYPE == "cpu"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -19,8 +20,8 @@ def run(pytestconfig, tmp_path):
         pytest.skip("tilec.torch was not built, or with sanitizers, which the interpreter has not")
 
     def go(program, case, driver, *path, **more):
-        env = dict(os.environ, LD_LIBRARY_PATH=driver, TILEC_LIBRARY=option.library, TILEC_TORCH_DEVICE="cpu",
-                   TILEC_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=os.pathsep.join([*path, PACKAGE]), **more)
+        env = {**os.environ, "LD_LIBRARY_PATH": driver, "TILEC_LIBRARY": option.library, "TILEC_TORCH_DEVICE": "cpu",
+               "TILEC_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join([*path, PACKAGE]), **more}
         done = subprocess.run([sys.executable, os.path.join(HERE, program), option.extension, case],
                               capture_output=True, text=True, env=env)
         assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
@@ -41,12 +42,41 @@ def test_simulator(run, pytestconfig, capability):
     run("pytorch_sim.py", "all", pytestconfig.option.sim, os.path.join(HERE, "sim_torch"), SIM_CUDA_CAPABILITY=capability)
 
 
-@pytest.mark.parametrize("case", ["eager", "any", "autocast", "checkpointed", "compiled", "exported", "refusals",
-                                  "threads", "twice", "watched"])
+@pytest.mark.parametrize("case", ["eager", "any", "autocast", "checkpointed", "compiled", "exported", "packed",
+                                  "refusals", "threads", "twice", "watched"])
 def test_pytorch(run, pytestconfig, case):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0")
+    run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
+
+
+@pytest.fixture(scope="session")
+def node_folder(tmp_path_factory):
+    """A cache that the tests of the node in C++ share: it is compiled once."""
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.mark.parametrize("case", ["node", "eager", "packed", "any", "checkpointed", "threads", "twice", "watched"])
+def test_node(run, pytestconfig, node_folder, case):
+    if importlib.util.find_spec("torch") is None or shutil.which("c++") is None:
+        pytest.skip("PyTorch or a C++ compiler is missing")
+    run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="wait",
+        TILEC_CACHE_DIR=str(node_folder))
+
+
+@pytest.mark.parametrize("compiler, reason", [("none-such", "there is no C++ compiler"), ("false", "")])
+def test_no_node(run, pytestconfig, compiler, reason):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    run("pytorch_program.py", "no_node", pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="wait",
+        CXX=compiler, REASON=reason)
+
+
+def test_model(run, pytestconfig):
+    """A whole model of Hugging Face under torch.compile."""
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
+        pytest.skip("PyTorch or transformers is not installed")
+    run("pytorch_program.py", "model", pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
