@@ -5,26 +5,26 @@
  * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32: sm_90, PTX 8.1); stmatrix: 9.7.15.5.17
  * (sm_90, PTX 7.8).
  *
- * Plans for warp groups.  64 K registers go to one warp group that copies and n that compute, in
- * steps of 8; 24 of a computing thread (32 of the smaller budgets) stay for addresses, statistics
- * and fragments; 3 KiB of shared memory stay for barriers and row statistics: the division that
- * public kernels for this chip have settled on (flash-attention, hopper/ and flash_attn/cute/).
+ * Plans for warp groups.  The registers of roles are in targets.h; 24 of a computing thread (32 of the smaller
+ * budgets) stay for addresses, statistics and fragments; 3 KiB of shared memory stay for barriers and row
+ * statistics: the division that public kernels for this chip have settled on (flash-attention, hopper/ and
+ * flash_attn/cute/).
  *
  * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
  * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
  *
  * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
- * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, nvidia-smi's clock of a chip
- * that is not at its power limit.  What they stand for: a gap is the latency of barriers and of the
- * first wgmma of a chain, and an in-order loop has two such chains; 53 clocks are what an iteration
- * computes for rows, whatever its columns; 511 are the exchange between two consumers and its barrier; an
- * element added from registers takes 0.2 clocks; a tile begins and ends with a third of an iteration
- * that nothing runs beside, and its output goes to memory at 11 bytes a clock (2.9 TB/s of the chip);
- * 3200 (1.6 us) begin a block: launch, barriers, maps; a copy that nothing runs ahead of takes 1480;
- * 5 instructions (12.2 times 0.436) mask an element: its two indices, comparison, selection.
- * The 3 us of a launch are a round figure, not fitted; nor are 10 clocks of a pair: 0.3 % of an iteration at
- * head dim 128, 0.8 % at 64.  Nor are those of loops of nothing but products,
- * chosen so that a product of usual size gets the tiles that bench/gemm.py measured to be best.
+ * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, which nvidia-smi shows for a chip
+ * below its power limit.  What they stand for: a gap is the latency of barriers and of the first wgmma of a
+ * chain, and an in-order loop has two such chains; 53 clocks an iteration are for operations on rows, whatever
+ * the number of columns; 511 are the exchange between two consumers and its barrier; an element added from
+ * registers takes 0.2 clocks; a tile begins and ends with a third of an iteration that nothing overlaps, and its
+ * output goes to memory at 11 bytes a clock (2.9 TB/s of the chip); 3200 (1.6 us) begin a block: launch,
+ * barriers, maps; a copy that is not started ahead takes 1480; masking an element takes 5 instructions (12.2
+ * times 0.436): two indices, comparison, selection.
+ * Not fitted, but round figures: the 3 us of a launch, and the 10 clocks of a pair (0.3 % of an iteration at head
+ * dim 128, 0.8 % at 64).  Those of loops of nothing but products were chosen so that a product of usual size gets
+ * the tiles that bench/gemm.py measured to be best.
  */
 #include "backends/ptx/targets.h"
 
@@ -66,11 +66,9 @@ const Target target_sm90 = {
     .copies = copy_forms,
     .n_copies = ROWS(copy_forms),
     .ptx_target_exact = "sm_90a",
-    /* 64 K registers over one warp group that copies and n that compute, in steps of 8; measured on
-     * an H200: docs/lab/attention-sm90.md */
-    .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
+    .role_registers = ROLE_REGISTERS,
+    .dynamic_registers = DYNAMIC_REGISTERS,
     .drops_hidden_padding = true,
-    .dynamic_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
     .group_times = {.power_pipelined = 1.73,

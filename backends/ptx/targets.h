@@ -58,6 +58,14 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .masked_more = 0.4, .spill = 0.01, .may_spill = 0.06, .near_spill = 0.006                  \
     }
 
+/* Registers of a thread in roles {producer, consumer}, by the number of consumers: the 64 K of an SM over one warp
+ * group that copies and n that compute, in steps of REGISTER_STEP.  DYNAMIC_REGISTERS: with the dynamic tile
+ * scheduler the producer computes indices, too.  Measured on an H200: docs/lab/attention-sm90.md. */
+/* clang-format off */
+#define ROLE_REGISTERS {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}}
+#define DYNAMIC_REGISTERS {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}}
+/* clang-format on */
+
 #define ROWS(TABLE) (sizeof(TABLE) / sizeof(TABLE)[0])
 
 #endif

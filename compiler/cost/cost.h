@@ -40,7 +40,7 @@ typedef struct Cost {
     /* of one block: the time in which an SM runs `blocks` blocks, divided by `blocks` */
     double clocks;
     double work;     /* multiply-adds of the program; elements if it has no products */
-    double per_work; /* clocks for 1024 units of work: the figure that is compared */
+    double per_work; /* clocks for 1024 units of work: the figure that choices are compared by */
 } Cost;
 
 /* Of a kernel on which the passes up to place_sync have run. */

@@ -19,9 +19,9 @@
 #include "compiler/cost/mma_use.h"
 
 enum {
-    DEPTH_OF_ELEMENT = 64,
-    MOST_WAYS = 16,   /* of dividing the products of one division */
-    MOST_TRIED = 4096 /* combinations of them */
+    DEPTH_OF_ELEMENT = 64, /* the depth for which traffic is quoted where a loop goes along it */
+    MOST_WAYS = 16,        /* of dividing the products of one division */
+    MOST_TRIED = 4096      /* combinations of them; more are cut, and the list says so */
 };
 
 /* A product as a warp group's instructions see it: transposed, when it is swapped. */

@@ -1,9 +1,13 @@
 /* trips.c - evaluates grid extents and loop bounds. */
 #include "compiler/cost/trips.h"
 
-enum { MOST_AXES = 3, SAMPLES = 512, MOST_DEPTH = 64 };
-/* What nobody names and is gone through in tiles, and what is not: sizes, numbers of a launch, and how far numbers that
- * are loaded one behind the other are apart, as sequences' starts are. */
+enum {
+    MOST_AXES = 3,
+    SAMPLES = 512,  /* blocks, evenly spaced, whose trips are averaged: a bound on work */
+    MOST_DEPTH = 64 /* definitions followed: a bound on work */
+};
+/* Usual values where none are given: of sizes that are divided into tiles, and of others.  TILED is also the assumed
+ * distance of loaded numbers that stand one behind the other, like the starts of sequences. */
 enum { TILED = 4096, OTHER = 8 };
 
 static int64_t
